@@ -18,10 +18,10 @@ from typing import Any
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel.engine import Engine
 from spbench_parallel.full_size.bound import OperatorErrors
 from spbench_parallel.full_size.check import StepCheck, StepErrors
@@ -71,15 +71,15 @@ class EveryError(WorstError):
 
 def plan_of(name: str, precision: str, seed: int) -> ModelPlan:
     """Return the plan of a step."""
-    network = model(name, num_classes=CLASSES, **MODELS[name])
-    layout = model_layout(2, [Grid(2, 2)])
+    network = make_model(name, num_classes=CLASSES, **MODELS[name])
+    layout = build_layout(2, [Grid(2, 2)])
     # Few layers over tiles have all kinds of operators, and take fewer turns of five processes.
     tiled = 2
     return ModelPlan(
         network,
         layout,
         (tiled, len(network.layers) - tiled),
-        micro_batches(BATCH, 1, mirrored=False),
+        split_batch(BATCH, 1, mirrored=False),
         seed=seed,
         precision=PRECISIONS[precision],
         transport="packed",

@@ -65,7 +65,7 @@ def run_rank(rank: int, size: int, folder: str, words: dict[str, Any]) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size
     )
-    owned = Partition.of_grid(Grid(*parse_pair(words["grid"])), *parse_pair(words["image_size"]))
+    owned = Partition.from_grid(Grid(*parse_pair(words["grid"])), *parse_pair(words["image_size"]))
     table = halo_transfers(owned, words["halo_len"])
     tile = owned.tile(rank)
     held = table.needed[rank]
@@ -87,12 +87,12 @@ def exchange(rank: int, table: Transfers, padded: torch.Tensor) -> None:
     """Exchange once."""
     held = table.needed[rank]
     strips = [
-        (piece.peer, view_box(padded, held, piece.box).clone()) for piece in table.sent_by(rank)
+        (piece.peer, view_box(padded, held, piece.box).clone()) for piece in table.list_sent(rank)
     ]
     requests = [dist.isend(strip, peer) for peer, strip in strips]
     received = [
         (piece, torch.zeros(view_box(padded, held, piece.box).shape))
-        for piece in table.received_by(rank)
+        for piece in table.list_received(rank)
     ]
     requests += [dist.irecv(strip, piece.peer) for piece, strip in received]
     for request in requests:
@@ -105,7 +105,7 @@ def exchange(rank: int, table: Transfers, padded: torch.Tensor) -> None:
 def check(rank: int, round_: int, table: Transfers, padded: torch.Tensor) -> None:
     """Exit with an error where a piece is not what its owner had."""
     held = table.needed[rank]
-    for piece in table.received_by(rank):
+    for piece in table.list_received(rank):
         if not bool((view_box(padded, held, piece.box) == float(piece.peer + round_)).all()):
             sys.exit(f"gloo_halo: rank {rank} has a wrong halo from rank {piece.peer}")
 

@@ -123,7 +123,7 @@ def combinations(models: str, layouts: str, formats: str) -> Iterator[Combinatio
                 params = params_of(model, layout, precision)
                 if params is None:
                     continue
-                for fault in (NONE, *BENCHMARKS[f"model.{model}"].faults_of(params)):
+                for fault in (NONE, *BENCHMARKS[f"model.{model}"].list_faults(params)):
                     yield model, layout, precision, fault
 
 

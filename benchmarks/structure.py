@@ -257,7 +257,13 @@ IDEAS = {
         {"networks/graph.Pair", "models/parts.Pair", "spatial/conv.Pair", "layout/window.Pair"}
     ),
     "one number for rows and columns": frozenset(
-        {"networks/graph._pair", "models/parts._pair", "spatial/conv._pair", "both_axes"}
+        {
+            "networks/graph._pair",
+            "models/parts._pair",
+            "spatial/conv._pair",
+            "both_axes",
+            "expand_pair",
+        }
         | {"full_size/windows._two", "pipeline/later_weights._pair", "precision/int8._both"}
         | {"imported/counterparts._pair", "imported/over_tiles._pair", "device/convolution._across"}
         | {"parallel/network._sides", "spbench_parallel/network._sides"}

@@ -13,7 +13,7 @@ import pytest
 
 from spbench.suites.json_schema import PUBLISHED
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.catalog.parameters import UNSWEPT
+from spbench_core.catalog.parameters import UNSWEPT_KINDS
 
 pytestmark = [
     pytest.mark.long,
@@ -132,7 +132,7 @@ def test_every_parameter_is_offered_with_its_help(server: LanguageServer, name: 
     found = labels(server.ask_at("completion", f"{head}    params:\n      |\n"))
     assert {param.name: param.help for param in params}.items() <= found.items()
     found = labels(server.ask_at("completion", f"{head}    matrix:\n      |\n"))
-    swept = {param.name: param.help for param in params if param.kind not in UNSWEPT}
+    swept = {param.name: param.help for param in params if param.kind not in UNSWEPT_KINDS}
     assert swept.items() <= found.items()
     assert not {param.name for param in params} - set(swept) & set(found)
 

@@ -47,7 +47,7 @@ from spbench.suites.case import Case
 from spbench.suites.loader import load_text
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.events.fan_in import piece
+from spbench_core.events.fan_in import encode_frame
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import decode, encode
 
@@ -179,7 +179,7 @@ def _by_relay(draw: random.Random, collector: Collector, streams: list[bytes]) -
         channel = draw.choice(list(rests))
         size = draw.choice(PARTS)
         part, rests[channel] = rests[channel][:size], rests[channel][size:]
-        pieces.append(piece(channel, part))
+        pieces.append(encode_frame(channel, part))
         if not part:
             del rests[channel]
     said = b"".join(pieces)

@@ -116,7 +116,7 @@ def _cases_of(benchmark: str, settings: Sequence[Mapping[str, Any]]) -> Iterator
 def _formats_of(benchmark: str) -> list[tuple[str, str]]:
     """Return the name of the parameter of the format with each of its values that a CPU has."""
     for name in ("dtype", "precision"):
-        param = BENCHMARKS[benchmark].param(name)
+        param = BENCHMARKS[benchmark].find_param(name)
         if param is not None and param.choices:
             return [(name, value) for value in param.choices if value != "tf32"]
     return [("", "")]

@@ -7,7 +7,7 @@ import math
 _UNITS = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
 
 
-def time_text(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time as ``28.2 us``, ``1.91 ms`` or ``27.2 s``."""
     if seconds == 0 or not math.isfinite(seconds):
         return f"{seconds:g} s"

@@ -11,29 +11,29 @@ from pathlib import Path
 GPUS = Path("/proc/driver/nvidia/gpus")
 DRIVER = Path("/proc/driver/nvidia/version")
 PCI = Path("/sys/bus/pci/devices")
-FILES = Path("/dev")
-SHARED = Path("/dev/shm")
+DEVICE_FILES = Path("/dev")
+SHARED_MEMORY = Path("/dev/shm")
 ADAPTERS = Path("/sys/class/infiniband")
-MEMORY = Path("/proc/meminfo")
-CPUS = Path("/proc/cpuinfo")
+MEMORY_INFO = Path("/proc/meminfo")
+CPU_INFO = Path("/proc/cpuinfo")
 MOUNTS = Path("/proc/mounts")
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 DRIVER_LIBRARY = "libcuda.so.1"
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"
 _OTHER_FILES = ("dxg", "nvgpu", "nvhost-gpu")
 
-UNNAMED = "GPU"
-UNLISTED = "a GPU that the kernel does not list"
+UNNAMED_GPU = "GPU"
+UNLISTED_GPU = "a GPU that the kernel does not list"
 """A GPU of which nothing but a file of another name is seen, as under WSL and on Jetson."""
 
 
-def describe() -> str:
+def describe_device() -> str:
     """Return ``2 x NVIDIA H200``, or ``cpu`` where there is none."""
-    names = [str(card["model"]) for card in cards()] or [UNNAMED] * _files()
-    return format_name_counts(names) or (UNLISTED if _other_files() else "cpu")
+    names = [str(card["model"]) for card in read_cards()] or [UNNAMED_GPU] * _files()
+    return format_name_counts(names) or (UNLISTED_GPU if _other_files() else "cpu")
 
 
 def format_name_counts(names: "list[str]") -> str:
@@ -41,7 +41,7 @@ def format_name_counts(names: "list[str]") -> str:
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 
 
-def gpus() -> "dict[str, object]":
+def find_gpus() -> "dict[str, object]":
     """Return the GPUs of this host, their driver, and what of them this process may use.
 
     ``undriven`` are PCI addresses of NVIDIA's GPUs that its driver does not serve. ``files`` counts
@@ -49,21 +49,21 @@ def gpus() -> "dict[str, object]":
     and on Jetson. ``cuda`` is the newest CUDA that the driver's library takes, ``visible`` the
     variable that says which GPUs a process sees; both are None where there is none.
     """
-    found = cards()
+    found = read_cards()
     known = [card["address"] for card in found]
     return {
         "cards": found,
         "undriven": [address for address in _on_the_bus() if address not in known],
         "files": _files(),
         "other_files": _other_files(),
-        "driver": driver_version(),
-        "cuda": driver_cuda(),
-        "visible": os.environ.get(VISIBLE),
+        "driver": read_driver_version(),
+        "cuda": read_driver_cuda(),
+        "visible": os.environ.get(VISIBLE_DEVICES),
         "shared_gib": _room(),
     }
 
 
-def cards() -> "list[dict[str, object]]":
+def read_cards() -> "list[dict[str, object]]":
     """Return model, PCI address, NUMA node and UUID of each GPU that NVIDIA's driver serves.
 
     The node and the UUID are None where the kernel does not tell them: until a process opens a
@@ -76,7 +76,7 @@ def cards() -> "list[dict[str, object]]":
         uuid = fields.get("GPU UUID", "").strip()
         found.append(
             {
-                "model": fields.get("Model", UNNAMED).strip(),
+                "model": fields.get("Model", UNNAMED_GPU).strip(),
                 "address": address,
                 "node": _node(PCI / address / "numa_node"),
                 "uuid": None if "?" in uuid else uuid or None,
@@ -85,13 +85,13 @@ def cards() -> "list[dict[str, object]]":
     return found
 
 
-def driver_version() -> "str | None":
+def read_driver_version() -> "str | None":
     """Return the version of NVIDIA's kernel driver, ``580.82.07``; None where there is none."""
     found = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", _text(DRIVER))
     return found.group(1) if found else None
 
 
-def driver_cuda() -> "str | None":
+def read_driver_cuda() -> "str | None":
     """Return the newest CUDA that the driver's library takes, ``13.0``; None without the library.
 
     It may be newer than the kernel's driver would say: NVIDIA's containers bring such libraries.
@@ -108,11 +108,11 @@ def driver_cuda() -> "str | None":
 
 
 def _files() -> int:
-    return len([path for path in FILES.glob("nvidia*") if path.name[6:].isdigit()])
+    return len([path for path in DEVICE_FILES.glob("nvidia*") if path.name[6:].isdigit()])
 
 
 def _other_files() -> bool:
-    return any((FILES / name).exists() for name in _OTHER_FILES)
+    return any((DEVICE_FILES / name).exists() for name in _OTHER_FILES)
 
 
 def _on_the_bus() -> "list[str]":
@@ -131,13 +131,13 @@ def _node(path: Path) -> "int | None":
 def _room() -> "float | None":
     """Return how large /dev/shm is, in GiB: NCCL's ranks on one host meet there."""
     try:
-        told = os.statvfs(SHARED)
+        told = os.statvfs(SHARED_MEMORY)
     except OSError:
         return None
     return round(told.f_blocks * told.f_frsize / 2**30, 3)
 
 
-def adapters() -> "list[dict[str, str]]":
+def list_adapters() -> "list[dict[str, str]]":
     """Return name, port, state and rate of each port of each InfiniBand or RoCE adapter.
 
     The kernel's words are kept: ``ACTIVE`` or ``DOWN``, ``200 Gb/sec (4X HDR)``.
@@ -153,29 +153,29 @@ def adapters() -> "list[dict[str, str]]":
     ]
 
 
-def facts() -> "dict[str, object]":
+def collect_facts() -> "dict[str, object]":
     """Return cores that may be used, memory in GiB, load over a minute, GPUs, adapters, limits.
 
     ``governor`` is the first core's, None where the kernel has none; limits are soft ones, memory
     that may be locked in bytes, None without a limit.
     """
-    memory = dict(line.split(":", 1) for line in _text(MEMORY).splitlines() if ":" in line)
+    memory = dict(line.split(":", 1) for line in _text(MEMORY_INFO).splitlines() if ":" in line)
     return {
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": _gib(memory.get("MemTotal")),
         "free_gib": _gib(memory.get("MemAvailable")),
         "load": round(os.getloadavg()[0], 2),
-        "gpus": gpus(),
-        "adapters": adapters(),
+        "gpus": find_gpus(),
+        "adapters": list_adapters(),
         "governor": _text(GOVERNOR).strip() or None,
-        "limits": limits(),
+        "limits": read_limits(),
     }
 
 
-def processor() -> "str | None":
+def read_processor() -> "str | None":
     """Return the model of the first CPU; None where the kernel does not name it."""
     try:
-        with CPUS.open("rb") as file:  # the whole of it takes long where CPUs are many
+        with CPU_INFO.open("rb") as file:  # the whole of it takes long where CPUs are many
             head = file.read(2048).decode(errors="replace")
     except OSError:
         return None
@@ -183,7 +183,7 @@ def processor() -> "str | None":
     return found.group(1).strip() if found else None
 
 
-def limits() -> "dict[str, int | None]":
+def read_limits() -> "dict[str, int | None]":
     """Return the soft limits of locked memory in bytes and of open files; None: there is none."""
     import resource
 
@@ -196,7 +196,7 @@ def limits() -> "dict[str, int | None]":
     }
 
 
-def folder(path: str) -> "dict[str, object]":
+def inspect_folder(path: str) -> "dict[str, object]":
     """Return number and file system of a folder; number None where it is not there.
 
     A folder that hosts share has the same number on all of them.

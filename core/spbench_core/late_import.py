@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 
-def late_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+def make_lazy_getattr(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a package's ``__getattr__`` (PEP 562) for names that its modules have.
 
     Args:

@@ -9,7 +9,7 @@ _WITH_CUDA = re.compile(r"--enable-cuda(?!=no)\b|\bgdr\b", re.IGNORECASE)
 _WITHOUT_CUDA = re.compile(r"--(disable|without)-cuda\b|--(enable|with)-cuda=no\b")
 
 
-def library_text(text: str) -> str:
+def parse_library_name(text: str) -> str:
     """Return the name and version in an MPI library's version text: ``MVAPICH2 2.3.7``.
 
     The text's own first line may hold tabs, NULs, a colon and the package that it came in.
@@ -18,6 +18,6 @@ def library_text(text: str) -> str:
     return re.sub(r" Version ?:", "", first.split(", package")[0])
 
 
-def built_with_cuda(text: str) -> bool:
+def is_built_with_cuda(text: str) -> bool:
     """Whether a version text of MVAPICH's holds words of configure that ask for CUDA."""
     return _WITH_CUDA.search(text) is not None and _WITHOUT_CUDA.search(text) is None

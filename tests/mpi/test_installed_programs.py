@@ -10,7 +10,7 @@ import pytest
 
 from program_suites import suite_of
 from running import run
-from spbench_core.programs.expectation import expectation_of
+from spbench_core.programs.expectation import parse_expectation
 from spbench_core.programs.output import OutputReader
 from spbench_core.programs.presets import PRESETS
 
@@ -127,14 +127,14 @@ def test_hpcc_on_two_ranks_passes_its_checks(tmp_path):
     (tmp_path / "hpccinf.txt").write_text(HPCC_INPUT)
     hpcc = {"preset": "hpcc", "cwd": str(tmp_path)}
     found = passed(run(suite_of({"hpcc": hpcc}, tmp_path), home=tmp_path / "home"))
-    wanted = expectation_of(PRESETS["hpcc"].expects).figures
+    wanted = parse_expectation(PRESETS["hpcc"].expects).metrics
     assert set(found) - {"time_ms", "skew"} == set(wanted)
     output = (tmp_path / str(PRESETS["hpcc"].reads)).read_text()
     assert "CommWorldProcs=2" in output
     section = output.partition("Begin of HPL section.")[2].partition("End of HPL section.")[0]
-    linpack = OutputReader(expectation_of(PRESETS["hpl"].expects))
+    linpack = OutputReader(parse_expectation(PRESETS["hpl"].expects))
     for line in section.splitlines():
-        linpack.line(line)
-    read = linpack.end()
+        linpack.read_line(line)
+    read = linpack.finish()
     assert not read.missing
     assert [dict(point.labels)["n"] for point in read.points] == [200, 200]

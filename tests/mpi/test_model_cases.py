@@ -28,13 +28,13 @@ def case(model, inject=None, **params):
     if "arch" in params:
         given = {key: value for key, value in given.items() if key not in ("version", "depth")}
     entry = BENCHMARKS[benchmark]
-    (complete,) = [one for _, one in entry.cases(given)]
+    (complete,) = [one for _, one in entry.list_cases(given)]
     return {
         "benchmark": benchmark,
         "params": given,
         "inject": inject,
         "ranks": entry.ranks(complete).exact,
-        "checks": list(entry.checks_of(complete)),
+        "checks": list(entry.list_checks(complete)),
     }
 
 

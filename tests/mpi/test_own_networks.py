@@ -19,13 +19,13 @@ def case(name, inject=None, **params):
     given |= {"warmup": 0, "iterations": 1} | params
     if params.get("scheme") != "sequential":
         given = {"scheme": "lp", "baseline": False, "balance": "estimated"} | given
-    (complete,) = [one for _, one in ENTRY.cases(given)]
+    (complete,) = [one for _, one in ENTRY.list_cases(given)]
     return {
         "benchmark": "model.network",
         "params": given,
         "inject": inject,
         "ranks": ENTRY.ranks(complete).exact,
-        "checks": list(ENTRY.checks_of(complete)),
+        "checks": list(ENTRY.list_checks(complete)),
     }
 
 

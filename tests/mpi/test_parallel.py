@@ -10,7 +10,7 @@ import pytest
 from mpi.errors import assert_close, shown_by
 from running import answers_of
 from sampling import Sample
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
@@ -113,7 +113,7 @@ SAMPLE = Sample(CASES, lambda words: (words["model"], words["fault"], words["mir
 
 def ranks_of(words):
     grids = [Grid(*parse_pair(grid)) for grid in words["grids"]]
-    layout = model_layout(
+    layout = build_layout(
         words["stages"], grids, members=words["members"], replicas=words["replicas"]
     )
     return layout.ranks

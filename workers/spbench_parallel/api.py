@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spbench_core.late_import import late_names
+from spbench_core.late_import import make_lazy_getattr
 
 if TYPE_CHECKING:
     from spbench_core.layout.tiles import Box, Grid
@@ -69,4 +69,4 @@ MODULES = {
     "fuse": "spbench_parallel.spatial.fused.blocks",
 }
 
-__getattr__ = late_names(__name__, MODULES)
+__getattr__ = make_lazy_getattr(__name__, MODULES)

@@ -9,7 +9,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.stages import Place
+from spbench_core.layout.stages import RankCoordinates
 from spbench_core.schedule.orders import ZERO_BUBBLE, Task
 from spbench_core.schedule.step import step_orders
 from spbench_parallel.device.memory_format import set_memory_format
@@ -70,7 +70,7 @@ class Engine:
         self._world = world
         self._learns = training is not None
         self.phases = create_phases(plan.device)
-        self.coordinates = plan.layout.places(world.rank)
+        self.coordinates = plan.layout.list_coordinates(world.rank)
 
         # The order from here on is an MPI protocol. Steps 1, 2, 3, 5 and 6 communicate, so that a
         # rank which runs them in another order waits for a call that no other rank makes.
@@ -230,13 +230,13 @@ class Engine:
         pairs = zip(self.coordinates, self.runners, strict=True)
         return [runner for own, runner in pairs if self._counts_loss_of(own)]
 
-    def _counts_loss_of(self, coordinates: Place) -> bool:
+    def _counts_loss_of(self, coordinates: RankCoordinates) -> bool:
         """Return whether the loss at these coordinates counts.
 
         Each tile has the whole loss of an image's class, so that only the first tile counts. In
         segmentation each tile has the loss of its pixels.
         """
-        return coordinates.tile == 0 or self.plan.model.segments
+        return coordinates.tile == 0 or self.plan.model.is_segmentation
 
     def free(self) -> None:
         """Free the communicators and buffers. All ranks must call it."""
@@ -273,7 +273,7 @@ class Engine:
 
     def _create_runner(
         self,
-        coordinates: Place,
+        coordinates: RankCoordinates,
         stage: nn.Module,
         tiles: MPI.Intracomm | None,
         source: ImageSource,
@@ -303,13 +303,13 @@ class Engine:
             keeps_input_gradients=keeps_input_gradients,
             memory_format=plan.memory_format,
             defers_weight_grad=plan.schedule == ZERO_BUBBLE,
-            loss=Loss(plan.loss, plan.model.targets, tiles),
+            loss=Loss(plan.loss, plan.model.targets_per_image, tiles),
         )
 
     def _order(self, learns: bool) -> tuple[Task, ...]:
         plan = self.plan
         orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
-        return orders[self._world.rank % plan.layout.ranks_a_replica]
+        return orders[self._world.rank % plan.layout.ranks_per_replica]
 
     def _run_tasks(self, order: tuple[Task, ...], trainer: Trainer | None) -> None:
         # Each stage posts its first receives before any task runs.

@@ -69,7 +69,7 @@ def measure_layer_times(
     times_by_likeness: dict[object, LayerTime] = {}
     progress.begin(len(model.layers))
     for index, layer in enumerate(model.layers):
-        if model.alike(index) in times_by_likeness:
+        if model.make_layer_key(index) in times_by_likeness:
             progress.advance()
             continue
         with note_activity(f"layer {layer.name} was measured"), products or nullcontext():
@@ -81,10 +81,10 @@ def measure_layer_times(
             inputs = _inputs(model.flows[index], images, random, device, input_dtype)
             rounds = _rounds(stage, inputs, device)
         forward, backward = (median(times) * 1000.0 for times in zip(*rounds, strict=True))
-        times_by_likeness[model.alike(index)] = LayerTime(layer.name, forward, backward)
+        times_by_likeness[model.make_layer_key(index)] = LayerTime(layer.name, forward, backward)
         progress.advance()
     return [
-        replace(times_by_likeness[model.alike(index)], name=layer.name)
+        replace(times_by_likeness[model.make_layer_key(index)], name=layer.name)
         for index, layer in enumerate(model.layers)
     ]
 

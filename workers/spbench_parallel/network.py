@@ -13,10 +13,10 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout import micro_batches as batches
-from spbench_core.layout.balance import balanced, check_stages, read_balance
-from spbench_core.layout.stages import ModelLayout, model_layout
+from spbench_core.layout.balance import balance_layers, check_stages, read_balance
+from spbench_core.layout.stages import ModelLayout, build_layout
 from spbench_core.layout.tiles import Box, Grid, Interval, parse_pair
-from spbench_core.layout.window import both_axes
+from spbench_core.layout.window import expand_pair
 from spbench_core.models.parts import Map
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_parallel.autotune.balance import check_balance, move_ends_to_maps
@@ -126,7 +126,7 @@ class ParallelNetwork:
     ) -> None:
         _check_weights(module, comm)
         model = build_model(
-            trace_network(type(module).__name__, module, Map(_CHANNELS, *both_axes(image_size)))
+            trace_network(type(module).__name__, module, Map(_CHANNELS, *expand_pair(image_size)))
         )
         check_same_operators(comm, model.network)
         self.layout = _layout(stages, grids, members, replicas, comm)
@@ -143,13 +143,13 @@ class ParallelNetwork:
                 verify=verify,
             )
             _check_schedule(schedule, recompute, tiled=bool(grids))
-            if loss == DICE and not model.segments:
+            if loss == DICE and not model.is_segmentation:
                 raise ValueError("loss dice is of pixels' classes, and the network tells images'")
             check_stages(stages, len(costs))
             most = max(stage.members for stage in self.layout.stages)
-            batches.check_images(batch_size, micro_batches, mirrored=False, members=most)
+            batches.check_batch_size(batch_size, micro_batches, mirrored=False, members=most)
             layers = (
-                balanced(costs, ranks)
+                balance_layers(costs, ranks)
                 if balance is None
                 else read_balance(",".join(map(str, balance)), stages, len(costs))
             )
@@ -159,7 +159,7 @@ class ParallelNetwork:
             model,
             self.layout,
             layers,
-            batches.micro_batches(batch_size, micro_batches),
+            batches.split_batch(batch_size, micro_batches),
             schedule=schedule,
             seed=seed,
             device=torch.device(device),
@@ -230,7 +230,7 @@ class _Source:
     def targets(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return the class of each image, or of each of a box's pixels, in int64."""
         found = self._loaded("targets", self._targets, replica, images, box)
-        sides = box.shape if self._plan.model.segments else ()
+        sides = box.shape if self._plan.model.is_segmentation else ()
         self._check(found, (images[1] - images[0], *sides), "targets")
         return found.to(self._plan.device, torch.int64)
 
@@ -292,7 +292,7 @@ def _layout(
 ) -> ModelLayout:
     try:
         tiles = [Grid(*parse_pair(grid)) for grid in grids]
-        layout = model_layout(stages, tiles, members=members, replicas=replicas)
+        layout = build_layout(stages, tiles, members=members, replicas=replicas)
     except ValueError as error:
         raise CannotRunError(f"rank {comm.rank}: {error}") from None
     if layout.ranks != comm.size:

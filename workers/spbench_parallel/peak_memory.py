@@ -68,7 +68,7 @@ def available_bytes(device: torch.device) -> float:
     """
     if device.type != "cpu":
         return float(free_bytes(device))
-    free = host_facts.facts()["free_gib"]
+    free = host_facts.collect_facts()["free_gib"]
     available = _FREE_SHARE * free * 2**30 if isinstance(free, float) else float(free_bytes(device))
     return min(available, _bytes_within_limits())
 

@@ -8,10 +8,10 @@ import torch
 
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.micro_batches import MicroBatch
-from spbench_core.layout.stages import ModelLayout, model_layout
+from spbench_core.layout.stages import ModelLayout, build_layout
 from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.layers import Model
-from spbench_core.models.routes import StageRoutes, stage_routes, tensors_of
+from spbench_core.models.routes import StageRoutes, build_tensor_table, find_routes
 from spbench_parallel.device.memory_format import MemoryFormat
 from spbench_parallel.precision.formats import FP32, Precision
 
@@ -77,12 +77,14 @@ class ModelPlan:
 
     def routes(self) -> StageRoutes:
         """Return the routes of tensors between its stages."""
-        return stage_routes(tensors_of(self.model), layer_ranges(self.balance), self.straight)
+        return find_routes(
+            build_tensor_table(self.model), layer_ranges(self.balance), self.straight
+        )
 
     def stage_model(self, stage: int) -> Model:
         """Return the model without the tensors that bypass a stage."""
         first, last = layer_ranges(self.balance)[stage]
-        return self.model.without(first, last, self.routes().left_out(stage))
+        return self.model.drop_tensors(first, last, self.routes().find_bypassing(stage))
 
     def recomputation(self, stage: int) -> str | None:
         """Return the activations that a stage recomputes; None if all are kept."""
@@ -138,7 +140,7 @@ def put_on_one_process(plan: ModelPlan) -> ModelPlan:
     """Return the plan of one replica on one process, with the same micro-batches."""
     return replace(
         plan,
-        layout=model_layout(1),
+        layout=build_layout(1),
         balance=(len(plan.model.layers),),
         batches=tuple(replace(batch, direction=0) for batch in plan.batches),
         schedule="1f1b",

@@ -23,7 +23,7 @@ def synthetic_images(
         model.image,
         model.classes,
         seed=seed,
-        masked=model.segments,
+        masked=model.is_segmentation,
         dtype=dtype or plan.dtype,
         device=plan.device,
     )

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from spbench_core.events import clock, rank_events
-from spbench_core.events.deadlines import Standing, begins_anew
+from spbench_core.events.deadlines import PhaseProgress, restarts_deadline
 from spbench_core.events.fields import EventError
 from spbench_core.events.statuses import LogLevel
 from spbench_workers.connect import connect_by_relay, connect_to_console
@@ -313,7 +313,7 @@ class FileChannel(_NumberedChannel):
         self._limits = limits or {}
         self._closing = threading.Event()
         self._due = self._after(None)
-        self._standing: Standing | None = None
+        self._standing: PhaseProgress | None = None
 
     def send(self, event: str, **fields: Any) -> None:
         super().send(event, **fields)
@@ -322,7 +322,7 @@ class FileChannel(_NumberedChannel):
             self._standing = None
         elif event == "progress":
             before, self._standing = self._standing, (fields["phase"], fields["done"])
-            if begins_anew(before, self._standing):
+            if restarts_deadline(before, self._standing):
                 self._due = self._after(fields["case"])
 
     def receive_cases(self) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, fault_of
+from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, parse_fault
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.typed_params import Typed, read_params
+from spbench_core.catalog.typed_params import ParamsT, read_params
 from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_workers import faults
 from spbench_workers.disturbance import Counters, find_disturbances, measure_slowdown, read_counters
@@ -62,11 +62,11 @@ class Context:
         self._before: Counters | None = None
         self._typed: dict[type, Any] = {}
 
-    def read_params(self, cls: type[Typed]) -> Typed:
+    def read_params(self, cls: type[ParamsT]) -> ParamsT:
         """Return the parameters as an instance of the benchmark's dataclass, made once."""
         if cls not in self._typed:
             self._typed[cls] = read_params(cls, self.params)
-        typed: Typed = self._typed[cls]
+        typed: ParamsT = self._typed[cls]
         return typed
 
     @property
@@ -96,7 +96,7 @@ class Context:
         """
         if self._inject is None or not self.planted(self._inject):
             return body
-        fault, factor = fault_of(self._inject)
+        fault, factor = parse_fault(self._inject)
         return faults.plant(fault, body, seconds, factor) if fault in COMMON_FAULTS else body
 
     def largest(self, value: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from spbench_core.events.statuses import LogLevel
-from spbench_core.host_facts import driver_version
+from spbench_core.host_facts import read_driver_version
 from spbench_parallel.device.formats import set_fp32_precision
 from spbench_parallel.device.gpus import Gpu, NoDeviceError, explain_missing_gpu
 from spbench_parallel.errors import CannotRunError
@@ -154,5 +154,5 @@ def _described(context: Context, gpu: Gpu, sharing: int, asked: str) -> str:
     return (
         f"{asked}; PCI {gpu.address}, {phrase}, {shared}, "
         f"capability {gpu.capability[0]}.{gpu.capability[1]}, CUDA {torch.version.cuda}, "
-        f"driver {driver_version() or 'not known'}"
+        f"driver {read_driver_version() or 'not known'}"
     )

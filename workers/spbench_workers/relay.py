@@ -19,7 +19,7 @@ import time
 from typing import cast
 
 from spbench_core.events import rank_events
-from spbench_core.events.fan_in import SIGN_OF_LIFE, Pieces, piece
+from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_frame
 from spbench_core.events.fields import EventError
 from spbench_workers.channel import encode_event, hello_fields
 from spbench_workers.connect import RELAY_BACKLOG, connect_to_console, peer_user
@@ -48,7 +48,7 @@ class _Local(asyncio.Protocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._relay.send(piece(self._channel, data))
+        self._relay.send(encode_frame(self._channel, data))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._channel:
@@ -62,7 +62,7 @@ class Relay(asyncio.Protocol):
         self.finished = asyncio.Event()
         self.gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._pieces = Pieces()
+        self._pieces = FrameDecoder()
         self._locals: dict[int, _Local] = {}
         self._last = 0
         self._waiting: list[bytes] = []
@@ -89,7 +89,7 @@ class Relay(asyncio.Protocol):
     def remove(self, channel: int) -> None:
         """Tell the console that a rank has ended; with the last of them it is all over."""
         if self._locals.pop(channel, None) is not None:
-            self.send(piece(channel, b""))
+            self.send(encode_frame(channel, b""))
         if not self._locals:
             self.finished.set()
 
@@ -124,7 +124,7 @@ class Relay(asyncio.Protocol):
 
     def send_sign_of_life(self) -> None:
         """Give a sign of life now and again."""
-        self.send(SIGN_OF_LIFE)
+        self.send(HEARTBEAT_FRAME)
         self._loop.call_later(rank_events.HEARTBEAT_INTERVAL, self.send_sign_of_life)
 
     def close(self) -> None:

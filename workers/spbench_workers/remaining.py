@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from spbench_core.events.batch_files import (
-    CASES,
+    CASES_FILE,
     LaunchFolder,
-    cases_in,
-    launches_of,
-    whole_lines,
+    list_launches,
+    read_cases,
+    read_complete_lines,
 )
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import decode
@@ -33,12 +33,12 @@ MOST_IDLE = 2
 
 def list_remaining(job: Path) -> list[dict[str, Any]]:
     """Return the cases of a job that are left to run, an entry a repeat."""
-    planned = cases_in(job)
+    planned = read_cases(job)
     spent: set[str] = set()
     idle = 0
-    for launch in launches_of(job):
+    for launch in list_launches(job):
         started, ended = read_progress(launch)
-        if launch.interrupted:
+        if launch.was_interrupted:
             spent |= ended
         else:
             spent |= started
@@ -52,8 +52,8 @@ def read_progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
     started: set[str] = set()
     ends: dict[str, int] = {}
     size = 0
-    for path in launch.event_files():
-        for line in whole_lines(path):
+    for path in launch.list_event_files():
+        for line in read_complete_lines(path):
             try:
                 event = decode(line)
             except EventError:
@@ -65,7 +65,7 @@ def read_progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
             elif event["event"] == "case_end" and event["status"] == RankStatus.OK:
                 ends[event["case"]] = ends.get(event["case"], 0) + 1
     repeats: dict[str, int] = {}
-    for case in launch.cases():
+    for case in launch.read_cases():
         repeats[case["id"]] = repeats.get(case["id"], 0) + 1
     return started, {case for case, count in ends.items() if count == size * repeats.get(case, 0)}
 
@@ -76,7 +76,7 @@ def main(words: list[str]) -> int:
     launch = words[1]
     left = list_remaining(job)
     if left:
-        (job / launch / CASES).write_text(json.dumps(left))
+        (job / launch / CASES_FILE).write_text(json.dumps(left))
     return 0 if left else 1
 
 

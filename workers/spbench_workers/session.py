@@ -109,9 +109,9 @@ def mpi_versions() -> dict[str, str | None]:
     """Return the versions of the MPI library that this rank has started, and of mpi4py."""
     from mpi4py import MPI
 
-    from spbench_core.mpi_builds import library_text
+    from spbench_core.mpi_builds import parse_library_name
 
-    return {"mpi": library_text(MPI.Get_library_version()), "mpi4py": version("mpi4py")}
+    return {"mpi": parse_library_name(MPI.Get_library_version()), "mpi4py": version("mpi4py")}
 
 
 def report_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) -> None:
@@ -122,13 +122,13 @@ def report_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) 
         host=world.host,
         pid=os.getpid(),
         local_rank=world.local_rank,
-        device=host_facts.describe(),
+        device=host_facts.describe_device(),
         cpus=tuple(world.cpus),
         nodes=tuple(sorted(core_nodes(world.cpus))),
         cores=count_physical_cores(world.cpus),
         numa=numa_node(world.cpus),
         host_cpus=os.cpu_count(),
-        processor=host_facts.processor(),
+        processor=host_facts.read_processor(),
         threads=world.threads,
         fabric=find_fabric(),
         versions={

@@ -18,7 +18,7 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
-from spbench_core.host_facts import SHARED
+from spbench_core.host_facts import SHARED_MEMORY
 
 VARIABLES = (
     "OMPI_MCA_btl_sm_backing_directory",
@@ -28,7 +28,9 @@ VARIABLES = (
 """Environment variables by which Open MPI chooses the folder of its files."""
 
 
-def set_private_folder(environ: MutableMapping[str, str], memory: Path = SHARED) -> Path | None:
+def set_private_folder(
+    environ: MutableMapping[str, str], memory: Path = SHARED_MEMORY
+) -> Path | None:
     """Create a folder for this process, and set Open MPI's variables to it, before MPI starts.
 
     The folder is removed when the process exits, if MPI is finalized by then.
@@ -54,7 +56,7 @@ def set_private_folder(environ: MutableMapping[str, str], memory: Path = SHARED)
     return folder
 
 
-def remove_abandoned(memory: Path = SHARED) -> None:
+def remove_abandoned(memory: Path = SHARED_MEMORY) -> None:
     """Remove the folders of processes of this user that have ended.
 
     Raises:

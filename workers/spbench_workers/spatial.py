@@ -1,6 +1,6 @@
 """The former name of the operators over tiles in `spbench_parallel.api`, for scripts."""
 
-from spbench_core.late_import import late_names
+from spbench_core.late_import import make_lazy_getattr
 from spbench_parallel.api import MODULES
 
 _OPERATORS = {
@@ -10,4 +10,4 @@ _OPERATORS = {
 }
 __all__ = list(_OPERATORS)
 
-__getattr__ = late_names(__name__, _OPERATORS)
+__getattr__ = make_lazy_getattr(__name__, _OPERATORS)

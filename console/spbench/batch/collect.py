@@ -32,10 +32,10 @@ from spbench.safe_files import make_folders
 from spbench.suites.loader import MAX_BYTES
 from spbench_core.events.batch_files import (
     LaunchFolder,
-    launches_of,
-    number,
+    list_launches,
+    parse_time,
+    read_words,
     signal_name,
-    words_of,
 )
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
@@ -75,7 +75,7 @@ class Attempt:
     @property
     def resumed(self) -> bool:
         """Whether it was ended from outside, and a later launch runs what was left of it."""
-        return self.folder.interrupted and not self.last
+        return self.folder.was_interrupted and not self.last
 
 
 def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
@@ -110,8 +110,8 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
 
 
 def _begun(batch: Path) -> float:
-    words = words_of(batch / "starts")
-    begun = number(words[0]) if words else None
+    words = read_words(batch / "starts")
+    begun = parse_time(words[0]) if words else None
     log = batch / LOG_NAME
     if begun is None and log.exists():
         last = end_of_file(log).strip().splitlines()[-1:] or ["it is empty"]
@@ -141,10 +141,10 @@ def find_end(batch: Path, plan: BatchPlan) -> BatchEnd:
 
     A launch whose ranks have yet to write is given the time in which they must be ready.
     """
-    words = words_of(batch / "ended")
+    words = read_words(batch / "ended")
     if words:
-        return BatchEnd(number(words[0]), words[1] if len(words) > 1 else None, False)
-    newest = [(job, launches_of(batch / "jobs" / str(job.number))[-1:]) for job in plan.jobs]
+        return BatchEnd(parse_time(words[0]), words[1] if len(words) > 1 else None, False)
+    newest = [(job, list_launches(batch / "jobs" / str(job.number))[-1:]) for job in plan.jobs]
     patience = max([QUIET, *(job.start_timeout for job, last in newest if any(map(_starts, last)))])
     times = [0.0]
     for pattern in ("starts", "jobs/*/*/*", "jobs/*/*/events/*.jsonl"):
@@ -155,7 +155,7 @@ def find_end(batch: Path, plan: BatchPlan) -> BatchEnd:
 
 
 def _starts(launch: LaunchFolder) -> bool:
-    return launch.started is not None and launch.end is None and not launch.event_files()
+    return launch.start_time is not None and launch.end is None and not launch.list_event_files()
 
 
 def find_attempts(batch: Path, plan: BatchPlan) -> list[Attempt]:
@@ -163,15 +163,15 @@ def find_attempts(batch: Path, plan: BatchPlan) -> list[Attempt]:
     found = []
     for planned in plan.jobs:
         later: set[str] = set()
-        folders = launches_of(batch / "jobs" / str(planned.number))
+        folders = list_launches(batch / "jobs" / str(planned.number))
         for index, folder in reversed(list(enumerate(folders))):
-            ids = {case["id"] for case in folder.cases()} & set(planned.cases)
+            ids = {case["id"] for case in folder.read_cases()} & set(planned.cases)
             counting = tuple(case for case in planned.cases if case in ids - later)
             later |= ids
-            if counting and folder.started is not None:
+            if counting and folder.start_time is not None:
                 last = index == len(folders) - 1
                 found.append(Attempt(planned, folder, counting, last))
-    return sorted(found, key=lambda each: each.folder.started or 0.0)
+    return sorted(found, key=lambda each: each.folder.start_time or 0.0)
 
 
 class _Collection:
@@ -224,7 +224,7 @@ class _Collection:
 
     def _attempt(self, count: int, attempt: Attempt) -> None:
         planned = attempt.planned
-        started = attempt.folder.started
+        started = attempt.folder.start_time
         self._clock.now = started or self._clock.now
         self._copy_logs(count, attempt)
         self._recorder.say(

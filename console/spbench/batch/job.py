@@ -37,7 +37,7 @@ from spbench.record.runs.folder import working_folder, write_whole
 from spbench.suites.shipped import file_of
 from spbench.suites.site_file import read_site_file
 from spbench_core.credentials import hide_words, select_secrets
-from spbench_core.events.batch_files import CASES
+from spbench_core.events.batch_files import CASES_FILE
 
 SCRIPT_NAME = "job.sh"
 
@@ -91,7 +91,7 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     files = {
         "suite.yaml": hide_suite(suite.text),
         PLAN_NAME: _plan(plan, mark, scheduler, launches).to_json(),
-        **{f"jobs/{job.number}/{CASES}": json.dumps(_cases(job)) for job in plan.jobs},
+        **{f"jobs/{job.number}/{CASES_FILE}": json.dumps(_cases(job)) for job in plan.jobs},
         SCRIPT_NAME: script.text(),
     }
     # The script needs the values of launch.env, and cases.json those of a program's environment.

@@ -97,7 +97,7 @@ def read_plan(folder: Path) -> BatchPlan:
 def _check(plan: BatchPlan, path: Path) -> None:
     try:
         for described in plan.cases:
-            fields.check("a case", described, CASE)
+            fields.check_fields("a case", described, CASE)
     except fields.EventError as error:
         raise _damaged(path, str(error)) from None
     planned = {case["id"]: case["np"] for case in plan.cases}

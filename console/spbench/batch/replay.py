@@ -23,7 +23,7 @@ from spbench.launch.jobs import Job
 from spbench.launch.launcher import Launcher
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_core.events.batch_files import LaunchFolder, signal_name, whole_lines
+from spbench_core.events.batch_files import LaunchFolder, read_complete_lines, signal_name
 from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, decode
 from spbench_core.events.statuses import CaseStatus
@@ -96,11 +96,11 @@ class LaunchReplay:
         self._folder = folder
         self._clock = clock
         self._cases = set(cases)
-        self._left_out = {case["id"] for case in folder.cases()} - self._cases
+        self._left_out = {case["id"] for case in folder.read_cases()} - self._cases
         self._faulty_before = False
         self._launcher = _launcher(planned.launcher)
-        self.sources = [RankFile(path) for path in folder.event_files()]
-        entries = [case for case in folder.cases() if case["id"] in self._cases]
+        self.sources = [RankFile(path) for path in folder.list_event_files()]
+        entries = [case for case in folder.read_cases() if case["id"] in self._cases]
         self.watch = Watchdog(
             np=planned.np,
             items=[(case["id"], case["repeat"]) for case in entries],
@@ -138,7 +138,7 @@ class LaunchReplay:
             self._listener.on_events(item.source, [item.line], [shown])
             item.source.last = item.time
         if before is None and self.watch.fault is not None:
-            stopped = self._folder.end.stopped if self._folder.end else None
+            stopped = self._folder.end.signal_time if self._folder.end else None
             self._faulty_before = stopped is None or item.time < stopped
 
     def _fault(self) -> Fault | None:
@@ -147,7 +147,7 @@ class LaunchReplay:
         if watch.done and watch.fault is None:
             return None
         if end is not None and end.signal is not None and not self._faulty_before:
-            after = (end.stopped or end.time) - watch.launched
+            after = (end.signal_time or end.time) - watch.launched
             name = signal_name(end.signal)
             return Fault(
                 CaseStatus.CANCELLED, f"the batch job got {name} {after:.1f} s into this launch"
@@ -262,7 +262,7 @@ def _events(source: RankFile) -> Iterator[FileEvent]:
     """Yield a file's events up to the first line that is wrong, as the collector takes them."""
     at = 0.0
     try:
-        for due, line in enumerate(whole_lines(source.path)):
+        for due, line in enumerate(read_complete_lines(source.path)):
             event = _checked(source, line, due)
             # a clock that is set back must not put a line before an earlier one
             at = max(at, float(event["time"]))

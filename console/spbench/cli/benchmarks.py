@@ -68,7 +68,7 @@ def _description(entry: Benchmark, width: int) -> list[str]:
     defaults = default_texts(entry)
     params = [(param.name, _param_text(param, defaults[param.name])) for param in entry.params]
     metrics = [(metric.name, _metric_text(metric)) for metric in (*entry.metrics, *DERIVED_METRICS)]
-    if entry.names_metrics:
+    if entry.has_chosen_metrics:
         metrics.append(("...", "metrics that the parameters name"))
     faults = ", ".join([*entry.faults, *COMMON_FAULTS])
     sections: list[tuple[str, list[str]]] = [

@@ -72,10 +72,12 @@ def _parameters(
     name: str, num_layers: int | None, shape: tuple[int, ...] | None, num_classes: int | None
 ) -> list[Parameter]:
     from spbench_core.models.parts import ModelError
-    from spbench_core.networks.registry import parameters
+    from spbench_core.networks.registry import list_parameters
 
     try:
-        return parameters(name, num_layers, shape, 1000 if num_classes is None else num_classes)
+        return list_parameters(
+            name, num_layers, shape, 1000 if num_classes is None else num_classes
+        )
     except ModelError as error:
         if error.param == "network":
             raise UsageError(f"{error}; see spbench networks") from None
@@ -83,11 +85,11 @@ def _parameters(
 
 
 def _print_json(found: list[Parameter]) -> None:
-    from spbench_core.networks.registry import total_mb
+    from spbench_core.networks.registry import sum_megabytes
 
     told = {
         "num_arrays": len(found),
-        "total_mb": total_mb(found),
+        "total_mb": sum_megabytes(found),
         "shapes": [list(param.shape) for param in found],
         "names": [param.name for param in found],
     }
@@ -95,9 +97,9 @@ def _print_json(found: list[Parameter]) -> None:
 
 
 def _print_table(found: list[Parameter]) -> None:
-    from spbench_core.networks.registry import total_mb
+    from spbench_core.networks.registry import sum_megabytes
 
-    print(f"num of arrays = {len(found)}, total size = {total_mb(found):.6f} MB")
+    print(f"num of arrays = {len(found)}, total size = {sum_megabytes(found):.6f} MB")
     rows = [
         (str(key), param.name, _text(param.shape), str(param.elements))
         for key, param in enumerate(found)

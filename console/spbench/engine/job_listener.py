@@ -20,8 +20,8 @@ from spbench.record.runs.event_log import encode
 from spbench.record.runs.files import has_commands, without_commands
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import (
-    BEFORE_READY,
-    OF_CASE,
+    CASE_EVENTS,
+    EVENTS_BEFORE_READY,
     SCHEMA,
 )
 from spbench_core.events.statuses import CaseStatus, LogLevel
@@ -119,10 +119,10 @@ class JobListener:
         if number is not None and number < 0:
             return f"says it is rank {number}"
         if rank is None:
-            return None if kind in BEFORE_READY else f"sent {kind} before it was ready"
+            return None if kind in EVENTS_BEFORE_READY else f"sent {kind} before it was ready"
         if number != rank:
             return f"spoke as rank {number}"
-        if kind not in OF_CASE:
+        if kind not in CASE_EVENTS:
             return None
         case = event["case"]
         if case not in self._cases:

@@ -13,7 +13,7 @@ from spbench.record.runs.event_log import EventLog, decode, encode
 from spbench.record.state import RunState
 from spbench_core.events.clock import now
 from spbench_core.events.fields import Event
-from spbench_core.events.run_events import run_event
+from spbench_core.events.run_events import make_run_event
 
 LOOK = 1.0
 """Seconds between two looks whether the log is still there, while ranks speak."""
@@ -51,7 +51,7 @@ class Recorder:
     def say(self, kind: str, **fields: Any) -> None:
         """Record an event of the console's own."""
         time = round(self._clock() + self._ahead, 6)
-        line = encode(run_event(kind, time=time, **fields))
+        line = encode(make_run_event(kind, time=time, **fields))
         self._write(line, look=True)
         self._show(decode(line))
 

@@ -39,7 +39,7 @@ from spbench.report.build import build_cases, build_document
 from spbench.report.document import ReportDocument
 from spbench.suites.shipped import file_of
 from spbench_core.events import clock, run_events
-from spbench_core.events.run_events import run_event
+from spbench_core.events.run_events import make_run_event
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 
@@ -203,7 +203,7 @@ class Run:
             with suppress(SpbenchError):  # as much of it as can still be written
                 recorder.say("run_end", **end)
                 self._write_end(folder, end)
-            self._state.apply(run_event("run_end", **end))
+            self._state.apply(make_run_event("run_end", **end))
             report = build_document(self._state, cases)
         return EndedRun(folder, ExitCode(end["exit_code"]), report)
 

@@ -88,7 +88,7 @@ def describe(case: Case, nps: Sequence[int]) -> dict[str, Any]:
 def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:
     entry = case.entry
     places = [entry.place(dict(case.params), rank) for np in nps for rank in range(np)]
-    metrics = entry.metrics_of(dict(case.params))
+    metrics = entry.list_metrics(dict(case.params))
     units = {metric.name: metric.unit for metric in (*metrics, *DERIVED_METRICS)}
     return {
         "id": case.id,
@@ -111,7 +111,7 @@ def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:
             }
             for m in metrics
         ],
-        "checks": list(entry.checks_of(dict(case.params))),
+        "checks": list(entry.list_checks(dict(case.params))),
         "expect": [_describe_expectation(item, units) for item in case.expect],
         "places": places if any(places) else [],
     }

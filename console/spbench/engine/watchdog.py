@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
-from spbench_core.events.deadlines import Standing, begins_anew
+from spbench_core.events.deadlines import PhaseProgress, restarts_deadline
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 from spbench_core.events.statuses import CaseStatus, RankStatus
@@ -38,7 +38,7 @@ class _Rank:
     case: str | None = None
     loading: bool = False
     ended: bool = False
-    standing: Standing | None = None
+    standing: PhaseProgress | None = None
 
 
 class Watchdog:
@@ -239,7 +239,7 @@ class Watchdog:
         rank = self._ranks[event["rank"]]
         item = (event["case"], event.get("repeat", 0))
         before, rank.standing = rank.standing, (event["phase"], event["done"])
-        if item in self._starts and begins_anew(before, rank.standing):
+        if item in self._starts and restarts_deadline(before, rank.standing):
             self._renewed[item] = now, event["phase"]
 
     def on_case_end(self, event: Event, now: float) -> None:

@@ -79,14 +79,14 @@ def _launchers(
 
 
 def _devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Finding]:
-    told = {**host_facts.gpus(), "visible": env.get(host_facts.VISIBLE)}
+    told = {**host_facts.find_gpus(), "visible": env.get(host_facts.VISIBLE_DEVICES)}
     gpus = HostGpus.of(told)
     yield from in_order(gpus)
     torch, built = (library.torch, library.torch_cuda) if library else (None, None)
     if gpus.there and library and library.mpi_memory:
         yield messages(library.mpi_memory)
     yield from amiss(gpus, torch, built)
-    for port in host_facts.adapters():
+    for port in host_facts.list_adapters():
         text = f"{port['name']}:{port['port']} {port['state']}, {port['rate']}"
         yield Finding(FindingStatus.OK, "adapter", text.removesuffix(", "))
 

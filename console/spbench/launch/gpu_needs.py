@@ -18,7 +18,7 @@ from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.survey import survey
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_core.host_facts import VISIBLE, cards
+from spbench_core.host_facts import VISIBLE_DEVICES, read_cards
 from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_core.quantities import format_quantity
 
@@ -50,7 +50,7 @@ def needs_gpu(case: Case) -> bool:
 
 def may_use_gpu(case: Case) -> bool:
     """Return whether a case takes a GPU if there is one, and this machine has one."""
-    return needs_gpu(case) or (case.params.get("device") == "auto" and bool(cards()))
+    return needs_gpu(case) or (case.params.get("device") == "auto" and bool(read_cards()))
 
 
 def needs_one_each(case: Case) -> bool:
@@ -155,7 +155,7 @@ def _as_ranks_see(
     What gives each rank its own GPU, a setup line, a container's wrapper or one of the interpreter,
     gives the one process that was asked something else: none, or always the first.
     """
-    given = settings.env.get(VISIBLE, env.get(VISIBLE))
+    given = settings.env.get(VISIBLE_DEVICES, env.get(VISIBLE_DEVICES))
     untouched = gpus.visible == given or (given is None and not _local(host))
     if untouched and not settings.setup and not settings.container:
         return gpus

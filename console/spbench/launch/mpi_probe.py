@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.errors import MissingError
 from spbench.launch.gpus.facts import HostGpus, MpiMemory
-from spbench_core.mpi_builds import library_text
+from spbench_core.mpi_builds import parse_library_name
 
 INSTALL = "pip install 'spbench[workers,mpi]'"
 
@@ -32,7 +32,7 @@ except Exception:
     found["torch_cuda"] = None
 try:
     from spbench_core import host_facts
-    found["gpus"] = host_facts.gpus()
+    found["gpus"] = host_facts.find_gpus()
 except Exception:
     found["gpus"] = None
 try:
@@ -150,7 +150,7 @@ def library_in(python: str, found: Mapping[str, Any]) -> MpiLibrary:
             f"{python} has no spbench_workers",
             f"{python} -m {INSTALL}, or set launch.env.PYTHONPATH to its folder",
         )
-    text = library_text(str(found["library"]))
+    text = parse_library_name(str(found["library"]))
     name = next((name for mark, name in _MARKS if mark in text), None)
     if name is None:
         raise LackingError(

@@ -60,17 +60,21 @@ def program_by_hand(case: Case) -> tuple[str, ...] | None:
     None where a rank must know its place to have them, or ranks differ.
     """
     # few runs have programs, and the presets are many
-    from spbench_core.programs.placeholders import filled, named, texts_with_placeholders
+    from spbench_core.programs.placeholders import (
+        fill_placeholders,
+        find_placeholders,
+        texts_with_placeholders,
+    )
 
     params = case.params
     alike = params["per"] == "rank" and not params["by_rank"] and not params["wait_for"]
     texts = [text for _, text in texts_with_placeholders(dict(params))]
     own = {"size", "count", "word"}
-    if not alike or params["cwd"] or any(set(named(text)) - own for text in texts):
+    if not alike or params["cwd"] or any(set(find_placeholders(text)) - own for text in texts):
         return None
     env = (f"{name}={value}" for name, value in (params["env"] or {}).items())
     words = (*(("env", *env) if params["env"] else ()), *params["argv"])
-    return tuple(filled(word, lambda name: str(params[name])) for word in words)
+    return tuple(fill_placeholders(word, lambda name: str(params[name])) for word in words)
 
 
 def standalone_arguments(case: Case) -> tuple[str, ...]:
@@ -80,7 +84,9 @@ def standalone_arguments(case: Case) -> tuple[str, ...]:
     """
     needed = _needed(case)
     params = {param.name: param for param in case.entry.params}
-    pairs = ((params[name].flag, params[name].as_word(value)) for name, value in needed.items())
+    pairs = (
+        (params[name].flag, params[name].format_argument(value)) for name, value in needed.items()
+    )
     inject = ("--inject", case.inject) if case.inject else ()
     return (case.benchmark, *(word for pair in pairs for word in pair), *inject)
 

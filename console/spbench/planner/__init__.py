@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spbench_core.late_import import late_names
+from spbench_core.late_import import make_lazy_getattr
 
 if TYPE_CHECKING:
     from spbench.planner.cluster.lookup import machines_cluster, named_cluster
@@ -44,7 +44,9 @@ _FROM = {
 }
 """The module of each name of ``__all__``."""
 
-__getattr__ = late_names(__name__, {name: f"{__name__}.{module}" for name, module in _FROM.items()})
+__getattr__ = make_lazy_getattr(
+    __name__, {name: f"{__name__}.{module}" for name, module in _FROM.items()}
+)
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ from spbench.record.stragglers import (
     planted_ranks,
 )
 from spbench.suites.expression import ExpressionError
-from spbench_core.catalog import fault_of
+from spbench_core.catalog import parse_fault
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 _FAULT = "planted fault"
@@ -90,7 +90,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
     for slow in slow_of([case]):
         if slow.what in named or slow.what in {host for host, _ in named}:
             return f"{_FAULT} noticed: {slow.name} is slow"
-    factor = fault_of(fault)[1]
+    factor = parse_fault(fault)[1]
     is_slight = factor is not None and factor < NOTABLE_RANK
     skews = case.rank_skews()
     slowed = [rank for rank in sorted(planted) if skews.get(rank, 0.0) >= NOTABLE_RANK]

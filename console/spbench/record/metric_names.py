@@ -7,7 +7,7 @@ from functools import cache
 from spbench.record.case_state import CaseState
 from spbench.suites.case import DERIVED_METRICS
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.catalog.benchmark import TIME_MS, Metric, iteration_of
+from spbench_core.catalog.benchmark import TIME_MS, Metric, describe_iteration
 
 OTHER = "other"
 """The name of the time that no part accounts for, if it is not known what takes it."""
@@ -46,7 +46,7 @@ def metric_help(benchmark: str, name: str) -> str:
 def iteration_name(benchmark: str) -> str:
     """Return one iteration of a benchmark in words, ``one barrier``; empty if unknown."""
     metric = _metric(benchmark, TIME_MS.name)
-    return iteration_of(metric) if metric is not None else ""
+    return describe_iteration(metric) if metric is not None else ""
 
 
 def remainder_name(benchmark: str, whole: str) -> str:

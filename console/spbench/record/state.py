@@ -26,7 +26,12 @@ from spbench.record.stragglers import Straggler
 from spbench.stats.summary import median
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_facts import RankFacts
-from spbench_core.events.state_machines import CASE, JOB, RANK, SHARED_CASE_START
+from spbench_core.events.state_machines import (
+    CASE_TRANSITIONS,
+    JOB_TRANSITIONS,
+    RANK_TRANSITIONS,
+    SHARED_CASE_START,
+)
 from spbench_core.events.statuses import (
     Activity,
     CaseStatus,
@@ -36,7 +41,7 @@ from spbench_core.events.statuses import (
     RunStatus,
 )
 
-_SAMPLES = frozenset(RANK["samples"])
+_SAMPLES = frozenset(RANK_TRANSITIONS["samples"])
 """The phases of ranks that may report samples, which change none."""
 
 
@@ -89,7 +94,7 @@ class RunState:
 
     def _advance_case(self, event: Event, case: CaseState) -> bool:
         """Change the status of a case; if the event is illegal, ignore it and return False."""
-        status = CASE[event["event"]].get(case.status)
+        status = CASE_TRANSITIONS[event["event"]].get(case.status)
         if status is None:
             self._ignore(event, f"of case {case.id}, which is {case.status}")
             return False
@@ -100,7 +105,7 @@ class RunState:
         """Return the rank of an event in its case; if it is illegal, ignore it and return None."""
         rank = self.ranks.get(event["rank"])
         if rank is not None and rank.case == event["case"]:
-            phase = RANK[event["event"]].get(rank.phase)
+            phase = RANK_TRANSITIONS[event["event"]].get(rank.phase)
             if phase is not None and event.get("job") not in self._ended:
                 rank.phase = phase
                 rank.heard = event["time"]
@@ -130,7 +135,7 @@ class RunState:
             case = self.cases[name] = CaseState(before.identity)
             case.verdict.earlier = before.verdict.earlier  # one that was tried again stays flaky
         for job in self.jobs.values():
-            job.status = JOB["run_resumed"][job.status]
+            job.status = JOB_TRANSITIONS["run_resumed"][job.status]
         self._ended = set(self.jobs)
         self.errors = []
         self._findings = []
@@ -145,7 +150,7 @@ class RunState:
     def _on_retry(self, event: Event) -> None:
         for name in event["cases"]:
             before = self.cases[name]
-            if before.status not in CASE["retry"]:
+            if before.status not in CASE_TRANSITIONS["retry"]:
                 self._ignore(event, f"of case {name}, which is {before.status}")
                 continue
             case = self.cases[name] = CaseState(before.identity)
@@ -154,7 +159,7 @@ class RunState:
 
     def _on_job_start(self, event: Event) -> None:
         before = self.jobs.get(event["job"])
-        if before is not None and before.status not in JOB["job_start"]:
+        if before is not None and before.status not in JOB_TRANSITIONS["job_start"]:
             self._ignore(event, f"of job {before.number}, which is {before.status}")
             return
         self._ended.discard(event["job"])
@@ -182,10 +187,10 @@ class RunState:
 
     def _on_job_end(self, event: Event) -> None:
         job = self.jobs[event["job"]]
-        if job.status not in JOB["job_end"]:
+        if job.status not in JOB_TRANSITIONS["job_end"]:
             self._ignore(event, f"of job {job.number}, which is {job.status}")
             return
-        job.status = JOB["job_end"][job.status]
+        job.status = JOB_TRANSITIONS["job_end"][job.status]
         self._ended.add(job.number)
         self._of_hosts.discard(job.number)
         job.finished = max(event["time"], job.started)
@@ -194,7 +199,7 @@ class RunState:
     def _on_rank_lost(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])
         if rank is not None:
-            rank.phase = RANK["rank_lost"][rank.phase]
+            rank.phase = RANK_TRANSITIONS["rank_lost"][rank.phase]
             case = self.cases.get(rank.case or "")
             if case is not None and rank.rank in case.measured.ranks:
                 case.measured.ranks[rank.rank].status = RankStatus.LOST
@@ -254,7 +259,7 @@ class RunState:
 
     def _on_ready(self, event: Event) -> None:
         rank = self._rank(event)
-        phase = RANK["ready"].get(rank.phase)
+        phase = RANK_TRANSITIONS["ready"].get(rank.phase)
         if phase is None or event.get("job") in self._ended:
             self._ignore(event, f"of rank {rank.rank}, which is {rank.phase}")
             return
@@ -277,14 +282,17 @@ class RunState:
     def _on_case_start(self, event: Event) -> None:
         case = self.cases[event["case"]]
         rank = self._rank(event)
-        statuses = SHARED_CASE_START if case.identity.shares else CASE["case_start"]
+        statuses = SHARED_CASE_START if case.identity.shares else CASE_TRANSITIONS["case_start"]
         if case.status not in statuses:
             self._ignore(event, f"of case {case.id}, which is {case.status}")
             return
-        if rank.phase not in RANK["case_start"] or event.get("job") in self._ended:
+        if rank.phase not in RANK_TRANSITIONS["case_start"] or event.get("job") in self._ended:
             self._ignore(event, f"of case {case.id} by {_describe(rank.rank, rank)}")
             return
-        case.verdict.status, rank.phase = statuses[case.status], RANK["case_start"][rank.phase]
+        case.verdict.status, rank.phase = (
+            statuses[case.status],
+            RANK_TRANSITIONS["case_start"][rank.phase],
+        )
         rank.case = case.id
         rank.repeat = event["repeat"]
         rank.activity = ""
@@ -425,7 +433,7 @@ class RunState:
 
     def _on_bye(self, event: Event) -> None:
         rank = self._rank(event)
-        phase = RANK["bye"].get(rank.phase)
+        phase = RANK_TRANSITIONS["bye"].get(rank.phase)
         if phase is None:
             self._ignore(event, f"of rank {rank.rank}, which is {rank.phase}")
         else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, own_times
 from spbench.record.number_formatting import format_duration, format_factor, format_time
 from spbench.stats.summary import clamp_to_floats, lower_median, median
-from spbench_core.catalog import FACTOR
+from spbench_core.catalog import FACTOR_FAULT
 
 if TYPE_CHECKING:
     from spbench.record.case_state import CaseIdentity, CaseState
@@ -155,7 +155,7 @@ def advise_iterations(case: CaseState) -> str:
 def planted_ranks(case: CaseState) -> set[int]:
     """Return the ranks that a planted fault slows down: the last one of each job of the case."""
     fault = case.identity.inject
-    if fault is None or fault.partition("=")[0] != FACTOR:
+    if fault is None or fault.partition("=")[0] != FACTOR_FAULT:
         return set()
     return {end - 1 for end in accumulate(case.identity.shares or (case.identity.np,))}
 

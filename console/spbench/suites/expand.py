@@ -170,7 +170,7 @@ def _cases(entry: Entry, point: Point) -> Iterator[tuple[Point, dict[str, Any]]]
     """
     given = {**entry.fixed, **{key: item.value for key, item in point.items() if key != "np"}}
     if entry.counts is None:
-        for differs, params in entry.benchmark.cases(given):
+        for differs, params in entry.benchmark.list_cases(given):
             yield _with_own(point, differs), params
         return
     for count, differs, params in over_ranks(entry.benchmark, given, entry.np, entry.counts):

@@ -28,9 +28,9 @@ def metrics_of(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> 
     Raises:
         ExceptionGroup: The parameters are wrong.
     """
-    if given is None or not benchmark.names_metrics:
+    if given is None or not benchmark.has_chosen_metrics:
         return (*benchmark.metrics, *DERIVED_METRICS)
-    return (*benchmark.metrics_of(benchmark.complete(given)), *DERIVED_METRICS)
+    return (*benchmark.list_metrics(benchmark.complete(given)), *DERIVED_METRICS)
 
 
 def metric_names(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> list[str]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.suites.case import Case
-from spbench_core.catalog import COMMON_FAULTS, fault_of
+from spbench_core.catalog import COMMON_FAULTS, parse_fault
 
 
 def faults_of(case: Case) -> tuple[str, ...]:
     """Return the faults that change anything in a case: its benchmark's own, then the common."""
-    return (*case.entry.faults_of(dict(case.params)), *COMMON_FAULTS)
+    return (*case.entry.list_faults(dict(case.params)), *COMMON_FAULTS)
 
 
 def plant_all(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ...]:
@@ -41,7 +41,7 @@ def plant(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
     """
     fault, at, target = text.partition("@")
     try:
-        name, _ = fault_of(fault)
+        name, _ = parse_fault(fault)
     except ValueError as error:
         raise UsageError(f"--inject {text}: {error}") from None
     chosen = {case.id for case in cases if not at or target in (case.id, case.name)}

@@ -12,7 +12,7 @@ from spbench.suites.model import SuiteFile
 from spbench.suites.settings import json_schema
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
-from spbench_core.catalog.parameters import UNSWEPT
+from spbench_core.catalog.parameters import UNSWEPT_KINDS
 
 IDENTITY = "urn:spbench:suite:1"
 """The schema's ``$id``: a name, not an address, as the project has none."""
@@ -52,7 +52,7 @@ def _sections(benchmark: Benchmark) -> dict[str, Any]:
         return {"$ref": f"#/$defs/{benchmark.name}.{shape}"}
 
     metrics = "|".join(map(re.escape, metric_names(benchmark)))
-    if benchmark.names_metrics:  # its parameters say which there are
+    if benchmark.has_chosen_metrics:  # its parameters say which there are
         metrics = "[A-Za-z][A-Za-z0-9_]*"
     return {
         "params": named("params"),
@@ -68,7 +68,7 @@ def _parameters(benchmark: Benchmark) -> dict[str, Any]:
     one = {param.name: param.json_schema() for param in benchmark.params}
     one |= {alias: one[name] for alias, name in benchmark.aliases.items()}
     with_np = one | {"np": _NP}
-    unswept = {param.name for param in benchmark.params if param.kind in UNSWEPT}
+    unswept = {param.name for param in benchmark.params if param.kind in UNSWEPT_KINDS}
     lists = {name: _list_of(of) for name, of in with_np.items() if name not in unswept}
     return {
         f"{benchmark.name}.params": _closed(one),

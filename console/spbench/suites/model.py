@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from spbench.suites.case import MOST_AT_ONCE, MOST_COUNTS, MOST_REPEATS, NAME_PATTERN, Order
 from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
-from spbench_core.catalog.scaling import Work
+from spbench_core.catalog.scaling import ScalingMode
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=100)]
 Swept = dict[str, Annotated[list[Any], Field(min_length=1)]]
@@ -98,7 +98,7 @@ class ScaleEntry(StrictModel):
     np: list[Annotated[int, Field(ge=1)]] = Field(
         min_length=2, max_length=MOST_COUNTS, description="numbers of ranks, rising"
     )
-    work: Work = Field(
+    work: ScalingMode = Field(
         description="what stays the same: the work of all (strong), or that of a rank (weak)"
     )
     by: str | SkipJsonSchema[None] = Field(

@@ -148,7 +148,7 @@ class _Override:
     def _set_parameter(self) -> bool:
         found = False
         for index, case, benchmark in _cases(self._data):
-            if benchmark is None or (param := benchmark.param(self._key)) is None:
+            if benchmark is None or (param := benchmark.find_param(self._key)) is None:
                 continue
             found = True
             value = copy.deepcopy(self._node.data)
@@ -181,7 +181,7 @@ def _drop(launch: Any, key: str, variable: str) -> None:
 
 
 def _names(benchmark: Benchmark | None, word: str, name: str) -> bool:
-    param = benchmark.param(word) if benchmark else None
+    param = benchmark.find_param(word) if benchmark else None
     return (param.name if param else word) == name
 
 
@@ -218,7 +218,7 @@ class _Collapse:
         return {word: value for word, value in rule.items() if word not in words} or None
 
     def _read(self, value: Any) -> Any:
-        param = self._benchmark.param(self._name) if self._benchmark else None
+        param = self._benchmark.find_param(self._name) if self._benchmark else None
         try:
             return param.read(value) if param else value
         except ValueError:

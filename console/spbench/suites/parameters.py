@@ -16,7 +16,7 @@ from spbench.suites.model import CaseEntry
 from spbench.suites.wording import shown
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
-from spbench_core.catalog.parameters import UNSWEPT, Param
+from spbench_core.catalog.parameters import UNSWEPT_KINDS, Param
 
 
 class ParameterReader:
@@ -69,7 +69,7 @@ class ParameterReader:
     def _rule(self, rule: dict[str, Any], path: KeyPath, sweep: Sweep) -> dict[str, Any]:
         read: dict[str, Any] = {}
         for key, value in rule.items():
-            param = self._benchmark.param(key)
+            param = self._benchmark.find_param(key)
             name = param.name if param else key
             if name not in sweep.keys:
                 near = did_you_mean(key, sweep.keys)
@@ -91,7 +91,7 @@ class ParameterReader:
             name = param.name if param else key
             if param is None and (key != "np" or not self._first("np", path)):
                 continue
-            if param is not None and param.kind in UNSWEPT:
+            if param is not None and param.kind in UNSWEPT_KINDS:
                 self._findings.at_key(path, f"{name} cannot be swept; give it in params")
                 continue
             values = values if isinstance(values, list) else []
@@ -110,7 +110,7 @@ class ParameterReader:
 
     def _param(self, key: str, path: KeyPath) -> Param | None:
         """Return the parameter of a name; None where there is none, or it is given already."""
-        param = self._benchmark.param(key)
+        param = self._benchmark.find_param(key)
         if param is not None:
             return param if self._first(param.name, path) else None
         names = [param.name for param in self._benchmark.params]

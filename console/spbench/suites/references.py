@@ -136,6 +136,6 @@ def _value(case: Case, key: str, other: Case) -> Any:
     """Return what a case has for a key; where it has none, what the other case has for it."""
     if key == "np":
         return case.np
-    param = case.entry.param(key)
+    param = case.entry.find_param(key)
     name = param.name if param else key
     return case.params[name] if name in case.params else other.params.get(name)

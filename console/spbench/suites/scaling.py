@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spbench_core.catalog.benchmark import Benchmark, ParamError
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.scaling import AtRanks, ScalingError, Work
+from spbench_core.catalog.scaling import ScalingError, ScalingMode, ScalingTarget
 from spbench_core.quantities import format_quantity
 
 
@@ -16,7 +16,7 @@ class Counts:
     """The numbers of ranks that an entry's cases run on; ``by`` is the parameter to follow them."""
 
     np: Sequence[int]
-    work: Work
+    work: ScalingMode
     by: str | None = None
 
 
@@ -38,9 +38,9 @@ def over_ranks(
     written = benchmark.ranks(params).exact or np
     errors: list[Exception] = []
     for count in counts.np:
-        to = AtRanks(count, written, counts.work, counts.by)
+        to = ScalingTarget(count, written, counts.work, counts.by)
         try:
-            for differs, complete in benchmark.cases(_scaled(benchmark, given, params, to)):
+            for differs, complete in benchmark.list_cases(_scaled(benchmark, given, params, to)):
                 yield count, differs, complete
         except ParamError as error:
             errors.append(error)
@@ -50,7 +50,7 @@ def over_ranks(
         raise ExceptionGroup(f"ranks of {benchmark.name}", _each_once(errors))
 
 
-def _scaled(benchmark: Benchmark, given: Params, params: Params, to: AtRanks) -> Params:
+def _scaled(benchmark: Benchmark, given: Params, params: Params, to: ScalingTarget) -> Params:
     if benchmark.scaled is None:
         raise ScalingError(f"{benchmark.name} does not go over to other numbers of ranks")
     try:

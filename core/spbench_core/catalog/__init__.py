@@ -23,12 +23,12 @@ COMMON_FAULTS = {
 }
 """The faults that ``--inject`` can plant in every benchmark, each with its effect."""
 
-FACTOR = "slow"
+FACTOR_FAULT = "slow"
 """The fault that takes a factor."""
-MOST = 1000.0
+MAX_FACTOR = 1000.0
 
 
-def fault_of(text: str) -> tuple[str, float | None]:
+def parse_fault(text: str) -> tuple[str, float | None]:
     """Return a fault's name and its factor: ``slow`` and 1.1 of ``slow=1.1``.
 
     Raises:
@@ -37,14 +37,14 @@ def fault_of(text: str) -> tuple[str, float | None]:
     name, given, factor = text.partition("=")
     if not given:
         return name, None
-    if name != FACTOR:
-        raise ValueError(f"{name} takes no factor; {FACTOR} does, as {FACTOR}=1.1")
+    if name != FACTOR_FAULT:
+        raise ValueError(f"{name} takes no factor; {FACTOR_FAULT} does, as {FACTOR_FAULT}=1.1")
     try:
         value = float(factor)
     except ValueError:
         value = math.nan
-    if not 1.0 < value <= MOST:
-        raise ValueError(f"{FACTOR}={factor}: give a number above 1, as {FACTOR}=1.1")
+    if not 1.0 < value <= MAX_FACTOR:
+        raise ValueError(f"{FACTOR_FAULT}={factor}: give a number above 1, as {FACTOR_FAULT}=1.1")
     return name, value
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from spbench_core.catalog.parameters import Param, Params
 
 if TYPE_CHECKING:
-    from spbench_core.catalog.scaling import OverRanks
+    from spbench_core.catalog.scaling import ParamScaler
     from spbench_core.catalog.work import WorkEstimate
 
 FAMILIES = "spbench_workers.benchmarks"
@@ -53,7 +53,7 @@ _OF_SLOWEST = ", as long as the slowest rank's"
 TIME_MS = Metric("time_ms", "ms", "lower", f"one iteration{_OF_SLOWEST}")
 
 
-def time_of(iteration: str, remainder: str = "") -> Metric:
+def make_time_metric(iteration: str, remainder: str = "") -> Metric:
     """Return the metric of a benchmark's time.
 
     Args:
@@ -63,7 +63,7 @@ def time_of(iteration: str, remainder: str = "") -> Metric:
     return replace(TIME_MS, help=f"{iteration}{_OF_SLOWEST}", remainder=remainder)
 
 
-def iteration_of(time: Metric) -> str:
+def describe_iteration(time: Metric) -> str:
     """Return the description of one iteration, from the metric of a benchmark's time."""
     return time.help.removesuffix(_OF_SLOWEST)
 
@@ -91,10 +91,10 @@ class ParamError(ValueError):
 class IdleParamError(ParamError):
     """The error of a parameter that does nothing beside the others; ``why`` says what stops it."""
 
-    def __init__(self, param: str, why: str, advice: str = "leave it out") -> None:
-        super().__init__(param, f"{param} does nothing {why}; {advice}")
+    def __init__(self, param: str, condition: str, advice: str = "leave it out") -> None:
+        super().__init__(param, f"{param} does nothing {condition}; {advice}")
         self.param: str = param
-        self.why = why
+        self.condition = condition
 
 
 def _as_given(params: Params) -> Params:
@@ -175,7 +175,7 @@ class Benchmark:
     choose_metrics: Callable[[tuple[Metric, ...], Params], tuple[Metric, ...]] = _all_metrics
     own_lines: bool = False
     says_passed: bool = False
-    scaled: OverRanks | None = None
+    scaled: ParamScaler | None = None
     throughput: str | None = None
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     runs_in: str | None = None
@@ -204,25 +204,25 @@ class Benchmark:
         """The module with ``check(params)``, which runs before a launch; None if none is needed."""
         return None if self.checked_in is None else f"{FAMILIES}.{self.checked_in}"
 
-    def param(self, name: str) -> Param | None:
+    def find_param(self, name: str) -> Param | None:
         """Return the parameter of that name or alias, None where there is none."""
         name = self.aliases.get(name, name)
         return next((param for param in self.params if param.name == name), None)
 
-    def checks_of(self, params: Params) -> tuple[str, ...]:
+    def list_checks(self, params: Params) -> tuple[str, ...]:
         """Return the checks that every rank makes under these parameters, which are complete."""
         return self.choose_checks(self.checks, params)
 
     @property
-    def names_metrics(self) -> bool:
+    def has_chosen_metrics(self) -> bool:
         """Whether its parameters say which metrics there are."""
         return self.choose_metrics is not _all_metrics
 
-    def metrics_of(self, params: Params) -> tuple[Metric, ...]:
+    def list_metrics(self, params: Params) -> tuple[Metric, ...]:
         """Return the metrics under these parameters, which are complete."""
         return self.choose_metrics(self.metrics, params)
 
-    def faults_of(self, params: Params) -> tuple[str, ...]:
+    def list_faults(self, params: Params) -> tuple[str, ...]:
         """Return the faults that can be planted under these parameters, which are complete."""
         return self.choose_faults(self.faults, params)
 
@@ -235,7 +235,7 @@ class Benchmark:
         params: Params = {param.name: param.default for param in self.params}
         errors: list[ParamError] = []
         for name, value in given.items():
-            param = self.param(name)
+            param = self.find_param(name)
             if param is None:
                 errors.append(ParamError(name, f"{self.name} has no parameter {name!r}"))
             elif value is not None:
@@ -250,7 +250,7 @@ class Benchmark:
                 errors.append(error)
         raise ExceptionGroup(f"parameters of {self.name}", errors)
 
-    def cases(self, given: Mapping[str, Any]) -> list[tuple[Params, Params]]:
+    def list_cases(self, given: Mapping[str, Any]) -> list[tuple[Params, Params]]:
         """Return the cases of these parameters: for each those that differ, and all of them.
 
         Raises:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from spbench_core.layout.tiles import parse_pair
 from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
 
-Kind = Literal[
+ParamKind = Literal[
     "int",
     "float",
     "bool",
@@ -27,9 +27,9 @@ Kind = Literal[
     "lines",
     "data",
 ]
-LISTS = frozenset({"bytes_list", "choices", "ints", "words"})
+LIST_KINDS = frozenset({"bytes_list", "choices", "ints", "words"})
 """Kinds whose value is a list that one line can hold."""
-UNSWEPT = frozenset({"lines", "data"})
+UNSWEPT_KINDS = frozenset({"lines", "data"})
 """Kinds over which no case is swept: lists of lines, mappings and lists of mappings."""
 _DEEPEST = 8
 """Levels of mappings and lists in each other."""
@@ -50,7 +50,7 @@ class Param:
     """
 
     name: str
-    kind: Kind
+    kind: ParamKind
     default: Any
     help: str
     minimum: float | None = None
@@ -90,7 +90,7 @@ class Param:
             self._check_bounds(number)
         return read
 
-    def as_word(self, value: Any) -> str:
+    def format_argument(self, value: Any) -> str:
         """Return a value as one word of a command line, which `read` takes."""
         if isinstance(value, bool):
             return str(value).lower()

@@ -21,7 +21,7 @@ from spbench_core.catalog.benchmark import (
     ParamError,
     Ranks,
 )
-from spbench_core.catalog.parameters import Kind, Param
+from spbench_core.catalog.parameters import Param, ParamKind
 from spbench_core.plugins import (
     PluginError,
     describe_error,
@@ -199,7 +199,7 @@ def _check_parts(entry: Benchmark, *, defaults: bool) -> None:
         if not isinstance(metric, Metric) or metric.better not in get_args(Better):
             raise TypeError(f"expected a Metric, got {metric!r}")
     for param in entry.params:
-        if not isinstance(param, Param) or param.kind not in get_args(Kind):
+        if not isinstance(param, Param) or param.kind not in get_args(ParamKind):
             raise TypeError(f"expected a Param, got {param!r}")
         if not defaults:
             continue

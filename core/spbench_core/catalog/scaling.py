@@ -10,14 +10,14 @@ from spbench_core.catalog.parameters import Params
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    OverRanks = Callable[[Params, Params, "AtRanks"], Params]
+    ParamScaler = Callable[[Params, Params, "ScalingTarget"], Params]
     """From the parameters that a case is given, and all of them, to those at other ranks."""
 
-Work = Literal["strong", "weak"]
+ScalingMode = Literal["strong", "weak"]
 """The work that stays the same over all numbers of ranks: the whole, or that of a rank."""
 
 
-class AtRanks(NamedTuple):
+class ScalingTarget(NamedTuple):
     """The number of ranks to go over to, and how.
 
     Attributes:
@@ -26,9 +26,9 @@ class AtRanks(NamedTuple):
     """
 
     ranks: int
-    written: int | None
-    work: Work
-    by: str | None = None
+    base_ranks: int | None
+    work: ScalingMode
+    param: str | None = None
 
 
 class ScalingError(ParamError):
@@ -38,7 +38,7 @@ class ScalingError(ParamError):
         super().__init__(None, message)
 
 
-def own_work(given: Params, _: Params, to: AtRanks) -> Params:
+def scale_work_per_rank(given: Params, _: Params, to: ScalingTarget) -> Params:
     """Return the parameters as they are: each rank has work of its own, whatever their number.
 
     Raises:
@@ -46,33 +46,33 @@ def own_work(given: Params, _: Params, to: AtRanks) -> Params:
     """
     if to.work == "strong":
         raise ScalingError("each rank has work of its own: there is weak scaling alone")
-    follow(to, ())
+    choose_scaled_param(to, ())
     return given
 
 
-def any_work(given: Params, _: Params, to: AtRanks) -> Params:
+def scale_unchanged(given: Params, _: Params, to: ScalingTarget) -> Params:
     """Return the parameters as they are: what is run shares its work out by itself.
 
     Raises:
         ScalingError: A parameter is to follow the ranks.
     """
-    follow(to, ())
+    choose_scaled_param(to, ())
     return given
 
 
-def follow(to: AtRanks, names: tuple[str, ...]) -> str:
+def choose_scaled_param(to: ScalingTarget, names: tuple[str, ...]) -> str:
     """Return the parameter that follows the ranks, the first of ``names`` unless another is asked.
 
     Raises:
         ScalingError: What is asked for is none of them.
     """
-    if to.by is None or to.by in names:
-        return to.by or (names[0] if names else "")
+    if to.param is None or to.param in names:
+        return to.param or (names[0] if names else "")
     follows = f"{', '.join(names)} can" if names else "no parameter does"
-    raise ScalingError(f"{to.by} does not follow the number of ranks: {follows}")
+    raise ScalingError(f"{to.param} does not follow the number of ranks: {follows}")
 
 
-def whole(name: str, value: int, times: int, over: int) -> int:
+def scale_exactly(name: str, value: int, times: int, over: int) -> int:
     """Return ``value * times / over``.
 
     Raises:
@@ -83,12 +83,12 @@ def whole(name: str, value: int, times: int, over: int) -> int:
     return value * times // over
 
 
-def of_rank(name: str, value: int, to: AtRanks) -> int:
+def scale_with_ranks(name: str, value: int, to: ScalingTarget) -> int:
     """Return a quantity of the whole work that stays the same for a rank.
 
     Raises:
         ScalingError: It is no whole number, or nothing says of how many ranks the case is.
     """
-    if to.written is None:
+    if to.base_ranks is None:
         raise ScalingError("np of the case is not known: write how many ranks its work is for")
-    return whole(name, value, to.ranks, to.written)
+    return scale_exactly(name, value, to.ranks, to.base_ranks)

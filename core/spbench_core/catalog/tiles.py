@@ -6,8 +6,13 @@ from typing import Any, Protocol
 
 from spbench_core.catalog.benchmark import ParamError, Ranks
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.scaling import AtRanks, ScalingError, follow, whole
-from spbench_core.layout.tiles import Grid, grid_of, pair_text, parse_pair
+from spbench_core.catalog.scaling import (
+    ScalingError,
+    ScalingTarget,
+    choose_scaled_param,
+    scale_exactly,
+)
+from spbench_core.layout.tiles import Grid, format_pair, make_grid, parse_pair
 from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_core.layout.window import Window, Window2d
 
@@ -64,7 +69,7 @@ def resolve_tiles(params: Params) -> Params:
     """
     params = _resolve_grid(params)
     height, width = parse_pair(params["image_size"])
-    grid = grid_of_params(params)
+    grid = read_grid(params)
     if grid.rows > height or grid.cols > width:
         raise ParamError(
             "image_size", f"an image of {height}x{width} pixels has too few for a grid of {grid}"
@@ -79,23 +84,23 @@ def resolve_tiles(params: Params) -> Params:
     return params
 
 
-def grid_of_params(params: Params) -> Grid:
+def read_grid(params: Params) -> Grid:
     """Return the grid of complete parameters."""
     return Grid(*parse_pair(params["grid"]))
 
 
 def _resolve_grid(params: Params) -> Params:
     method = params["slice_method"]
-    given = None if params["grid"] is None else grid_of_params(params)
-    grid = agreed_grid(params["num_spatial_parts"], method, given)
+    given = None if params["grid"] is None else read_grid(params)
+    grid = resolve_grid(params["num_spatial_parts"], method, given)
     return params | {
         "grid": str(grid),
         "num_spatial_parts": grid.size,
-        "slice_method": method or method_of(grid),
+        "slice_method": method or find_slice_method(grid),
     }
 
 
-def agreed_grid(parts: int | None, method: str | None, given: Grid | None) -> Grid:
+def resolve_grid(parts: int | None, method: str | None, given: Grid | None) -> Grid:
     """Return the grid that num_spatial_parts, slice_method and grid ask for, where given.
 
     Raises:
@@ -103,7 +108,7 @@ def agreed_grid(parts: int | None, method: str | None, given: Grid | None) -> Gr
     """
     if given is None:
         try:
-            return grid_of(method or "square", parts or 4)
+            return make_grid(method or "square", parts or 4)
         except ValueError as error:
             raise ParamError("num_spatial_parts", f"slice_method square: {error}") from None
     if parts not in (None, given.size):
@@ -112,7 +117,7 @@ def agreed_grid(parts: int | None, method: str | None, given: Grid | None) -> Gr
             f"grid {given} has {given.size} tiles, num_spatial_parts is {parts}",
         )
     try:
-        fits = method is None or grid_of(method, given.size) == given
+        fits = method is None or make_grid(method, given.size) == given
     except ValueError:
         fits = False
     if not fits:
@@ -120,7 +125,7 @@ def agreed_grid(parts: int | None, method: str | None, given: Grid | None) -> Gr
     return given
 
 
-def method_of(grid: Grid) -> str | None:
+def find_slice_method(grid: Grid) -> str | None:
     """Return the slice_method that makes a grid; None where none does."""
     if grid.rows == grid.cols:
         return "square"
@@ -139,16 +144,16 @@ def resolve_kernel(params: Params) -> Params:
     if padding is None:
         dilation = parse_pair(params["dilation"])
         rows, cols = (d * (k - 1) // 2 for k, d in zip(kernel, dilation, strict=True))
-        padding = pair_text((rows, cols))
-    params = params | {"kernel": pair_text(kernel), "padding": padding}
+        padding = format_pair((rows, cols))
+    params = params | {"kernel": format_pair(kernel), "padding": padding}
     try:
-        window_of_params(params).outputs(*parse_pair(params["image_size"]))
+        read_window(params).output_size(*parse_pair(params["image_size"]))
     except ValueError as error:
         raise ParamError("kernel", str(error)) from None
     return params
 
 
-def window_of_params(params: Params) -> Window2d:
+def read_window(params: Params) -> Window2d:
     """Return the window that complete parameters describe."""
     pairs = (parse_pair(params[name], 0) for name in ("kernel", "stride", "padding", "dilation"))
     rows, cols = zip(*pairs, strict=True)
@@ -168,13 +173,13 @@ class WindowParams(Protocol):
     def dilation(self) -> tuple[int, int]: ...
 
 
-def window_of(params: WindowParams) -> Window2d:
+def make_window(params: WindowParams) -> Window2d:
     """Return the window that a convolution reads."""
     rows, cols = zip(params.kernel, params.stride, params.padding, params.dilation, strict=True)
     return Window2d(Window(*rows), Window(*cols))
 
 
-def conv_sizes(params: WindowParams) -> dict[str, Any]:
+def make_conv_kwargs(params: WindowParams) -> dict[str, Any]:
     """Return the sizes of a convolution as arguments of torch's."""
     return {
         "kernel_size": params.kernel,
@@ -208,7 +213,7 @@ def _kernel(params: Params) -> tuple[int, int]:
     return kernel
 
 
-def tiles_over_ranks(given: Params, params: Params, to: AtRanks) -> Params:
+def scale_tiles(given: Params, params: Params, to: ScalingTarget) -> Params:
     """Return the parameters of a case over as many tiles as ranks.
 
     In weak scaling a tile keeps its pixels, and the image grows.
@@ -216,23 +221,23 @@ def tiles_over_ranks(given: Params, params: Params, to: AtRanks) -> Params:
     Raises:
         ScalingError: Another parameter is to follow the ranks, or these make no such tiles.
     """
-    follow(to, ("num_spatial_parts",))
+    choose_scaled_param(to, ("num_spatial_parts",))
     method = params["slice_method"]
     tiles = {"num_spatial_parts": to.ranks, "slice_method": method, "grid": None}
     if to.work == "strong":
         return given | tiles
-    now = grid_of_params(params)
+    now = read_grid(params)
     try:
-        grid = agreed_grid(to.ranks, method, None)
+        grid = resolve_grid(to.ranks, method, None)
     except ParamError as error:
         raise ScalingError(str(error)) from None
     height, width = parse_pair(params["image_size"])
-    rows = whole("the image's height", height, grid.rows, now.rows)
-    cols = whole("the image's width", width, grid.cols, now.cols)
-    return given | tiles | {"image_size": str(pair_text((rows, cols)))}
+    rows = scale_exactly("the image's height", height, grid.rows, now.rows)
+    cols = scale_exactly("the image's width", width, grid.cols, now.cols)
+    return given | tiles | {"image_size": str(format_pair((rows, cols)))}
 
 
-def exchange_over_ranks(given: Params, params: Params, to: AtRanks) -> Params:
+def scale_exchange(given: Params, params: Params, to: ScalingTarget) -> Params:
     """Return the same of an exchange, which is no work that ranks could share.
 
     Raises:
@@ -240,15 +245,15 @@ def exchange_over_ranks(given: Params, params: Params, to: AtRanks) -> Params:
     """
     if to.work == "strong":
         raise ScalingError("an exchange is no work to share: there is weak scaling alone")
-    return tiles_over_ranks(given, params, to)
+    return scale_tiles(given, params, to)
 
 
-def tile_ranks(params: Params) -> Ranks:
+def count_tile_ranks(params: Params) -> Ranks:
     """Return the number of ranks: one a tile."""
     return Ranks(exact=int(params["num_spatial_parts"]))
 
 
-def tile_place(params: Params, rank: int) -> dict[str, Any]:
+def locate_tile(params: Params, rank: int) -> dict[str, Any]:
     """Return the tile of a rank, as row and column of the grid."""
-    row, col = divmod(rank, grid_of_params(params).cols)
+    row, col = divmod(rank, read_grid(params).cols)
     return {"tile": f"{row},{col}"}

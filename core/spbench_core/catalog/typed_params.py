@@ -7,15 +7,17 @@ from dataclasses import MISSING, field, fields, replace
 from functools import cache
 from typing import Any, TypeVar
 
-from spbench_core.catalog.parameters import Kind, Param
+from spbench_core.catalog.parameters import Param, ParamKind
 from spbench_core.layout.tiles import parse_pair
 
 _METADATA = "param"
-Typed = TypeVar("Typed")
-Value = TypeVar("Value")
+ParamsT = TypeVar("ParamsT")
+ValueT = TypeVar("ValueT")
 
 
-def parameter(kind: Kind, default: Any, help: str, *, optional: bool = False, **bounds: Any) -> Any:
+def parameter(
+    kind: ParamKind, default: Any, help: str, *, optional: bool = False, **bounds: Any
+) -> Any:
     """Return the field of a parameter, which has the field's name.
 
     Args:
@@ -25,10 +27,10 @@ def parameter(kind: Kind, default: Any, help: str, *, optional: bool = False, **
         optional: Whether a benchmark that is read by the dataclass may lack it: it is None then.
         bounds: Further arguments of `Param`.
     """
-    return shared(Param("", kind, default, help, **bounds), optional=optional)
+    return reuse_parameter(Param("", kind, default, help, **bounds), optional=optional)
 
 
-def shared(param: Param, *, optional: bool = False, **changes: Any) -> Any:
+def reuse_parameter(param: Param, *, optional: bool = False, **changes: Any) -> Any:
     """Return the field of a parameter that several benchmarks have.
 
     Args:
@@ -56,7 +58,7 @@ def params_of(cls: type) -> tuple[Param, ...]:
     return tuple(params)
 
 
-def read_params(cls: type[Typed], values: Mapping[str, Any]) -> Typed:
+def read_params(cls: type[ParamsT], values: Mapping[str, Any]) -> ParamsT:
     """Return complete parameters as an instance of their dataclass.
 
     A pair such as ``image_size`` becomes two numbers.
@@ -70,13 +72,13 @@ def read_params(cls: type[Typed], values: Mapping[str, Any]) -> Typed:
     )
 
 
-def filled(value: Value | None) -> Value:
+def require_value(value: ValueT | None) -> ValueT:
     """Return the value of a parameter that the benchmark fills in for such a case."""
     assert value is not None, "the entry fills it in"
     return value
 
 
-def _typed(kind: Kind, value: Any) -> Any:
+def _typed(kind: ParamKind, value: Any) -> Any:
     if kind == "pair" and value is not None:
         return parse_pair(value, 0)
     return value

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.typed_params import Typed, read_params
+from spbench_core.catalog.typed_params import ParamsT, read_params
 
 _ITEM_BYTES = {"fp64": 8, "int64": 8, "fp16": 2, "bf16": 2}
 """Bytes of a number by its format; 4 for the others."""
@@ -63,7 +63,9 @@ class ImageParams(Protocol):
     def batch_size(self) -> int: ...
 
 
-def estimate_from(cls: type[Typed], estimate: Callable[[Typed, int], Work | None]) -> WorkEstimate:
+def make_estimate(
+    cls: type[ParamsT], estimate: Callable[[ParamsT, int], Work | None]
+) -> WorkEstimate:
     """Return an estimate that reads complete parameters as their dataclass.
 
     Args:
@@ -74,7 +76,7 @@ def estimate_from(cls: type[Typed], estimate: Callable[[Typed, int], Work | None
 
 
 def _estimate(
-    cls: type[Typed], estimate: Callable[[Typed, int], Work | None], params: Params, np: int
+    cls: type[ParamsT], estimate: Callable[[ParamsT, int], Work | None], params: Params, np: int
 ) -> Work | None:
     return estimate(read_params(cls, params), np)
 
@@ -84,12 +86,12 @@ def item_bytes(dtype: str) -> int:
     return _ITEM_BYTES.get(dtype, 4)
 
 
-def loops(params: TimedLoop) -> int:
+def count_iterations(params: TimedLoop) -> int:
     """Return the iterations of a case, with those of its warm-up."""
     return params.iterations + params.warmup
 
 
-def image_values(params: ImageParams, channels: int) -> float:
+def count_image_values(params: ImageParams, channels: int) -> float:
     """Return the numbers of all images of a case, with so many channels."""
     height, width = params.image_size
     return float(height * width * channels * params.batch_size)

@@ -29,10 +29,10 @@ from typing import Any
 
 from spbench_core.events.rank_events import MAX_LINE
 
-CASES = "cases.json"
-MAX_CASES = 64 << 20
+CASES_FILE = "cases.json"
+MAX_CASES_BYTES = 64 << 20
 """Bytes of the largest file of cases that is read: ten thousand cases have about 10 MB."""
-MAX_WORDS = 1 << 20
+MAX_WORDS_BYTES = 1 << 20
 """Bytes of the largest file of words that is read: ``starts`` has 30 for each start."""
 
 
@@ -46,7 +46,7 @@ class LaunchEnd:
     status: int
     time: float
     signal: str | None = None
-    stopped: float | None = None
+    signal_time: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,52 +61,52 @@ class LaunchFolder:
         return int(self.path.name)
 
     @property
-    def started(self) -> float | None:
+    def start_time(self) -> float | None:
         """When it began; None where that was not written."""
-        words = words_of(self.path / "started")
-        return number(words[0]) if words else None
+        words = read_words(self.path / "started")
+        return parse_time(words[0]) if words else None
 
     @property
     def end(self) -> LaunchEnd | None:
         """How it ended; None where the script did not see it."""
-        words = words_of(self.path / "status")
-        when = number(words[1]) if len(words) > 1 else None
+        words = read_words(self.path / "status")
+        when = parse_time(words[1]) if len(words) > 1 else None
         if when is None or not words[0].isdigit():
             return None
-        stopped = number(words[3]) if len(words) > 3 else None
+        stopped = parse_time(words[3]) if len(words) > 3 else None
         return LaunchEnd(int(words[0]), when, words[2] if len(words) > 2 else None, stopped)
 
     @property
-    def interrupted(self) -> bool:
+    def was_interrupted(self) -> bool:
         """Whether it was ended from outside, through no fault of a case."""
         return self.end is None or self.end.signal is not None
 
-    def cases(self) -> list[dict[str, Any]]:
+    def read_cases(self) -> list[dict[str, Any]]:
         """Return its cases, an entry a repeat, as the ranks got them; none where they are torn."""
-        return cases_in(self.path)
+        return read_cases(self.path)
 
-    def event_files(self) -> list[Path]:
+    def list_event_files(self) -> list[Path]:
         """Return the files of its ranks' events."""
         files = (self.path / "events").glob("*.jsonl")
         return sorted(path for path in files if path.is_file())
 
 
-def launches_of(job: Path) -> list[LaunchFolder]:
+def list_launches(job: Path) -> list[LaunchFolder]:
     """Return the launches of a job, in their order."""
     found = [path for path in job.glob("[0-9]*") if path.name.isdigit() and path.is_dir()]
     return [LaunchFolder(path) for path in sorted(found, key=lambda path: int(path.name))]
 
 
-def cases_in(folder: Path) -> list[dict[str, Any]]:
+def read_cases(folder: Path) -> list[dict[str, Any]]:
     """Return the cases of a job or a launch; none if the file is torn or cannot be read."""
     try:
-        cases = json.loads(_read_text(folder / CASES, MAX_CASES))
+        cases = json.loads(_read_text(folder / CASES_FILE, MAX_CASES_BYTES))
     except (OSError, ValueError):
         return []
     return cases if isinstance(cases, list) else []
 
 
-def whole_lines(path: Path) -> Iterator[bytes]:
+def read_complete_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file without their ends; a torn last line is left out.
 
     A line that is too long to be an event is cut: it is then none.
@@ -119,10 +119,10 @@ def whole_lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def words_of(path: Path) -> list[str]:
+def read_words(path: Path) -> list[str]:
     """Return the words of a small file; none if it cannot be read."""
     try:
-        return _read_text(path, MAX_WORDS).split()
+        return _read_text(path, MAX_WORDS_BYTES).split()
     except OSError:
         return []
 
@@ -144,7 +144,7 @@ def _read_text(path: Path, limit: int) -> str:
         return text.read(limit)
 
 
-def number(text: str) -> float | None:
+def parse_time(text: str) -> float | None:
     """Return a time that a shell wrote; None where it is none."""
     try:
         value = float(text)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from spbench_core.events.statuses import TIMED
 
-Standing = tuple[str, int]
+PhaseProgress = tuple[str, int]
 """A phase, and what is done of it."""
 
 
-def begins_anew(before: Standing | None, now: Standing) -> bool:
+def restarts_deadline(before: PhaseProgress | None, now: PhaseProgress) -> bool:
     """Return whether a rank's deadline begins anew where it gets from one standing to another."""
     if now[0] in TIMED:
         return before is None or before[0] not in TIMED

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 
 from spbench_core.events.fields import EventError
 
-MAX_PIECE = 1 << 20
+MAX_FRAME = 1 << 20
 """Bytes of the longest piece, its head not included."""
 _MAX_HEAD = 24
-SIGN_OF_LIFE = b"0 0\n"
+HEARTBEAT_FRAME = b"0 0\n"
 
 
-def piece(channel: int, data: bytes) -> bytes:
+def encode_frame(channel: int, data: bytes) -> bytes:
     """Return a piece of a channel; without data, its end."""
     return b"%d %d\n%b" % (channel, len(data), data)
 
 
-class Pieces:
+class FrameDecoder:
     """The pieces in a stream of bytes, whatever the cuts at which it arrives."""
 
     def __init__(self) -> None:
@@ -52,6 +52,6 @@ class Pieces:
 
 def _head(line: bytes) -> tuple[int, int]:
     channel, _, size = line.partition(b" ")
-    if not (channel.isdigit() and size.isdigit()) or int(size) > MAX_PIECE:
+    if not (channel.isdigit() and size.isdigit()) or int(size) > MAX_FRAME:
         raise EventError(f"no head of a piece: {line!r}")
     return int(channel), int(size)

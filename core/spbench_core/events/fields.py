@@ -16,9 +16,9 @@ NUMBER: Types = frozenset({int, float})
 FLAG: Types = frozenset({bool})
 LIST: Types = frozenset({list})
 OBJECT: Types = frozenset({dict})
-NOTHING: Types = frozenset({type(None)})
+NULL: Types = frozenset({type(None)})
 MISSING = object()
-LEFT_OUT: Types = frozenset({type(MISSING)})
+ABSENT: Types = frozenset({type(MISSING)})
 """The type of a field that is not there: no JSON value has it."""
 
 
@@ -26,7 +26,7 @@ class EventError(ValueError):
     """A line or an object that is no event."""
 
 
-def check(kind: str, event: Mapping[str, Any], fields: Fields) -> None:
+def check_fields(kind: str, event: Mapping[str, Any], fields: Fields) -> None:
     """Check that an event, or an object in one, has its fields.
 
     Raises:

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spbench_core.events.fields import (
+    ABSENT,
     FLAG,
     INTEGER,
-    LEFT_OUT,
     LIST,
     MISSING,
-    NOTHING,
+    NULL,
     NUMBER,
     OBJECT,
     TEXT,
     Event,
     EventError,
     Fields,
-    check,
+    check_fields,
     check_items,
 )
 from spbench_core.events.statuses import RankStatus
@@ -63,7 +63,7 @@ ASLEEP = "asleep"
 
 _HEAD = {"seq": INTEGER, "time": NUMBER}
 _RANK = {"rank": INTEGER}
-_RANK_OR_NONE = {"rank": INTEGER | NOTHING}
+_RANK_OR_NONE = {"rank": INTEGER | NULL}
 _OF_CASE = {**_HEAD, **_RANK, "case": TEXT}
 _OF_REPEAT = {**_OF_CASE, "repeat": INTEGER}
 _FIELDS: dict[str, Fields] = {
@@ -74,22 +74,22 @@ _FIELDS: dict[str, Fields] = {
         "size": INTEGER,
         "local_rank": INTEGER,
         "cpus": LIST,
-        "nodes": LIST | LEFT_OUT,
-        "cores": INTEGER | LEFT_OUT,
-        "host_cpus": INTEGER | NOTHING | LEFT_OUT,
-        "processor": TEXT | NOTHING | LEFT_OUT,
+        "nodes": LIST | ABSENT,
+        "cores": INTEGER | ABSENT,
+        "host_cpus": INTEGER | NULL | ABSENT,
+        "processor": TEXT | NULL | ABSENT,
         "device": TEXT,
         "versions": OBJECT,
-        "host": TEXT | LEFT_OUT,
-        "pid": INTEGER | LEFT_OUT,
-        "numa": INTEGER | NOTHING | LEFT_OUT,
-        "threads": INTEGER | NOTHING | LEFT_OUT,
-        "fabric": TEXT | NOTHING | LEFT_OUT,
+        "host": TEXT | ABSENT,
+        "pid": INTEGER | ABSENT,
+        "numa": INTEGER | NULL | ABSENT,
+        "threads": INTEGER | NULL | ABSENT,
+        "fabric": TEXT | NULL | ABSENT,
     },
     "case_start": _OF_REPEAT,
     "progress": {
         **_OF_CASE,
-        "repeat": INTEGER | LEFT_OUT,
+        "repeat": INTEGER | ABSENT,
         "phase": TEXT,
         "done": INTEGER,
         "total": INTEGER,
@@ -99,22 +99,22 @@ _FIELDS: dict[str, Fields] = {
         **_OF_REPEAT,
         "name": TEXT,
         "passed": FLAG,
-        "max_abs_error": NUMBER | NOTHING | LEFT_OUT,
-        "tolerance": NUMBER | LEFT_OUT,
-        "detail": TEXT | LEFT_OUT,
+        "max_abs_error": NUMBER | NULL | ABSENT,
+        "tolerance": NUMBER | ABSENT,
+        "detail": TEXT | ABSENT,
     },
     "metric": {
         **_OF_REPEAT,
         "name": TEXT,
-        "value": NUMBER | NOTHING,
-        "labels": OBJECT | LEFT_OUT,
-        "measured_by": TEXT | LEFT_OUT,
+        "value": NUMBER | NULL,
+        "labels": OBJECT | ABSENT,
+        "measured_by": TEXT | ABSENT,
     },
     "device": {
         **_OF_REPEAT,
         "device": TEXT,
         "reason": TEXT,
-        "near": FLAG | NOTHING | LEFT_OUT,
+        "near": FLAG | NULL | ABSENT,
     },
     "choice": {**_OF_REPEAT, "name": TEXT, "value": TEXT, "reason": TEXT},
     "log": {
@@ -122,24 +122,24 @@ _FIELDS: dict[str, Fields] = {
         **_RANK_OR_NONE,
         "level": TEXT,
         "message": TEXT,
-        "traceback": TEXT | NOTHING | LEFT_OUT,
+        "traceback": TEXT | NULL | ABSENT,
     },
     "case_end": {
         **_OF_REPEAT,
         "status": TEXT,
-        "error": OBJECT | LEFT_OUT,
-        "disturbed": OBJECT | LEFT_OUT,
+        "error": OBJECT | ABSENT,
+        "disturbed": OBJECT | ABSENT,
     },
-    "heartbeat": {**_HEAD, **_RANK_OR_NONE, "load": OBJECT | LEFT_OUT},
+    "heartbeat": {**_HEAD, **_RANK_OR_NONE, "load": OBJECT | ABSENT},
     "bye": {**_HEAD, **_RANK},
 }
 _ERROR: Fields = {
-    "message": TEXT | LEFT_OUT,
-    "traceback": TEXT | NOTHING | LEFT_OUT,
+    "message": TEXT | ABSENT,
+    "traceback": TEXT | NULL | ABSENT,
 }
-KINDS = tuple(_FIELDS)
-OF_CASE = frozenset(kind for kind, fields in _FIELDS.items() if "case" in fields)
-BEFORE_READY = frozenset({"hello", "log", "heartbeat"})
+EVENT_KINDS = tuple(_FIELDS)
+CASE_EVENTS = frozenset(kind for kind, fields in _FIELDS.items() if "case" in fields)
+EVENTS_BEFORE_READY = frozenset({"hello", "log", "heartbeat"})
 """What a rank may say before MPI has told it its number."""
 
 
@@ -209,7 +209,7 @@ def _check_ready(event: Event) -> None:
 
 def _check_metric(event: Event) -> None:
     labels = event.get("labels", {})
-    check_items("metric", "labels", labels.values(), TEXT | NUMBER | FLAG | NOTHING)
+    check_items("metric", "labels", labels.values(), TEXT | NUMBER | FLAG | NULL)
     taken = _ROW.intersection(labels)
     if taken:
         raise EventError(f"metric: a label is called {min(taken)!r}")
@@ -218,7 +218,7 @@ def _check_metric(event: Event) -> None:
 def _check_case_end(event: Event) -> None:
     if event["status"] not in (RankStatus.OK, RankStatus.ERROR):
         raise EventError(f"case_end: status {event['status'][:40]!r} is neither ok nor error")
-    check("the error of case_end", event.get("error", {}), _ERROR)
+    check_fields("the error of case_end", event.get("error", {}), _ERROR)
     check_items("case_end", "disturbed", event.get("disturbed", {}).values(), NUMBER)
 
 

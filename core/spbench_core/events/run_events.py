@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import Any
 
 from spbench_core.events import clock, fields
-from spbench_core.events.fields import Event, EventError, Fields, check, check_items
+from spbench_core.events.fields import Event, EventError, Fields, check_fields, check_items
 from spbench_core.events.statuses import FINAL_STATUSES, CheckOutcome
 
-_TEXT_OR_NONE = fields.TEXT | fields.NOTHING
-_INTEGER_OR_NONE = fields.INTEGER | fields.NOTHING
+_TEXT_OR_NONE = fields.TEXT | fields.NULL
+_INTEGER_OR_NONE = fields.INTEGER | fields.NULL
 FIELDS: Mapping[str, Fields] = {
     "run_start": {
         "time": fields.NUMBER,
@@ -46,7 +46,7 @@ FIELDS: Mapping[str, Fields] = {
         "repeats": fields.INTEGER,
         "why": fields.TEXT,
         # The 95 % interval of the median over the median; null of fewer than six launches.
-        "width": fields.NUMBER | fields.NOTHING,
+        "width": fields.NUMBER | fields.NULL,
     },
     "job_start": {
         "time": fields.NUMBER,
@@ -59,11 +59,11 @@ FIELDS: Mapping[str, Fields] = {
         "np": fields.INTEGER,
         "cases": fields.LIST,
         "oversubscribed": fields.FLAG,
-        "asked": fields.OBJECT | fields.LEFT_OUT,
+        "asked": fields.OBJECT | fields.ABSENT,
         # The one repeat of its cases that the job runs; left out where it runs all of them.
-        "repeat": fields.INTEGER | fields.LEFT_OUT,
+        "repeat": fields.INTEGER | fields.ABSENT,
         # Of cases with a job on each host: the number that its rank 0 has among theirs.
-        "first_rank": fields.INTEGER | fields.LEFT_OUT,
+        "first_rank": fields.INTEGER | fields.ABSENT,
     },
     "rank_lost": {
         "time": fields.NUMBER,
@@ -81,13 +81,13 @@ FIELDS: Mapping[str, Fields] = {
         "time": fields.NUMBER,
         "case": fields.TEXT,
         # Of a case with a job on each host: that which the reason speaks of.
-        "job": fields.INTEGER | fields.LEFT_OUT,
+        "job": fields.INTEGER | fields.ABSENT,
         "status": fields.TEXT,
         "reason": _TEXT_OR_NONE,
         "expectations": fields.LIST,
-        "traceback": _TEXT_OR_NONE | fields.LEFT_OUT,
+        "traceback": _TEXT_OR_NONE | fields.ABSENT,
         # The ranks and hosts that were slow for long.
-        "stragglers": fields.LIST | fields.LEFT_OUT,
+        "stragglers": fields.LIST | fields.ABSENT,
     },
     "job_end": {
         "time": fields.NUMBER,
@@ -103,7 +103,7 @@ FIELDS: Mapping[str, Fields] = {
         "errors": fields.LIST,
         "findings": fields.LIST,
         # The load of the console's machine, as ``load`` of the environment is before the run.
-        "load": fields.NUMBER | fields.LEFT_OUT,
+        "load": fields.NUMBER | fields.ABSENT,
     },
 }
 CASE: Fields = {
@@ -119,43 +119,43 @@ CASE: Fields = {
     "checks": fields.LIST,
     "expect": fields.LIST,
     "places": fields.LIST,
-    "until": fields.OBJECT | fields.LEFT_OUT,
-    "version": fields.INTEGER | fields.LEFT_OUT,
+    "until": fields.OBJECT | fields.ABSENT,
+    "version": fields.INTEGER | fields.ABSENT,
     # The ranks of each job, of a case that has one on each host.
-    "shares": fields.LIST | fields.LEFT_OUT,
+    "shares": fields.LIST | fields.ABSENT,
     # What a case has in common with the same case on other numbers of ranks.
-    "scaled": fields.OBJECT | fields.LEFT_OUT,
+    "scaled": fields.OBJECT | fields.ABSENT,
 }
 """A case in ``run_start``: all that readers of the run need to know of it without the catalog."""
 
 SCALED: Fields = {"of": fields.TEXT, "work": fields.TEXT, "throughput": _TEXT_OR_NONE}
 """The case's id without its number of ranks, what stays the same over them, and the metric of the
 work over time; null: the work is the same, or in proportion to the ranks."""
-WORKS = {"strong", "weak"}
+SCALING_MODES = {"strong", "weak"}
 METRIC: Fields = {
     "name": fields.TEXT,
     "unit": fields.TEXT,
     "better": fields.TEXT,
     "fold": fields.TEXT,
-    "part_of": _TEXT_OR_NONE | fields.LEFT_OUT,
+    "part_of": _TEXT_OR_NONE | fields.ABSENT,
     # Whether a rank may wait for others in that part.
-    "waits": fields.FLAG | fields.LEFT_OUT,
+    "waits": fields.FLAG | fields.ABSENT,
 }
 """A metric of a case in ``run_start``."""
 EXPECTATION: Fields = {
     "metric": fields.TEXT,
     "op": fields.TEXT,
-    "limit": fields.NUMBER | fields.NOTHING,
-    "expression": fields.TEXT | fields.LEFT_OUT,
-    "reference": fields.OBJECT | fields.LEFT_OUT,
+    "limit": fields.NUMBER | fields.NULL,
+    "expression": fields.TEXT | fields.ABSENT,
+    "reference": fields.OBJECT | fields.ABSENT,
     # Why it is not judged: the suite has no reference for the system of the run.
-    "skipped": fields.TEXT | fields.LEFT_OUT,
+    "skipped": fields.TEXT | fields.ABSENT,
 }
 REFERENCE: Fields = {
     "value": fields.NUMBER,
     "unit": fields.TEXT,
-    "lower": fields.NUMBER | fields.NOTHING,
-    "upper": fields.NUMBER | fields.NOTHING,
+    "lower": fields.NUMBER | fields.NULL,
+    "upper": fields.NUMBER | fields.NULL,
     "system": _TEXT_OR_NONE,
 }
 """The reference that the limit of an expectation follows from.
@@ -164,9 +164,9 @@ REFERENCE: Fields = {
 """
 OUTCOME: Fields = {
     **{name: types for name, types in EXPECTATION.items() if name != "skipped"},
-    "value": fields.NUMBER | fields.NOTHING,
+    "value": fields.NUMBER | fields.NULL,
     "status": fields.TEXT,
-    "reason": fields.TEXT | fields.LEFT_OUT,
+    "reason": fields.TEXT | fields.ABSENT,
 }
 """An expectation of a case, and how it came out, in ``case_judged``.
 
@@ -187,14 +187,14 @@ STRAGGLER: Fields = {
 """
 UNTIL: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
 """How narrow the interval of a case's median is to be, and the seconds that this may take."""
-ENOUGH = {"interval", "max_time", "repeats", "check"}
+REPEATS_END_REASONS = {"interval", "max_time", "repeats", "check"}
 """Why a case is not repeated any more: as asked for, by the most repeats, or a failed check."""
 FOLDS = {"max", "min", "sum", "mean"}
 BETTER = {"lower", "higher", "none"}
 OPS = {"max", "min"}
 
 
-def run_event(kind: str, **said: Any) -> Event:
+def make_run_event(kind: str, **said: Any) -> Event:
     """Return an event of the console's own, said now.
 
     Raises:
@@ -205,12 +205,12 @@ def run_event(kind: str, **said: Any) -> Event:
     known = FIELDS.get(kind)
     if known is None:
         raise EventError(f"unknown event {kind!r}")
-    check(kind, event, known)
+    check_fields(kind, event, known)
     unknown = sorted(said.keys() - known.keys())
     if unknown:
         raise EventError(f"{kind}: unknown field {unknown[0]!r}")
     for case in event["cases"] if kind == "run_start" else ():
-        check("a case of run_start", case, CASE)
+        check_fields("a case of run_start", case, CASE)
     return event
 
 
@@ -228,7 +228,7 @@ def check_run_event(event: Mapping[str, Any]) -> None:
     kind = event["event"]
     if kind not in FIELDS:
         raise EventError(f"unknown event {kind[:40]!r}")
-    check(kind, event, FIELDS[kind])
+    check_fields(kind, event, FIELDS[kind])
     for name in _TEXTS & event.keys():
         check_items(kind, name, event[name], fields.TEXT)
     if kind == "run_start":
@@ -249,7 +249,7 @@ def check_run_event(event: Mapping[str, Any]) -> None:
             _check_word(kind, outcome["op"], OPS)
             _check_word(kind, outcome["status"], set(CheckOutcome))
     elif kind == "repeats_end":
-        _check_word(kind, event["why"], ENOUGH)
+        _check_word(kind, event["why"], REPEATS_END_REASONS)
         if event["repeats"] < 1:
             raise EventError(f"{kind}: repeats is at least 1")
     elif kind == "run_end":
@@ -261,7 +261,7 @@ _TEXTS = {"argv", "errors", "findings"}
 
 def _check_case(case: Mapping[str, Any]) -> None:
     what = "a case of run_start"
-    check(what, case, CASE)
+    check_fields(what, case, CASE)
     check_items(what, "checks", case["checks"], fields.TEXT)
     check_items(what, "places", case["places"], fields.OBJECT)
     check_items(what, "shares", case.get("shares", ()), fields.INTEGER)
@@ -270,7 +270,7 @@ def _check_case(case: Mapping[str, Any]) -> None:
     _check_references(what, case["expect"])
     _check_each(what, [case["scaled"]] if "scaled" in case else (), SCALED)
     if "scaled" in case:
-        _check_word(what, case["scaled"]["work"], WORKS)
+        _check_word(what, case["scaled"]["work"], SCALING_MODES)
     _check_each(what, [case["until"]] if "until" in case else (), UNTIL)
     for metric in case["metrics"]:
         _check_word(what, metric["fold"], FOLDS)
@@ -292,7 +292,7 @@ def _check_each(kind: str, items: Iterable[Any], known: Fields) -> None:
     for item in items:
         if type(item) is not dict or not item.keys() <= known.keys():
             raise EventError(f"{kind}: {str(item)[:80]} is none of its parts")
-        check(kind, item, known)
+        check_fields(kind, item, known)
 
 
 def _check_word(kind: str, word: str, known: Collection[str]) -> None:

@@ -42,7 +42,7 @@ _ALIVE = (
 )
 _IN_CASE = {RankPhase.SETUP: RankPhase.SETUP, RankPhase.WORKING: RankPhase.WORKING}
 
-CASE: Mapping[str, Mapping[CaseStatus, CaseStatus]] = {
+CASE_TRANSITIONS: Mapping[str, Mapping[CaseStatus, CaseStatus]] = {
     "case_start": {
         CaseStatus.WAITING: CaseStatus.RUNNING,
         CaseStatus.RUNNING: CaseStatus.RUNNING,
@@ -61,7 +61,7 @@ CASE: Mapping[str, Mapping[CaseStatus, CaseStatus]] = {
 """
 
 SHARED_CASE_START: Mapping[CaseStatus, CaseStatus] = {
-    **CASE["case_start"],
+    **CASE_TRANSITIONS["case_start"],
     **{status: status for status in _JUDGED},
 }
 """The same for ``case_start`` if the case has a launch on each host.
@@ -69,7 +69,7 @@ SHARED_CASE_START: Mapping[CaseStatus, CaseStatus] = {
 One launch may fail, so that the case is judged, before another one starts it.
 """
 
-RANK: Mapping[str, Mapping[RankPhase, RankPhase]] = {
+RANK_TRANSITIONS: Mapping[str, Mapping[RankPhase, RankPhase]] = {
     "ready": {RankPhase.STARTING: RankPhase.READY},
     "case_start": dict.fromkeys(_ALIVE, RankPhase.SETUP),
     "progress": dict.fromkeys(_IN_CASE, RankPhase.WORKING),
@@ -88,7 +88,7 @@ After a ``case_end`` with an error the phase is ``error``. Other events of ranks
 phase, and change none.
 """
 
-JOB: Mapping[str, Mapping[JobStatus, JobStatus]] = {
+JOB_TRANSITIONS: Mapping[str, Mapping[JobStatus, JobStatus]] = {
     "job_start": {JobStatus.ENDED: JobStatus.STARTING},
     "ready": {JobStatus.STARTING: JobStatus.STARTING},
     "job_end": {JobStatus.STARTING: JobStatus.ENDED, JobStatus.RUNNING: JobStatus.ENDED},

@@ -51,7 +51,7 @@ def check_stages(stages: int, layers: int) -> None:
         )
 
 
-def balanced(costs: Sequence[float], ranks: Sequence[int]) -> Balance:
+def balance_layers(costs: Sequence[float], ranks: Sequence[int]) -> Balance:
     """Return the balance whose slowest stage is the quickest there is, and is the most even so.
 
     Stage ``i`` takes the sum of its layers' costs over ``ranks[i]``: its tiles or members share

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.layout.stages import ModelLayout, RankCoordinates
 
 RankTuple = tuple[int, ...]
 
@@ -33,7 +33,7 @@ class Groups:
         next: The ranks whose input is this one's output; none in the last stage.
     """
 
-    place: Place
+    coordinates: RankCoordinates
     tiles: RankTuple
     members: RankTuple
     replicas: RankTuple
@@ -43,28 +43,28 @@ class Groups:
     next: RankTuple
 
 
-def groups_of(layout: ModelLayout, rank: int, direction: int = 0, round: int = 0) -> Groups:
+def find_groups(layout: ModelLayout, rank: int, direction: int = 0, round: int = 0) -> Groups:
     """Return the groups of a rank.
 
     Raises:
         ValueError: The layout has no such rank, direction or round.
     """
-    place = layout.place(rank, direction, round)
-    ranks = layout.ranks_of(place.stage, place.replica, direction)
+    place = layout.locate_rank(rank, direction, round)
+    ranks = layout.list_stage_ranks(place.stage, place.replica, direction)
     spatial = layout.stages[place.stage].spatial
     index = ranks.index(rank)
     return Groups(
-        place=place,
+        coordinates=place,
         tiles=ranks if spatial else (rank,),
         members=(rank,) if spatial else ranks,
         replicas=tuple(
-            layout.ranks_of(place.stage, replica, direction)[index]
+            layout.list_stage_ranks(place.stage, replica, direction)[index]
             for replica in range(layout.replicas)
         ),
         holders=_holders(layout, place.stage),
         mirror=_mirror(layout, place, index),
-        previous=ranks_beside(layout, place, place.stage - 1),
-        next=ranks_beside(layout, place, place.stage + 1),
+        previous=list_peer_ranks(layout, place, place.stage - 1),
+        next=list_peer_ranks(layout, place, place.stage + 1),
     )
 
 
@@ -73,19 +73,22 @@ def _holders(layout: ModelLayout, stage: int) -> RankTuple:
         rank
         for replica in range(layout.replicas)
         for direction in layout.directions
-        for rank in layout.ranks_of(stage, replica, direction)
+        for rank in layout.list_stage_ranks(stage, replica, direction)
     }
     return tuple(sorted(ranks))
 
 
-def _mirror(layout: ModelLayout, place: Place, index: int) -> RankTuple:
+def _mirror(layout: ModelLayout, place: RankCoordinates, index: int) -> RankTuple:
     if not layout.mirrored:
         return ()
-    pair = (layout.ranks_of(place.stage, place.replica, direction)[index] for direction in (0, 1))
+    pair = (
+        layout.list_stage_ranks(place.stage, place.replica, direction)[index]
+        for direction in (0, 1)
+    )
     return tuple(dict.fromkeys(pair))
 
 
-def ranks_beside(layout: ModelLayout, place: Place, other: int) -> RankTuple:
+def list_peer_ranks(layout: ModelLayout, place: RankCoordinates, other: int) -> RankTuple:
     """Return the ranks of another stage that a place exchanges images with; none if there is none.
 
     Between two stages of equally many members each keeps its share of the images; between others
@@ -93,7 +96,7 @@ def ranks_beside(layout: ModelLayout, place: Place, other: int) -> RankTuple:
     """
     if not 0 <= other < len(layout.stages):
         return ()
-    ranks = layout.ranks_of(other, place.replica, place.direction)
+    ranks = layout.list_stage_ranks(other, place.replica, place.direction)
     here = layout.stages[place.stage]
     there = layout.stages[other]
     if here.spatial or there.spatial or here.members != there.members:

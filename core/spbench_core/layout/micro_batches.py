@@ -32,18 +32,18 @@ class MicroBatch:
         """Number of images."""
         return self.images[1] - self.images[0]
 
-    def share(self, member: int, members: int) -> Interval:
+    def member_images(self, member: int, members: int) -> Interval:
         """Return the images of one of the ranks that share the micro-batch."""
         return _cut(self.images, members)[member]
 
 
-def even_parts(count: int, parts: int) -> tuple[int, ...]:
+def split_evenly(count: int, parts: int) -> tuple[int, ...]:
     """Return ``count`` in parts that differ by at most one, the larger first: 5 in 2 is 3, 2."""
     each, more = divmod(count, parts)
     return (each + 1,) * more + (each,) * (parts - more)
 
 
-def micro_batches(
+def split_batch(
     batch_size: int, parts: int, *, mirrored: bool = False, times: int = 1
 ) -> tuple[MicroBatch, ...]:
     """Return the micro-batches of one replica's step, in the order of the sequential model.
@@ -55,13 +55,15 @@ def micro_batches(
     Raises:
         ValueError: There are fewer images than micro-batches.
     """
-    check_images(batch_size, parts, mirrored=mirrored)
+    check_batch_size(batch_size, parts, mirrored=mirrored)
     if not mirrored:
         return tuple(MicroBatch(images) for images in _cut((0, batch_size), parts))
     return tuple(_pairs(batch_size, parts, times))
 
 
-def check_images(batch_size: int, parts: int, *, mirrored: bool = False, members: int = 1) -> None:
+def check_batch_size(
+    batch_size: int, parts: int, *, mirrored: bool = False, members: int = 1
+) -> None:
     """Refuse a batch that leaves a rank of the pipeline without an image.
 
     Raises:
@@ -88,4 +90,4 @@ def _pairs(batch_size: int, parts: int, times: int) -> Iterator[MicroBatch]:
 
 def _cut(images: Interval, parts: int) -> list[Interval]:
     first, last = images
-    return list(pairwise(accumulate(even_parts(last - first, parts), initial=first)))
+    return list(pairwise(accumulate(split_evenly(last - first, parts), initial=first)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spbench_core.layout.tiles import Box, Grid
 
-NOTHING = Box((0, 0), (0, 0))
+EMPTY_BOX = Box((0, 0), (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Partition:
             raise ValueError(f"{self.ranks} are not all ranks of a communicator of {self.size}")
 
     @classmethod
-    def of_grid(
+    def from_grid(
         cls,
         grid: Grid,
         height: int,
@@ -51,7 +51,7 @@ class Partition:
         owners = tuple(range(grid.size)) if ranks is None else tuple(ranks)
         return cls(grid, height, width, owners, len(owners) if size is None else size)
 
-    def resized(self, height: int, width: int) -> Partition:
+    def resize(self, height: int, width: int) -> Partition:
         """Return the same tiles of the same ranks over an image of another size."""
         return Partition(self.grid, height, width, self.ranks, self.size)
 
@@ -63,7 +63,7 @@ class Partition:
     def tile(self, rank: int) -> Box:
         """Return the pixels that a rank owns; none for a rank without a tile."""
         if rank not in self.ranks:
-            return NOTHING
+            return EMPTY_BOX
         return self.grid.tile(self.ranks.index(rank), self.height, self.width)
 
 
@@ -82,11 +82,11 @@ class Transfers:
     owned: Partition
     needed: tuple[Box, ...]
 
-    def received_by(self, rank: int) -> tuple[Piece, ...]:
+    def list_received(self, rank: int) -> tuple[Piece, ...]:
         """Return the pieces that a rank gets from others, in the order of their owners."""
         return self._pieces(rank, lambda peer: self._piece(peer, rank))
 
-    def sent_by(self, rank: int) -> tuple[Piece, ...]:
+    def list_sent(self, rank: int) -> tuple[Piece, ...]:
         """Return the pieces that a rank sends to others, in the order of the receivers."""
         return self._pieces(rank, lambda peer: self._piece(rank, peer))
 

@@ -50,7 +50,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankCoordinates:
     """The place of a rank in one direction, and one round, of the model.
 
     Attributes:
@@ -92,30 +92,30 @@ class ModelLayout:
             self._check_rounds()
 
     @property
-    def stages_a_round(self) -> int:
+    def stages_per_round(self) -> int:
         """Stages that are on different ranks."""
         return len(self.stages) // self.rounds
 
     @property
-    def ranks_a_replica(self) -> int:
+    def ranks_per_replica(self) -> int:
         """Ranks of one copy of the model."""
-        return sum(stage.ranks for stage in self.stages[: self.stages_a_round])
+        return sum(stage.ranks for stage in self.stages[: self.stages_per_round])
 
     @property
     def ranks(self) -> int:
         """Ranks of all replicas: the number of ranks that the job must have."""
-        return self.replicas * self.ranks_a_replica
+        return self.replicas * self.ranks_per_replica
 
     @property
     def directions(self) -> tuple[int, ...]:
         """The pipelines that each rank takes part in."""
         return (0, 1) if self.mirrored else (0,)
 
-    def round_of(self, stage: int) -> int:
+    def find_round(self, stage: int) -> int:
         """Return the round that a stage is in."""
-        return stage // self.stages_a_round
+        return stage // self.stages_per_round
 
-    def place(self, rank: int, direction: int = 0, round: int = 0) -> Place:
+    def locate_rank(self, rank: int, direction: int = 0, round: int = 0) -> RankCoordinates:
         """Return the place of a rank in a direction and a round.
 
         Raises:
@@ -126,32 +126,32 @@ class ModelLayout:
             raise ValueError(f"round {round} is none of the {self.rounds} of this layout")
         if not 0 <= rank < self.ranks:
             raise ValueError(f"rank {rank} is none of the {self.ranks} ranks of this layout")
-        replica, local = divmod(rank, self.ranks_a_replica)
-        part = self.ranks_a_replica - 1 - local if direction else local
-        first = round * self.stages_a_round
-        for index, stage in enumerate(self.stages[first : first + self.stages_a_round], first):
+        replica, local = divmod(rank, self.ranks_per_replica)
+        part = self.ranks_per_replica - 1 - local if direction else local
+        first = round * self.stages_per_round
+        for index, stage in enumerate(self.stages[first : first + self.stages_per_round], first):
             if part < stage.ranks:
                 tile, member = divmod(part, stage.members)
-                return Place(replica, index, tile, member, direction)
+                return RankCoordinates(replica, index, tile, member, direction)
             part -= stage.ranks
         raise AssertionError("a replica's ranks are those of its stages")
 
-    def places(self, rank: int) -> tuple[Place, ...]:
+    def list_coordinates(self, rank: int) -> tuple[RankCoordinates, ...]:
         """Return the places of a rank, one for each direction or round."""
         turns = product(self.directions, range(self.rounds))
-        return tuple(self.place(rank, direction, round) for direction, round in turns)
+        return tuple(self.locate_rank(rank, direction, round) for direction, round in turns)
 
-    def ranks_of(self, stage: int, replica: int = 0, direction: int = 0) -> tuple[int, ...]:
+    def list_stage_ranks(self, stage: int, replica: int = 0, direction: int = 0) -> tuple[int, ...]:
         """Return the ranks of a stage, in the order of its tiles or members.
 
         Raises:
             ValueError: There is no such direction.
         """
         self._check(direction)
-        first = sum(before.ranks for before in self.stages[: stage % self.stages_a_round])
+        first = sum(before.ranks for before in self.stages[: stage % self.stages_per_round])
         parts = range(first, first + self.stages[stage].ranks)
-        base = replica * self.ranks_a_replica
-        last = self.ranks_a_replica - 1
+        base = replica * self.ranks_per_replica
+        last = self.ranks_per_replica - 1
         return tuple(base + (last - part if direction else part) for part in parts)
 
     def _check(self, direction: int) -> None:
@@ -163,13 +163,13 @@ class ModelLayout:
             raise ValueError("a mirrored layout has one round")
         if len(self.stages) % self.rounds:
             raise ValueError(f"{len(self.stages)} stages are no {self.rounds} rounds of as many")
-        if self.stages_a_round < 2:
+        if self.stages_per_round < 2:
             raise ValueError("a round has at least two stages: else a rank is its own neighbour")
-        if self.stages != self.stages[: self.stages_a_round] * self.rounds:
+        if self.stages != self.stages[: self.stages_per_round] * self.rounds:
             raise ValueError("every round has the same ranks: its stages are those of the first")
 
 
-def model_layout(
+def build_layout(
     stages: int,
     grids: Sequence[Grid] = (),
     *,

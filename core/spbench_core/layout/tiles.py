@@ -74,13 +74,13 @@ class Grid:
     def tile(self, index: int, height: int, width: int) -> Box:
         """Return the pixels of a tile of an image of ``height x width`` pixels."""
         row, col = divmod(index, self.cols)
-        return Box(bounds(row, self.rows, height), bounds(col, self.cols, width))
+        return Box(part_bounds(row, self.rows, height), part_bounds(col, self.cols, width))
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.cols}"
 
 
-def bounds(index: int, parts: int, length: int) -> Interval:
+def part_bounds(index: int, parts: int, length: int) -> Interval:
     """Return the balanced interval of part ``index`` of ``parts`` over ``length`` pixels."""
     return index * length // parts, (index + 1) * length // parts
 
@@ -104,12 +104,12 @@ def parse_pair(text: int | str, least: int = 1) -> tuple[int, int]:
     return pair
 
 
-def pair_text(pair: tuple[int, int]) -> int | str:
+def format_pair(pair: tuple[int, int]) -> int | str:
     """Return a pair as `parse_pair` reads it: one number where both are the same."""
     return pair[0] if pair[0] == pair[1] else f"{pair[0]}x{pair[1]}"
 
 
-def grid_of(slice_method: str, parts: int) -> Grid:
+def make_grid(slice_method: str, parts: int) -> Grid:
     """Return the grid that a slice method makes of ``parts`` tiles.
 
     ``vertical`` cuts the width into strips, ``horizontal`` the height, ``square`` both alike.

@@ -30,7 +30,7 @@ class Window:
         """Inputs from the first tap to the last, both counted."""
         return self.dilation * (self.kernel - 1) + 1
 
-    def outputs(self, length: int) -> int:
+    def count_outputs(self, length: int) -> int:
         """Return how many outputs an axis of ``length`` inputs has.
 
         Raises:
@@ -44,7 +44,7 @@ class Window:
             )
         return (padded - self.span) // self.stride + 1
 
-    def need(self, outputs: Interval) -> Interval:
+    def find_inputs(self, outputs: Interval) -> Interval:
         """Return the inputs that these outputs read, padding among them; empty for none."""
         first = outputs[0]
         last = outputs[1] - 1
@@ -53,7 +53,7 @@ class Window:
         start = first * self.stride - self.padding
         return start, last * self.stride - self.padding + self.span
 
-    def inside(self, inputs: Interval) -> Interval:
+    def find_outputs(self, inputs: Interval) -> Interval:
         """Return the outputs that read no other inputs than these; empty where there are none."""
         first = -(-(inputs[0] + self.padding) // self.stride)
         last = (inputs[1] + self.padding - self.span) // self.stride
@@ -67,29 +67,29 @@ class Window2d:
     rows: Window
     cols: Window
 
-    def outputs(self, height: int, width: int) -> tuple[int, int]:
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width of the output for an image of this size.
 
         Raises:
             ValueError: The window is larger than the padded image.
         """
-        return self.rows.outputs(height), self.cols.outputs(width)
+        return self.rows.count_outputs(height), self.cols.count_outputs(width)
 
-    def need(self, outputs: Box) -> Box:
+    def find_inputs(self, outputs: Box) -> Box:
         """Return the pixels that a box of outputs reads, padding among them."""
         if outputs.empty:
             return Box((0, 0), (0, 0))
-        return Box(self.rows.need(outputs.rows), self.cols.need(outputs.cols))
+        return Box(self.rows.find_inputs(outputs.rows), self.cols.find_inputs(outputs.cols))
 
     @property
-    def single(self) -> bool:
+    def is_pointwise(self) -> bool:
         """Whether an output reads the one input at its own place, and no output is skipped."""
         return all(
             (axis.kernel, axis.stride, axis.padding) == (1, 1, 0) for axis in (self.rows, self.cols)
         )
 
 
-def both_axes(value: int | Sequence[int]) -> tuple[int, int]:
+def expand_pair(value: int | Sequence[int]) -> tuple[int, int]:
     """Return the numbers of rows and of columns; one number is that of both."""
     if isinstance(value, int):
         return value, value

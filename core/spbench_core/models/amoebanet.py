@@ -16,7 +16,7 @@ from typing import Literal
 from spbench_core.models.compose import Chain, Concat, chain
 from spbench_core.models.layers import Cell, Layer, Model, Plain
 from spbench_core.models.parts import (
-    CellPlaces,
+    CellOutput,
     Conv,
     Identity,
     Linear,
@@ -49,7 +49,7 @@ REDUCTION = (
 REDUCTION_CONCAT = (4, 5, 6)
 HALVINGS = 32
 """The image is halved five times."""
-LEAST_FILTERS = 8
+MIN_FILTERS = 8
 """The narrowest convolutions have an eighth of them."""
 
 
@@ -78,9 +78,9 @@ def amoebanet(
     """
     if num_layers < 3 or num_layers % 3:
         raise ModelError("num_layers", f"num_layers is {num_layers}; it must be a multiple of 3")
-    if num_filters < LEAST_FILTERS:
+    if num_filters < MIN_FILTERS:
         raise ModelError(
-            "num_filters", f"num_filters is {num_filters}; it must be {LEAST_FILTERS} or more"
+            "num_filters", f"num_filters is {num_filters}; it must be {MIN_FILTERS} or more"
         )
     if pool3 not in ("avg", "max"):
         raise ModelError("pool3", f"there is no pool3 {pool3!r}; there are avg and max")
@@ -151,7 +151,7 @@ class _Cells:
         )
         self.before = (len(concat) * self.channels, self.before[0])
         self.reduced = reduction
-        return Cell(name, prepare, operations, CellPlaces(concat, keeps=not last))
+        return Cell(name, prepare, operations, CellOutput(concat, passes_previous=not last))
 
     def _prepare_older(self) -> Part:
         """Return the part that fits the output of the cell before the last to this cell's shape."""

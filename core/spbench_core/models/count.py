@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, NetworkPiece, Pool
+from spbench_core.models.parts import Builder, CellOutput, Conv, Map, NetworkPiece, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class CountingBuilder:
         self,
         prepare: Sequence[Count],
         operations: Sequence[tuple[int, Count]],
-        places: CellPlaces,
+        output: CellOutput,
     ) -> Count:
         return _sum((*prepare, *(count for _, count in operations)))
 
@@ -76,7 +76,7 @@ class CountingBuilder:
         return Count(piece.parameters, piece.multiply_adds)
 
 
-COUNTS: Final[Builder[Count]] = CountingBuilder()
+COUNTING_BUILDER: Final[Builder[Count]] = CountingBuilder()
 
 
 def _sum(counts: Iterable[Count]) -> Count:

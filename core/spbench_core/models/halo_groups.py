@@ -8,7 +8,7 @@ from spbench_core.models.layers import Model
 from spbench_core.models.parts import ModelError
 
 
-def groups_of(model: Model, first: int, last: int, fused_layers: int) -> tuple[range, ...]:
+def group_layers(model: Model, first: int, last: int, fused_layers: int) -> tuple[range, ...]:
     """Return the groups of a stage's layers, ``fused_layers`` in each; the last may have fewer.
 
     The model's last layer makes a vector of the whole map: it is in no group.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from spbench_core.models.compose import add_maps, concat_maps
-from spbench_core.models.count import COUNTS, Count
-from spbench_core.models.parts import Builder, CellPlaces, M, Map, Part
+from spbench_core.models.count import COUNTING_BUILDER, Count
+from spbench_core.models.parts import Builder, CellOutput, M, Map, Part
 
 Flow = tuple[Map, ...]
 """The shapes between two layers: of one tensor, or of the two that a cell passes on."""
@@ -33,20 +33,20 @@ class Layer(ABC):
         """
 
     @abstractmethod
-    def unnamed(self) -> Layer:
+    def drop_name(self) -> Layer:
         """Return it without its name: layers that are then equal do the same to equal maps."""
 
-    def reads(self, inputs: int) -> Sequence[int]:
+    def list_read_inputs(self, inputs: int) -> Sequence[int]:
         """Return which of its inputs it reads itself, by their places: all, if it says no more."""
         return range(inputs)
 
-    def passes(self, outputs: int) -> Sequence[int | None]:
+    def list_passed_inputs(self, outputs: int) -> Sequence[int | None]:
         """Return the place among its inputs of each output that is one as it came; else None."""
         return [None] * outputs
 
     def count(self, flow: Flow) -> Count:
         """Return its trainable parameters, and its multiply-adds for one image."""
-        return self.build(COUNTS, flow)
+        return self.build(COUNTING_BUILDER, flow)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Plain(Layer):
         (data,) = flow
         return self.part.build(builder, data)
 
-    def unnamed(self) -> Plain:
+    def drop_name(self) -> Plain:
         return replace(self, name="")
 
 
@@ -85,12 +85,12 @@ class Cell(Layer):
     name: str
     prepare: tuple[Part, Part]
     operations: tuple[tuple[int, Part], ...]
-    places: CellPlaces
+    state_output: CellOutput
 
     def output(self, flow: Flow) -> Flow:
         states = self._states(flow)
-        output = concat_maps(*(states[index] for index in self.places.concat))
-        return (output, flow[0]) if self.places.keeps else (output,)
+        output = concat_maps(*(states[index] for index in self.state_output.concat))
+        return (output, flow[0]) if self.state_output.passes_previous else (output,)
 
     def build(self, builder: Builder[M], flow: Flow) -> M:
         states = self._states(flow)
@@ -99,9 +99,9 @@ class Cell(Layer):
         operations = [
             (index, part.build(builder, states[index])) for index, part in self.operations
         ]
-        return builder.cell(prepare, operations, self.places)
+        return builder.cell(prepare, operations, self.state_output)
 
-    def unnamed(self) -> Cell:
+    def drop_name(self) -> Cell:
         return replace(self, name="")
 
     def _states(self, flow: Flow) -> list[Map]:
@@ -143,7 +143,7 @@ class Model:
             layer.count(flow) for layer, flow in zip(self.layers, self.flows, strict=False)
         )
 
-    def without(self, first: int, last: int, left_out: Collection[int]) -> Model:
+    def drop_tensors(self, first: int, last: int, left_out: Collection[int]) -> Model:
         """Return it with some tensors left out of what its layers from ``first`` to ``last`` get.
 
         Args:
@@ -155,9 +155,9 @@ class Model:
         assert not left_out, "only layers that say what they pass on can do without it"
         return self
 
-    def alike(self, index: int) -> tuple[Layer, Flow]:
+    def make_layer_key(self, index: int) -> tuple[Layer, Flow]:
         """Return what layers that do the same have in common: all but their names."""
-        return self.layers[index].unnamed(), self.flows[index]
+        return self.layers[index].drop_name(), self.flows[index]
 
     @property
     def classes(self) -> int:
@@ -165,14 +165,14 @@ class Model:
         return self.flows[-1][0].channels
 
     @property
-    def segments(self) -> bool:
+    def is_segmentation(self) -> bool:
         """Whether it tells classes of pixels apart, not of images."""
         return self.flows[-1][0].shape[1:] != (1, 1)
 
     @property
-    def targets(self) -> int:
+    def targets_per_image(self) -> int:
         """The number of targets of an image: its one class, or one for each pixel."""
-        return self.image.height * self.image.width if self.segments else 1
+        return self.image.height * self.image.width if self.is_segmentation else 1
 
     @property
     def parameters(self) -> int:

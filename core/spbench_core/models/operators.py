@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spbench_core.models.layers import Model
-from spbench_core.models.parts import CellPlaces, Conv, Map, NetworkPiece, Pool
+from spbench_core.models.parts import CellOutput, Conv, Map, NetworkPiece, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class OperatorBuilder:
         self,
         prepare: Sequence[OperatorCount],
         operations: Sequence[tuple[int, OperatorCount]],
-        places: CellPlaces,
+        output: CellOutput,
     ) -> OperatorCount:
         sums = OperatorCount(len(operations) // 2 + 1)
         return _sum((*prepare, *(count for _, count in operations), sums))
 
     def piece(self, piece: NetworkPiece) -> OperatorCount:
-        return OperatorCount(1, sum(data.values for data, _ in piece.read))
+        return OperatorCount(1, sum(data.values for data, _ in piece.input_maps))
 
 
 def count_operators(model: Model) -> OperatorCount:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from spbench_core.layout.window import Pair, Window, Window2d, both_axes
+from spbench_core.layout.window import Pair, Window, Window2d, expand_pair
 
 M = TypeVar("M")
 """The result of a builder for a part: a module, or a count."""
@@ -63,7 +63,7 @@ class Builder(Protocol[M]):
     def residual(self, main: M, shortcut: M, relu: bool) -> M: ...
     def concat(self, branches: Mapping[str, M]) -> M: ...
     def cell(
-        self, prepare: Sequence[M], operations: Sequence[tuple[int, M]], places: CellPlaces
+        self, prepare: Sequence[M], operations: Sequence[tuple[int, M]], output: CellOutput
     ) -> M: ...
     def piece(self, piece: NetworkPiece) -> M: ...
 
@@ -82,13 +82,13 @@ class NetworkPiece(Protocol):
     @property
     def multiply_adds(self) -> int: ...
     @property
-    def read(self) -> Sequence[tuple[Map, bool]]: ...
-    def module(self) -> Any:
+    def input_maps(self) -> Sequence[tuple[Map, bool]]: ...
+    def make_module(self) -> Any:
         """Return a new module of it, for whole images, with its initial weights."""
 
 
 @dataclass(frozen=True, slots=True)
-class CellPlaces:
+class CellOutput:
     """The output of a cell: which of its states are concatenated, and what else it passes on.
 
     Attributes:
@@ -97,7 +97,7 @@ class CellPlaces:
     """
 
     concat: tuple[int, ...]
-    keeps: bool
+    passes_previous: bool
 
 
 class Part(ABC):
@@ -146,13 +146,13 @@ class Conv(Part):
     def padding(self) -> tuple[int, int]:
         """Rows and columns of zeros on each side."""
         if self.pad is not None:
-            return both_axes(self.pad)
-        rows, cols = both_axes(self.kernel)
+            return expand_pair(self.pad)
+        rows, cols = expand_pair(self.kernel)
         return rows // 2, cols // 2
 
     def weight_shape(self, data: Map) -> tuple[int, ...]:
         """Return the shape of its weight: filters, channels of a group, rows and columns."""
-        return self.filters, data.channels // self.groups, *both_axes(self.kernel)
+        return self.filters, data.channels // self.groups, *expand_pair(self.kernel)
 
     def output(self, data: Map) -> Map:
         kernel, padding = (2, (0, 0)) if self.shifted else (self.kernel, self.padding)
@@ -257,6 +257,6 @@ class Linear(Part):
 
 
 def _outputs(data: Map, kernel: Pair, stride: Pair, padding: tuple[int, int]) -> tuple[int, int]:
-    axes = zip(both_axes(kernel), both_axes(stride), padding, strict=True)
+    axes = zip(expand_pair(kernel), expand_pair(stride), padding, strict=True)
     rows, cols = (Window(*axis) for axis in axes)
-    return Window2d(rows, cols).outputs(data.height, data.width)
+    return Window2d(rows, cols).output_size(data.height, data.width)

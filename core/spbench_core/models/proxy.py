@@ -20,14 +20,14 @@ from spbench_core.models.compose import Chain, Concat, Residual
 from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.layers import Cell, Layer, Model, Plain
 from spbench_core.models.parts import Conv, Map, ModelError, Part
-from spbench_core.models.reach import Reach, kept_values, reaches_of
+from spbench_core.models.reach import Reach, count_kept_values, find_reaches
 
-KEPT = (2, 1)
+KEPT_LAYERS = (2, 1)
 """Layers of a row of like ones that are kept; all of them are tried before."""
-THINNED = (1, 2, 4, 8, 16)
+FILTER_DIVISORS = (1, 2, 4, 8, 16)
 """Divisors of the number of filters, one tried after the other."""
 _ALL = sys.maxsize
-Kept = tuple[tuple[int, ...], ...]
+KeptLayers = tuple[tuple[int, ...], ...]
 """By stage, the layers of the whole model that are kept."""
 
 
@@ -44,32 +44,34 @@ class Proxy:
 
     model: Model
     balance: Balance
-    thinned: int
-    whole: Model
+    filter_divisor: int
+    original: Model
 
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds of a forward pass of one image."""
-        return multiply_adds(self.model)
+        return count_multiply_adds(self.model)
 
     @property
-    def same(self) -> bool:
+    def is_original(self) -> bool:
         """Whether it is the whole model itself."""
-        return self.model == self.whole
+        return self.model == self.original
 
     def __str__(self) -> str:
-        if self.same:
-            return words_of(self.model)
-        filters = "" if self.thinned == 1 else f" with 1/{self.thinned} of its filters"
+        if self.is_original:
+            return describe_model(self.model)
+        filters = (
+            "" if self.filter_divisor == 1 else f" with 1/{self.filter_divisor} of its filters"
+        )
         small = self.model
-        whole = self.whole
+        whole = self.original
         return (
             f"{len(small.layers)} of {len(whole.layers)} layers of {whole.name}{filters} at "
             f"{_size(small)} in place of {_size(whole)}"
         )
 
 
-def words_of(model: Model) -> str:
+def describe_model(model: Model) -> str:
     """Return a whole model and the size of its images in words."""
     return f"all {len(model.layers)} layers of {model.name} at {_size(model)}"
 
@@ -78,18 +80,18 @@ def _size(model: Model) -> str:
     return f"{model.image.height}x{model.image.width}"
 
 
-def multiply_adds(model: Model) -> int:
+def count_multiply_adds(model: Model) -> int:
     """Return a model's multiply-adds of a forward pass of one image."""
     return sum(count.multiply_adds for count in model.counts)
 
 
-def proxy_of(
+def make_proxy(
     model: Model,
     balance: Balance,
     grids: Sequence[Grid],
-    most: float,
+    max_multiply_adds: float,
     *,
-    most_kept: float = math.inf,
+    max_kept_values: float = math.inf,
     fused_layers: int = 0,
 ) -> Proxy:
     """Return the costliest proxy within bounds of time and memory; else the least one.
@@ -98,20 +100,23 @@ def proxy_of(
         model: The model.
         balance: Its layers in each stage.
         grids: The tiles of each stage.
-        most: Multiply-adds of a forward pass of one image.
-        most_kept: Numbers of one image that a step keeps.
+        max_multiply_adds: Multiply-adds of a forward pass of one image.
+        max_kept_values: Numbers of one image that a step keeps.
         fused_layers: In stages of tiles, layers that share a halo exchange; 0: none do.
     """
     whole = Proxy(model, balance, 1, model)
 
     def fits(proxy: Proxy) -> bool:
-        return proxy.multiply_adds <= most and kept_values(proxy.model) <= most_kept
+        return (
+            proxy.multiply_adds <= max_multiply_adds
+            and count_kept_values(proxy.model) <= max_kept_values
+        )
 
     if fits(whole):
         return whole
     shrinker = _Shrinker(model, balance, tuple(grids), fused_layers)
     least = whole
-    for by in THINNED:
+    for by in FILTER_DIVISORS:
         found = list(shrinker.proxies(by))
         fitting = [one for one in found if fits(one)]
         if fitting:
@@ -133,9 +138,9 @@ class _Shrinker:
         self._model = model
         self._grids = grids
         self._fused_layers = fused_layers
-        rows = (_kept(model, balance, max(most, fused_layers)) for most in (_ALL, *KEPT))
+        rows = (_kept(model, balance, max(most, fused_layers)) for most in (_ALL, *KEPT_LAYERS))
         self._kept = list(dict.fromkeys(rows))
-        self._reaches = reaches_of(model)
+        self._reaches = find_reaches(model)
 
     def proxies(self, by: int) -> Iterator[Proxy]:
         """Yield the proxies with so many times fewer filters, from the largest image down."""
@@ -148,12 +153,12 @@ class _Shrinker:
                     break
                 yield Proxy(small, tuple(map(len, kept)), by, self._model)
 
-    def _serves(self, small: Model, places: Sequence[int], kept: Kept) -> bool:
+    def _serves(self, small: Model, places: Sequence[int], kept: KeptLayers) -> bool:
         """Return whether a smaller model can be, and its tiles have what their neighbours read."""
         if small.image.height < 2 or small.image.width < 2:
             return False
         try:
-            found = reaches_of(small)
+            found = find_reaches(small)
         except ValueError:
             return False
         grids = [grid for stage, grid in zip(kept, self._grids, strict=True) for _ in stage]
@@ -164,7 +169,7 @@ class _Shrinker:
             for have, want in zip(several, wanted, strict=True)
         )
 
-    def _fuses(self, small: Model, kept: Kept) -> bool:
+    def _fuses(self, small: Model, kept: KeptLayers) -> bool:
         """Return whether a stage of tiles has as many layers as share an exchange."""
         if not self._fused_layers:
             return True
@@ -186,7 +191,7 @@ def _within(have: Reach, want: Reach, grid: Grid) -> bool:
     ) and data.width // grid.cols >= min(max(1, want.cols), whole.width // grid.cols)
 
 
-def _kept(model: Model, balance: Balance, most: int) -> Kept:
+def _kept(model: Model, balance: Balance, most: int) -> KeptLayers:
     """Return the layers that each stage keeps: of a row of like ones the first few."""
     kept: list[tuple[int, ...]] = []
     for first, last in layer_ranges(balance):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from spbench_core.layout.window import both_axes
+from spbench_core.layout.window import expand_pair
 from spbench_core.models.layers import Model
-from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, NetworkPiece, Pool
+from spbench_core.models.parts import Builder, CellOutput, Conv, Map, NetworkPiece, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ReachBuilder:
             return (Reach(data, 1, 1),)
         rows, cols = (
             max(zeros, kernel - 1 - zeros)
-            for zeros, kernel in zip(conv.padding, both_axes(conv.kernel), strict=True)
+            for zeros, kernel in zip(conv.padding, expand_pair(conv.kernel), strict=True)
         )
         return (Reach(data, rows, cols),)
 
@@ -79,35 +79,36 @@ class ReachBuilder:
         self,
         prepare: Sequence[Reaches],
         operations: Sequence[tuple[int, Reaches]],
-        places: CellPlaces,
+        output: CellOutput,
     ) -> Reaches:
         return _all((*prepare, *(reaches for _, reaches in operations)))
 
     def piece(self, piece: NetworkPiece) -> Reaches:
         # Whole images alone have pieces: nothing is read beyond a tile.
-        return tuple(Reach(data, 0, 0, normalised) for data, normalised in piece.read)
+        return tuple(Reach(data, 0, 0, normalised) for data, normalised in piece.input_maps)
 
 
-REACHES: Final[Builder[Reaches]] = ReachBuilder()
+REACH_BUILDER: Final[Builder[Reaches]] = ReachBuilder()
 
 
-def reaches_of(model: Model) -> list[Reaches]:
+def find_reaches(model: Model) -> list[Reaches]:
     """Return the reaches of a model's operators, by layer."""
     return [
-        layer.build(REACHES, flow) for layer, flow in zip(model.layers, model.flows, strict=False)
+        layer.build(REACH_BUILDER, flow)
+        for layer, flow in zip(model.layers, model.flows, strict=False)
     ]
 
 
-def fewest_normalised(model: Model) -> int | None:
+def smallest_normalised_size(model: Model) -> int | None:
     """Return the pixels of the smallest map that is normalised; None where none is."""
-    reaches = chain.from_iterable(reaches_of(model))
+    reaches = chain.from_iterable(find_reaches(model))
     sizes = (one.data.height * one.data.width for one in reaches if one.normalises)
     return min(sizes, default=None)
 
 
-def kept_values(model: Model) -> int:
+def count_kept_values(model: Model) -> int:
     """Return the numbers of one image that a step keeps to go back: operators' inputs."""
-    reaches = chain.from_iterable(reaches_of(model))
+    reaches = chain.from_iterable(find_reaches(model))
     return sum(one.data.channels * one.data.height * one.data.width for one in reaches)
 
 

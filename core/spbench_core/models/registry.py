@@ -14,7 +14,7 @@ CHANNELS = 3
 """Of an image: red, green, blue."""
 
 
-def model(name: str, *, image_size: tuple[int, int], num_classes: int, **config: Any) -> Model:
+def make_model(name: str, *, image_size: tuple[int, int], num_classes: int, **config: Any) -> Model:
     """Return a network.
 
     Args:

@@ -24,11 +24,11 @@ from spbench_core.models.parts import (
 )
 
 STACKS = 3
-LAYERS_A_BLOCK = {1: 2, 2: 3}
+LAYERS_PER_BLOCK = {1: 2, 2: 3}
 """Convolutions of a block, by version; a network has one block or more in each stack."""
 POOL = 8
 """Rows and columns of the mean pool before the classifier."""
-SMALLEST = 29
+MIN_SIDE = 29
 """Rows or columns of an image: both halvings round up, and 8 must be left for the pool."""
 
 
@@ -49,12 +49,12 @@ def resnet(
     """
     blocks = _blocks(version, depth)
     for side in (image.height, image.width):
-        if side < SMALLEST:
+        if side < MIN_SIDE:
             raise ModelError(
                 "image_size",
                 f"an image of {image.height}x{image.width} pixels is too small: its map before "
                 f"the classifier must hold a pool of {POOL}x{POOL}; "
-                f"take {SMALLEST} pixels or more each way",
+                f"take {MIN_SIDE} pixels or more each way",
             )
     make = _v1 if version == 1 else _v2
     layers = make(blocks, width, num_classes)
@@ -63,9 +63,9 @@ def resnet(
 
 def _blocks(version: int, depth: int) -> int:
     """Return the blocks of each stack."""
-    if version not in LAYERS_A_BLOCK:
+    if version not in LAYERS_PER_BLOCK:
         raise ModelError("version", f"there is no ResNet version {version}; there are 1 and 2")
-    step = STACKS * LAYERS_A_BLOCK[version]
+    step = STACKS * LAYERS_PER_BLOCK[version]
     blocks, rest = divmod(depth - 2, step)
     if rest or blocks < 1:
         below = 2 + step * max(1, blocks)

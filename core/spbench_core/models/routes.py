@@ -33,7 +33,7 @@ class Route:
     tensors: tuple[int, ...]
 
     @property
-    def passed(self) -> int:
+    def stages_passed(self) -> int:
         """The number of stages that it passes."""
         return self.target - self.source - 1
 
@@ -52,14 +52,14 @@ class TensorTable:
     maps: tuple[Map, ...]
     makers: tuple[int, ...]
     readers: tuple[tuple[int, ...], ...]
-    alive: tuple[tuple[int, ...], ...]
+    layer_inputs: tuple[tuple[int, ...], ...]
 
-    def flow(self, numbers: Sequence[int]) -> Flow:
+    def select_flow(self, numbers: Sequence[int]) -> Flow:
         """Return the shapes of some tensors."""
         return tuple(self.maps[number] for number in numbers)
 
 
-def tensors_of(model: Model) -> TensorTable:
+def build_tensor_table(model: Model) -> TensorTable:
     """Return the tensors of a model, over all of its layers."""
     maps: list[Map] = [model.image]
     makers = [0]
@@ -67,10 +67,10 @@ def tensors_of(model: Model) -> TensorTable:
     alive: list[tuple[int, ...]] = [(0,)]
     for index, (layer, flow) in enumerate(zip(model.layers, model.flows[1:], strict=True)):
         inputs = alive[-1]
-        for at in layer.reads(len(inputs)):
+        for at in layer.list_read_inputs(len(inputs)):
             readers[inputs[at]].append(index)
         outputs: list[int] = []
-        for data, place in zip(flow, layer.passes(len(flow)), strict=True):
+        for data, place in zip(flow, layer.list_passed_inputs(len(flow)), strict=True):
             if place is not None:
                 outputs.append(inputs[place])
                 continue
@@ -96,41 +96,43 @@ class StageRoutes:
     stages: tuple[LayerRange, ...]
     routes: tuple[Route, ...]
 
-    def into(self, stage: int) -> tuple[Route, ...]:
+    def list_incoming(self, stage: int) -> tuple[Route, ...]:
         """Return the routes to a stage: that of the stage before it first, then from nearest on."""
         return tuple(route for route in reversed(self.routes) if route.target == stage)
 
-    def out_of(self, stage: int) -> tuple[Route, ...]:
+    def list_outgoing(self, stage: int) -> tuple[Route, ...]:
         """Return the routes from a stage: that to the next one first, then to nearest on."""
         return tuple(route for route in self.routes if route.source == stage)
 
-    def inputs(self, stage: int) -> tuple[int, ...]:
+    def list_inputs(self, stage: int) -> tuple[int, ...]:
         """Return the tensors that a stage gets, rising; the image, if it is the first."""
-        return _numbers(self.into(stage)) if stage else (0,)
+        return _numbers(self.list_incoming(stage)) if stage else (0,)
 
-    def outputs(self, stage: int) -> tuple[int, ...]:
+    def list_outputs(self, stage: int) -> tuple[int, ...]:
         """Return the tensors that a stage sends, rising; none of the last stage."""
-        return _numbers(self.out_of(stage))
+        return _numbers(self.list_outgoing(stage))
 
-    def left_out(self, stage: int) -> set[int]:
+    def find_bypassing(self, stage: int) -> set[int]:
         """Return the tensors that go past a stage."""
-        return set(self.table.alive[self.stages[stage][0]]).difference(self.inputs(stage))
+        return set(self.table.layer_inputs[self.stages[stage][0]]).difference(
+            self.list_inputs(stage)
+        )
 
     @property
     def skips(self) -> tuple[Route, ...]:
         """The routes that pass stages."""
-        return tuple(route for route in self.routes if route.passed)
+        return tuple(route for route in self.routes if route.stages_passed)
 
 
-def stage_routes(
-    table: TensorTable, stages: Sequence[LayerRange], straight: Container[tuple[int, int]] | None
+def find_routes(
+    table: TensorTable, stages: Sequence[LayerRange], direct: Container[tuple[int, int]] | None
 ) -> StageRoutes:
     """Return the routes between stages.
 
     Args:
         table: The model's tensors.
         stages: The layers of each stage.
-        straight: The stages, source and target, between which tensors go straight past others,
+        direct: The stages, source and target, between which tensors go straight past others,
             in place of being passed along; None: all do.
     """
     stage_of = [at for at, (first, last) in enumerate(stages) for _ in range(first, last)]
@@ -138,7 +140,7 @@ def stage_routes(
     for number, (maker, readers) in enumerate(zip(table.makers, table.readers, strict=True)):
         holders = dict.fromkeys(stage_of[layer] for layer in (maker, *readers))
         for ends in pairwise(holders):
-            past = straight is None or ends in straight
+            past = direct is None or ends in direct
             for way in [ends] if past else pairwise(range(ends[0], ends[1] + 1)):
                 found.setdefault(way, []).append(number)
     routes = tuple(Route(*way, tuple(found[way])) for way in sorted(found))

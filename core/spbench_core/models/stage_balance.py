@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from spbench_core.layout.balance import Balance, balanced
+from spbench_core.layout.balance import Balance, balance_layers
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import ModelError
 
 
-def estimated_balance(model: Model, layout: ModelLayout) -> Balance:
+def balance_by_cost(model: Model, layout: ModelLayout) -> Balance:
     """Return the layers of each stage by estimated cost: their multiply-adds."""
     costs = [float(count.multiply_adds) for count in model.counts]
-    return balanced(costs, [stage.ranks for stage in layout.stages])
+    return balance_layers(costs, [stage.ranks for stage in layout.stages])
 
 
 def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:

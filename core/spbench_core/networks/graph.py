@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from spbench_core.layout.window import Pair, both_axes
+from spbench_core.layout.window import Pair, expand_pair
 from spbench_core.models.parts import Conv, Flatten, Linear, Map, Pool
 
 
@@ -69,7 +69,7 @@ class NetworkGraph:
         try:
             return conv.output(data)
         except ValueError:
-            raise _too_small(name, data, both_axes(kernel), conv.padding) from None
+            raise _too_small(name, data, expand_pair(kernel), conv.padding) from None
 
     def pool(
         self, data: Map, kernel: int, *, stride: int = 1, pad: int = 0, name: str | None = None
@@ -83,7 +83,7 @@ class NetworkGraph:
         try:
             return Pool("max", kernel, stride, pad).output(data)
         except ValueError:
-            raise _too_small(name, data, both_axes(kernel), both_axes(pad)) from None
+            raise _too_small(name, data, expand_pair(kernel), expand_pair(pad)) from None
 
     def dense(self, data: Map, units: int, *, name: str | None = None) -> Map:
         """Flatten, and add a fully connected layer with its bias."""
@@ -100,7 +100,7 @@ class NetworkGraph:
         return f"{kind}{number}"
 
 
-def same(kernel: Pair) -> Pair:
+def same_padding(kernel: Pair) -> Pair:
     """Return the padding with which a convolution of odd kernel keeps height and width."""
     return Conv(1, kernel).padding
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from spbench_core.layout.window import Pair
 from spbench_core.models.compose import concat_maps
 from spbench_core.models.parts import Map
-from spbench_core.networks.graph import NetworkGraph, same
+from spbench_core.networks.graph import NetworkGraph, same_padding
 
 _Layer = tuple[int, Pair]
 """Filters and kernel of a convolution."""
@@ -101,7 +101,7 @@ def _tower(graph: NetworkGraph, data: Map, name: str, *layers: _Layer, halve: bo
             filters,
             kernel,
             stride=2 if last else 1,
-            pad=0 if last else same(kernel),
+            pad=0 if last else same_padding(kernel),
             name=f"{name}_conv{f'_{at}' if at else ''}_conv2d",
         )
     return data

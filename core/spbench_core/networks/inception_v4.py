@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from spbench_core.layout.window import Pair, both_axes
+from spbench_core.layout.window import Pair, expand_pair
 from spbench_core.models.compose import concat_maps
 from spbench_core.models.parts import Map
-from spbench_core.networks.graph import NetworkGraph, same
+from spbench_core.networks.graph import NetworkGraph, same_padding
 
 _Layer = tuple[int, Pair] | tuple[int, Pair, str]
 """Filters and kernel of a convolution, and what its name says of the kernel where that is wrong."""
@@ -42,7 +42,7 @@ class _Block:
                 filters,
                 kernel,
                 stride=2 if halve and last else 1,
-                pad=0 if (halve or shrink) and last else same(kernel),
+                pad=0 if (halve or shrink) and last else same_padding(kernel),
                 name=f"{self.name}_conv{next(self.numbers)}_{_text(kernel, *label)}_conv2d",
             )
         return data
@@ -137,5 +137,5 @@ def _c(block: _Block, data: Map) -> Map:
 
 
 def _text(kernel: Pair, label: str = "") -> str:
-    height, width = both_axes(kernel)
+    height, width = expand_pair(kernel)
     return label or f"{height}*{width}"

@@ -21,7 +21,7 @@ from spbench_core.networks.lenet import lenet, mlp
 from spbench_core.networks.mobilenet import mobilenet, mobilenetv2
 from spbench_core.networks.vgg import CONVOLUTIONS, vgg
 
-BYTES = 4
+VALUE_BYTES = 4
 """Bytes of a value: gradients are counted as float32, whatever type a run gives them."""
 
 
@@ -94,7 +94,7 @@ _ALL = (
 NETWORKS = {network.name: network for network in _ALL}
 
 
-def parameters(
+def list_parameters(
     network: str,
     num_layers: int | None = None,
     image_shape: tuple[int, ...] | None = None,
@@ -128,9 +128,9 @@ def parameters(
         raise ModelError("image_shape", _too_small(known, image, depth, error)) from None
 
 
-def total_mb(params: Iterable[Parameter]) -> float:
+def sum_megabytes(params: Iterable[Parameter]) -> float:
     """Return the size of parameters in MB of 10^6 bytes, at 4 bytes a value."""
-    return sum(param.elements for param in params) * BYTES / 1e6
+    return sum(param.elements for param in params) * VALUE_BYTES / 1e6
 
 
 def _built(network: Network, image: Map, num_classes: int, depth: int) -> list[Parameter]:

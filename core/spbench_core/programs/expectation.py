@@ -37,7 +37,7 @@ class ExpectationError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class NamedFigure:
+class OutputMetric:
     """A number that a program prints: a metric of the case.
 
     Attributes:
@@ -56,19 +56,19 @@ class NamedFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class LineFigure:
+class LineMetric:
     """A number in a line: the group ``value`` of a pattern that is searched in each line.
 
     Of several such lines the last one counts; a sample of each is kept where ``sampled``.
     """
 
-    figure: NamedFigure
+    metric: OutputMetric
     pattern: re.Pattern[str]
     sampled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class JsonFigure:
+class JsonMetric:
     """A number in output that is one JSON document, by its path.
 
     Attributes:
@@ -76,7 +76,7 @@ class JsonFigure:
         path: Keys and indices from the root on.
     """
 
-    figure: NamedFigure
+    metric: OutputMetric
     path: tuple[str | int, ...]
 
 
@@ -104,7 +104,7 @@ class OutputTable:
     header: re.Pattern[str]
     columns: tuple[str, ...]
     labels: tuple[str, ...]
-    figures: Mapping[str, NamedFigure]
+    metrics: Mapping[str, OutputMetric]
     must: Mapping[str, tuple[str, ...]]
     fixed: Mapping[str, str]
     rows: re.Pattern[str] | None = None
@@ -124,36 +124,36 @@ class OutputExpectation:
         never: Patterns that must stand in none.
     """
 
-    lines: tuple[LineFigure, ...] = ()
+    lines: tuple[LineMetric, ...] = ()
     tables: tuple[OutputTable, ...] = ()
-    json: tuple[JsonFigure, ...] = ()
+    json: tuple[JsonMetric, ...] = ()
     must: tuple[re.Pattern[str], ...] = ()
     never: tuple[re.Pattern[str], ...] = ()
 
     @property
     def required(self) -> frozenset[str]:
         """The names of the metrics that the program must print whatever else it prints."""
-        lines = (line.figure for line in self.lines)
-        documents = (one.figure for one in self.json)
+        lines = (line.metric for line in self.lines)
+        documents = (one.metric for one in self.json)
         names = {figure.name for figure in (*lines, *documents) if not figure.optional}
         names.update(
             figure.name
             for table in self.tables
             if not table.optional
-            for figure in table.figures.values()
+            for figure in table.metrics.values()
         )
         return frozenset(names)
 
     @property
-    def figures(self) -> dict[str, NamedFigure]:
+    def metrics(self) -> dict[str, OutputMetric]:
         """All metrics, by name, in the order in which they were asked for."""
-        found = [*(line.figure for line in self.lines)]
-        found += [figure for table in self.tables for figure in table.figures.values()]
-        found += [one.figure for one in self.json]
+        found = [*(line.metric for line in self.lines)]
+        found += [figure for table in self.tables for figure in table.metrics.values()]
+        found += [one.metric for one in self.json]
         return {figure.name: figure for figure in found}
 
 
-def expectation_of(params: Mapping[str, Any]) -> OutputExpectation:
+def parse_expectation(params: Mapping[str, Any]) -> OutputExpectation:
     """Return what the parameters of a case expect.
 
     Args:
@@ -176,7 +176,7 @@ def expectation_of(params: Mapping[str, Any]) -> OutputExpectation:
     return expectation
 
 
-def _lines(params: Mapping[str, Any], param: str) -> list[LineFigure]:
+def _lines(params: Mapping[str, Any], param: str) -> list[LineMetric]:
     found = []
     for name, about in _mapping(params.get(param), param).items():
         place = f"{param}.{name}"
@@ -187,16 +187,16 @@ def _lines(params: Mapping[str, Any], param: str) -> list[LineFigure]:
                 place,
                 f"its pattern has no group {VALUE}: write (?P<{VALUE}>...) where the number is",
             )
-        found.append(LineFigure(_figure(name, about, place), pattern, param == "samples"))
+        found.append(LineMetric(_figure(name, about, place), pattern, param == "samples"))
     return found
 
 
-def _json(value: Any) -> list[JsonFigure]:
+def _json(value: Any) -> list[JsonMetric]:
     found = []
     for name, about in _mapping(value, "json").items():
         place = f"json.{name}"
         about = _only(about, place, ("path", *_FIGURE_KEYS, "optional"))
-        found.append(JsonFigure(_figure(name, about, place), _path(about.get("path"), place)))
+        found.append(JsonMetric(_figure(name, about, place), _path(about.get("path"), place)))
     return found
 
 
@@ -250,7 +250,7 @@ def _table(value: Any, place: str) -> OutputTable:
         header=_pattern(about.get("header"), f"{place}.header"),
         columns=tuple(columns),
         labels=tuple(labels),
-        figures={
+        metrics={
             name: _table_figure(name, one, f"{place}.metrics.{name}") for name, one in given.items()
         },
         must=must,
@@ -261,11 +261,11 @@ def _table(value: Any, place: str) -> OutputTable:
     )
 
 
-def _table_figure(name: str, value: Any, place: str) -> NamedFigure:
+def _table_figure(name: str, value: Any, place: str) -> OutputMetric:
     return _figure(name, _only(value, place, _FIGURE_KEYS), place)
 
 
-def _figure(name: Any, about: Mapping[str, Any], place: str) -> NamedFigure:
+def _figure(name: Any, about: Mapping[str, Any], place: str) -> OutputMetric:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ExpectationError(place, "a metric's name has letters, digits and _ alone")
     better = about.get("better", "none")
@@ -277,7 +277,7 @@ def _figure(name: Any, about: Mapping[str, Any], place: str) -> NamedFigure:
     unit = about.get("unit", "")
     if not isinstance(unit, str):
         raise ExpectationError(place, f"unit is text, not {unit!r}")
-    return NamedFigure(name, unit, better, float(scale), _optional(about, place))
+    return OutputMetric(name, unit, better, float(scale), _optional(about, place))
 
 
 def _optional(about: Mapping[str, Any], place: str) -> bool:
@@ -338,11 +338,11 @@ def _texts(value: Any, place: str) -> dict[str, str]:
 def _refuse_twice(expectation: OutputExpectation) -> None:
     """Refuse a metric that lines and tables both give; tables may share theirs."""
     seen: set[str] = set()
-    tables = {name for table in expectation.tables for name in table.figures}
+    tables = {name for table in expectation.tables for name in table.metrics}
     for name in (
-        *(line.figure.name for line in expectation.lines),
+        *(line.metric.name for line in expectation.lines),
         *sorted(tables),
-        *(one.figure.name for one in expectation.json),
+        *(one.metric.name for one in expectation.json),
     ):
         if name in seen:
             raise ExpectationError("metrics", f"{name} is asked for twice")

@@ -12,20 +12,20 @@ from typing import Any
 from spbench_core.programs.expectation import (
     SKIPPED,
     VALUE,
-    JsonFigure,
-    NamedFigure,
+    JsonMetric,
     OutputExpectation,
+    OutputMetric,
     OutputTable,
 )
 
-MOST_LINE = 16 << 10
+MAX_LINE_BYTES = 16 << 10
 """Bytes of the longest line that is looked at; a longer one is cut, and its rest dropped."""
-MOST_DOCUMENT = 16 << 20
+MAX_DOCUMENT = 16 << 20
 """Characters of the longest JSON document."""
-MOST_POINTS = 100_000
-MOST_BETWEEN = 50
+MAX_POINTS = 100_000
+MAX_FOREIGN_LINES = 50
 """Lines of others that a JSON document may hold."""
-MOST_FOUND = 20
+MAX_EXAMPLES = 20
 """Words of a rule that was broken that are kept, as examples."""
 
 
@@ -47,12 +47,12 @@ class LineSplitter:
             self._rest.clear()
         if not self._dropping:
             self._rest += rest
-        if len(self._rest) > MOST_LINE:
+        if len(self._rest) > MAX_LINE_BYTES:
             yield _text(bytes(self._rest))
             self._rest.clear()
             self._dropping = True
 
-    def end(self) -> Iterator[str]:
+    def flush(self) -> Iterator[str]:
         """Yield what has come without an end of line."""
         if self._rest:
             yield _text(bytes(self._rest))
@@ -60,7 +60,7 @@ class LineSplitter:
 
 
 def _text(line: bytes) -> str:
-    return line[:MOST_LINE].decode(errors="replace").rstrip("\r").rpartition("\r")[2]
+    return line[:MAX_LINE_BYTES].decode(errors="replace").rstrip("\r").rpartition("\r")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +115,16 @@ class OutputReader:
         self._document: list[str] | None = [] if expectation.json else None
         self._length = 0
 
-    def line(self, line: str) -> None:
+    def read_line(self, line: str) -> None:
         """Read one line."""
         self._look_for_marks(line)
         self._look_for_figures(line)
         self._read_table(line)
-        if self._document is not None and self._length < MOST_DOCUMENT:
+        if self._document is not None and self._length < MAX_DOCUMENT:
             self._document.append(line)
             self._length += len(line) + 1
 
-    def end(self) -> OutputFindings:
+    def finish(self) -> OutputFindings:
         """Return what was found, when the output has ended."""
         found = self._found
         if self._document is not None:
@@ -132,7 +132,7 @@ class OutputReader:
         found.missing += [pattern.pattern for pattern in self._unseen]
         found.missing += [
             f"a value of {name}"
-            for name in self._expectation.figures
+            for name in self._expectation.metrics
             if name in self._needed and name not in found.values
         ]
         return found
@@ -146,13 +146,13 @@ class OutputReader:
         for looked in self._expectation.lines:
             if (match := looked.pattern.search(line)) is None:
                 continue
-            value = number(match[VALUE])
+            value = parse_number(match[VALUE])
             if value is None:
-                self._forbid(f"{looked.figure.name} is no number: {line}")
+                self._forbid(f"{looked.metric.name} is no number: {line}")
                 continue
-            value = self._take(looked.figure, value)
+            value = self._take(looked.metric, value)
             if looked.sampled:
-                self._found.samples.setdefault(looked.figure.name, []).append(value)
+                self._found.samples.setdefault(looked.metric.name, []).append(value)
 
     def _read_table(self, line: str) -> None:
         for pattern in self._contexts:
@@ -161,7 +161,7 @@ class OutputReader:
         begun = next((t for t in self._expectation.tables if t.header.search(line)), None)
         if begun is not None:
             self._table = begun
-            self._needed.update(figure.name for figure in begun.figures.values())
+            self._needed.update(figure.name for figure in begun.metrics.values())
         elif self._table is not None and self._table.rows is not None:
             if self._table.rows.search(line) and not self._row(self._table, line):
                 self._forbid(f"a row that cannot be read: {line}")
@@ -176,16 +176,16 @@ class OutputReader:
             return False
         cells = dict(zip(table.columns, words, strict=True))
         cells.pop(SKIPPED, None)
-        values = {name: number(cells[name]) for name in table.figures}
+        values = {name: parse_number(cells[name]) for name in table.metrics}
         if any(value is None for value in values.values()):
             return False
         labels = {**table.fixed, **self._labels(table)}
         labels.update({name: _label(cells[name]) for name in table.labels})
         for name, value in values.items():
             assert value is not None, "rows without a number were returned"
-            taken = self._take(table.figures[name], value)
-            if len(self._found.points) < MOST_POINTS:
-                self._found.points.append(TablePoint(table.figures[name].name, labels, taken))
+            taken = self._take(table.metrics[name], value)
+            if len(self._found.points) < MAX_POINTS:
+                self._found.points.append(TablePoint(table.metrics[name].name, labels, taken))
         for name, right in table.must.items():
             if cells[name] not in right:
                 self._forbid(f"{name} is {cells[name]}, not {' or '.join(right)}: {line.strip()}")
@@ -202,18 +202,18 @@ class OutputReader:
             self._found.missing.append("a JSON document")
             return
         for looked in self._expectation.json:
-            value = at(document, looked)
+            value = find_number(document, looked)
             if value is not None:
-                self._take(looked.figure, value)
+                self._take(looked.metric, value)
 
-    def _take(self, figure: NamedFigure, value: float) -> float:
+    def _take(self, figure: OutputMetric, value: float) -> float:
         value *= figure.scale
         self._found.values[figure.name] = value
         self._say(figure.name, value)
         return value
 
     def _forbid(self, words: str) -> None:
-        if len(self._found.forbidden) < MOST_FOUND:
+        if len(self._found.forbidden) < MAX_EXAMPLES:
             self._found.forbidden.append(words.strip())
 
 
@@ -222,7 +222,7 @@ def _stands_between_rows(line: str) -> bool:
     return line.lstrip().startswith("#") or not any(map(str.isalnum, line))
 
 
-def number(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """Return the finite number that a text is, ``1,234.5`` too; None: it is none."""
     if "_" in text:  # Python's own separator, and no program's
         return None
@@ -235,7 +235,7 @@ def number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def at(document: Any, looked: JsonFigure) -> float | None:
+def find_number(document: Any, looked: JsonMetric) -> float | None:
     """Return the number at a path of a document; None: there is none."""
     for step in looked.path:
         if isinstance(document, dict):
@@ -250,7 +250,7 @@ def at(document: Any, looked: JsonFigure) -> float | None:
 
 
 def _label(word: str) -> str | int | float:
-    value = number(word)
+    value = parse_number(word)
     if value is None:
         return word
     return int(value) if value.is_integer() else value
@@ -269,7 +269,7 @@ def find_document(text: str) -> Any:
             return json.JSONDecoder().raw_decode(text, start)[0]
         except json.JSONDecodeError as error:
             first = text.rfind("\n", 0, error.pos) + 1
-            if first > start and dropped < MOST_BETWEEN and error.pos < len(text):
+            if first > start and dropped < MAX_FOREIGN_LINES and error.pos < len(text):
                 dropped += 1
                 text = text[:first] + text[error.pos :].partition("\n")[2]
             else:

@@ -11,17 +11,17 @@ PLACEHOLDERS = ("rank", "np", "host", "hosts", "local_rank", "size", "count", "w
 _WRITTEN = re.compile(r"\{\{([a-z_]\w*(?::\d+)?)\}\}|\{([a-z_]\w*(?::\d+)?)\}")
 
 
-def named(text: str) -> Iterator[str]:
+def find_placeholders(text: str) -> Iterator[str]:
     """Yield the names of the placeholders in a text; ``{{rank}}`` is none, but the text itself."""
     return (match[2] for match in _WRITTEN.finditer(text) if match[2])
 
 
-def is_known(name: str) -> bool:
+def is_placeholder(name: str) -> bool:
     """Whether there is such a placeholder."""
     return name in PLACEHOLDERS or name.startswith("host:")
 
 
-def filled(text: str, value: Callable[[str], str]) -> str:
+def fill_placeholders(text: str, value: Callable[[str], str]) -> str:
     """Return a text with the value of each placeholder in its place, and ``{{`` as a brace."""
     return _WRITTEN.sub(lambda match: value(match[2]) if match[2] else f"{{{match[1]}}}", text)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
-from spbench_core.schedule.orders import Kind, Line, Order, Task
+from spbench_core.schedule.orders import Task, TaskKind, TaskOrder, TaskSeries
 from spbench_core.schedule.timeline import UNIT_COSTS, find_input, find_receiver
 
-PENDING = 2
+MAX_PENDING_SENDS = 2
 """Sends from stage to stage, in one direction, that may be left unwaited for.
 
 A rank waits for the last but one before it sends the next. One would be too few: both directions
@@ -30,9 +30,9 @@ def _by_turn(forward: bool, turn: int, stage: int) -> tuple[int, ...]:
     return turn, int(forward), -stage
 
 
-def listed_orders(
+def list_orders(
     layout: ModelLayout, batches: Sequence[MicroBatch], *, forward_only: bool = False
-) -> list[tuple[Order, ...]]:
+) -> list[tuple[TaskOrder, ...]]:
     """Return several orders of each rank of a replica, to choose from.
 
     They differ in which task is urgent, and in the limit on micro-batches in flight of a direction
@@ -77,7 +77,7 @@ class _Lister:
         stages = len(layout.stages)
         self.urgency = urgency
         self.limits = limits
-        self.kinds: tuple[Kind, ...] = ("forward",) if forward_only else ("forward", "backward")
+        self.kinds: tuple[TaskKind, ...] = ("forward",) if forward_only else ("forward", "backward")
         numbers = {
             direction: [
                 index for index, batch in enumerate(batches) if batch.direction == direction
@@ -90,15 +90,17 @@ class _Lister:
             for stage in range(stages)
             for direction in numbers
         ]
-        self.lines = [task.line for task in lines]
-        self.sender = {task.line: _line_of(find_input(task, stages)) for task in lines}
-        self.receiver = {task.line: _line_of(find_receiver(task, stages)) for task in lines}
-        self.ranks = {task.line: layout.ranks_of(task.stage, 0, task.direction) for task in lines}
-        self.numbers = {task.line: numbers[task.direction] for task in lines}
-        self.ends: dict[Line, list[float]] = {line: [] for line in self.lines}
-        self.free_at = [0.0] * layout.ranks_a_replica
+        self.lines = [task.series for task in lines]
+        self.sender = {task.series: _line_of(find_input(task, stages)) for task in lines}
+        self.receiver = {task.series: _line_of(find_receiver(task, stages)) for task in lines}
+        self.ranks = {
+            task.series: layout.list_stage_ranks(task.stage, 0, task.direction) for task in lines
+        }
+        self.numbers = {task.series: numbers[task.direction] for task in lines}
+        self.ends: dict[TaskSeries, list[float]] = {line: [] for line in self.lines}
+        self.free_at = [0.0] * layout.ranks_per_replica
 
-    def orders(self) -> tuple[Order, ...]:
+    def orders(self) -> tuple[TaskOrder, ...]:
         """Return the orders. It ends: a direction's oldest backward can always start."""
         orders: list[list[Task]] = [[] for _ in self.free_at]
         now = 0.0
@@ -115,11 +117,11 @@ class _Lister:
             now = min((end for end in self.free_at if end > now), default=now)
         return tuple(map(tuple, orders))
 
-    def _best(self, now: float) -> Line | None:
+    def _best(self, now: float) -> TaskSeries | None:
         able = (line for line in self.lines if self._can_start(line, now))
         return min(able, key=self._key, default=None)
 
-    def _can_start(self, line: Line, now: float) -> bool:
+    def _can_start(self, line: TaskSeries, now: float) -> bool:
         turn = len(self.ends[line])
         if turn == len(self.numbers[line]):
             return False
@@ -132,20 +134,20 @@ class _Lister:
                 return False
         return self._has_room(line, turn)
 
-    def _has_room(self, line: Line, turn: int) -> bool:
+    def _has_room(self, line: TaskSeries, turn: int) -> bool:
         """Whether the receiver of the result, and memory, have room for the task."""
         receiver = self.receiver[line]
-        if receiver is not None and turn - len(self.ends[receiver]) >= PENDING:
+        if receiver is not None and turn - len(self.ends[receiver]) >= MAX_PENDING_SENDS:
             return False
         kind, stage, direction = line
         if kind == "backward" or len(self.kinds) == 1:
             return True
         return turn - len(self.ends["backward", stage, direction]) < self.limits[stage]
 
-    def _key(self, line: Line) -> tuple[int, ...]:
+    def _key(self, line: TaskSeries) -> tuple[int, ...]:
         kind, stage, direction = line
         return (*self.urgency(kind == "forward", len(self.ends[line]), stage), direction)
 
 
-def _line_of(task: Task | None) -> Line | None:
-    return None if task is None else task.line
+def _line_of(task: Task | None) -> TaskSeries | None:
+    return None if task is None else task.series

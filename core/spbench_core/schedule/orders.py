@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
-Kind = Literal["forward", "backward", "data", "weights"]
+TaskKind = Literal["forward", "backward", "data", "weights"]
 """A forward pass, to the loss, or a backward pass, from it: whole, or its two parts, the gradients
 of data and then those of weights."""
 StageSchedule = Literal["gpipe", "1f1b", "1f1b-deep", "zb-h1"]
@@ -31,7 +31,7 @@ STAGE_SCHEDULES: tuple[StageSchedule, ...] = ("1f1b", "gpipe", "1f1b-deep", ZERO
 SCHEDULES: tuple[Schedule, ...] = (*STAGE_SCHEDULES, INTERLEAVED)
 
 
-Line = tuple[Kind, int, int]
+TaskSeries = tuple[TaskKind, int, int]
 """A stage's tasks of one kind and direction, which it does in their order."""
 
 
@@ -46,18 +46,18 @@ class Task:
         direction: 1 in the mirrored pipeline.
     """
 
-    kind: Kind
+    kind: TaskKind
     micro_batch: int
     stage: int
     direction: int = 0
 
     @property
-    def line(self) -> Line:
+    def series(self) -> TaskSeries:
         """Its kind, stage and direction."""
         return self.kind, self.stage, self.direction
 
 
-Order = tuple[Task, ...]
+TaskOrder = tuple[Task, ...]
 """A rank's tasks of a step, from first to last."""
 
 Pass = TypeVar("Pass")
@@ -72,7 +72,7 @@ def stage_order(
     *,
     direction: int = 0,
     forward_only: bool = False,
-) -> Order:
+) -> TaskOrder:
     """Return the order of a stage's tasks, for micro-batches that pass through one pipeline.
 
     Args:
@@ -143,7 +143,7 @@ def interleaved_order(
     micro_batches: Sequence[int],
     *,
     forward_only: bool = False,
-) -> Order:
+) -> TaskOrder:
     """Return the order of a rank that has a stage in each of several rounds over the ranks.
 
     Interleaved 1F1B of Narayanan et al., "Efficient large-scale language model training on GPU
@@ -168,7 +168,7 @@ def interleaved_order(
     firsts = range(0, len(micro_batches), stages)
     groups = [micro_batches[first : first + stages] for first in firsts]
 
-    def tasks(kind: Kind, turns: Sequence[int]) -> list[Task]:
+    def tasks(kind: TaskKind, turns: Sequence[int]) -> list[Task]:
         return [
             Task(kind, index, turn * stages + position)
             for group in groups
@@ -221,7 +221,7 @@ def _one_forward_one_backward(
 
 
 @lru_cache(maxsize=64)
-def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Kind, ...]:
+def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[TaskKind, ...]:
     """Return the kinds of a stage's tasks in ZB-H1; those of one kind are by micro-batch.
 
     It is 1F1B in which as many gradients of weights wait as there are stages before, so that every
@@ -231,7 +231,7 @@ def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Kind
     ahead = min(stages - 1 - stage, micro_batches)
     steady = micro_batches - ahead
     waiting = min(stage, steady)
-    middle: list[Kind] = ["forward", "data", "weights"]
+    middle: list[TaskKind] = ["forward", "data", "weights"]
     return (
         *middle[:1] * ahead,
         *middle[:2] * waiting,
@@ -241,7 +241,7 @@ def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Kind
     )
 
 
-def weights_at_last(stage: int, stages: int, micro_batches: int) -> int:
+def count_trailing_weights(stage: int, stages: int, micro_batches: int) -> int:
     """Return how many gradients of weights ZB-H1 leaves for after a stage's last ones of data."""
     ahead = min(stages - 1 - stage, micro_batches)
     waiting = min(stage, micro_batches - ahead)
@@ -258,7 +258,7 @@ def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
     return (stages - 1) / (rounds * micro_batches + stages - 1)
 
 
-def in_flight(order: Sequence[Task]) -> int:
+def max_in_flight(order: Sequence[Task]) -> int:
     """Return the most micro-batches in flight on a rank: between their forward and backward."""
     held = most = 0
     for task in order:

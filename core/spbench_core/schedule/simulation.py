@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-NOT_YET = -1.0
+NOT_STARTED = -1.0
 """The time of an event that has not happened; all others count from 0."""
 
 RowTask = tuple[int, int]
 """A task: the index of its row, and its micro-batch."""
 
-Output = tuple[list[float], int | None, float, list[float]]
+RowOutput = tuple[list[float], int | None, float, list[float]]
 """A connection from a row to another row. It is a tuple because the innermost loop reads it.
 
 It has the arrival times of the other row's inputs, the link that carries messages, if any, the
@@ -49,9 +49,9 @@ class TaskRow:
     ) -> None:
         self.seconds = seconds
         self.devices = devices
-        self.ready = [NOT_YET if needs_input else 0.0] * micro_batches
-        self.starts = [NOT_YET] * micro_batches
-        self.outputs: list[Output] = []
+        self.ready = [NOT_STARTED if needs_input else 0.0] * micro_batches
+        self.starts = [NOT_STARTED] * micro_batches
+        self.outputs: list[RowOutput] = []
 
     @property
     def ends(self) -> list[float]:
@@ -71,7 +71,7 @@ class TaskRow:
         Returns:
             By micro-batch, when the message starts; empty without a link.
         """
-        sent = [] if link is None else [NOT_YET] * len(self.starts)
+        sent = [] if link is None else [NOT_STARTED] * len(self.starts)
         self.outputs.append((target.ready, link, seconds, sent))
         return sent
 

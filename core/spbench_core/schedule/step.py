@@ -20,13 +20,13 @@ from itertools import groupby
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
-from spbench_core.schedule.list_scheduling import listed_orders
+from spbench_core.schedule.list_scheduling import list_orders
 from spbench_core.schedule.orders import (
     INTERLEAVED,
-    Order,
     Task,
-    in_flight,
+    TaskOrder,
     interleaved_order,
+    max_in_flight,
     stage_order,
 )
 from spbench_core.schedule.timeline import simulate_orders
@@ -38,7 +38,7 @@ def step_orders(
     schedule: str,
     *,
     forward_only: bool = False,
-) -> tuple[Order, ...]:
+) -> tuple[TaskOrder, ...]:
     """Return the order of tasks of each rank of a replica in a step.
 
     Args:
@@ -57,28 +57,28 @@ def step_orders(
         return _in_rounds(layout, len(batches), forward_only)
     by_runs = _by_runs(layout, batches, schedule, forward_only)
     if layout.mirrored and schedule == "1f1b":
-        at_once = listed_orders(layout, batches, forward_only=forward_only)
+        at_once = list_orders(layout, batches, forward_only=forward_only)
         return min(*at_once, by_runs, key=lambda orders: _cost(layout, orders))
     return by_runs
 
 
-def _cost(layout: ModelLayout, orders: Sequence[Order]) -> tuple[float, int]:
+def _cost(layout: ModelLayout, orders: Sequence[TaskOrder]) -> tuple[float, int]:
     """Return the time of a step, and the micro-batches in flight, by which ties are broken."""
-    return simulate_orders(layout, orders).length, max(map(in_flight, orders))
+    return simulate_orders(layout, orders).length, max(map(max_in_flight, orders))
 
 
 def _by_runs(
     layout: ModelLayout, batches: Sequence[MicroBatch], schedule: str, forward_only: bool
-) -> tuple[Order, ...]:
+) -> tuple[TaskOrder, ...]:
     """Return orders in which one pipeline's micro-batches follow the other's, as listed."""
-    orders: list[list[Task]] = [[] for _ in range(layout.ranks_a_replica)]
+    orders: list[list[Task]] = [[] for _ in range(layout.ranks_per_replica)]
     runs = groupby(enumerate(batches), lambda item: (item[1].pair, item[1].direction))
     for (_, direction), run in runs:
         numbers = [index for index, _ in run]
         for rank, order in enumerate(orders):
             order += stage_order(
                 schedule,
-                layout.place(rank, direction).stage,
+                layout.locate_rank(rank, direction).stage,
                 len(layout.stages),
                 numbers,
                 direction=direction,
@@ -87,15 +87,15 @@ def _by_runs(
     return tuple(map(tuple, orders))
 
 
-def _in_rounds(layout: ModelLayout, batches: int, forward_only: bool) -> tuple[Order, ...]:
+def _in_rounds(layout: ModelLayout, batches: int, forward_only: bool) -> tuple[TaskOrder, ...]:
     """Return the orders of an interleaved pipeline."""
     return tuple(
         interleaved_order(
-            layout.place(rank).stage,
-            layout.stages_a_round,
+            layout.locate_rank(rank).stage,
+            layout.stages_per_round,
             layout.rounds,
             range(batches),
             forward_only=forward_only,
         )
-        for rank in range(layout.ranks_a_replica)
+        for rank in range(layout.ranks_per_replica)
     )

@@ -12,10 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spbench_core.layout.stages import ModelLayout
-from spbench_core.schedule.orders import Kind, Line, Order, Task
+from spbench_core.schedule.orders import Task, TaskKind, TaskOrder, TaskSeries
 from spbench_core.schedule.simulation import RowTask, StepSimulation, TaskRow
 
-UNIT_COSTS: Mapping[Kind, float] = {"forward": 1.0, "backward": 2.0, "data": 1.0, "weights": 1.0}
+UNIT_COSTS: Mapping[TaskKind, float] = {
+    "forward": 1.0,
+    "backward": 2.0,
+    "data": 1.0,
+    "weights": 1.0,
+}
 """The time of a task of each kind, if that of a forward pass is 1."""
 
 
@@ -49,7 +54,7 @@ class Timeline:
 
 def find_input(task: Task, stages: int) -> Task | None:
     """Return the task that computes the input; None for the first stage's forward."""
-    step: tuple[Kind, int] | None
+    step: tuple[TaskKind, int] | None
     if task.kind == "forward":
         step = (task.kind, task.stage - 1) if task.stage else None
     elif task.kind == "weights":
@@ -72,8 +77,8 @@ def find_receiver(task: Task, stages: int) -> Task | None:
 
 def simulate_orders(
     layout: ModelLayout,
-    orders: Sequence[Order],
-    costs: Mapping[Kind, float] = UNIT_COSTS,
+    orders: Sequence[TaskOrder],
+    costs: Mapping[TaskKind, float] = UNIT_COSTS,
     *,
     pending: int | None = None,
 ) -> Timeline:
@@ -111,18 +116,18 @@ class _Rows:
     def __init__(
         self,
         layout: ModelLayout,
-        orders: Sequence[Order],
-        costs: Mapping[Kind, float],
+        orders: Sequence[TaskOrder],
+        costs: Mapping[TaskKind, float],
         pending: int | None,
     ) -> None:
         self.rows: list[TaskRow] = []
         self._layout = layout
         self._pending = pending
-        self._tasks: dict[Line, int] = {}
-        self._arrivals: dict[Line, int] = {}
-        self._waits: dict[Line, int] = {}
+        self._tasks: dict[TaskSeries, int] = {}
+        self._arrivals: dict[TaskSeries, int] = {}
+        self._waits: dict[TaskSeries, int] = {}
         stages = len(layout.stages)
-        tasks = {task.line: task for order in orders for task in order}
+        tasks = {task.series: task for order in orders for task in order}
         numbers = (task.micro_batch for order in orders for task in order)
         self._micro_batches = 1 + max(numbers, default=-1)
         inputs = {line: find_input(task, stages) for line, task in tasks.items()}
@@ -130,8 +135,8 @@ class _Rows:
             needs_input = inputs[line] is not None
             self._tasks[line] = self._add_row(task, costs[task.kind], needs_input=needs_input)
         for line, source in inputs.items():
-            if source is not None and source.line in tasks:
-                self.rows[self._tasks[source.line]].feed(self.rows[self._tasks[line]])
+            if source is not None and source.series in tasks:
+                self.rows[self._tasks[source.series]].feed(self.rows[self._tasks[line]])
         if pending is None:
             return
         for line, task in tasks.items():
@@ -140,25 +145,25 @@ class _Rows:
             receiver = find_receiver(task, stages)
             if receiver is not None:
                 self._waits[line] = self._add_row(task, 0.0)
-            if receiver is not None and receiver.line in tasks:
-                self.rows[self._arrivals[receiver.line]].feed(self.rows[self._waits[line]])
+            if receiver is not None and receiver.series in tasks:
+                self.rows[self._arrivals[receiver.series]].feed(self.rows[self._waits[line]])
 
     def _add_row(self, task: Task, seconds: float, *, needs_input: bool = True) -> int:
-        ranks = self._layout.ranks_of(task.stage, 0, task.direction)
+        ranks = self._layout.list_stage_ranks(task.stage, 0, task.direction)
         devices = ranks if len(ranks) > 1 else ()
         self.rows.append(
             TaskRow(seconds, self._micro_batches, needs_input=needs_input, devices=devices)
         )
         return len(self.rows) - 1
 
-    def list_parts(self, order: Order) -> list[tuple[RowTask, Task]]:
+    def list_parts(self, order: TaskOrder) -> list[tuple[RowTask, Task]]:
         """Return a rank's tasks with its arrivals and waits, each with the task it belongs to."""
         if self._pending is None:
-            return [((self._tasks[task.line], task.micro_batch), task) for task in order]
+            return [((self._tasks[task.series], task.micro_batch), task) for task in order]
         parts = []
-        sent: dict[Line, list[int]] = {}
+        sent: dict[TaskSeries, list[int]] = {}
         for task in order:
-            line = task.line
+            line = task.series
             parts.append(((self._arrivals[line], task.micro_batch), task))
             parts.append(((self._tasks[line], task.micro_batch), task))
             if line not in self._waits:
@@ -171,6 +176,6 @@ class _Rows:
 
     def find_span(self, task: Task) -> tuple[float, float]:
         """Return the start and end of a task."""
-        row = self.rows[self._tasks[task.line]]
+        row = self.rows[self._tasks[task.series]]
         start = row.starts[task.micro_batch]
         return start, start + row.seconds

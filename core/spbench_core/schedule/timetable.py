@@ -78,7 +78,7 @@ class Timetable:
         return self.backward_end if self.weights_end is None else self.weights_end
 
 
-def timetable(
+def compute_timetable(
     stages: Sequence[StageTimes], schedule: Schedule, micro_batches: int, rounds: int = 1
 ) -> Timetable:
     """Return the timetable of a step.

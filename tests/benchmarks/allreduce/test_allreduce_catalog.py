@@ -13,19 +13,19 @@ ENTRY = BENCHMARKS["allreduce.sweep"]
 
 
 def differing(**given):
-    return [differs for differs, _ in ENTRY.cases(given)]
+    return [differs for differs, _ in ENTRY.list_cases(given)]
 
 
 def only(**given):
-    [(_, params)] = ENTRY.cases(given)
+    [(_, params)] = ENTRY.list_cases(given)
     return params
 
 
 def test_the_catalog_has_every_algorithm_and_format():
     assert set(SCHEDULED) == set(ALGORITHMS)
-    assert set(ENTRY.param("algorithm").choices) == {*SCHEDULED, *LIBRARIES}
-    assert all(ENTRY.param("dtype").read(dtype) in FORMATS for dtype in FORMATS)
-    assert ENTRY.param("dtype").read("int") == "int32"
+    assert set(ENTRY.find_param("algorithm").choices) == {*SCHEDULED, *LIBRARIES}
+    assert all(ENTRY.find_param("dtype").read(dtype) in FORMATS for dtype in FORMATS)
+    assert ENTRY.find_param("dtype").read("int") == "int32"
 
 
 def test_a_range_is_a_case_a_size():
@@ -51,9 +51,9 @@ def test_a_list_is_a_case_an_algorithm():
 
 
 def test_a_case_is_complete_and_runs_alone():
-    for _, params in ENTRY.cases({"algorithm": "ring,flat", "rotate_roots": True}):
+    for _, params in ENTRY.list_cases({"algorithm": "ring,flat", "rotate_roots": True}):
         assert ENTRY.complete(params) == params
-        assert ENTRY.cases(params) == [({}, params)]
+        assert ENTRY.list_cases(params) == [({}, params)]
         assert params["min_bytes"] is params["max_bytes"] is params["factor"] is None
 
 
@@ -62,7 +62,7 @@ def test_each_algorithm_of_a_list_gets_what_does_something_for_it():
     given |= {"order": [1, 0, 2], "rotate_roots": True}
     kept = {
         params["algorithm"]: (params["order"], params["rotate_roots"], params["chunks"])
-        for _, params in ENTRY.cases(given)
+        for _, params in ENTRY.list_cases(given)
     }
     assert kept == {
         "native": (None, False, None),
@@ -111,7 +111,7 @@ def test_only_what_reduces_has_an_operation():
 )
 def test_what_cannot_be_or_does_nothing_is_refused(given, param, message):
     with pytest.raises(ExceptionGroup) as caught:
-        ENTRY.cases(given)
+        ENTRY.list_cases(given)
     [error] = caught.value.exceptions
     assert error.param == param
     assert message in str(error)

@@ -66,7 +66,7 @@ def test_nccl_waits_for_its_own_stream_and_no_other(nccl):
 
 
 def sweep(**given):
-    return [params for _, params in ENTRY.cases({"size": 1 << 20, "device": "cuda", **given})]
+    return [params for _, params in ENTRY.list_cases({"size": 1 << 20, "device": "cuda", **given})]
 
 
 def test_nccl_reduces_in_place_unless_it_is_told_not_to():

@@ -46,9 +46,9 @@ def _small(monkeypatch):
 def made(name, grid="2x2", size=(90, 101)):
     layers = nn.Sequential(*LAYERS[name]).double()
     windows = [window_of(conv) for conv in layers]
-    owned = produced = Partition.of_grid(Grid(*map(int, grid.split("x"))), *size)
+    owned = produced = Partition.from_grid(Grid(*map(int, grid.split("x"))), *size)
     for window in windows:
-        produced = produced.resized(*window.outputs(produced.height, produced.width))
+        produced = produced.resize(*window.output_size(produced.height, produced.width))
     chosen = Sampling(owned, produced, windows, lambda round_, rank: 97 * round_ + rank, 1.0)
     return layers, windows, chosen
 

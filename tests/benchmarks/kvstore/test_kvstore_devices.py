@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.host_facts import VISIBLE
+from spbench_core.host_facts import VISIBLE_DEVICES
 from spbench_parallel.device import gpus as gpu_facts
 from spbench_parallel.device.gpus import NoDeviceError
 from spbench_workers.benchmarks.kvstore import report
@@ -69,7 +69,7 @@ def gpus(monkeypatch):
         for name, answer in answers.items():
             monkeypatch.setattr(torch.cuda, name, answer)
 
-    for name in (*VARIABLES, VISIBLE):
+    for name in (*VARIABLES, VISIBLE_DEVICES):
         monkeypatch.delenv(name, raising=False)
     return see
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.networks.registry import NETWORKS, parameters
+from spbench_core.networks.registry import NETWORKS, list_parameters
 from spbench_workers.benchmarks.kvstore.keys import merge_devices, sharding
 from spbench_workers.benchmarks.kvstore.keys.merge_devices import (
     assign_largest_first,
@@ -33,7 +33,7 @@ words = st.sampled_from([1, 16, 32])
 
 
 def elements_of(network):
-    return [parameter.elements for parameter in parameters(**network)]
+    return [parameter.elements for parameter in list_parameters(**network)]
 
 
 def test_small_arrays_go_where_the_hash_says():

@@ -301,7 +301,7 @@ def test_products_are_counted_upon_where_a_gpu_is_asked_for(name, precision, dev
         )
         return
     counted = device == "cuda" and precision in ("fp32", "tf32")
-    assert ("products" in entry.checks_of(entry.complete(given))) == counted
+    assert ("products" in entry.list_checks(entry.complete(given))) == counted
 
 
 @pytest.mark.parametrize(
@@ -317,11 +317,11 @@ def test_products_are_counted_upon_where_a_gpu_is_asked_for(name, precision, dev
 def test_validate_is_read_in_its_old_words_too(given, wanted):
     params = RESNET.complete({"scheme": "lp", "validate": given})
     assert params["validate"] == wanted
-    assert bool(RESNET.checks_of(params)) == (wanted != "off")
+    assert bool(RESNET.list_checks(params)) == (wanted != "off")
 
 
 def test_a_schema_takes_validate_as_yaml_reads_it():
-    allowed = RESNET.param("validate").json_schema()["enum"]
+    allowed = RESNET.find_param("validate").json_schema()["enum"]
     assert {True, False, "on", "off", "auto", "full"} <= set(allowed)
 
 
@@ -393,7 +393,7 @@ def test_operators_are_checked_wherever_something_is_learnt(scheme, precision):
     if precision in ("fp16", "bf16"):
         return  # of a network of the user's own those of several ranks alone
     own = {"network": "nets:Net", "precision": precision} | SCHEMES[scheme]
-    assert set(NETWORK.checks_of(NETWORK.complete(own))) >= {"operators", "scales"}
+    assert set(NETWORK.list_checks(NETWORK.complete(own))) >= {"operators", "scales"}
 
 
 @pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"`lp`, `sync_batchnorm`"}))
@@ -407,7 +407,7 @@ def test_inference_has_those_that_are_not_of_gradients(scheme):
 
 
 def checks_of(scheme, **given):
-    return set(RESNET.checks_of(RESNET.complete(SMALL | SCHEMES[scheme] | given)))
+    return set(RESNET.list_checks(RESNET.complete(SMALL | SCHEMES[scheme] | given)))
 
 
 OWN = {"network": "nets:Net"}
@@ -419,7 +419,7 @@ def test_a_network_of_ones_own_is_known_once_it_is_loaded():
     assert NETWORK.ranks(params).exact == 3
     assert NETWORK.complete(OWN | {"balance": [3, 4]})["balance"] == "3,4"
     assert "num_classes" not in params
-    assert set(NETWORK.checks_of(params)) >= {"output", "operators", "joints"}
+    assert set(NETWORK.list_checks(params)) >= {"output", "operators", "joints"}
     assert NETWORK.checked_in == "model.network"
 
 
@@ -449,5 +449,5 @@ def test_what_a_network_of_ones_own_cannot_be_given(given, param, says):
     ("entry", "given"), [(RESNET, {}), (AMOEBANET, {}), (NETWORK, {"network": "nets:Net"})]
 )
 def test_inference_takes_only_faults_that_change_outputs(entry, given):
-    faults = entry.faults_of(entry.complete(SMALL | given | {"enable_evaluation": True}))
+    faults = entry.list_faults(entry.complete(SMALL | given | {"enable_evaluation": True}))
     assert set(faults) == {"wrong-neighbour", "full:wrong-neighbour", "uncounted-wait"}

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.models.registry import model
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
+from spbench_core.models.registry import make_model
 from spbench_parallel.device.formats import set_fp32_precision
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32, FP64, TF32
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 LATE = install()
 GPU = torch.device("late")
 CPU = torch.device("cpu")
-MODEL = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
+MODEL = make_model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +38,9 @@ def _settings():
 
 
 def plan_of(device, precision):
-    batches = micro_batches(2, 1, mirrored=False, times=1)
+    batches = split_batch(2, 1, mirrored=False, times=1)
     layers = (len(MODEL.layers),)
-    return ModelPlan(MODEL, model_layout(1), layers, batches, device=device, precision=precision)
+    return ModelPlan(MODEL, build_layout(1), layers, batches, device=device, precision=precision)
 
 
 def products_pass(precision, bits=TF32_BITS):

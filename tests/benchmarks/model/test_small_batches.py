@@ -2,10 +2,10 @@
 
 import pytest
 
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.models.reach import fewest_normalised
-from spbench_core.models.registry import model
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
+from spbench_core.models.reach import smallest_normalised_size
+from spbench_core.models.registry import make_model
 from spbench_parallel.plan import ModelPlan
 from spbench_workers.benchmarks.model.case import MIN_VALUES, ModelCase
 
@@ -14,9 +14,9 @@ AMOEBANET = {"num_layers": 3, "num_filters": 16}
 
 
 def small(name, side, batch_size, parts=1, **words):
-    network = model(name, image_size=(side, side), num_classes=5, **words)
-    batches = micro_batches(batch_size, parts, mirrored=False, times=1)
-    plan = ModelPlan(network, model_layout(1), (len(network.layers),), batches)
+    network = make_model(name, image_size=(side, side), num_classes=5, **words)
+    batches = split_batch(batch_size, parts, mirrored=False, times=1)
+    plan = ModelPlan(network, build_layout(1), (len(network.layers),), batches)
     return network, [one.size for one in ModelCase(plan, None).make_small_plan(batch_size).batches]
 
 
@@ -34,4 +34,4 @@ def small(name, side, batch_size, parts=1, **words):
 def test_a_micro_batch_has_enough_values_to_normalise(name, words, side, batch_size, parts, wanted):
     network, sizes = small(name, side, batch_size, parts, **words)
     assert sizes == wanted
-    assert min(sizes) * fewest_normalised(network) >= MIN_VALUES
+    assert min(sizes) * smallest_normalised_size(network) >= MIN_VALUES

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.models.registry import model
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
+from spbench_core.models.registry import make_model
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
 from spbench_workers.benchmarks.model import validation as validate
@@ -13,17 +13,19 @@ from spbench_workers.benchmarks.model.validation import Validation
 from unit.lone_case import LoneCase
 
 pytestmark = pytest.mark.slow
-AMOEBANET = model("amoebanet", image_size=(64, 64), num_classes=5, num_layers=3, num_filters=16)
-RESNET = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8)
+AMOEBANET = make_model(
+    "amoebanet", image_size=(64, 64), num_classes=5, num_layers=3, num_filters=16
+)
+RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8)
 
 
 def validated(network, optimizer, spoil=lambda *_: None):
     """A validation of one process against itself, which adds in another order."""
     context = LoneCase()
-    batches = micro_batches(1, 1, mirrored=False, times=1)
+    batches = split_batch(1, 1, mirrored=False, times=1)
     layers = (len(network.layers),)
     cpu = torch.device("cpu")
-    plan = ModelPlan(network, model_layout(1), layers, batches, device=cpu, precision=FP64)
+    plan = ModelPlan(network, build_layout(1), layers, batches, device=cpu, precision=FP64)
     Validation(context, plan, TrainingConfig(optimizer), spoil, lambda *_: None).run()
     return context
 

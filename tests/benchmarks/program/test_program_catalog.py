@@ -22,7 +22,7 @@ def test_a_preset_fills_in_what_is_left_out():
     assert params["argv"] == ["osu_latency"]
     assert (params["per"], params["output"]) == ("rank", "first")
     assert ENTRY.ranks(params).exact == 2
-    assert [metric.name for metric in ENTRY.metrics_of(params)][:2] == ["time_ms", "latency_us"]
+    assert [metric.name for metric in ENTRY.list_metrics(params)][:2] == ["time_ms", "latency_us"]
     own = ENTRY.complete({"preset": "osu_latency", "argv": ["./mine"], "must": "DONE"})
     assert own["argv"] == ["./mine"]
     assert ENTRY.complete({"preset": "hpcc"})["reads"] == "hpccoutf.txt"
@@ -40,12 +40,12 @@ def test_complete_parameters_complete_to_themselves():
 
 def test_metrics_and_checks_follow_from_what_is_expected():
     bare = ENTRY.complete({"argv": "true"})
-    assert ENTRY.checks_of(bare) == ("exit_code",)
-    assert ENTRY.faults_of(bare) == ("corrupt-exit",)
+    assert ENTRY.list_checks(bare) == ("exit_code",)
+    assert ENTRY.list_faults(bare) == ("corrupt-exit",)
     full = ENTRY.complete({"argv": "x", "metrics": {"t": NUMBER}, "must": "a", "never": "b"})
-    assert ENTRY.checks_of(full) == ("exit_code", "never", "must", "output")
-    assert ENTRY.faults_of(full) == ("corrupt-exit", "drop-output", "forge-line")
-    metric = ENTRY.metrics_of(full)[1]
+    assert ENTRY.list_checks(full) == ("exit_code", "never", "must", "output")
+    assert ENTRY.list_faults(full) == ("corrupt-exit", "drop-output", "forge-line")
+    metric = ENTRY.list_metrics(full)[1]
     assert (metric.name, metric.unit, metric.better, metric.fold) == ("t", "us", "lower", "max")
 
 

@@ -18,7 +18,7 @@ from torch import nn
 
 from mpi.programs.each_case import answer_each, made_by_first
 from mpi.programs.models import CLASSES, cut, gradients_lost, layout_of, network_of, plan_of
-from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.micro_batches import split_batch
 from spbench_parallel.engine import Engine
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import TrainingConfig
@@ -36,7 +36,7 @@ def plan_of_case(case):
     return plan_of(
         network_of(case),
         layout_of(case),
-        micro_batches(BATCH, 2, mirrored=case["mirrored"]),
+        split_batch(BATCH, 2, mirrored=case["mirrored"]),
         seed=SEED,
         precision=PRECISIONS[case["precision"]],
         transport="packed",

@@ -126,7 +126,7 @@ class Trial:
         self.unpacks = into
         self.dtype = TORCH_DTYPES[dtype]
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
-        owned = Partition.of_grid(
+        owned = Partition.from_grid(
             Grid(*parse_pair(grid)), *parse_pair(size), ranks=owners, size=comm.size
         )
 
@@ -138,8 +138,8 @@ class Trial:
         table = halo_transfers(owned, halo)
         if one_way:
             table = replace(table, needed=tuple(map(up_and_left, range(comm.size), table.needed)))
-        sent = table.sent_by(comm.rank)
-        expected = table.received_by(comm.rank)
+        sent = table.list_sent(comm.rank)
+        expected = table.list_received(comm.rank)
         self.sent, self.expected = (expected, sent) if adjoint else (sent, expected)
         self.tile = owned.tile(comm.rank)
         self.needed = table.needed[comm.rank]
@@ -375,7 +375,7 @@ def auto_without(comm):
 
 
 def disagreement(comm):
-    table = halo_transfers(Partition.of_grid(Grid(2, 2), 8, 8), 1)
+    table = halo_transfers(Partition.from_grid(Grid(2, 2), 8, 8), 1)
     batch = 2 if comm.rank == 2 else 1
     try:
         Exchange(

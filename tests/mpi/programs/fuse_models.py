@@ -28,7 +28,7 @@ from mpi.programs.models import (
     sequential,
     statistics_of,
 )
-from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.micro_batches import split_batch
 from spbench_parallel.engine import Engine
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
@@ -48,7 +48,7 @@ def plan_of_case(case):
         network_of(case),
         layout_of(case),
         tuple(case["balance"]),
-        micro_batches(IMAGES, 1 if case["mirrored"] else 2, mirrored=case["mirrored"]),
+        split_batch(IMAGES, 1 if case["mirrored"] else 2, mirrored=case["mirrored"]),
         seed=SEED,
         precision=FP64,
         transport="packed",

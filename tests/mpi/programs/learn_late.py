@@ -18,10 +18,10 @@ from mpi4py import MPI
 from torch import nn
 
 from mpi.programs.models import cut, plan_of
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel import engine
 from spbench_parallel.device.host_memory import copy_to_device, get_host_memory
 from spbench_parallel.images.synthetic import SyntheticImages
@@ -55,8 +55,8 @@ class HostExchange:
     transport = "host"
 
     def __init__(self, comm, table, outgoing, *, device, adjoint=False, **_):
-        self.sent = table.sent_by(comm.rank)
-        self.expected = table.received_by(comm.rank)
+        self.sent = table.list_sent(comm.rank)
+        self.expected = table.list_received(comm.rank)
         if adjoint:
             self.sent, self.expected = self.expected, self.sent
         self.traffic = Traffic(len(self.sent), 0)
@@ -132,8 +132,10 @@ def sums(device, comm, dtype, *, grouped=False):
     class Copy:
         flat = copy_to_device(torch.linspace(comm.rank, 1.7, 2500).to(dtype), device) * 1
 
-    layout = model_layout(1, replicas=2)
-    (sharing,) = create_sharings(comm, layout, [(layout.place(comm.rank), Copy)], grouped=grouped)
+    layout = build_layout(1, replicas=2)
+    (sharing,) = create_sharings(
+        comm, layout, [(layout.locate_rank(comm.rank), Copy)], grouped=grouped
+    )
     for _ in range(ROUNDS):
         sharing.sum()
         Copy.flat.add_(comm.rank)
@@ -143,12 +145,12 @@ def sums(device, comm, dtype, *, grouped=False):
 
 def learnt(device, comm, backend="mpi", one_way=False, **layout):
     """Losses, weights and statistics of a model, and the phases of its steps."""
-    network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
-    made = model_layout(layout.pop("stages", 1), **layout)
+    network = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
+    made = build_layout(layout.pop("stages", 1), **layout)
     plan = plan_of(
         network,
         made,
-        micro_batches(4, 2, mirrored=made.mirrored),
+        split_batch(4, 2, mirrored=made.mirrored),
         device=device,
         transport="packed",
         backend=backend,

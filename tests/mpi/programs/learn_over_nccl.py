@@ -20,9 +20,9 @@ from torch.utils._pytree import tree_leaves
 
 from mpi.programs.each_case import answer_each
 from mpi.programs.models import CLASSES, RandomImages, layout_of, plan_of
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.models.registry import model
-from spbench_core.models.routes import stage_routes
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.models.registry import make_model
+from spbench_core.models.routes import find_routes
 from spbench_parallel.device import streams
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
@@ -34,7 +34,9 @@ from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.spatial.exchange import Exchange
 
 STEPS = 2
-NETWORK = model("resnet", image_size=[32, 32], num_classes=CLASSES, version=1, depth=8, width=4)
+NETWORK = make_model(
+    "resnet", image_size=[32, 32], num_classes=CLASSES, version=1, depth=8, width=4
+)
 
 
 class Posted:
@@ -112,7 +114,7 @@ def plan_over(backend, case):
         if case["skips"]
         else NETWORK,
         layout_of(case),
-        micro_batches(case["batch"], case["parts"], mirrored=case["mirrored"]),
+        split_batch(case["batch"], case["parts"], mirrored=case["mirrored"]),
         seed=1,
         precision=PRECISIONS[case["precision"]],
         transport=case["transport"],
@@ -120,7 +122,7 @@ def plan_over(backend, case):
         statistics=case["statistics"],
     )
     routes = plan.routes()
-    every = stage_routes(routes.table, routes.stages, None).skips
+    every = find_routes(routes.table, routes.stages, None).skips
     assert bool(every) == case["skips"]
     return replace(plan, straight=frozenset((one.source, one.target) for one in every))
 

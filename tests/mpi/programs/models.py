@@ -7,10 +7,10 @@ from unittest.mock import patch
 import torch
 from torch.nn import functional
 
-from spbench_core.layout.balance import balanced
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.balance import balance_layers
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid, parse_pair
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.pipeline import stage_runner
@@ -50,17 +50,19 @@ def cut(images, box):
 
 def layout_of(case):
     grids = [Grid(*parse_pair(grid)) for grid in case.get("grids", ())]
-    return model_layout(case["stages"], grids, **{key: case[key] for key in LAYOUT if key in case})
+    return build_layout(case["stages"], grids, **{key: case[key] for key in LAYOUT if key in case})
 
 
 def network_of(case):
-    return model(case["model"], image_size=case["image"], num_classes=CLASSES, **case["config"])
+    return make_model(
+        case["model"], image_size=case["image"], num_classes=CLASSES, **case["config"]
+    )
 
 
 def plan_of(network, layout, batches, **more):
     """A plan whose stages have layers by their multiply-adds."""
     costs = [float(count.multiply_adds) for count in network.counts]
-    balance = balanced(costs, [stage.ranks for stage in layout.stages])
+    balance = balance_layers(costs, [stage.ranks for stage in layout.stages])
     return ModelPlan(network, layout, balance, batches, **more)
 
 

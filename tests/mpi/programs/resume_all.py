@@ -19,7 +19,7 @@ import torch
 from mpi4py import MPI
 
 from mpi.programs.models import CLASSES, layout_of, network_of, plan_of
-from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.micro_batches import split_batch
 from spbench_parallel.checkpoints.checkpoint import load, save
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
@@ -50,7 +50,7 @@ class Trained:
         network = network_of({"image": [32, 32], **case})
         # Each half of a mirrored step is one micro-batch: together they are those of the others.
         mirrored = self.layout.mirrored
-        batches = micro_batches(BATCH, 1 if mirrored else PARTS, mirrored=mirrored)
+        batches = split_batch(BATCH, 1 if mirrored else PARTS, mirrored=mirrored)
         plan = plan_of(
             network,
             self.layout,

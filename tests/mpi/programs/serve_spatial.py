@@ -26,7 +26,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.partition import NOTHING, Partition, Transfers
+from spbench_core.layout.partition import EMPTY_BOX, Partition, Transfers
 from spbench_core.layout.tiles import Box, Grid
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial import interior_split
@@ -236,7 +236,7 @@ def random_values(case, shape, dtype):
 
 def partition_of(case, size):
     grid = Grid(*case["grid"])
-    return Partition.of_grid(grid, case["height"], case["width"], ranks=case["owners"], size=size)
+    return Partition.from_grid(grid, case["height"], case["width"], ranks=case["owners"], size=size)
 
 
 def cut(tensor, box, layout="view"):
@@ -327,7 +327,7 @@ def spoil(case, trial, tiling, dtype):
     tile = cut(torch.zeros(shape, dtype=dtype), tiling.tile, case["layout"])
     gather = gather_of(trial.tiled, tile)
     way = case["spoil"]["way"]
-    pieces_of = gather.table.received_by if way == "forward" else gather.table.sent_by
+    pieces_of = gather.table.list_received if way == "forward" else gather.table.list_sent
     victim = max(rank for rank in range(tiling.comm.size) if pieces_of(rank))
     exchange = getattr(gather, way)
     wait = exchange.wait
@@ -431,7 +431,7 @@ def hull(boxes):
     """The smallest box that holds all of these."""
     boxes = [box for box in boxes if not box.empty]
     if not boxes:
-        return NOTHING
+        return EMPTY_BOX
     tops, bottoms = zip(*(box.rows for box in boxes), strict=True)
     lefts, rights = zip(*(box.cols for box in boxes), strict=True)
     return Box((min(tops), max(bottoms)), (min(lefts), max(rights)))

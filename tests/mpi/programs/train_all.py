@@ -30,7 +30,7 @@ from mpi.programs.models import (
     statistics_of,
     weights_of,
 )
-from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.micro_batches import split_batch
 from spbench_parallel import engine
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.pipeline import building
@@ -68,9 +68,7 @@ def plan_of_case(case):
 
 
 def batches_of(case):
-    return micro_batches(
-        case["batch"], case["parts"], mirrored=case["mirrored"], times=case["times"]
-    )
+    return split_batch(case["batch"], case["parts"], mirrored=case["mirrored"], times=case["times"])
 
 
 def dtype_of(case):
@@ -94,7 +92,7 @@ def on_one_rank(words, batches, replicas):
 
 def share_of(tensor, batch, stage, place, *, tiled):
     """A rank's part of a micro-batch's tensor."""
-    first, last = batch.share(place.member, stage.members)
+    first, last = batch.member_images(place.member, stage.members)
     images = tensor[first - batch.images[0] : last - batch.images[0]]
     if not tiled:
         return images
@@ -170,7 +168,7 @@ def check_owners(run, owners, rank):
         assert kept == {place.direction in owners}, (place, kept)
         if not plan.master_comm:
             continue
-        holders = [plan.layout.ranks_of(place.stage, place.replica, way) for way in (0, 1)]
+        holders = [plan.layout.list_stage_ranks(place.stage, place.replica, way) for way in (0, 1)]
         if not all(rank in ranks for ranks in holders):
             sent += STEPS * sum(parameter.nbytes for parameter in parameters)
     assert run.trainer.traffic.master_comm_bytes == sent, (run.trainer.traffic, sent)

@@ -7,7 +7,7 @@ import pytest
 
 from spbench import errors
 from spbench.errors import describe_defect, did_you_mean
-from spbench_core.layout.tiles import grid_of
+from spbench_core.layout.tiles import make_grid
 
 
 def raised(action):
@@ -37,7 +37,7 @@ def test_the_innermost_line_of_spbench_is_named_before_the_users(tmp_path):
 
 
 def test_lines_of_the_core_are_spbenchs_own():
-    error = raised(lambda: grid_of("square", 3))
+    error = raised(lambda: make_grid("square", 3))
     assert re.match(r"a defect of spbench at layout/tiles\.py:\d+: ", describe_defect(error))
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from spbench_core.durations import time_text
+from spbench_core.durations import format_duration
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from spbench_core.durations import time_text
     ],
 )
 def test_a_time_has_three_digits_and_a_unit_that_fits(seconds, text):
-    assert time_text(seconds) == text
+    assert format_duration(seconds) == text

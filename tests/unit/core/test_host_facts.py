@@ -17,7 +17,7 @@ from spbench_core import host_facts
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
     """Writes files of the kernel's."""
-    for name in ("GPUS", "DRIVER", "PCI", "FILES", "ADAPTERS", "MEMORY"):
+    for name in ("GPUS", "DRIVER", "PCI", "DEVICE_FILES", "ADAPTERS", "MEMORY_INFO"):
         monkeypatch.setattr(host_facts, name, tmp_path / name)
 
     def write(path: str, text: str) -> None:
@@ -28,12 +28,12 @@ def kernel(tmp_path, monkeypatch):
 
 
 def test_gpus_are_counted_by_kind(kernel):
-    assert host_facts.describe() == "cpu"
+    assert host_facts.describe_device() == "cpu"
     for number, model in enumerate(["NVIDIA H200", "NVIDIA A100", "NVIDIA H200"]):
         text = f"Model: \t\t {model}\nIRQ:   \t\t 0\nGPU UUID: \t GPU-1:2\n"
         kernel(f"GPUS/0000:0{number}:00.0/information", text)
     kernel("GPUS/0000:09:00.0/information", "no field\n")
-    assert host_facts.describe() == "2 x NVIDIA H200, 1 x NVIDIA A100, 1 x GPU"
+    assert host_facts.describe_device() == "2 x NVIDIA H200, 1 x NVIDIA A100, 1 x GPU"
 
 
 def test_gpus_of_two_sockets_have_their_nodes(kernel):
@@ -43,10 +43,10 @@ def test_gpus_of_two_sockets_have_their_nodes(kernel):
         kernel(f"PCI/{address}/numa_node", f"{node}\n")
         kernel(f"PCI/{address}/vendor", "0x10de\n")
         kernel(f"PCI/{address}/class", "0x030200\n")
-        kernel(f"FILES/nvidia{number}", "")
+        kernel(f"DEVICE_FILES/nvidia{number}", "")
     for name in ("nvidiactl", "nvidia-uvm", "null"):
-        kernel(f"FILES/{name}", "")
-    found: dict[str, Any] = host_facts.gpus()
+        kernel(f"DEVICE_FILES/{name}", "")
+    found: dict[str, Any] = host_facts.find_gpus()
     assert [card["node"] for card in found["cards"]] == [0, 0, 1, 1]
     assert found["cards"][2] == {
         "model": "NVIDIA H200",
@@ -60,7 +60,7 @@ def test_gpus_of_two_sockets_have_their_nodes(kernel):
 def test_a_node_that_the_kernel_does_not_know(kernel):
     kernel("GPUS/0000:01:00.0/information", "Model: NVIDIA A2\n")
     kernel("PCI/0000:01:00.0/numa_node", "-1\n")
-    (card,) = host_facts.cards()
+    (card,) = host_facts.read_cards()
     assert (card["node"], card["uuid"]) == (None, None)
 
 
@@ -70,9 +70,9 @@ def test_a_uuid_is_not_known_before_a_process_has_opened_the_gpu(kernel):
         "Model: \t\t NVIDIA H200\nIRQ:   \t\t 18\n"
         "GPU UUID: \t GPU-????????-????-????-????-????????????\nVideo BIOS: \t ??.??.??.??.??\n",
     )
-    (card,) = host_facts.cards()
+    (card,) = host_facts.read_cards()
     assert (card["model"], card["uuid"]) == ("NVIDIA H200", None)
-    shown = {**host_facts.gpus(), "visible": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"}
+    shown = {**host_facts.find_gpus(), "visible": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"}
     assert HostGpus.of(shown).usable == 1
 
 
@@ -85,29 +85,29 @@ def test_gpus_without_a_driver_are_seen_on_the_bus(kernel):
     ):
         kernel(f"PCI/{address}/vendor", f"{vendor}\n")
         kernel(f"PCI/{address}/class", f"{kind}\n")
-    found = host_facts.gpus()
+    found = host_facts.find_gpus()
     assert (found["cards"], found["undriven"]) == ([], ["0000:01:00.0", "0000:02:00.0"])
 
 
 def test_gpus_of_wsl_have_a_file_of_another_name(kernel):
-    kernel("FILES/dxg", "")
-    found = host_facts.gpus()
+    kernel("DEVICE_FILES/dxg", "")
+    found = host_facts.find_gpus()
     assert (found["files"], found["other_files"]) == (0, True)
-    assert host_facts.describe() == "a GPU that the kernel does not list"
+    assert host_facts.describe_device() == "a GPU that the kernel does not list"
 
 
 def test_gpus_of_a_container_that_hides_the_drivers_folder_are_counted_by_their_files(kernel):
     for name in ("nvidia0", "nvidia1", "nvidiactl"):
-        kernel(f"FILES/{name}", "")
-    assert host_facts.describe() == "2 x GPU"
+        kernel(f"DEVICE_FILES/{name}", "")
+    assert host_facts.describe_device() == "2 x GPU"
 
 
 @pytest.mark.parametrize("kind", ["", " Open"])
 def test_the_version_of_the_driver(kernel, kind):
-    assert host_facts.driver_version() is None
+    assert host_facts.read_driver_version() is None
     module = f"NVIDIA UNIX{kind} Kernel Module for x86_64  580.82.07  Release Build  (root@)"
     kernel("DRIVER", f"NVRM version: {module}\nGCC version:  gcc version 12.2.0\n")
-    assert host_facts.driver_version() == "580.82.07"
+    assert host_facts.read_driver_version() == "580.82.07"
 
 
 class _DriverLibrary:
@@ -124,10 +124,10 @@ class _DriverLibrary:
 
 def test_the_cuda_that_the_drivers_library_takes(monkeypatch):
     monkeypatch.setattr(host_facts, "DRIVER_LIBRARY", "libnowhere.so.1")
-    assert host_facts.driver_cuda() is None
+    assert host_facts.read_driver_cuda() is None
     for library, cuda in ((_DriverLibrary(12040), "12.4"), (_DriverLibrary(13000, 1), None)):
         monkeypatch.setattr(ctypes, "CDLL", lambda _, found=library: found)
-        assert host_facts.driver_cuda() == cuda
+        assert host_facts.read_driver_cuda() == cuda
 
 
 def test_a_python_without_ctypes_tells_the_rest():
@@ -135,7 +135,11 @@ def test_a_python_without_ctypes_tells_the_rest():
     text = Path(host_facts.__file__).read_text()
     lacking = "import sys\nsys.modules['ctypes'] = sys.modules['_ctypes'] = None\n"
     ended = subprocess.run(
-        [sys.executable, "-c", f"{lacking}{text}\nprint(facts()['cores'], driver_cuda())"],
+        [
+            sys.executable,
+            "-c",
+            f"{lacking}{text}\nprint(collect_facts()['cores'], read_driver_cuda())",
+        ],
         capture_output=True,
         text=True,
         timeout=60,
@@ -145,19 +149,19 @@ def test_a_python_without_ctypes_tells_the_rest():
 
 
 def test_room_for_ranks_of_nccl(monkeypatch, tmp_path):
-    monkeypatch.setattr(host_facts, "SHARED", tmp_path)
-    assert host_facts.gpus()["shared_gib"] > 0
-    monkeypatch.setattr(host_facts, "SHARED", tmp_path / "none")
-    assert host_facts.gpus()["shared_gib"] is None
+    monkeypatch.setattr(host_facts, "SHARED_MEMORY", tmp_path)
+    assert host_facts.find_gpus()["shared_gib"] > 0
+    monkeypatch.setattr(host_facts, "SHARED_MEMORY", tmp_path / "none")
+    assert host_facts.find_gpus()["shared_gib"] is None
 
 
 def test_each_port_of_each_adapter(kernel):
-    assert host_facts.adapters() == []
+    assert host_facts.list_adapters() == []
     kernel("ADAPTERS/mlx5_0/ports/1/state", "4: ACTIVE\n")
     kernel("ADAPTERS/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)\n")
     kernel("ADAPTERS/mlx5_1/ports/1/state", "1: DOWN\n")
     kernel("ADAPTERS/mlx5_1/ports/2/gids/0", "fe80\n")
-    assert host_facts.adapters() == [
+    assert host_facts.list_adapters() == [
         {"name": "mlx5_0", "port": "1", "state": "ACTIVE", "rate": "400 Gb/sec (4X NDR)"},
         {"name": "mlx5_1", "port": "1", "state": "DOWN", "rate": ""},
         {"name": "mlx5_1", "port": "2", "state": "unknown", "rate": ""},
@@ -165,7 +169,9 @@ def test_each_port_of_each_adapter(kernel):
 
 
 def test_memory_in_gib(kernel):
-    assert host_facts.facts()["memory_gib"] is None
-    kernel("MEMORY", "MemTotal:       263913212 kB\nMemFree: 1 kB\nMemAvailable:   1048576 kB\n")
-    facts = host_facts.facts()
+    assert host_facts.collect_facts()["memory_gib"] is None
+    kernel(
+        "MEMORY_INFO", "MemTotal:       263913212 kB\nMemFree: 1 kB\nMemAvailable:   1048576 kB\n"
+    )
+    facts = host_facts.collect_facts()
     assert (facts["memory_gib"], facts["free_gib"]) == (251.7, 1.0)

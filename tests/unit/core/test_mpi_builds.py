@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench_core.mpi_builds import library_text
+from spbench_core.mpi_builds import parse_library_name
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from spbench_core.mpi_builds import library_text
     ],
 )
 def test_the_version_is_one_line_without_tabs(text, told):
-    assert library_text(text) == library_text(told) == told
+    assert parse_library_name(text) == parse_library_name(told) == told

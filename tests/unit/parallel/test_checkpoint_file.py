@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel.checkpoints import file
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.model import run as benchmark
@@ -15,7 +15,7 @@ from unit.recorded import context_of
 
 def network(**config):
     words = {"num_layers": 3, "num_filters": 8} | config
-    return model("amoebanet", image_size=(64, 64), num_classes=5, **words)
+    return make_model("amoebanet", image_size=(64, 64), num_classes=5, **words)
 
 
 def checkpoint(step=3, **words):

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from own_networks import UNet
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
 from spbench_core.models.parts import Map
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.models.build import build_reference
 from spbench_parallel.models.imported.model import build_model
@@ -17,7 +17,7 @@ from spbench_parallel.precision.formats import FP64
 from spbench_parallel.validation import finite_differences
 
 pytestmark = pytest.mark.slow
-BATCHES = micro_batches(2, 1, mirrored=False, times=1)
+BATCHES = split_batch(2, 1, mirrored=False, times=1)
 
 
 def users_network():
@@ -26,7 +26,7 @@ def users_network():
 
 
 def resnet():
-    return model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=20)
+    return make_model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=20)
 
 
 LONG_STEPS = {resnet: (1e-6, 3e-7), users_network: (1e-4, 3e-5)}
@@ -50,7 +50,7 @@ def take_long_steps(make_network, monkeypatch):
 
 @pytest.fixture(scope="module")
 def plan(network):
-    return ModelPlan(network, model_layout(1), (len(network.layers),), BATCHES, precision=FP64)
+    return ModelPlan(network, build_layout(1), (len(network.layers),), BATCHES, precision=FP64)
 
 
 @pytest.fixture(scope="module")

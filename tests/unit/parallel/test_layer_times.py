@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel import layer_times
 from spbench_parallel.device import streams
 from spbench_parallel.layer_times import LapTimer
@@ -130,7 +130,7 @@ def test_on_the_host_each_piece_is_timed_by_itself():
 
 
 def test_a_balance_is_by_the_layers_work(monkeypatch):
-    network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
+    network = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     count = len(network.layers)
     made = [nn.Sequential(Layer(0.01 * (index + 1))) for index in range(count)]
     monkeypatch.setattr(layer_times, "build_stage", lambda _, first, *__, **___: made[first])
@@ -159,7 +159,7 @@ class Formats(TorchDispatchMode):
     ("device", "format_"), [("cpu", torch.float32), ("late", torch.bfloat16)], ids=str
 )
 def test_a_balance_on_a_gpu_is_of_the_format_of_the_run(device, format_):
-    network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
+    network = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     with Formats() as formats:
         layer_times.measure_layer_times(network, 1, torch.device(device), BF16, seed=0)
     assert formats.convolved == {format_}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributed import ReduceOp
 
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
 from spbench_parallel.training import gradients
 from spbench_parallel.training.gradients import BUCKET, WeightSharing
@@ -12,12 +12,12 @@ from spbench_parallel.training.master_comm import MasterComm, mirror_pairs
 from standins.twin import Twin
 
 LAYOUTS = [
-    model_layout(2, mirrored=True),
-    model_layout(3, mirrored=True),
-    model_layout(1, [Grid(2, 2)], mirrored=True),
-    model_layout(2, [Grid(2, 2)], mirrored=True, replicas=2),
-    model_layout(3, [Grid(2, 2), Grid(2, 1)], mirrored=True),
-    model_layout(3, [Grid(1, 2)], members=3, mirrored=True, replicas=2),
+    build_layout(2, mirrored=True),
+    build_layout(3, mirrored=True),
+    build_layout(1, [Grid(2, 2)], mirrored=True),
+    build_layout(2, [Grid(2, 2)], mirrored=True, replicas=2),
+    build_layout(3, [Grid(2, 2), Grid(2, 1)], mirrored=True),
+    build_layout(3, [Grid(1, 2)], members=3, mirrored=True, replicas=2),
 ]
 
 
@@ -38,15 +38,19 @@ def test_gradients_go_to_the_same_stage_of_the_same_replica(layout):
     for replica in range(layout.replicas):
         for stage in range(len(layout.stages)):
             for sender, owner in mirror_pairs(layout, stage, replica):
-                assert layout.place(sender, 0).stage == layout.place(owner, 1).stage == stage
-                assert {layout.place(rank).replica for rank in (sender, owner)} == {replica}
+                assert (
+                    layout.locate_rank(sender, 0).stage
+                    == layout.locate_rank(owner, 1).stage
+                    == stage
+                )
+                assert {layout.locate_rank(rank).replica for rank in (sender, owner)} == {replica}
 
 
 def test_what_a_rank_has_in_both_directions_stays_on_it():
-    layout = model_layout(2, [Grid(2, 2)], mirrored=True)
+    layout = build_layout(2, [Grid(2, 2)], mirrored=True)
     assert mirror_pairs(layout, 0, 0) == ((1, 1), (2, 2), (3, 3), (0, 4))
     assert mirror_pairs(layout, 1, 0) == ((4, 0),)
-    assert mirror_pairs(model_layout(3, mirrored=True), 1, 0) == ((1, 1),)
+    assert mirror_pairs(build_layout(3, mirrored=True), 1, 0) == ((1, 1),)
 
 
 class Ranks:
@@ -77,7 +81,7 @@ def test_what_a_sum_sends(ranks, numbers, dtype, sent, messages):
 
 def test_one_way_needs_two_directions():
     with pytest.raises(ValueError, match="mirrored"):
-        MasterComm(None, model_layout(2), [], [])
+        MasterComm(None, build_layout(2), [], [])
 
 
 class Group:

@@ -9,9 +9,9 @@ import torch
 from mpi4py import MPI
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.models.registry import model
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
+from spbench_core.models.registry import make_model
 from spbench_parallel.checkpoints import checkpoint
 from spbench_parallel.engine import Engine
 from spbench_parallel.images.synthetic import SyntheticImages
@@ -31,8 +31,10 @@ pytestmark = pytest.mark.slow
 LATE = install()
 GPU = torch.device("late")
 CPU = torch.device("cpu")
-RESNET = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
-AMOEBANET = model("amoebanet", image_size=(64, 64), num_classes=5, num_layers=3, num_filters=16)
+RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
+AMOEBANET = make_model(
+    "amoebanet", image_size=(64, 64), num_classes=5, num_layers=3, num_filters=16
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +51,9 @@ def _one_way_to_multiply(monkeypatch):
 
 
 def engine_of(network, device, format_, learning):
-    batches = micro_batches(4, 2, mirrored=False, times=1)
+    batches = split_batch(4, 2, mirrored=False, times=1)
     layers = (len(network.layers),)
-    plan = ModelPlan(network, model_layout(1), layers, batches, device=device, precision=format_)
+    plan = ModelPlan(network, build_layout(1), layers, batches, device=device, precision=format_)
     images = SyntheticImages(network.image, 5, seed=3, dtype=plan.dtype, device=device)
     keeps = learning is not None
     return Engine(MPI.COMM_SELF, plan, images, learning, keeps_input_gradients=keeps), images

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.precision.arithmetic import Arithmetic
@@ -56,7 +56,7 @@ def conv(**more):
 
 
 def small_model():
-    network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
+    network = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     return network, build_stage(network, 0, len(network.layers), DenseBuilder(), seed=1).eval()
 
 

@@ -10,10 +10,10 @@ from mpi4py import MPI
 from torch import nn
 from torch.autograd import Function
 
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel.engine import Engine
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.pipeline import phases as phases_module
@@ -211,15 +211,15 @@ def test_the_host_is_timed_by_its_own_clock(monkeypatch):
     assert phases.total == pytest.approx(LAYER + 2 * MESSAGE)
 
 
-RESNET = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
+RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
 
 
 def engine_of(device, precision, learns=True):
     plan = ModelPlan(
         RESNET,
-        model_layout(1),
+        build_layout(1),
         (len(RESNET.layers),),
-        micro_batches(6, 3),
+        split_batch(6, 3),
         device=torch.device(device),
         precision=PRECISIONS[precision],
     )
@@ -303,9 +303,9 @@ def test_how_gradients_are_summed_is_said_of_gpus_alone():
     def plan_of(device, backend="mpi", master_comm=False, **layout):
         return ModelPlan(
             RESNET,
-            model_layout(2, **layout),
+            build_layout(2, **layout),
             (4, len(RESNET.layers) - 4),
-            micro_batches(4, 2, mirrored=layout.get("mirrored", False)),
+            split_batch(4, 2, mirrored=layout.get("mirrored", False)),
             device=torch.device(device),
             backend=backend,
             master_comm=master_comm,

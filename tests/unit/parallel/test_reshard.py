@@ -35,8 +35,8 @@ def carry(stages, flow, images):
     whole = [torch.rand(images, *data.shape) for data in flow]
     held = [
         {
-            rank: local_shard(layout, layout.place(rank), flow, images)
-            for rank in layout.ranks_of(stage)
+            rank: local_shard(layout, layout.locate_rank(rank), flow, images)
+            for rank in layout.list_stage_ranks(stage)
         }
         for stage in (0, 1)
     ]
@@ -74,7 +74,7 @@ def test_each_rank_gets_what_it_holds_once(stages, flow):
 
 def test_ranks_with_nothing_in_common_send_nothing():
     layout = ModelLayout((SQUARE, SQUARE))
-    held = [local_shard(layout, layout.place(rank), ONE, 2) for rank in range(8)]
+    held = [local_shard(layout, layout.locate_rank(rank), ONE, 2) for rank in range(8)]
     found = reshards(held[1], dict(enumerate(held[4:], start=4)))
     assert [reshard.peer for reshard in found] == [5]
     assert found[0].values == 2 * 3 * 6 * 9
@@ -82,6 +82,6 @@ def test_ranks_with_nothing_in_common_send_nothing():
 
 def test_a_pair_goes_in_one_message():
     layout = ModelLayout((WHOLE, WHOLE))
-    held = [local_shard(layout, layout.place(rank), TWO, 2) for rank in range(2)]
+    held = [local_shard(layout, layout.locate_rank(rank), TWO, 2) for rank in range(2)]
     (reshard,) = reshards(held[0], {1: held[1]})
     assert reshard.values == 2 * (3 * 13 * 17 + 2 * 7 * 9)

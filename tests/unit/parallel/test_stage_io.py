@@ -5,29 +5,29 @@ from itertools import product
 
 import pytest
 
-from spbench_core.layout.balance import balanced
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.balance import balance_layers
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.pipeline.stage_io import message_tags, open_stage_io
 from spbench_parallel.plan import ModelPlan
 
-NETWORK = model("resnet", image_size=(32, 32), num_classes=3, version=1, depth=8, width=2)
+NETWORK = make_model("resnet", image_size=(32, 32), num_classes=3, version=1, depth=8, width=2)
 UNET = import_network("own_networks:UNet", {}, Map(3, 32, 32), 0)
 NETWORKS = [NETWORK, UNET]
 LAYOUTS = [
-    model_layout(1),
-    model_layout(2),
-    model_layout(5),
-    model_layout(3, [Grid(2, 2)], members=2),
-    model_layout(2, mirrored=True),
-    model_layout(3, mirrored=True),
-    model_layout(4, [Grid(1, 2)], mirrored=True),
-    model_layout(4, rounds=2),
-    model_layout(4, members=[2, 1, 2, 1], rounds=2),
+    build_layout(1),
+    build_layout(2),
+    build_layout(5),
+    build_layout(3, [Grid(2, 2)], members=2),
+    build_layout(2, mirrored=True),
+    build_layout(3, mirrored=True),
+    build_layout(4, [Grid(1, 2)], mirrored=True),
+    build_layout(4, rounds=2),
+    build_layout(4, members=[2, 1, 2, 1], rounds=2),
 ]
 
 
@@ -50,9 +50,9 @@ class Postbox:
 
 
 def plan_of(layout, network=NETWORK):
-    batches = micro_batches(8, 2, mirrored=layout.mirrored)
+    batches = split_batch(8, 2, mirrored=layout.mirrored)
     costs = [float(count.multiply_adds) for count in network.counts]
-    balance = balanced(costs, [stage.ranks for stage in layout.stages])
+    balance = balance_layers(costs, [stage.ranks for stage in layout.stages])
     plan = ModelPlan(network, layout, balance, batches)
     stages = range(len(layout.stages))
     return replace(plan, straight=frozenset(product(stages, stages)))
@@ -62,7 +62,7 @@ def posted(layout, rank, network=NETWORK):
     """The first messages of a step that a rank sends and receives, of all its channels."""
     plan = plan_of(layout, network)
     box = Postbox()
-    for place in layout.places(rank):
+    for place in layout.list_coordinates(rank):
         io = open_stage_io(box, plan, place)
         io.begin(learns=True)
         pairs = [*zip(io.outputs, io.output_gradients, strict=True)]

@@ -169,7 +169,7 @@ def test_named_gpus_are_dealt_out_by_local_rank(monkeypatch, local_rank, index):
 
 def test_what_is_known_of_the_gpu_is_recorded(monkeypatch):
     Gpus(monkeypatch, 2)
-    monkeypatch.setattr(choice, "driver_version", lambda: "580.82.07")
+    monkeypatch.setattr(choice, "read_driver_version", lambda: "580.82.07")
     context, heard = a_case(local_rank=1)
     choose_device(context)
     (said,) = heard.of("device")

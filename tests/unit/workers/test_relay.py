@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from spbench_core.events.fan_in import SIGN_OF_LIFE, Pieces, piece
+from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_frame
 from spbench_workers import relay as module
 from spbench_workers.connect import relay_name
 from spbench_workers.relay import carry_events
@@ -24,7 +24,7 @@ class Node:
         listening.bind(self.name)
         listening.listen()
         self.carrying = asyncio.create_task(carry_events(listening, there, b""))
-        self.pieces = Pieces()
+        self.pieces = FrameDecoder()
         self.ranks = []
 
     async def rank(self):
@@ -77,7 +77,11 @@ async def test_an_answer_goes_to_its_rank_and_an_empty_one_ends_it(node):
     second, other = await node.rank()
     other.write(b"here\n")
     await node.heard(2)
-    await node.say(piece(2, b"for the second\n") + piece(1, b"") + piece(9, b"for nobody\n"))
+    await node.say(
+        encode_frame(2, b"for the second\n")
+        + encode_frame(1, b"")
+        + encode_frame(9, b"for nobody\n")
+    )
     async with asyncio.timeout(PATIENCE):
         assert await second.readline() == b"for the second\n"
         assert await first.read() == b""
@@ -116,7 +120,7 @@ async def test_another_user_is_not_let_in(node, monkeypatch):
 async def test_it_lives_as_long_as_it_says_so(node):
     async with asyncio.timeout(PATIENCE):
         data = await asyncio.get_running_loop().sock_recv(node.console, 1 << 16)
-    assert data.startswith(SIGN_OF_LIFE)
+    assert data.startswith(HEARTBEAT_FRAME)
 
 
 async def flood(writer):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from spbench_core.layout.balance import Balance, balanced, layer_ranges
+from spbench_core.layout.balance import Balance, balance_layers, layer_ranges
 from spbench_core.models.parts import ModelError
-from spbench_core.models.stage_balance import check_tiles, estimated_balance
+from spbench_core.models.stage_balance import balance_by_cost, check_tiles
 from spbench_parallel.device.memory import release_memory
 from spbench_parallel.layer_times import measure_layer_times
 from spbench_parallel.models.imported.layouts import has_pixels
@@ -21,7 +21,7 @@ LEAST_GAIN = 0.97
 
 def estimate_balance(plan: ModelPlan) -> Balance:
     """Return the balance by estimated cost."""
-    return move_ends_to_maps(plan, estimated_balance(plan.model, plan.layout))
+    return move_ends_to_maps(plan, balance_by_cost(plan.model, plan.layout))
 
 
 def measure_costs(
@@ -55,7 +55,7 @@ def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
         ModelError: Stages of the estimated balance have fewer layers than are to be fused.
     """
     ranks = [stage.ranks for stage in plan.layout.stages]
-    measured = move_ends_to_maps(plan, balanced(costs, ranks))
+    measured = move_ends_to_maps(plan, balance_layers(costs, ranks))
     estimated = estimate_balance(plan)
     gain = _slowest(costs, ranks, measured) / _slowest(costs, ranks, estimated)
     if gain > LEAST_GAIN:

@@ -11,9 +11,9 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.durations import time_text
+from spbench_core.durations import format_duration
 from spbench_core.layout.balance import layer_ranges
-from spbench_core.layout.stages import Place
+from spbench_core.layout.stages import RankCoordinates
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map
 from spbench_parallel.alternatives import time_alternatives
@@ -62,7 +62,7 @@ class _Section:
     def likeness(self, model: Model) -> object:
         """Return a key that is equal for sections that take equally long."""
         first, last = self.layers
-        layers = model.alike(first) if last == first + 1 else self.layers
+        layers = model.make_layer_key(first) if last == first + 1 else self.layers
         return layers, self.tiling is not None
 
     def describe(self, model: Model) -> str:
@@ -104,7 +104,7 @@ def choose_format(
         faster = "channels_last"
     reason = (
         "layers of a micro-batch, on the slowest rank: "
-        f"channels_last {time_text(channels_last)}, contiguous {time_text(contiguous)}"
+        f"channels_last {format_duration(channels_last)}, contiguous {format_duration(contiguous)}"
     )
     return faster, reason
 
@@ -119,7 +119,7 @@ def _seconds(
     measured: dict[object, tuple[float, float]] = {}
     contiguous = 0.0
     channels_last = 0.0
-    coordinates = plan.layout.places(world.rank)
+    coordinates = plan.layout.list_coordinates(world.rank)
     ranges = layer_ranges(plan.balance)
     layers = sum(last - first for first, last in (ranges[own.stage] for own in coordinates))
     progress.begin(layers * (ROUNDS + 1))
@@ -138,7 +138,7 @@ def _seconds(
 
 @contextmanager
 def _open_tiling(
-    plan: ModelPlan, world: MPI.Intracomm, coordinates: Place
+    plan: ModelPlan, world: MPI.Intracomm, coordinates: RankCoordinates
 ) -> Iterator[Tiling | None]:
     """Yield the tiles of a stage, freed at the end; None for whole images."""
     stage = plan.layout.stages[coordinates.stage]
@@ -146,13 +146,17 @@ def _open_tiling(
     if not stage.spatial:
         yield None
         return
-    ranks = plan.layout.ranks_of(coordinates.stage, coordinates.replica, coordinates.direction)
+    ranks = plan.layout.list_stage_ranks(
+        coordinates.stage, coordinates.replica, coordinates.direction
+    )
     comm = create_group(world, ranks)
     yield Tiling.of_grid(comm, stage.grid, image.height, image.width, transport=plan.transport)
     comm.Free()
 
 
-def _sections(plan: ModelPlan, coordinates: Place, tiling: Tiling | None) -> list[_Section]:
+def _sections(
+    plan: ModelPlan, coordinates: RankCoordinates, tiling: Tiling | None
+) -> list[_Section]:
     """Return the layers of a stage one by one, or together if tiles may end in them."""
     first, last = layer_ranges(plan.balance)[coordinates.stage]
     if tiling is not None and isinstance(plan.model, ImportedModel):

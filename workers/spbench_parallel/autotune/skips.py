@@ -16,8 +16,8 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
-from spbench_core.durations import time_text
-from spbench_core.models.routes import Route, StageRoutes, stage_routes
+from spbench_core.durations import format_duration
+from spbench_core.models.routes import Route, StageRoutes, find_routes
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.p2p import P2P, Pending
 from spbench_parallel.p2p.opening import open_p2p
@@ -62,7 +62,7 @@ def choose_skips(
         progress: The progress over the timed rounds of messages.
     """
     routes = plan.routes()
-    all_straight = stage_routes(routes.table, routes.stages, None)
+    all_straight = find_routes(routes.table, routes.stages, None)
     skips = [route for route in all_straight.skips if _can_go(plan, route)]
     if not skips:
         return None
@@ -75,9 +75,11 @@ def choose_skips(
     chosen = frozenset(
         (route.source, route.target)
         for route in skips
-        if route.passed * _bytes(plan, routes, route) * byte >= message
+        if route.stages_passed * _bytes(plan, routes, route) * byte >= message
     )
-    reason = f"a message takes {time_text(message)}, and a MB {time_text(1e6 * byte)} more"
+    reason = (
+        f"a message takes {format_duration(message)}, and a MB {format_duration(1e6 * byte)} more"
+    )
     return SkipChoice(chosen, _describe_choice(chosen, ends), reason)
 
 
@@ -93,14 +95,14 @@ def _describe_choice(chosen: frozenset[tuple[int, int]], ends: frozenset[tuple[i
 def _can_go(plan: ModelPlan, route: Route) -> bool:
     """Return whether a route's messages can be sent: only MPI sends from a rank to itself."""
     layout = plan.layout
-    shared = set(layout.ranks_of(route.source)) & set(layout.ranks_of(route.target))
+    shared = set(layout.list_stage_ranks(route.source)) & set(layout.list_stage_ranks(route.target))
     return plan.backend == "mpi" or not shared
 
 
 def _bytes(plan: ModelPlan, routes: StageRoutes, route: Route) -> float:
     """Return the bytes that one rank sends on a route for the largest micro-batch."""
     images = max(batch.size for batch in plan.batches)
-    values = sum(prod(data.shape) for data in routes.table.flow(route.tensors))
+    values = sum(prod(data.shape) for data in routes.table.select_flow(route.tensors))
     return images * values * plan.dtype.itemsize / plan.layout.stages[route.source].ranks
 
 
@@ -108,7 +110,7 @@ def _message_times(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> 
     """Return the seconds of a message, and those per byte, between the first two stages."""
     pair_comm = comm.Dup()
     p2p = open_p2p(plan.backend, pair_comm, plan.device, _TAGS)
-    pair = plan.layout.ranks_of(0)[0], plan.layout.ranks_of(1)[0]
+    pair = plan.layout.list_stage_ranks(0)[0], plan.layout.list_stage_ranks(1)[0]
     times = [0.0, 0.0]
     if comm.rank in pair:
         other = pair[1 - pair.index(comm.rank)]

@@ -209,7 +209,7 @@ def _holders(engine: Engine) -> list[tuple[int, int]]:
     layout = engine.plan.layout
     owner = engine.plan.owner
     stages = range(len(layout.stages))
-    return [(stage, layout.ranks_of(stage, direction=owner)[0]) for stage in stages]
+    return [(stage, layout.list_stage_ranks(stage, direction=owner)[0]) for stage in stages]
 
 
 def _copy_stage_tensors(engine: Engine, stage: int) -> StateTensors:

@@ -10,7 +10,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from spbench_core.layout.window import both_axes
+from spbench_core.layout.window import expand_pair
 
 Sizes = int | Sequence[int]
 """One number for each axis, or one for all."""
@@ -66,9 +66,9 @@ def widen_lone_column(
     """
     if pixels.dtype not in _DEFECTIVE or pixels.device.type != "cpu":
         return pixels, False
-    _, step = both_axes(stride)
-    _, spacing = both_axes(dilation)
-    _, zeros = both_axes(padding)
+    _, step = expand_pair(stride)
+    _, spacing = expand_pair(dilation)
+    _, zeros = expand_pair(padding)
     span = spacing * (weight.shape[-1] - 1) + 1
     reach = pixels.shape[-1] + 2 * zeros - span
     if step > 1 and 0 <= reach < step:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from spbench_core.host_facts import VISIBLE
+from spbench_core.host_facts import VISIBLE_DEVICES
 from spbench_parallel.device.driver import load_driver
 from spbench_parallel.errors import CannotRunError
 
@@ -50,13 +50,13 @@ def explain_missing_gpu() -> str:
     """Return why torch sees no GPU, as a clause; empty where it sees one."""
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is a build without CUDA"
-    shown = os.environ.get(VISIBLE)
+    shown = os.environ.get(VISIBLE_DEVICES)
     if shown is not None and shown.strip() in ("", "-1", "NoDevFiles"):
-        return f"{VISIBLE} is {shown!r}, which hides every GPU"
+        return f"{VISIBLE_DEVICES} is {shown!r}, which hides every GPU"
     if torch.cuda.is_available() and torch.cuda.device_count():
         return ""
     count = torch.cuda.device_count()
-    hidden = f" with {VISIBLE}={shown}" if shown is not None else ""
+    hidden = f" with {VISIBLE_DEVICES}={shown}" if shown is not None else ""
     return (
         f"torch {torch.__version__} for CUDA {torch.version.cuda} counts {count} usable GPUs"
         f"{hidden}: no driver, one too old for it, or no GPU"

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spbench_core.mpi_builds import built_with_cuda
+from spbench_core.mpi_builds import is_built_with_cuda
 from spbench_parallel.errors import CannotRunError
 
 OVERRIDE_VARIABLE = "SPBENCH_CUDA_AWARE"
@@ -141,7 +141,7 @@ def _by_rail(
     device = _device(version)
     if device != _RAIL:
         return False, f"{name}: its device is {device or 'not told'}, and {_RAIL} alone takes it"
-    if answers.cuda is False or not (answers.cuda or built_with_cuda(version)):
+    if answers.cuda is False or not (answers.cuda or is_built_with_cuda(version)):
         return False, f"{name}: its {_RAIL} was configured without CUDA"
     if switch not in environ and not answers.started:
         # other launchers leave it to the user

@@ -28,7 +28,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.stages import Place
+from spbench_core.layout.stages import RankCoordinates
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_parallel.engine import Engine
 from spbench_parallel.full_size.bound import OperatorErrors, Rounding, new_worst_ratio
@@ -226,7 +226,7 @@ class StepCheck:
         """
         return 1 if isinstance(check, PlainCheck) and not self._every else None
 
-    def _batches(self, place: Place) -> int:
+    def _batches(self, place: RankCoordinates) -> int:
         return sum(batch.direction == place.direction for batch in self._engine.plan.batches)
 
     def _watch_losses(self) -> None:
@@ -239,10 +239,10 @@ class StepCheck:
         for place, runner in zip(engine.coordinates, engine.runners, strict=True):
             if place.stage == last:
                 tiles = None
-                if plan.model.segments and plan.layout.stages[last].spatial:
-                    ranks = plan.layout.ranks_of(last, place.replica, place.direction)
+                if plan.model.is_segmentation and plan.layout.stages[last].spatial:
+                    ranks = plan.layout.list_stage_ranks(last, place.replica, place.direction)
                     tiles = self._comm(ranks)
-                loss = ExactLoss(plan.loss, plan.model.targets, tiles)
+                loss = ExactLoss(plan.loss, plan.model.targets_per_image, tiles)
                 words = f"stage {place.stage}", runner, loss, images, engine.arithmetic.scale
                 self._losses.append(LossCheck(*words, self._errors.operators))
 
@@ -258,13 +258,13 @@ class StepCheck:
         self._layers += [layer.register_forward_hook(leave) for layer in stage.children()]
 
     def _checks_of(
-        self, place: Place, stage: nn.Module
+        self, place: RankCoordinates, stage: nn.Module
     ) -> Iterator[tuple[nn.Module, OperatorCheck]]:
         plan = self._engine.plan
         layout = self._engine.plan.layout
         own = layout.stages[place.stage]
         replicas = range(layout.replicas)
-        together = [layout.ranks_of(place.stage, one, place.direction) for one in replicas]
+        together = [layout.list_stage_ranks(place.stage, one, place.direction) for one in replicas]
         beside = self._comm(together[place.replica])
         normed = beside
         first = 0

@@ -15,7 +15,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.stages import Place
+from spbench_core.layout.stages import RankCoordinates
 from spbench_parallel.engine import Engine
 from spbench_parallel.full_size.bound import Rounding, split_flat
 from spbench_parallel.full_size.regions import sum_over_ranks
@@ -85,7 +85,7 @@ class GradientSums:
                     rank
                     for replica in range(layout.replicas)
                     for direction in layout.directions
-                    for rank in layout.ranks_of(stage, replica, direction)
+                    for rank in layout.list_stage_ranks(stage, replica, direction)
                 }
             )
             if world.rank in ranks:
@@ -120,7 +120,7 @@ class GradientSums:
                 worst.add(_distance(found, wanted) / bound, 1.0, f"{name} of stage {stage}")
         sums.free()
 
-    def _part(self, place: Place, parameter: nn.Parameter) -> torch.Tensor:
+    def _part(self, place: RankCoordinates, parameter: nn.Parameter) -> torch.Tensor:
         """Return this place's part of a sum, and behind it that of the size of its terms."""
         part = torch.zeros(parameter.numel() + 1, dtype=torch.float64)
         if _counts(place) and parameter in self._sums:
@@ -163,6 +163,6 @@ class _Total:
         self._adders.Free()
 
 
-def _counts(place: Place) -> bool:
+def _counts(place: RankCoordinates) -> bool:
     """Whether a place's gradients are added: those of the first tile stand for all."""
     return place.tile == 0

@@ -14,9 +14,9 @@ import torch
 from mpi4py import MPI
 
 from spbench_core.layout.micro_batches import MicroBatch
-from spbench_core.layout.stages import Place
+from spbench_core.layout.stages import RankCoordinates
 from spbench_core.layout.tiles import Box
-from spbench_core.models.routes import tensors_of
+from spbench_core.models.routes import build_tensor_table
 from spbench_parallel.pipeline.stage_channel import DirectedRoute, Receiver, Sender
 from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.plan import ModelPlan
@@ -53,7 +53,7 @@ class BoundaryChecksums:
         self._sent: dict[BoundaryTransfer, int] = {}
         self._received: dict[BoundaryTransfer, int] = {}
 
-    def watch(self, place: Place, runner: StageRunner) -> None:
+    def watch(self, place: RankCoordinates, runner: StageRunner) -> None:
         """Sum all that a stage's runner sends and receives from now on."""
         for sender in runner.io.senders:
             _watch_sender(sender, self._note(self._sent, place, sender.directed_route))
@@ -72,18 +72,18 @@ class BoundaryChecksums:
                 worst.add(1.0, 0.0, f"{passage}: nothing arrived")
 
     def _note(
-        self, table: dict[BoundaryTransfer, int], place: Place, way: DirectedRoute
+        self, table: dict[BoundaryTransfer, int], place: RankCoordinates, way: DirectedRoute
     ) -> Callable[[TensorTuple], None]:
         plan = self._plan
         turn = 0
-        flow = tensors_of(plan.model).flow(way.route.tensors)
+        flow = build_tensor_table(plan.model).select_flow(way.route.tensors)
         stage = plan.layout.stages[place.stage]
         boxes = [stage.grid.tile(place.tile, data.height, data.width) for data in flow]
         sizes = [batch.size for batch in plan.batches if batch.direction == place.direction]
 
         def note(tensors: TensorTuple) -> None:
             nonlocal turn
-            first, _ = MicroBatch((0, sizes[turn])).share(place.member, stage.members)
+            first, _ = MicroBatch((0, sizes[turn])).member_images(place.member, stage.members)
             for index, (tensor, box) in enumerate(zip(tensors, boxes, strict=True)):
                 for image, value in enumerate(_sums(tensor.detach(), box), first):
                     words = place.replica, place.direction, way, turn, index, image

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Box
-from spbench_core.layout.window import both_axes
+from spbench_core.layout.window import expand_pair
 from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
     OperatorErrors,
@@ -405,10 +405,10 @@ def _create_window(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Win
     if isinstance(module, SpatialConv2d):
         return _create_conv_window(module, work)
     assert isinstance(module, SpatialMaxPool2d | SpatialAvgPool2d), "there are no other pools"
-    rows, cols = both_axes(module.kernel_size)
-    strides = both_axes(module.stride)
-    paddings = both_axes(module.padding)
-    dilations = both_axes(module.dilation) if isinstance(module, SpatialMaxPool2d) else (1, 1)
+    rows, cols = expand_pair(module.kernel_size)
+    strides = expand_pair(module.stride)
+    paddings = expand_pair(module.padding)
+    dilations = expand_pair(module.dilation) if isinstance(module, SpatialMaxPool2d) else (1, 1)
     axes = tuple(map(WindowAxis, (rows, cols), strides, paddings, dilations))
 
     def count(squares: torch.Tensor) -> torch.Tensor:
@@ -430,13 +430,13 @@ def _create_window(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Win
 
 def _create_conv_window(module: SpatialConv2d, work: torch.dtype) -> _Window:
     weight = module.weight.detach().to(work).double()
-    dilation = both_axes(module.dilation)
+    dilation = expand_pair(module.dilation)
     groups = module.groups
     # A shifted convolution reads the last pixel of windows of 2x2.
     shifted = isinstance(module, SpatialShiftedConv2d)
     window = module.window
-    kernel = (2, 2) if shifted else both_axes(module.kernel_size)
-    strides = (1, 1) if shifted else both_axes(module.stride)
+    kernel = (2, 2) if shifted else expand_pair(module.kernel_size)
+    strides = (1, 1) if shifted else expand_pair(module.stride)
     axes = tuple(
         map(
             WindowAxis,

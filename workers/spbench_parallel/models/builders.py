@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from spbench_core.models.parts import CellPlaces, Conv, Map, NetworkPiece, Pool
+from spbench_core.models.parts import CellOutput, Conv, Map, NetworkPiece, Pool
 from spbench_parallel.models.imported.pieces import ImportedPiece
 from spbench_parallel.models.imported.tiled_piece import build_tiled_piece
 from spbench_parallel.models.modules import CellModule, ConcatModule, ResidualModule, sequential
@@ -63,12 +63,12 @@ class ModuleBuilder(ABC):
         self,
         prepare: Sequence[nn.Module],
         operations: Sequence[tuple[int, nn.Module]],
-        places: CellPlaces,
+        output: CellOutput,
     ) -> nn.Module:
-        return CellModule(prepare, operations, places)
+        return CellModule(prepare, operations, output)
 
     def piece(self, piece: NetworkPiece) -> nn.Module:
-        made: nn.Module = piece.module()
+        made: nn.Module = piece.make_module()
         return made
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import nn
 
-from spbench_core.models.halo_groups import groups_of
+from spbench_core.models.halo_groups import group_layers
 from spbench_core.models.layers import Model
 from spbench_parallel.spatial.fused.graph_blocks import FusedGraph
 from spbench_parallel.spatial.gather import Gather
@@ -70,7 +70,7 @@ def fuse_stage(
     """
     layers = dict(stage.named_children())
     named = list(layers.items())
-    ranges = groups_of(model, first, first + len(named), fused_layers)
+    ranges = group_layers(model, first, first + len(named), fused_layers)
     groups = []
     for indices in ranges:
         tilings = [tiling.resized(data.height, data.width) for data in model.flows[indices.start]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from spbench_core.models.parts import CellPlaces
+from spbench_core.models.parts import CellOutput
 
 CellFlow = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 """The flow between cells: the output of the last one, and that of the one before it."""
@@ -49,7 +49,7 @@ class CellModule(nn.Module):
         self,
         prepare: Sequence[nn.Module],
         operations: Sequence[tuple[int, nn.Module]],
-        places: CellPlaces,
+        places: CellOutput,
     ) -> None:
         super().__init__()
         self.prepare = nn.ModuleList(prepare)
@@ -67,7 +67,7 @@ class CellModule(nn.Module):
             )
             states.append(one + other)
         made = torch.cat([states[index] for index in self._places.concat], dim=1)
-        return (made, before) if self._places.keeps else made
+        return (made, before) if self._places.passes_previous else made
 
 
 def sequential(steps: Mapping[str, nn.Module]) -> nn.Sequential:

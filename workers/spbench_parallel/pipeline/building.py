@@ -9,7 +9,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.balance import layer_ranges
-from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_core.models.parts import Map
 from spbench_parallel.device.failures import note_activity
 from spbench_parallel.groups import create_group
@@ -43,7 +43,9 @@ class BuiltStage:
             comm.Free()
 
 
-def build_local_stage(world: MPI.Intracomm, plan: ModelPlan, coordinates: Place) -> BuiltStage:
+def build_local_stage(
+    world: MPI.Intracomm, plan: ModelPlan, coordinates: RankCoordinates
+) -> BuiltStage:
     """Build this rank's stage at its coordinates.
 
     All ranks must call it, in the order of their coordinates.
@@ -54,7 +56,8 @@ def build_local_stage(world: MPI.Intracomm, plan: ModelPlan, coordinates: Place)
         coordinates: This rank's coordinates.
     """
     stage_comm = create_group(
-        world, plan.layout.ranks_of(coordinates.stage, coordinates.replica, coordinates.direction)
+        world,
+        plan.layout.list_stage_ranks(coordinates.stage, coordinates.replica, coordinates.direction),
     )
     comms = [stage_comm]
     if plan.statistics == "replicas":
@@ -78,7 +81,10 @@ def build_local_stage(world: MPI.Intracomm, plan: ModelPlan, coordinates: Place)
 
 
 def _create_builder(
-    plan: ModelPlan, coordinates: Place, stage_comm: MPI.Intracomm, norm_comm: MPI.Intracomm
+    plan: ModelPlan,
+    coordinates: RankCoordinates,
+    stage_comm: MPI.Intracomm,
+    norm_comm: MPI.Intracomm,
 ) -> ModuleBuilder:
     """Return the builder of a stage's operators.
 
@@ -111,9 +117,10 @@ class _TileNormBuilder(SpatialBuilder):
         return copy.deepcopy(module)
 
 
-def _ranks_of_all_replicas(layout: ModelLayout, coordinates: Place) -> list[int]:
+def _ranks_of_all_replicas(layout: ModelLayout, coordinates: RankCoordinates) -> list[int]:
     replicas = range(layout.replicas)
     by_replica = (
-        layout.ranks_of(coordinates.stage, replica, coordinates.direction) for replica in replicas
+        layout.list_stage_ranks(coordinates.stage, replica, coordinates.direction)
+        for replica in replicas
     )
     return [rank for ranks in by_replica for rank in ranks]

@@ -15,7 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
-from spbench_core.layout.window import both_axes
+from spbench_core.layout.window import expand_pair
 
 
 class DeferredWeightGrad(TorchFunctionMode):
@@ -151,9 +151,9 @@ def _gradients(
         pixels,
         weight,
         None if bias is None else [bias.numel()],
-        list(both_axes(form.stride)),
-        list(both_axes(form.padding)),
-        list(both_axes(form.dilation)),
+        list(expand_pair(form.stride)),
+        list(expand_pair(form.padding)),
+        list(expand_pair(form.dilation)),
         False,  # transposed
         [0, 0],
         form.groups,
@@ -171,7 +171,7 @@ def _symmetric_padding(form: _Form, weight: torch.Tensor) -> Any:
         return 0
     if form.padding != "same":
         return form.padding
-    axes = zip(list(both_axes(form.dilation)), weight.shape[2:], strict=True)
+    axes = zip(list(expand_pair(form.dilation)), weight.shape[2:], strict=True)
     totals = [dilation * (kernel - 1) for dilation, kernel in axes]
     if any(total % 2 for total in totals):
         return None

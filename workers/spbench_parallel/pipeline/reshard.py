@@ -15,7 +15,7 @@ from math import prod
 import torch
 
 from spbench_core.layout.micro_batches import MicroBatch
-from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.models.layers import Flow
 
@@ -71,11 +71,13 @@ class Reshard:
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
-def local_shard(layout: ModelLayout, coordinates: Place, flow: Flow, images: int) -> LocalShard:
+def local_shard(
+    layout: ModelLayout, coordinates: RankCoordinates, flow: Flow, images: int
+) -> LocalShard:
     """Return a rank's shard of a micro-batch of ``images`` images, before or after its stage."""
     stage = layout.stages[coordinates.stage]
     return LocalShard(
-        MicroBatch((0, images)).share(coordinates.member, stage.members),
+        MicroBatch((0, images)).member_images(coordinates.member, stage.members),
         tuple(data.channels for data in flow),
         tuple(stage.grid.tile(coordinates.tile, data.height, data.width) for data in flow),
     )

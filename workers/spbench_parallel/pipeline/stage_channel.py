@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 
 from spbench_core.models.routes import Route
-from spbench_core.schedule.list_scheduling import PENDING
+from spbench_core.schedule.list_scheduling import MAX_PENDING_SENDS
 from spbench_parallel.p2p import P2P, Message, Pending
 from spbench_parallel.pipeline.reshard import LocalShard, Reshard, Shape, reshards
 
@@ -48,7 +48,9 @@ class DirectedRoute:
 
     def max_pending_sends(self, messages: int) -> int:
         """Return how many of a step's messages may be in flight at once."""
-        return max(PENDING, min(3 * self.route.passed + PENDING, messages))
+        return max(
+            MAX_PENDING_SENDS, min(3 * self.route.stages_passed + MAX_PENDING_SENDS, messages)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ class Receiver:
 
     def __init__(self, channel: StageChannel) -> None:
         self._channel = channel
-        self._slots = channel.allocate_slots(PENDING)
+        self._slots = channel.allocate_slots(MAX_PENDING_SENDS)
         self._posted = self._taken = 0
 
     @property
@@ -229,12 +231,12 @@ class Receiver:
     def begin(self) -> None:
         """Post a step's first receives."""
         self._posted = self._taken = 0
-        for _ in range(PENDING):
+        for _ in range(MAX_PENDING_SENDS):
             self._post()
 
     def wait(self) -> None:
         """Wait for the next micro-batch's tensors."""
-        self._slots[self._taken % PENDING].wait()
+        self._slots[self._taken % MAX_PENDING_SENDS].wait()
 
     def take(self) -> tuple[torch.Tensor, ...]:
         """Return the next micro-batch's tensors, and post the next receive.
@@ -242,7 +244,7 @@ class Receiver:
         The tensors are in newly allocated memory.
         """
         channel = self._channel
-        slot = self._slots[self._taken % PENDING]
+        slot = self._slots[self._taken % MAX_PENDING_SENDS]
         size = channel.sizes[self._taken]
         slot.wait()
         tensors = tuple(
@@ -263,7 +265,7 @@ class Receiver:
         channel = self._channel
         if self._posted == len(channel.sizes):
             return
-        slot = self._slots[self._posted % PENDING]
+        slot = self._slots[self._posted % MAX_PENDING_SENDS]
         parts = channel.reshards[channel.sizes[self._posted]]
         slot.pending = channel.p2p.receive(list(map(slot.message, parts)), channel.tag)
         self._posted += 1

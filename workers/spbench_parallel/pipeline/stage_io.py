@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Generic, TypeVar
 
-from spbench_core.layout.groups import ranks_beside
-from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.layout.groups import list_peer_ranks
+from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_core.models.routes import Route, StageRoutes
 from spbench_parallel.p2p import P2P
 from spbench_parallel.pipeline.reshard import LocalShard, local_shard
@@ -97,7 +97,7 @@ def message_tag(
     """
     route = directed_route.route
     number = route.source if layout.rounds > 1 else route.source % 2
-    if route.passed:
+    if route.stages_passed:
         first = len(layout.stages) if layout.rounds > 1 else 2
         number = first + routes.skips.index(route)
     return 2 * (len(layout.directions) * number + direction) + directed_route.backward
@@ -118,7 +118,7 @@ def message_tags(layout: ModelLayout, routes: StageRoutes) -> tuple[int, ...]:
     )
 
 
-def open_stage_io(p2p: P2P, plan: ModelPlan, coordinates: Place) -> StageIO:
+def open_stage_io(p2p: P2P, plan: ModelPlan, coordinates: RankCoordinates) -> StageIO:
     """Return the senders and receivers of this rank's stage at its coordinates.
 
     Args:
@@ -128,8 +128,8 @@ def open_stage_io(p2p: P2P, plan: ModelPlan, coordinates: Place) -> StageIO:
     """
     routes = plan.routes()
     channels = _StageChannels(p2p, plan, coordinates, routes)
-    earlier = routes.into(coordinates.stage)
-    later = routes.out_of(coordinates.stage)
+    earlier = routes.list_incoming(coordinates.stage)
+    later = routes.list_outgoing(coordinates.stage)
     return StageIO(
         inputs=tuple(channels.open_end(Receiver, route, backward=False) for route in earlier),
         outputs=tuple(channels.open_end(Sender, route, backward=False) for route in later),
@@ -143,7 +143,9 @@ def open_stage_io(p2p: P2P, plan: ModelPlan, coordinates: Place) -> StageIO:
 class _StageChannels:
     """The channels of one stage of a rank."""
 
-    def __init__(self, p2p: P2P, plan: ModelPlan, coordinates: Place, routes: StageRoutes) -> None:
+    def __init__(
+        self, p2p: P2P, plan: ModelPlan, coordinates: RankCoordinates, routes: StageRoutes
+    ) -> None:
         self._p2p = p2p
         self._plan = plan
         self._coordinates = coordinates
@@ -156,7 +158,7 @@ class _StageChannels:
         """Return this rank's end of a route, in one of its two directions."""
         stage = self._coordinates.stage
         routes = self._routes
-        tensors = routes.outputs(stage) if route.source == stage else routes.inputs(stage)
+        tensors = routes.list_outputs(stage) if route.source == stage else routes.list_inputs(stage)
         indices = tuple(tensors.index(number) for number in route.tensors)
         return RouteEnd(kind(self._connect(DirectedRoute(route, backward))), indices)
 
@@ -165,17 +167,17 @@ class _StageChannels:
         layout = plan.layout
         coordinates = self._coordinates
         route = directed_route.route
-        flow = self._routes.table.flow(route.tensors)
+        flow = self._routes.table.select_flow(route.tensors)
 
-        def shards(coordinates: Place) -> dict[int, LocalShard]:
+        def shards(coordinates: RankCoordinates) -> dict[int, LocalShard]:
             return {size: local_shard(layout, coordinates, flow, size) for size in set(self._sizes)}
 
         other_stage = route.source if route.target == coordinates.stage else route.target
-        other_round = layout.round_of(other_stage)
+        other_round = layout.find_round(other_stage)
         mine = shards(coordinates)
         by_rank = {
-            rank: shards(layout.place(rank, coordinates.direction, other_round))
-            for rank in ranks_beside(layout, coordinates, other_stage)
+            rank: shards(layout.locate_rank(rank, coordinates.direction, other_round))
+            for rank in list_peer_ranks(layout, coordinates, other_stage)
         }
         peers = {size: {rank: by_size[size] for rank, by_size in by_rank.items()} for size in mine}
         return StageChannel.connect(

@@ -322,7 +322,7 @@ def select_images(
     """Return a rank's part of a step's images."""
     return StepImages(
         replica,
-        {index: batch.share(member, members) for index, batch in enumerate(batches)},
+        {index: batch.member_images(member, members) for index, batch in enumerate(batches)},
         box,
         sum(batch.size for batch in batches),
         seed,

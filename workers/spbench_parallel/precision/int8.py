@@ -22,7 +22,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.window import both_axes
+from spbench_core.layout.window import expand_pair
 from spbench_parallel.device.convolution import widen_lone_column
 from spbench_parallel.precision.formats import ConvForm, Products
 from spbench_parallel.spatial.conv import make_window
@@ -135,7 +135,7 @@ class Int8Products(Products):
     ) -> torch.Tensor:
         """Round the pixels, convolve whole numbers, and return fp32."""
         quantised = self._quantised[weight.data_ptr()]
-        form_args = (*(list(both_axes(pair)) for pair in form[:3]), form.groups)
+        form_args = (*(list(expand_pair(pair)) for pair in form[:3]), form.groups)
         rounded, is_widened = widen_lone_column(quantised.round_input(pixels), weight, *form[:3])
         output: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
             rounded,
@@ -205,6 +205,6 @@ def _used_pixels(
     window = make_window(kernel, *form[:3])
     parts = []
     for axis, outputs in ((window.rows, output.shape[2]), (window.cols, output.shape[3])):
-        last = axis.need((0, outputs))[1]
+        last = axis.find_inputs((0, outputs))[1]
         parts.append(slice(0, last, axis.stride if axis.kernel == 1 else 1))
     return pixels[:, :, parts[0], parts[1]]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from spbench_core.layout.window import Pair, Window, Window2d, both_axes
+from spbench_core.layout.window import Pair, Window, Window2d, expand_pair
 from spbench_parallel.device.convolution import convolve
 from spbench_parallel.spatial.execution import LocalOperator
 from spbench_parallel.spatial.gradients import share_parameters
@@ -122,7 +122,11 @@ class SpatialConv2d(nn.Conv2d):
 def make_window(kernel: Pair, stride: Pair, padding: Pair, dilation: Pair = 1) -> Window2d:
     """Return the window that torch's arguments describe: one number for both axes, or two."""
     axes = zip(
-        both_axes(kernel), both_axes(stride), both_axes(padding), both_axes(dilation), strict=True
+        expand_pair(kernel),
+        expand_pair(stride),
+        expand_pair(padding),
+        expand_pair(dilation),
+        strict=True,
     )
     rows, cols = (Window(*axis) for axis in axes)
     return Window2d(rows, cols)

@@ -80,8 +80,8 @@ class Exchange:
         transport: str = "auto",
         adjoint: bool = False,
     ) -> None:
-        self.sent = table.sent_by(comm.rank)
-        self.expected = table.received_by(comm.rank)
+        self.sent = table.list_sent(comm.rank)
+        self.expected = table.list_received(comm.rank)
         if adjoint:
             self.sent, self.expected = self.expected, self.sent
         require_agreement(

@@ -10,7 +10,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from spbench_core.layout.partition import NOTHING, Transfers
+from spbench_core.layout.partition import EMPTY_BOX, Transfers
 from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
 from spbench_parallel.spatial.exchange import is_channels_last, view_box
@@ -80,7 +80,7 @@ class TiledExecution:
     def run_without_halo(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
         """Return this rank's outputs where all of them, on all ranks, read the own tile alone."""
         read = find_own_read(self._window, self.split, self._tile)
-        part = tile if read in (self._tile, NOTHING) else view_box(tile, self._tile, read)
+        part = tile if read in (self._tile, EMPTY_BOX) else view_box(tile, self._tile, read)
         return self._joined(tile, (), [part], operator)
 
     def compute(

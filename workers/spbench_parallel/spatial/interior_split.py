@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spbench_core.layout.partition import NOTHING, Partition, Transfers
-from spbench_core.layout.tiles import Box, Interval, bounds
+from spbench_core.layout.partition import EMPTY_BOX, Partition, Transfers
+from spbench_core.layout.tiles import Box, Interval, part_bounds
 from spbench_core.layout.window import Window, Window2d
 
 MIN_INNER_SHARE = 0.5
@@ -57,8 +57,8 @@ class InteriorSplit:
         whole_rows = box.rows == self.inner.rows
         whole_cols = box.cols == self.inner.cols
         return Box(
-            self.crop.rows if whole_rows else window.rows.need(box.rows),
-            self.crop.cols if whole_cols else window.cols.need(box.cols),
+            self.crop.rows if whole_rows else window.rows.find_inputs(box.rows),
+            self.crop.cols if whole_cols else window.cols.find_inputs(box.cols),
         )
 
 
@@ -74,7 +74,7 @@ def _cut(interval: Interval) -> list[Interval]:
     first = interval[0]
     length = interval[1] - interval[0]
     count = max(1, min(MAX_BANDS, length // MIN_BAND))
-    cuts = [bounds(index, count, length) for index in range(count)]
+    cuts = [part_bounds(index, count, length) for index in range(count)]
     return [(first + start, first + end) for start, end in cuts]
 
 
@@ -93,7 +93,7 @@ def make_interior_split(
     crop = Box(rows.crop, cols.crop)
     padding = rows.padding, cols.padding
     strips = border_strips(outputs, inner)
-    reads = tuple(map(window.need, strips))
+    reads = tuple(map(window.find_inputs, strips))
     return InteriorSplit(outputs, inner, crop, padding, strips, reads)
 
 
@@ -107,16 +107,16 @@ def make_whole_split(
     outputs = produced.tile(rank)
     tile = owned.tile(rank)
     if outputs.empty:
-        return InteriorSplit(outputs, NOTHING, NOTHING, (0, 0), (outputs,), (NOTHING,))
+        return InteriorSplit(outputs, EMPTY_BOX, EMPTY_BOX, (0, 0), (outputs,), (EMPTY_BOX,))
     rows, top = _all_at_once(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
     cols, left = _all_at_once(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
     reads = (Box(rows, cols),)
-    return InteriorSplit(outputs, NOTHING, NOTHING, (0, 0), (outputs,), reads, (top, left))
+    return InteriorSplit(outputs, EMPTY_BOX, EMPTY_BOX, (0, 0), (outputs,), reads, (top, left))
 
 
 def window_transfers(window: Window2d, owned: Partition, produced: Partition) -> Transfers:
     """Return the transfers of halos: they give each rank the pixels that its outputs read."""
-    needs = (window.need(produced.tile(rank)) for rank in range(owned.size))
+    needs = (window.find_inputs(produced.tile(rank)) for rank in range(owned.size))
     return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
 
 
@@ -130,16 +130,16 @@ class _Axis:
 def _axis(window: Window, divided: bool, outputs: Interval, tile: Interval) -> _Axis:
     if not divided:
         return _Axis(outputs, tile, window.padding)
-    first, last = window.inside(tile)
+    first, last = window.find_outputs(tile)
     inner = max(first, outputs[0]), min(last, outputs[1])
-    return _Axis(inner, window.need(inner), 0)
+    return _Axis(inner, window.find_inputs(inner), 0)
 
 
 def _all_at_once(
     window: Window, divided: bool, outputs: Interval, tile: Interval
 ) -> tuple[Interval, int]:
     """Return what the outputs read along an axis, and how much the operator pads it itself."""
-    first, last = window.need(outputs)
+    first, last = window.find_inputs(outputs)
     if divided:
         return (first, last), 0
     # An output may read padding alone, but no operator takes nothing.

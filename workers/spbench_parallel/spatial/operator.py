@@ -50,7 +50,7 @@ class TiledWindow:
         self.tiling = tiling
         self.window = window
         owned = tiling.partition
-        self.output = tiling.resized(*window.outputs(owned.height, owned.width))
+        self.output = tiling.resized(*window.output_size(owned.height, owned.width))
         produced = self.output.partition
         rank = tiling.comm.rank
         halo = window_transfers(window, owned, produced)
@@ -61,7 +61,7 @@ class TiledWindow:
             for overlap, split in ((True, make_interior_split), (False, make_whole_split))
         }
         self.last_choice: OverlapChoice | None = None
-        self._exchanges = any(halo.received_by(each) for each in range(owned.size))
+        self._exchanges = any(halo.list_received(each) for each in range(owned.size))
         self._alone = not self._exchanges and all(
             read.intersect(owned.tile(each)) == read
             for each in range(owned.size)

@@ -10,7 +10,7 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
-from spbench_core.durations import time_text
+from spbench_core.durations import format_duration
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.groups import is_on_one_host
@@ -43,7 +43,7 @@ class OverlapChoice:
         """The reason, as a report gives it."""
         if self.tried_ms is None:
             return self.why
-        on, off = (time_text(ms / 1e3) for ms in self.tried_ms)
+        on, off = (format_duration(ms / 1e3) for ms in self.tried_ms)
         return f"the faster of on {on}, off {off} in a few passes, any gradients included"
 
 

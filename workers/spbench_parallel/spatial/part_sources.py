@@ -82,7 +82,7 @@ def find_sources(box: Box, table: Transfers, rank: int) -> PartSources:
     """Return where a rank's part gets its pixels from; pieces count as `Transfers` orders them."""
     image = table.owned.image
     inside = box.intersect(image)
-    pieces = [_shared(box, piece.box) for piece in table.received_by(rank)]
+    pieces = [_shared(box, piece.box) for piece in table.list_received(rank)]
     return PartSources(
         box,
         covered=inside.intersect(table.needed[rank]) == inside,

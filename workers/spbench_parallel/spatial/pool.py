@@ -197,8 +197,8 @@ def _refuse_empty_windows(window: Window2d, tiling: Tiling) -> None:
     height = tiling.partition.height
     width = tiling.partition.width
     for axis, length in ((window.rows, height), (window.cols, width)):
-        for output in range(axis.outputs(length)):
-            first = axis.need((output, output + 1))[0]
+        for output in range(axis.count_outputs(length)):
+            first = axis.find_inputs((output, output + 1))[0]
             taps = range(first, first + axis.span, axis.dilation)
             if not any(0 <= tap < length for tap in taps):
                 raise ValueError(

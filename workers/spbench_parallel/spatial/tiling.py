@@ -41,7 +41,7 @@ class Tiling:
         overlap: bool | None = None,
     ) -> Tiling:
         """Cut an image for the ranks of a communicator, one tile each."""
-        partition = Partition.of_grid(grid, height, width, size=comm.size)
+        partition = Partition.from_grid(grid, height, width, size=comm.size)
         return cls(comm, partition, transport, overlap)
 
     @property
@@ -51,4 +51,4 @@ class Tiling:
 
     def resized(self, height: int, width: int) -> Tiling:
         """Return the same tiles over a tensor of another size."""
-        return replace(self, partition=self.partition.resized(height, width))
+        return replace(self, partition=self.partition.resize(height, width))

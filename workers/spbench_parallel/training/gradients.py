@@ -24,7 +24,7 @@ import torch.distributed as dist
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_parallel.groups import create_group
 from spbench_parallel.p2p import torch_group
 from spbench_parallel.spatial.gradients import allreduce_sum
@@ -36,7 +36,7 @@ Key = tuple[int, int]
 """A stage, and the tile whose copies are summed; 0 for all members."""
 
 
-def weight_key(layout: ModelLayout, coordinates: Place) -> Key:
+def weight_key(layout: ModelLayout, coordinates: RankCoordinates) -> Key:
     """Return the key of the copies of weights whose gradients are summed with those of a rank."""
     return coordinates.stage, coordinates.tile if layout.stages[coordinates.stage].spatial else 0
 
@@ -49,7 +49,7 @@ def ranks_sharing_weights(
     sharing: set[int] = set()
     for replica in range(layout.replicas):
         for direction in directions:
-            ranks = layout.ranks_of(stage, replica, direction)
+            ranks = layout.list_stage_ranks(stage, replica, direction)
             sharing.update({ranks[tile]} if layout.stages[stage].spatial else ranks)
     return tuple(sorted(sharing))
 
@@ -155,7 +155,7 @@ class WeightSharing:
 def create_sharings(
     world: MPI.Intracomm,
     layout: ModelLayout,
-    copies: Sequence[tuple[Place, FlatTensor]],
+    copies: Sequence[tuple[RankCoordinates, FlatTensor]],
     *,
     grouped: bool = False,
 ) -> tuple[WeightSharing, ...]:
@@ -184,7 +184,7 @@ def create_sharings(
 
 
 def create_mirror_sharings(
-    world: MPI.Intracomm, layout: ModelLayout, copies: Sequence[tuple[Place, FlatTensor]]
+    world: MPI.Intracomm, layout: ModelLayout, copies: Sequence[tuple[RankCoordinates, FlatTensor]]
 ) -> tuple[WeightSharing, ...]:
     """Return the pairs of a stage's copies in both directions of a mirrored layout.
 
@@ -195,7 +195,7 @@ def create_mirror_sharings(
         stage, index = key
         replica = copies[0][0].replica
         by_direction = (
-            layout.ranks_of(stage, replica, direction) for direction in layout.directions
+            layout.list_stage_ranks(stage, replica, direction) for direction in layout.directions
         )
         return tuple(sorted({stage_ranks[index] for stage_ranks in by_direction}))
 

@@ -23,7 +23,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_parallel.device.host_memory import HostMemory
 from spbench_parallel.device.streams import get_streams, is_gpu
 from spbench_parallel.p2p.mpi import mpi_buffer
@@ -42,7 +42,9 @@ def mirror_pairs(layout: ModelLayout, stage: int, replica: int) -> tuple[tuple[i
     Tiles all have the gradients of the whole image, and members' are summed anyway, so that any
     copy may send to any owner. A rank that has both keeps them; the others follow in their order.
     """
-    mirrors, owners = (layout.ranks_of(stage, replica, direction) for direction in (MIRROR, OWNER))
+    mirrors, owners = (
+        layout.list_stage_ranks(stage, replica, direction) for direction in (MIRROR, OWNER)
+    )
     local = [rank for rank in mirrors if rank in owners]
     remote = ([rank for rank in ranks if rank not in local] for ranks in (mirrors, owners))
     return (*zip(local, local, strict=True), *zip(*remote, strict=True))
@@ -89,7 +91,7 @@ class MasterComm:
         self,
         world: MPI.Intracomm,
         layout: ModelLayout,
-        stages: Sequence[tuple[Place, nn.Module]],
+        stages: Sequence[tuple[RankCoordinates, nn.Module]],
         gradients: Sequence[FlatGradients],
     ) -> None:
         if not layout.mirrored:

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.writes import list_counters
 from spbench_parallel.training.gradients import create_mirror_sharings
@@ -94,7 +94,7 @@ class MirroredStatistics:
         self,
         world: MPI.Intracomm,
         layout: ModelLayout,
-        stages: Sequence[tuple[Place, nn.Module]],
+        stages: Sequence[tuple[RankCoordinates, nn.Module]],
         count: int,
     ) -> None:
         self._count = count

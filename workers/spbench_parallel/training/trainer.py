@@ -11,7 +11,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.micro_batches import MicroBatch
-from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_parallel.plan import MIRROR, OWNER, TrainingConfig
 from spbench_parallel.precision.loss_scale import LossScale
 from spbench_parallel.training.gradients import FlatGradients, create_sharings
@@ -67,7 +67,7 @@ class Trainer:
         world: MPI.Intracomm,
         layout: ModelLayout,
         training: TrainingConfig,
-        stages: Sequence[tuple[Place, nn.Module]],
+        stages: Sequence[tuple[RankCoordinates, nn.Module]],
         batches: Sequence[MicroBatch],
         loss_scale: LossScale | None = None,
         *,

@@ -19,7 +19,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.micro_batches import split_batch
 from spbench_core.quantities import format_quantity
 from spbench_parallel.autotune.balance import check_balance
 from spbench_parallel.checkpoints.checkpoint import run_on_all_ranks
@@ -158,7 +158,7 @@ def smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
     members = max(stage.members for stage in plan.layout.stages)
     parts = min(len(plan.batches), len(plan.layout.stages) + 1)
     images = max(2, members)  # one image of one pixel has no statistics
-    fewer = replace(plan, batches=micro_batches(parts * images, parts))
+    fewer = replace(plan, batches=split_batch(parts * images, parts))
     model = _on_rank_0(comm, lambda: _smallest_model(fewer))
     sides = comm.bcast(None if model is None else model.image.shape[1:])
     if sides is None:

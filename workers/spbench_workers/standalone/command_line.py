@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, fault_of
+from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, parse_fault
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import Param, Params
 
@@ -106,7 +106,7 @@ class _Once(argparse.Action):
 
 def _fault_among(faults: Sequence[str], word: str) -> str:
     try:
-        name, _ = fault_of(word)
+        name, _ = parse_fault(word)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if name not in faults:
@@ -153,7 +153,7 @@ def read_benchmark(words: list[str]) -> CommandLine:
     given = vars(create_parser(entry).parse_args(words[1:]))
     inject = given.pop("inject")
     try:
-        cases = entry.cases(given)
+        cases = entry.list_cases(given)
     except ExceptionGroup as group:
         raise ValueError(join_errors(group)) from None
     return CommandLine(entry, tuple(params for _, params in cases), inject)

@@ -66,7 +66,7 @@ def _help_of(entry: Benchmark, flag: ScriptFlag) -> str:
 
     The catalog's own default is not the script's.
     """
-    param = None if flag.param is None else entry.param(flag.param)
+    param = None if flag.param is None else entry.find_param(flag.param)
     if param is None:
         text = flag.help if flag.silent else f"does nothing: {flag.help}"
         return text.replace("%", "%%")
@@ -119,14 +119,14 @@ def _settled(
     told: list[str] = []
     while True:
         try:
-            return [case for _, case in entry.cases(params)], told
+            return [case for _, case in entry.list_cases(params)], told
         except ExceptionGroup as group:
             [error] = group.exceptions if len(group.exceptions) == 1 else [None]
             if not isinstance(error, IdleParamError) or error.param not in flags:
                 raise ValueError(join_errors(group)) from None
             name = error.param
             if _differs(entry, flags[name], given.get(name)):
-                told.append(_warning(flags[name], given[name], error.why))
+                told.append(_warning(flags[name], given[name], error.condition))
             params = {key: value for key, value in params.items() if key != name}
 
 
@@ -134,7 +134,7 @@ def _differs(entry: Benchmark | None, flag: ScriptFlag, word: str | None) -> boo
     """Whether a flag was given a value that the script does not have by itself."""
     if word is None:
         return False
-    param = None if entry is None or flag.param is None else entry.param(flag.param)
+    param = None if entry is None or flag.param is None else entry.find_param(flag.param)
     if param is not None and flag.unset is not None:
         return bool(param.read(word) != param.read(flag.unset))
     return word != str(flag.unset)

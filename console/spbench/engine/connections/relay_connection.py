@@ -14,7 +14,7 @@ from spbench.engine.connections.rank_connection import (
     RankConnection,
     encode_reply,
 )
-from spbench_core.events.fan_in import Pieces, piece
+from spbench_core.events.fan_in import FrameDecoder, encode_frame
 from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, MAX_HELLO
 
@@ -46,10 +46,10 @@ class _Channel:
     send: Callable[[bytes], None]
 
     def write(self, data: bytes) -> None:
-        self.send(piece(self.number, data))
+        self.send(encode_frame(self.number, data))
 
     def abort(self) -> None:
-        self.send(piece(self.number, b""))
+        self.send(encode_frame(self.number, b""))
 
 
 class RelayConnection(asyncio.Protocol):
@@ -59,7 +59,7 @@ class RelayConnection(asyncio.Protocol):
         self._collector = collector
         self._peer = peer
         self._first = rest
-        self._pieces = Pieces()
+        self._pieces = FrameDecoder()
         self._strangers: dict[int, bytes] = {}
         self._ranks: dict[int, RankConnection] = {}
         self._transport: asyncio.Transport | None = None

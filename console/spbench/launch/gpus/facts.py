@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench_core import host_facts
-from spbench_core.host_facts import VISIBLE
+from spbench_core.host_facts import VISIBLE_DEVICES
 
 MpiMemory = tuple[bool | None, str]
 """Whether MPI takes memory of a GPU, None where only MPI_Init tells, and by what evidence."""
@@ -64,13 +64,13 @@ class HostGpus:
     @property
     def names(self) -> list[str]:
         """The kind of each, ``GPU`` where only its file is seen."""
-        return [card.model for card in self.cards] or [host_facts.UNNAMED] * self.files
+        return [card.model for card in self.cards] or [host_facts.UNNAMED_GPU] * self.files
 
     @property
     def models(self) -> str:
         """``2 x NVIDIA H200``, or that there is one of no known kind; nothing without."""
         models = host_facts.format_name_counts(self.names)
-        return models or (host_facts.UNLISTED if self.other_files else "")
+        return models or (host_facts.UNLISTED_GPU if self.other_files else "")
 
     @property
     def count(self) -> int | None:
@@ -149,7 +149,7 @@ def trouble(gpus: HostGpus, torch: str | None, torch_cuda: str | None) -> str | 
     if torch_cuda and (old := too_old(gpus, torch_cuda)):
         return old
     if gpus.usable == 0:
-        return f"{VISIBLE} is {gpus.visible!r}, which shows {shown(gpus)}"
+        return f"{VISIBLE_DEVICES} is {gpus.visible!r}, which shows {shown(gpus)}"
     return None
 
 

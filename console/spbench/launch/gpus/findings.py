@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.gpus.facts import HostGpus, MpiMemory, shown, too_old
-from spbench_core.host_facts import DRIVER_LIBRARY, SHARED, VISIBLE
+from spbench_core.host_facts import DRIVER_LIBRARY, SHARED_MEMORY, VISIBLE_DEVICES
 
 LEAST_SHARED = 1.0
 """GiB of /dev/shm below which NCCL may fail; its guide has containers take as much."""
@@ -36,7 +36,9 @@ def in_order(gpus: HostGpus) -> Iterator[Finding]:
         )
     if _several(gpus) and gpus.shared_gib is not None and gpus.shared_gib >= LEAST_SHARED:
         yield Finding(
-            FindingStatus.OK, "shared memory", f"{SHARED} has {gpus.shared_gib:.1f} GiB, for NCCL"
+            FindingStatus.OK,
+            "shared memory",
+            f"{SHARED_MEMORY} has {gpus.shared_gib:.1f} GiB, for NCCL",
         )
 
 
@@ -79,8 +81,14 @@ def amiss(gpus: HostGpus, torch: str | None, torch_cuda: str | None) -> Iterator
         yield Finding(FindingStatus.NOTE, "driver", text, mend)
     yield from _hidden(gpus)
     if _several(gpus) and gpus.shared_gib is not None and gpus.shared_gib < LEAST_SHARED:
-        text = f"{SHARED} has {gpus.shared_gib:.2f} GiB: ranks of NCCL that share a host may fail"
-        mend = f"give it 1 GiB and more: --shm-size=1g of a container, or mount -o remount {SHARED}"
+        text = (
+            f"{SHARED_MEMORY} has {gpus.shared_gib:.2f} GiB: "
+            "ranks of NCCL that share a host may fail"
+        )
+        mend = (
+            "give it 1 GiB and more: --shm-size=1g of a container, "
+            f"or mount -o remount {SHARED_MEMORY}"
+        )
         yield Finding(FindingStatus.NOTE, "shared memory", text, mend)
 
 
@@ -99,5 +107,7 @@ def _undriven(gpus: HostGpus) -> Iterator[Finding]:
 
 def _hidden(gpus: HostGpus) -> Iterator[Finding]:
     if gpus.usable is not None and gpus.count is not None and gpus.usable < gpus.count:
-        text = f"{VISIBLE} is {gpus.visible!r}, which shows {shown(gpus)}"
-        yield Finding(FindingStatus.NOTE, "devices", text, f"unset {VISIBLE} to have them all")
+        text = f"{VISIBLE_DEVICES} is {gpus.visible!r}, which shows {shown(gpus)}"
+        yield Finding(
+            FindingStatus.NOTE, "devices", text, f"unset {VISIBLE_DEVICES} to have them all"
+        )

@@ -21,7 +21,7 @@ from spbench.launch.launchers.failures import (
     read,
 )
 from spbench.launch.launchers.search import output_of, search
-from spbench_core.mpi_builds import built_with_cuda
+from spbench_core.mpi_builds import is_built_with_cuda
 
 NVIDIA_DEVICE = Path("/dev/nvidia0")
 # read by mpirun_rsh itself, not by the ranks
@@ -233,7 +233,7 @@ def _takes_gpu_memory(executable: Path) -> bool:
     if not NVIDIA_DEVICE.exists():
         return False
     text = output_of(executable.with_name("mpiname"), "-a")
-    return built_with_cuda(text) and _RAIL.search(text) is not None
+    return is_built_with_cuda(text) and _RAIL.search(text) is not None
 
 
 def _binding(job: JobSpec) -> dict[str, str]:

@@ -272,7 +272,7 @@ def _load(answer: Mapping[str, Any]) -> Iterator[Finding]:
 def _folder(there: Mapping[str, Any]) -> Iterator[Finding]:
     if not there:
         return
-    here = host_facts.folder(os.getcwd())
+    here = host_facts.inspect_folder(os.getcwd())
     name = os.getcwd()
     mend = "start spbench in a folder that all hosts share"
     if there["number"] is None:

@@ -45,8 +45,8 @@ def probed():
     cut = {name: text[-65536:].decode("utf-8", "replace") for name, text in texts.items()}
     return {"status": done.returncode, **cut}
 
-answer = facts()
-answer["folder"] = folder(FOLDER)
+answer = collect_facts()
+answer["folder"] = inspect_folder(FOLDER)
 answer["python"] = platform.python_version()
 answer["interpreter"] = sys.executable
 answer["probe"] = None if "instead" in sys.argv else probed()

@@ -18,7 +18,7 @@ from spbench.suites.case import SCHEMA, Suite
 from spbench.suites.edit.writing import key_lines
 from spbench.suites.loader import load_text
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.layout.stages import ModelLayout, model_layout
+from spbench_core.layout.stages import ModelLayout, build_layout
 
 ITERATIONS = {"warmup": 2, "iterations": 9}
 """Enough iterations for a slow rank to show, which takes eight parts of them."""
@@ -123,7 +123,7 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
     for layout in _layouts(plan):
         stages = range(len(plan.stages))
         every = (
-            [rank for copy in range(layout.replicas) for rank in layout.ranks_of(at, copy)]
+            [rank for copy in range(layout.replicas) for rank in layout.list_stage_ranks(at, copy)]
             for at in stages
         )
         if [sorted(map(cluster.find_machine, ranks)) for ranks in every] == wanted:
@@ -141,7 +141,7 @@ def _layouts(plan: Plan) -> Iterator[ModelLayout]:
         if all(count % copies == 0 for count in counts):
             members = [count // copies for count in counts]
             if copies == plan.pipelines or copies == 1 or set(members) == {1}:
-                yield model_layout(len(counts), members=members, replicas=copies, rounds=rounds)
+                yield build_layout(len(counts), members=members, replicas=copies, rounds=rounds)
 
 
 def _recomputation(plan: Plan) -> dict[str, Any]:

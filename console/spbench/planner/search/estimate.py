@@ -22,8 +22,8 @@ from spbench_core.schedule.orders import (
     ZERO_BUBBLE,
     Schedule,
     StageSchedule,
+    count_trailing_weights,
     stage_in_flight,
-    weights_at_last,
 )
 from spbench_core.schedule.timetable import StageTimes
 
@@ -128,7 +128,7 @@ def _split_paths(stages: Sequence[StageTimes], count: int) -> Iterator[float]:
     which then has gradients of weights left to compute.
     """
     total = len(stages)
-    left = [weights_at_last(at, total, count) for at in range(total)]
+    left = [count_trailing_weights(at, total, count) for at in range(total)]
     most = [stage_in_flight("1f1b", at, total, count) for at in range(total)]  # of data
     data = [stage.backward_s * stage.data_share for stage in stages]
     weights = [stage.backward_s * (1.0 - stage.data_share) for stage in stages]

@@ -15,7 +15,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.memory import peak_held_bytes
 from spbench_core.schedule.orders import INTERLEAVED, Schedule, can_interleave
-from spbench_core.schedule.timetable import Timetable, timetable
+from spbench_core.schedule.timetable import Timetable, compute_timetable
 
 Kind = Literal["forward", "backward", "weights", "send", "return", "all-reduce"]
 """``send`` takes a micro-batch's output to the next stage, ``return`` its gradient back;
@@ -96,7 +96,7 @@ def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
                 f"each device has {plan.rounds} stages, whose schedule is interleaved,"
                 f" not {schedule}"
             )
-        return timetable(plan.stages, schedule, plan.micro_batches)
+        return compute_timetable(plan.stages, schedule, plan.micro_batches)
     groups = len(plan.stage_groups)
     if plan.rounds == 1:
         raise PlannerError("the plan has one stage a device: there is nothing to interleave")
@@ -105,7 +105,7 @@ def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
             f"{plan.micro_batches} micro-batches cannot be interleaved over {groups} groups of"
             " devices; it takes a multiple of them"
         )
-    return timetable(plan.stages, schedule, plan.micro_batches, plan.rounds)
+    return compute_timetable(plan.stages, schedule, plan.micro_batches, plan.rounds)
 
 
 def _kept(plan: Plan, table: Timetable, together: Sequence[int]) -> float:

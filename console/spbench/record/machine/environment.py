@@ -19,7 +19,7 @@ from spbench.record.machine.machine_files import (
     numa_nodes,
 )
 from spbench_core.credentials import holds_secret
-from spbench_core.host_facts import processor
+from spbench_core.host_facts import read_processor
 
 _GIT_PATIENCE = 5.0
 _PREFIXES = (
@@ -54,7 +54,7 @@ def facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[str, Any]:
         "host": socket.gethostname(),
         "system": platform.platform(),
         "kernel": platform.release(),
-        "processor": processor() or platform.machine() or None,
+        "processor": read_processor() or platform.machine() or None,
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory_kib() / 2**20, 1),
         "numa": numa_nodes(),

@@ -32,7 +32,7 @@ class LogCheck:
             return False
         kind = event["event"]
         try:
-            if kind in rank_events.KINDS:
+            if kind in rank_events.EVENT_KINDS:
                 return self._passes_rank_event(event)
             return kind not in run_events.FIELDS or self._passes_run_event(event)
         except EventError:
@@ -44,7 +44,7 @@ class LogCheck:
         job = event.get("job")
         if type(job) is not int or job not in self._jobs or (rank is not None and rank < 0):
             return False
-        if event["event"] not in rank_events.OF_CASE:
+        if event["event"] not in rank_events.CASE_EVENTS:
             return True
         repeat: int = event.get("repeat", 0)
         return 0 <= repeat < self._repeats.get(event["case"], 0)

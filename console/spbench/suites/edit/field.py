@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from spbench_core.catalog.parameters import UNSWEPT, Kind, Param
+from spbench_core.catalog.parameters import UNSWEPT_KINDS, Param, ParamKind
 
-FieldKind = Literal[Kind, "env", "keys"]
+FieldKind = Literal[ParamKind, "env", "keys"]
 """The kinds of parameters, and of settings: variables by name, and text or keys of its own."""
 _SAID: dict[FieldKind, str] = {
     "int": "a whole number",
@@ -52,7 +52,7 @@ class Field:
     @property
     def can_sweep(self) -> bool:
         """Whether a case may run over a list of its values."""
-        return not self.path and self.kind not in UNSWEPT
+        return not self.path and self.kind not in UNSWEPT_KINDS
 
 
 def accepted(kind: FieldKind, choices: tuple[str, ...], bounds: str) -> str:

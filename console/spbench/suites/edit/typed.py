@@ -17,7 +17,7 @@ from spbench.suites.parameters import read_item
 from spbench.suites.scalars import core_scalar
 from spbench.suites.wording import complaint
 from spbench.suites.yaml_nodes import YamlError, compose
-from spbench_core.catalog.parameters import LISTS
+from spbench_core.catalog.parameters import LIST_KINDS
 
 _MAPPING = "write {NAME: VALUE, ...}, in brackets where there are several"
 _RANGED = ("int", "float", "pair", "bytes")
@@ -46,7 +46,7 @@ def read_text(field: Field, text: str) -> Any:
         if len(values) != 1:
             raise UsageError(f"{field.name}: {text!r} are several values; {_MAPPING}")
         return _checked(field, values[0])
-    if field.kind in LISTS:
+    if field.kind in LIST_KINDS:
         return _checked(field, [_scalar(field, part.strip()) for part in text.split(",")])
     if field.kind == "keys" and text.startswith("{"):
         (value,) = _items(field, text, "write {KEY: VALUE, ...}")

@@ -14,7 +14,7 @@ from spbench.cli.app import run_command_line
 from spbench.errors import UsageError
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.suites import site_file
-from spbench_core.events.batch_files import cases_in, words_of
+from spbench_core.events.batch_files import read_cases, read_words
 
 SUITE = """
 schema: spbench.suite/1
@@ -127,10 +127,10 @@ def test_rejects_a_folder_with_huge_files(write):
     with pytest.raises(UsageError, match=r"it has 40\.0 GB, more than 64 MiB"):
         read_plan(folder)
     os.truncate(folder / "jobs/1/cases.json", 40 * 10**9)
-    assert cases_in(folder / "jobs/1") == []
+    assert read_cases(folder / "jobs/1") == []
     (folder / "ended").touch()
     os.truncate(folder / "ended", 10**10)
-    assert words_of(folder / "ended") == []
+    assert read_words(folder / "ended") == []
 
 
 @pytest.mark.usefixtures("write")

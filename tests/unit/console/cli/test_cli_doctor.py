@@ -155,8 +155,8 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
             (tmp_path / path).write_text(text)
     for name, path in (("GPUS", "gpus"), ("PCI", "pci"), ("FILES", "dev"), ("ADAPTERS", "ib")):
         monkeypatch.setattr(host_facts, name, tmp_path / path)
-    monkeypatch.setattr(host_facts, "driver_version", lambda: "550.54.15")
-    monkeypatch.setattr(host_facts, "driver_cuda", lambda: "12.4")
+    monkeypatch.setattr(host_facts, "read_driver_version", lambda: "550.54.15")
+    monkeypatch.setattr(host_facts, "read_driver_cuda", lambda: "12.4")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     found = MpiLibrary("openmpi", "Open MPI v5.0.11", "4.1.0", "2.11.0", "13.0", None, TOLD)
     monkeypatch.setattr("spbench.launch.doctor.mpi_library", lambda *_: found)

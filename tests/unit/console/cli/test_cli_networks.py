@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spbench.cli.app import run_command_line
-from spbench_core.networks.registry import NETWORKS, parameters, total_mb
+from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
 from unit.done import Done
 
 
@@ -58,11 +58,11 @@ def test_one_network_is_a_table_in_the_order_of_keys(networks):
 def test_json_of_one_network_is_what_the_library_gives(networks):
     words = ["--num-layers", "20", "--image-shape", "1,28,27", "--num-classes", "7", "--json"]
     status, out, _ = networks("resnet", *words)
-    found = parameters("resnet", 20, (1, 28, 27), 7)
+    found = list_parameters("resnet", 20, (1, 28, 27), 7)
     assert status == 0
     assert json.loads(out) == {
         "num_arrays": len(found),
-        "total_mb": total_mb(found),
+        "total_mb": sum_megabytes(found),
         "shapes": [list(param.shape) for param in found],
         "names": [param.name for param in found],
     }

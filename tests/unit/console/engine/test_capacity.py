@@ -100,7 +100,9 @@ def test_a_machine_that_does_not_say_its_memory_rejects_nothing(
 def test_data_on_a_gpu_is_not_in_the_memory_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spbench.launch.gpu_needs.cards", lambda: [{"address": "0000:01:00.0"}])
+    monkeypatch.setattr(
+        "spbench.launch.gpu_needs.read_cards", lambda: [{"address": "0000:01:00.0"}]
+    )
     assert find_rejection(matrices(tmp_path, 32768)) is None
 
 

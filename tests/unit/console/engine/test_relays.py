@@ -16,7 +16,7 @@ from places import ROOT
 from spbench.engine import processes
 from spbench.engine.connections.collector import Collector
 from spbench_core.events import rank_events
-from spbench_core.events.fan_in import SIGN_OF_LIFE, Pieces, piece
+from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_frame
 from spbench_core.events.rank_events import encode
 from unit.events import rank_event
 from unit.heard import Heard, until
@@ -159,7 +159,7 @@ class MadeUp:
 
     def __init__(self, reader, writer):
         self._reader = reader
-        self._pieces = Pieces()
+        self._pieces = FrameDecoder()
         self.writer = writer
 
     async def pieces(self, count):
@@ -198,7 +198,7 @@ async def test_a_relay_is_no_rank(node, relay):
 
 async def test_a_hello_may_come_in_pieces_and_events_behind_it(node, relay):
     line = hello(node, 4) + encode(rank_event("heartbeat", 4, seq=1))
-    relay.writer.write(piece(3, line[:30]) + SIGN_OF_LIFE + piece(3, line[30:]))
+    relay.writer.write(encode_frame(3, line[:30]) + HEARTBEAT_FRAME + encode_frame(3, line[30:]))
     await until(lambda: len(node.heard.events) == 2)
     assert await relay.pieces(1) == [(3, b'{"reply":"hello"}\n')]
     assert node.token not in repr(node.heard.events)
@@ -209,7 +209,7 @@ async def test_a_hello_may_come_in_pieces_and_events_behind_it(node, relay):
 )
 async def test_behind_a_relay_too_only_the_token_lets_in(node, relay, line):
     wrong = hello(node, 0, token="wrong") if line is None else line
-    relay.writer.write(piece(1, wrong) + piece(2, hello(node, 2)))
+    relay.writer.write(encode_frame(1, wrong) + encode_frame(2, hello(node, 2)))
     await until(lambda: node.heard.events)
     assert await relay.pieces(2) == [(1, b""), (2, b'{"reply":"hello"}\n')]
     assert len(node.heard.strangers) == 1
@@ -217,17 +217,17 @@ async def test_behind_a_relay_too_only_the_token_lets_in(node, relay, line):
 
 
 async def test_a_gap_is_seen_behind_a_relay_and_ends_that_rank_alone(node, relay):
-    relay.writer.write(piece(1, hello(node, 1)) + piece(2, hello(node, 2)))
-    relay.writer.write(piece(1, encode(rank_event("heartbeat", 1, seq=5))))
+    relay.writer.write(encode_frame(1, hello(node, 1)) + encode_frame(2, hello(node, 2)))
+    relay.writer.write(encode_frame(1, encode(rank_event("heartbeat", 1, seq=5))))
     await until(lambda: node.heard.violations)
     assert node.heard.violations == ["sent event 5 where 1 was due"]
     assert (1, b"") in await relay.pieces(3)
-    relay.writer.write(piece(2, encode(rank_event("heartbeat", 2, seq=1))))
+    relay.writer.write(encode_frame(2, encode(rank_event("heartbeat", 2, seq=1))))
     await until(lambda: len(node.heard.events) == 3)
 
 
 async def test_a_relay_that_breaks_the_protocol_is_ended(node, relay):
-    relay.writer.write(piece(1, hello(node, 1)) + b"no head of any piece at all\n")
+    relay.writer.write(encode_frame(1, hello(node, 1)) + b"no head of any piece at all\n")
     await relay.ended()
     await until(lambda: node.heard.relays_lost)
     (_, ranks, why), *_ = node.heard.relays_lost
@@ -238,14 +238,14 @@ async def test_a_relay_that_breaks_the_protocol_is_ended(node, relay):
 async def test_a_relay_without_a_sign_of_life_is_named_before_its_ranks(node, relay, monkeypatch):
     assert node.collector.relay_silence < rank_events.SILENCE_LIMIT - 1
     monkeypatch.setattr(node.collector, "relay_silence", 0.1)
-    relay.writer.write(piece(1, hello(node, 1)))
+    relay.writer.write(encode_frame(1, hello(node, 1)))
     await until(lambda: node.heard.relays_lost)
     assert node.heard.relays_lost == [("node01", 1, "has been silent for 1 s")]
     assert node.heard.lost == []
 
 
 async def test_a_relay_whose_ranks_have_all_said_bye_may_go(node, relay):
-    relay.writer.write(piece(1, hello(node, 1)))
+    relay.writer.write(encode_frame(1, hello(node, 1)))
     await until(lambda: node.heard.sources)
     node.heard.sources[0].ended = True
     relay.writer.close()

@@ -21,7 +21,7 @@ from spbench.launch.survey.facts import HostFacts, unreached
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.host_facts import VISIBLE
+from spbench_core.host_facts import VISIBLE_DEVICES
 
 NO_GPU = HostGpus(shared_gib=1.0)
 
@@ -146,7 +146,7 @@ async def test_cases_of_the_host_are_not_refused(asked):
     ],
 )
 async def test_a_gpu_that_no_rank_can_use(gpus, torch_cuda, said):
-    env = {} if gpus.visible is None else {VISIBLE: gpus.visible}
+    env = {} if gpus.visible is None else {VISIBLE_DEVICES: gpus.visible}
     found = await refused(GEMM, gpus=gpus, torch_cuda=torch_cuda, env=env)
     assert found.startswith("cannot run gemm on this machine: ")
     assert said in found
@@ -165,10 +165,10 @@ async def test_nccl_takes_a_gpu_for_each_rank_of_a_host():
         "hosts that have GPUs with --hostfile)"
     )
     assert await refused(NCCL, gpus=having(2)) is None
-    one = await refused(NCCL, gpus=having(8, visible="5"), env={VISIBLE: "5"})
+    one = await refused(NCCL, gpus=having(8, visible="5"), env={VISIBLE_DEVICES: "5"})
     assert "2 ranks share 1 GPU," in one
     mig = "MIG-1,MIG-2"
-    assert await refused(NCCL, gpus=having(8, visible=mig), env={VISIBLE: mig}) is None
+    assert await refused(NCCL, gpus=having(8, visible=mig), env={VISIBLE_DEVICES: mig}) is None
 
 
 async def test_a_plan_wants_a_gpu_for_each_rank():
@@ -213,9 +213,9 @@ async def test_gpus_that_this_shell_shows_are_not_those_of_another_host(asked):
         "node1", "ok", cores=8, gpus=having(2, visible=""), torch="2.11.0", torch_cuda="13.0"
     )
     hosts = parse_hosts("node1")
-    assert await refused(GEMM, hosts=hosts, env={VISIBLE: "1"}) is None
+    assert await refused(GEMM, hosts=hosts, env={VISIBLE_DEVICES: "1"}) is None
     assert "shows n" in await refused(GEMM, hosts=hosts)
-    assert "shows n" in await refused(launched(GEMM, env={VISIBLE: ""}), hosts=hosts)
+    assert "shows n" in await refused(launched(GEMM, env={VISIBLE_DEVICES: ""}), hosts=hosts)
 
 
 async def test_gpus_that_a_store_names_are_there():

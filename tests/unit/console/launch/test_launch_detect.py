@@ -249,4 +249,4 @@ def test_this_interpreters_gpus_are_those_that_a_job_would_see():
 
     found = mpi_library(sys.executable, keys(env={"CUDA_VISIBLE_DEVICES": "3"}))
     assert found.torch_cuda == (torch.version.cuda or "")
-    assert found.gpus == replace(HostGpus.of(host_facts.gpus()), visible="3")
+    assert found.gpus == replace(HostGpus.of(host_facts.find_gpus()), visible="3")

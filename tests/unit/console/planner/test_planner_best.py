@@ -25,7 +25,7 @@ from spbench.planner.search.shortest_paths import CostArrays, SearchGraph, Short
 from spbench.planner.search.stage_times import compute_passes
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
-from spbench_core.schedule.timetable import timetable
+from spbench_core.schedule.timetable import compute_timetable
 from unit.console.planner.brute import Brute
 from unit.console.planner.made_up import chain, shared
 
@@ -150,7 +150,7 @@ def test_the_search_by_bounds_finds_a_way_as_short_under_any_schedule_and_memory
 def way(cost_model, shape):
     """Seconds of one micro-batch through all stages and back, and of all-reduces that follow."""
     known = compute_passes(cost_model, Candidate(shape, 1, "1f1b"))
-    return timetable(known, "1f1b", 1).end_s if known else inf
+    return compute_timetable(known, "1f1b", 1).end_s if known else inf
 
 
 def step_of(plan, states, place, training):

@@ -24,7 +24,7 @@ from spbench_core.schedule.orders import (
     stage_in_flight,
     stage_order,
 )
-from spbench_core.schedule.timetable import compute_step_end, timetable
+from spbench_core.schedule.timetable import compute_step_end, compute_timetable
 from unit.console.planner.brute import order, rounds_order, run, run_rounds, split_order
 from unit.events import TIME, described, judged, metric, rank_event, started, state_of
 
@@ -269,7 +269,7 @@ def rounds_of(draw):
 def test_an_interleaved_step_is_what_fixed_points_give(drawn_rounds):
     groups, rounds, count, stages = drawn_rounds
     times = [(each.forward_s, each.backward_s, each.all_reduce_s) for each in stages]
-    found = timetable(stages, "interleaved", count, rounds)
+    found = compute_timetable(stages, "interleaved", count, rounds)
     assert found.end_s == run_rounds(times, [each.send_s for each in stages], groups, count)
     assert estimate_step(stages, "interleaved", count, rounds) <= found.end_s
     for group in range(groups):
@@ -281,21 +281,21 @@ def test_an_interleaved_step_is_what_fixed_points_give(drawn_rounds):
 @given(rounds_of(), st.floats(0.0, 2.0))
 def test_an_interleaved_step_is_cut_off_where_it_ends_after_the_limit(drawn_rounds, share):
     _, rounds, count, stages = drawn_rounds
-    end = timetable(stages, "interleaved", count, rounds).end_s
+    end = compute_timetable(stages, "interleaved", count, rounds).end_s
     found = compute_step_end(stages, "interleaved", count, rounds, limit=share * end)
     assert found == end if share >= 1.0 else found in (end, math.inf)
 
 
 def test_several_rounds_are_of_interleaved_steps_only():
     with pytest.raises(ValueError, match="1f1b has one round"):
-        timetable([stage(at, 1.0, 2.0) for at in range(4)], "1f1b", 8, rounds=2)
+        compute_timetable([stage(at, 1.0, 2.0) for at in range(4)], "1f1b", 8, rounds=2)
 
 
 def test_an_interleaved_step_is_cut_off_where_its_passes_alone_take_longer():
     stages = [stage(at, 1.0, 2.0) for at in range(4)]
     assert (
         compute_step_end(stages, "interleaved", 8, 2)
-        == timetable(stages, "interleaved", 8, 2).end_s
+        == compute_timetable(stages, "interleaved", 8, 2).end_s
     )
     assert compute_step_end(stages, "interleaved", 8, 2, limit=2 * 8 * 3.0 - 1.0) == math.inf
 
@@ -334,17 +334,21 @@ def test_simulated_is_what_fixed_points_give(stages, count, schedule):
     sends = [each.send_s for each in stages]
     shares = [(each.backward_s, each.data_share) for each in stages]
     parts = [(backward * share, backward * (1.0 - share)) for backward, share in shares]
-    assert timetable(stages, schedule, count).end_s == run(times, sends, orders, count, parts)
+    assert compute_timetable(stages, schedule, count).end_s == run(
+        times, sends, orders, count, parts
+    )
 
 
 @given(pipelines(), counts)
 def test_the_closed_form_of_gpipe_is_exact(stages, count):
-    assert estimate_step(stages, "gpipe", count) == timetable(stages, "gpipe", count).end_s
+    assert estimate_step(stages, "gpipe", count) == compute_timetable(stages, "gpipe", count).end_s
 
 
 @given(pipelines(), counts, st.sampled_from(STAGE_SCHEDULES))
 def test_the_closed_form_is_never_above_the_step_time(stages, count, schedule):
-    assert estimate_step(stages, schedule, count) <= timetable(stages, schedule, count).end_s
+    assert (
+        estimate_step(stages, schedule, count) <= compute_timetable(stages, schedule, count).end_s
+    )
 
 
 @given(
@@ -359,7 +363,7 @@ def test_the_closed_form_of_even_stages_without_messages_is_exact(
     stages, forward, backward, reduces, count, schedule
 ):
     row = [stage(at, float(forward), float(backward), 0.0, reduces[at]) for at in range(stages)]
-    assert estimate_step(row, schedule, count) == timetable(row, schedule, count).end_s
+    assert estimate_step(row, schedule, count) == compute_timetable(row, schedule, count).end_s
 
 
 @given(pipelines(2), counts, st.sampled_from(STAGE_SCHEDULES))

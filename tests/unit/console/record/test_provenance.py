@@ -124,9 +124,9 @@ def test_limits_of_version_1_are_read(kernel):
 def test_the_processor_is_that_of_the_first_lines(tmp_path, monkeypatch):
     path = tmp_path / "cpuinfo"
     monkeypatch.setattr(host_facts, "CPUS", path)
-    assert host_facts.processor() is None
+    assert host_facts.read_processor() is None
     path.write_text("processor\t: 0\nmodel name\t: Xeon  Gold\nflags\t: " + "x" * 9999)
-    assert host_facts.processor() == "Xeon  Gold"
+    assert host_facts.read_processor() == "Xeon  Gold"
 
 
 def test_the_git_state_is_that_of_the_suites_folder(tmp_path, monkeypatch):

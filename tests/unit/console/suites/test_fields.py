@@ -15,7 +15,7 @@ from spbench.suites.loader import load_text
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric
-from spbench_core.catalog.parameters import UNSWEPT, Param
+from spbench_core.catalog.parameters import UNSWEPT_KINDS, Param
 
 
 def by_name(fields):
@@ -54,7 +54,7 @@ def test_every_parameter_of_every_benchmark_has_a_field():
         fields = fields_of(benchmark)
         assert [field.name for field in fields] == [param.name for param in benchmark.params]
         assert all(field.help and field.accepts for field in fields)
-        assert all(field.can_sweep == (field.kind not in UNSWEPT) for field in fields)
+        assert all(field.can_sweep == (field.kind not in UNSWEPT_KINDS) for field in fields)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_other_values_are_refused(kind, value):
     ],
 )
 def test_a_value_is_read_again_from_its_word(kind, value):
-    assert read(kind, Param("p", kind, None, "").as_word(value)) == value
+    assert read(kind, Param("p", kind, None, "").format_argument(value)) == value
 
 
 def test_bounds_hold_for_each_item():
@@ -159,9 +159,9 @@ def test_several_choices_are_a_list():
 
 def test_a_benchmark_is_one_case_unless_it_says_otherwise():
     entry = BENCHMARKS["memory.copy"]
-    assert entry.cases({"size": 64}) == [({}, entry.complete({"size": 64}))]
+    assert entry.list_cases({"size": 64}) == [({}, entry.complete({"size": 64}))]
     twice = replace(entry, points=lambda _: [{"size": 8, "seed": None}, {"size": 16}])
-    cases = twice.cases({"size": 64, "seed": 3})
+    cases = twice.list_cases({"size": 64, "seed": 3})
     assert [differs for differs, _ in cases] == [{"size": 8}, {"size": 16}]
     assert [(params["size"], params["seed"]) for _, params in cases] == [(8, 0), (16, 3)]
 
@@ -340,9 +340,9 @@ def test_every_entry_holds_together(entry):
 
 @pytest.mark.parametrize("entry", BENCHMARKS.values(), ids=lambda entry: entry.name)
 def test_unknown_names_and_aliases(entry):
-    assert entry.param("nonsense") is None
+    assert entry.find_param("nonsense") is None
     for alias, name in entry.aliases.items():
-        assert entry.param(alias).name == name
+        assert entry.find_param(alias).name == name
 
 
 @pytest.mark.parametrize("name", ["halo.exchange", "halo.compute", "halo.fused", "model.resnet"])

@@ -4,7 +4,7 @@ import pytest
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
-from spbench_core.catalog.scaling import AtRanks, ScalingError
+from spbench_core.catalog.scaling import ScalingError, ScalingTarget
 
 RESNET = BENCHMARKS["model.resnet"]
 SMALL = {"depth": 20, "image_size": 64, "batch_size": 8, "parts": 4}
@@ -29,7 +29,7 @@ SCALED = [name for name, entry in BENCHMARKS.items() if entry.scaled is not None
 
 def at(entry: Benchmark, given, ranks, work="strong", by=None):
     params = entry.complete(given)
-    to = AtRanks(ranks, entry.ranks(params).exact, work, by)
+    to = ScalingTarget(ranks, entry.ranks(params).exact, work, by)
     assert entry.scaled is not None
     return entry.complete(entry.scaled(given, params, to))
 
@@ -144,4 +144,4 @@ def test_weak_scaling_needs_the_ranks_that_the_work_is_for():
     params = RESNET.complete(given)
     assert RESNET.scaled is not None
     with pytest.raises(ScalingError, match="np of the case is not known"):
-        RESNET.scaled(given, params, AtRanks(4, None, "weak"))
+        RESNET.scaled(given, params, ScalingTarget(4, None, "weak"))

@@ -7,7 +7,7 @@ import pytest
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
 from spbench_core.catalog.shared_params import SEED
-from spbench_core.catalog.typed_params import parameter, params_of, read_params, shared
+from spbench_core.catalog.typed_params import parameter, params_of, read_params, reuse_parameter
 from spbench_workers.benchmarks.halo.entry import ComputeParams, ExchangeParams
 from spbench_workers.benchmarks.model.params import ModelParams
 
@@ -16,7 +16,7 @@ from spbench_workers.benchmarks.model.params import ModelParams
 class DriftParams:
     rate: float = parameter("float", 1.5, "drift per hour", minimum=0)
     size: tuple[int, int] = parameter("pair", 3, "rows and columns")
-    seed: int = shared(SEED, default=7)
+    seed: int = reuse_parameter(SEED, default=7)
     late: str | None = parameter("text", None, "only of some benchmarks", optional=True)
 
 

@@ -116,7 +116,7 @@ def complete_parameters():
         for given in ({}, *variants):
             if name in ("model.network", "program.run") and not given:
                 continue
-            _, params = BENCHMARKS[name].cases(given)[0]
+            _, params = BENCHMARKS[name].list_cases(given)[0]
             yield name, params
 
 

@@ -9,30 +9,36 @@ import pytest
 
 from spbench.batch.plan_file import read_plan
 from spbench.errors import UsageError
-from spbench_core.events.batch_files import CASES, MAX_CASES, MAX_WORDS, cases_in, words_of
+from spbench_core.events.batch_files import (
+    CASES_FILE,
+    MAX_CASES_BYTES,
+    MAX_WORDS_BYTES,
+    read_cases,
+    read_words,
+)
 
 pytestmark = pytest.mark.timeout(10)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    for name in ("started", CASES, "plan.json"):
+    for name in ("started", CASES_FILE, "plan.json"):
         os.mkfifo(tmp_path / name)
-    assert words_of(tmp_path / "started") == []
-    assert cases_in(tmp_path) == []
+    assert read_words(tmp_path / "started") == []
+    assert read_cases(tmp_path) == []
     with pytest.raises(UsageError, match="a pipe or a device"):
         read_plan(tmp_path)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
-    for name, limit in (("started", MAX_WORDS), (CASES, MAX_CASES)):
+    for name, limit in (("started", MAX_WORDS_BYTES), (CASES_FILE, MAX_CASES_BYTES)):
         (tmp_path / name).touch()
         os.truncate(tmp_path / name, limit + 1)
-    assert words_of(tmp_path / "started") == []
-    assert cases_in(tmp_path) == []
+    assert read_words(tmp_path / "started") == []
+    assert read_cases(tmp_path) == []
 
 
 def test_words_and_cases_are_read(tmp_path: Path) -> None:
     (tmp_path / "started").write_text("1000.5 TERM\n")
-    (tmp_path / CASES).write_text('[{"id": "a"}]')
-    assert words_of(tmp_path / "started") == ["1000.5", "TERM"]
-    assert cases_in(tmp_path) == [{"id": "a"}]
+    (tmp_path / CASES_FILE).write_text('[{"id": "a"}]')
+    assert read_words(tmp_path / "started") == ["1000.5", "TERM"]
+    assert read_cases(tmp_path) == [{"id": "a"}]

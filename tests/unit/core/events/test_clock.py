@@ -7,7 +7,7 @@ import time
 import pytest
 
 from spbench_core.events import clock
-from spbench_core.events.run_events import run_event
+from spbench_core.events.run_events import make_run_event
 from spbench_workers.channel import encode_event
 
 
@@ -18,6 +18,6 @@ def test_events_keep_their_clock_if_the_systems_is_set(
     before = time.time()
     monkeypatch.setattr(time, "time", lambda: before + 3600 * hours)
     assert clock.now() == pytest.approx(before, abs=60.0)
-    assert run_event("retry", cases=[])["time"] == pytest.approx(before, abs=60.0)
+    assert make_run_event("retry", cases=[])["time"] == pytest.approx(before, abs=60.0)
     line = encode_event("bye", 0, 0, {})
     assert b'"time":%d' % (before // 1000) in line

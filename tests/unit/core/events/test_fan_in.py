@@ -1,6 +1,6 @@
 import pytest
 
-from spbench_core.events.fan_in import MAX_PIECE, SIGN_OF_LIFE, Pieces, piece
+from spbench_core.events.fan_in import HEARTBEAT_FRAME, MAX_FRAME, FrameDecoder, encode_frame
 from spbench_core.events.fields import EventError
 
 SENT = [
@@ -10,12 +10,12 @@ SENT = [
     (0, b""),
     (1, b"12 3\nnot a head"),
 ]
-STREAM = b"".join(piece(channel, data) for channel, data in SENT)
+STREAM = b"".join(encode_frame(channel, data) for channel, data in SENT)
 
 
 @pytest.mark.parametrize("step", [1, 2, 7, 4096, len(STREAM)])
 def test_pieces_are_whole_wherever_the_stream_is_cut(step):
-    pieces = Pieces()
+    pieces = FrameDecoder()
     found = []
     for at in range(0, len(STREAM), step):
         found += pieces.feed(STREAM[at : at + step])
@@ -23,7 +23,7 @@ def test_pieces_are_whole_wherever_the_stream_is_cut(step):
 
 
 def test_a_sign_of_life_is_an_empty_piece_of_the_relays_own_channel():
-    assert list(Pieces().feed(SIGN_OF_LIFE)) == [(0, b"")]
+    assert list(FrameDecoder().feed(HEARTBEAT_FRAME)) == [(0, b"")]
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,12 @@ def test_a_sign_of_life_is_an_empty_piece_of_the_relays_own_channel():
         b"-1 2\n",
         b"1 2 3\n",
         b'{"event":"hello"}\n',
-        b"1 %d\n" % (MAX_PIECE + 1),
+        b"1 %d\n" % (MAX_FRAME + 1),
         b"9" * 30,
     ],
 )
 def test_what_is_no_piece_is_an_error_after_what_was_right_before(wrong):
-    stream = Pieces().feed(piece(1, b"right") + wrong)
+    stream = FrameDecoder().feed(encode_frame(1, b"right") + wrong)
     assert next(stream) == (1, b"right")
     with pytest.raises(EventError, match="no head of a piece"):
         next(stream)

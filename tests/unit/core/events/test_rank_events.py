@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.events.fields import EventError
-from spbench_core.events.rank_events import KINDS, MAX_LINE, decode, encode
+from spbench_core.events.rank_events import EVENT_KINDS, MAX_LINE, decode, encode
 from unit.events import BY_KIND, rank_event
 
 NAN = float("nan")
@@ -23,7 +23,7 @@ anything = st.recursive(
 @st.composite
 def any_event(draw):
     event = rank_event(
-        draw(st.sampled_from(KINDS)), draw(st.integers(0, 4095)), draw(st.integers(0, 2**40))
+        draw(st.sampled_from(EVENT_KINDS)), draw(st.integers(0, 4095)), draw(st.integers(0, 2**40))
     )
     extra = draw(st.dictionaries(text, anything, max_size=3))
     return {**extra, **event}
@@ -44,7 +44,7 @@ def test_garbage_is_refused_and_nothing_else_is_raised(line):
 
 
 def test_every_kind_has_an_example_here():
-    assert set(BY_KIND) == set(KINDS)
+    assert set(BY_KIND) == set(EVENT_KINDS)
 
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
@@ -98,7 +98,7 @@ def test_a_nesting_bomb_is_refused(bomb):
 
 
 @pytest.mark.parametrize("name", ["event", "seq", "time"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVENT_KINDS)
 def test_the_head_is_complete(kind, name):
     event = rank_event(kind)
     del event[name]
@@ -193,7 +193,7 @@ def test_samples_are_numbers(values):
         decode(json.dumps(rank_event("samples", values=values)).encode())
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "case" in BY_KIND[kind]])
+@pytest.mark.parametrize("kind", [kind for kind in EVENT_KINDS if "case" in BY_KIND[kind]])
 def test_only_a_rank_that_knows_its_number_speaks_of_cases(kind):
     event = rank_event(kind, rank=None)
     with pytest.raises(EventError):

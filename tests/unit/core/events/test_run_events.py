@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from spbench_core.events.fields import LEFT_OUT, EventError
-from spbench_core.events.run_events import CASE, FIELDS, run_event
+from spbench_core.events.fields import ABSENT, EventError
+from spbench_core.events.run_events import CASE, FIELDS, make_run_event
 from unit.events import (
     console_event,
     described,
@@ -42,7 +42,7 @@ def without_time(kind):
 @pytest.mark.parametrize("kind", FIELDS)
 def test_an_event_has_its_kind_its_time_and_its_fields(kind):
     fields = without_time(kind)
-    event = run_event(kind, **fields)
+    event = make_run_event(kind, **fields)
     assert event.pop("time") > 0
     assert event == {"event": kind, **fields}
 
@@ -53,10 +53,10 @@ def test_an_event_has_its_kind_its_time_and_its_fields(kind):
 def test_a_field_of_another_type_is_refused(kind, name):
     wrong = without_time(kind) | {name: {1.5}}
     with pytest.raises(EventError, match=f"{kind}: field '{name}' is missing or of a wrong type"):
-        run_event(kind, **wrong)
+        make_run_event(kind, **wrong)
 
 
-ALWAYS = [name for name, types in CASE.items() if not types >= LEFT_OUT]
+ALWAYS = [name for name, types in CASE.items() if not types >= ABSENT]
 
 
 @pytest.mark.parametrize("name", ALWAYS)
@@ -65,7 +65,7 @@ def test_a_case_of_a_run_without_a_field_is_refused(name):
     del case[name]
     fields = without_time("run_start") | {"cases": [case]}
     with pytest.raises(EventError, match=f"a case of run_start: field '{name}'"):
-        run_event("run_start", **fields)
+        make_run_event("run_start", **fields)
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_a_case_of_a_run_without_a_field_is_refused(name):
 )
 def test_an_event_with_a_field_too_few_or_too_many_is_refused(kind, fields, sentence):
     with pytest.raises(EventError, match=re.escape(sentence)):
-        run_event(kind, **fields)
+        make_run_event(kind, **fields)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.layout.balance import balanced, layer_ranges, read_balance
+from spbench_core.layout.balance import balance_layers, layer_ranges, read_balance
 
 COSTS = st.lists(st.integers(0, 20).map(float), min_size=1, max_size=9)
 
@@ -27,7 +27,7 @@ def times(costs, balance, ranks):
 @given(COSTS, st.lists(st.integers(1, 4), min_size=1, max_size=5))
 def test_no_balance_is_better(costs, ranks):
     ranks = ranks[: len(costs)]
-    found = balanced(costs, ranks)
+    found = balance_layers(costs, ranks)
     assert sum(found) == len(costs)
     assert min(found) >= 1
 
@@ -40,22 +40,22 @@ def test_no_balance_is_better(costs, ranks):
 
 
 def test_equal_costs_make_equal_stages():
-    assert balanced([1.0] * 38, [1, 1]) == (19, 19)
-    assert sorted(balanced([1.0] * 7, [1, 1, 1])) == [2, 2, 3]
+    assert balance_layers([1.0] * 38, [1, 1]) == (19, 19)
+    assert sorted(balance_layers([1.0] * 7, [1, 1, 1])) == [2, 2, 3]
 
 
 def test_a_stage_of_more_ranks_takes_more_layers():
-    assert balanced([1.0] * 10, [4, 1]) == (8, 2)
-    assert balanced([1.0] * 10, [1, 1]) == (5, 5)
+    assert balance_layers([1.0] * 10, [4, 1]) == (8, 2)
+    assert balance_layers([1.0] * 10, [1, 1]) == (5, 5)
 
 
 def test_the_most_even_of_the_quickest_is_taken():
     # 9 is the least that any stage can have; the other layers are shared out all the same.
-    assert balanced([9.0, 1, 1, 1, 1], [1, 1, 1]) == (1, 2, 2)
+    assert balance_layers([9.0, 1, 1, 1, 1], [1, 1, 1]) == (1, 2, 2)
 
 
 def test_a_network_of_many_layers_is_cut_quickly():
-    assert sum(balanced([float(1 + index % 7) for index in range(300)], [1] * 16)) == 300
+    assert sum(balance_layers([float(1 + index % 7) for index in range(300)], [1] * 16)) == 300
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_a_balance_is_read():
 
 def test_there_are_no_more_stages_than_layers():
     with pytest.raises(ValueError, match="4 stages are more than the 3 layers"):
-        balanced([1.0] * 3, [1] * 4)
+        balance_layers([1.0] * 3, [1] * 4)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.layout.groups import groups_of
-from spbench_core.layout.stages import ModelLayout, Place, Stage, model_layout
+from spbench_core.layout.groups import find_groups
+from spbench_core.layout.stages import ModelLayout, RankCoordinates, Stage, build_layout
 from spbench_core.layout.tiles import Grid
 
 GRIDS = st.builds(Grid, st.integers(1, 3), st.integers(1, 3)).filter(lambda grid: grid.size > 1)
@@ -16,7 +16,7 @@ GRIDS = st.builds(Grid, st.integers(1, 3), st.integers(1, 3)).filter(lambda grid
 @st.composite
 def layouts(draw, mirrored=None):
     grids = draw(st.lists(GRIDS, max_size=3))
-    return model_layout(
+    return build_layout(
         len(grids) + draw(st.integers(0 if grids else 1, 4)),
         grids,
         members=draw(st.integers(1, 3)),
@@ -45,25 +45,28 @@ def layouts(draw, mirrored=None):
     ],
 )
 def test_the_number_of_ranks(stages, grids, members, replicas, ranks):
-    layout = model_layout(stages, grids, members=members, replicas=replicas)
+    layout = build_layout(stages, grids, members=members, replicas=replicas)
     assert layout.ranks == ranks
     assert ranks == replicas * (sum(grid.size for grid in grids) + (stages - len(grids)) * members)
 
 
 def test_places_of_tiles_then_members_then_replicas():
-    layout = model_layout(2, [Grid(2, 2)], members=2, replicas=2)
-    assert layout.place(3) == Place(replica=0, stage=0, tile=3, member=0)
-    assert layout.place(5) == Place(replica=0, stage=1, tile=0, member=1)
-    assert layout.place(6) == Place(replica=1, stage=0, tile=0, member=0)
-    assert layout.ranks_of(1, replica=1) == (10, 11)
+    layout = build_layout(2, [Grid(2, 2)], members=2, replicas=2)
+    assert layout.locate_rank(3) == RankCoordinates(replica=0, stage=0, tile=3, member=0)
+    assert layout.locate_rank(5) == RankCoordinates(replica=0, stage=1, tile=0, member=1)
+    assert layout.locate_rank(6) == RankCoordinates(replica=1, stage=0, tile=0, member=0)
+    assert layout.list_stage_ranks(1, replica=1) == (10, 11)
 
 
 def test_the_mirror_runs_over_the_same_ranks_from_the_last_to_the_first():
-    layout = model_layout(5, [Grid(2, 2)], mirrored=True)
-    assert [layout.place(rank, 1).stage for rank in range(8)] == [4, 3, 2, 1, 0, 0, 0, 0]
-    assert layout.ranks_of(0, direction=1) == (7, 6, 5, 4)
-    assert layout.places(0) == (Place(0, 0, 0, 0), Place(0, 4, 0, 0, 1))
-    groups = groups_of(layout, 7, 1)
+    layout = build_layout(5, [Grid(2, 2)], mirrored=True)
+    assert [layout.locate_rank(rank, 1).stage for rank in range(8)] == [4, 3, 2, 1, 0, 0, 0, 0]
+    assert layout.list_stage_ranks(0, direction=1) == (7, 6, 5, 4)
+    assert layout.list_coordinates(0) == (
+        RankCoordinates(0, 0, 0, 0),
+        RankCoordinates(0, 4, 0, 0, 1),
+    )
+    groups = find_groups(layout, 7, 1)
     assert groups.tiles == (7, 6, 5, 4)
     assert groups.next == (3,)
     assert groups.mirror == (0, 7)
@@ -72,33 +75,33 @@ def test_the_mirror_runs_over_the_same_ranks_from_the_last_to_the_first():
 
 @pytest.mark.parametrize("rank", [-1, 5])
 def test_there_are_no_other_ranks(rank):
-    layout = model_layout(2, [Grid(2, 2)])
+    layout = build_layout(2, [Grid(2, 2)])
     with pytest.raises(ValueError, match="none of the 5 ranks"):
-        layout.place(rank)
+        layout.locate_rank(rank)
     with pytest.raises(ValueError, match="none of the 5 ranks"):
-        groups_of(layout, rank)
+        find_groups(layout, rank)
 
 
 def test_what_makes_no_layout():
     with pytest.raises(ValueError, match="2 stages in tiles are more than the 1"):
-        model_layout(1, [Grid(1, 2), Grid(1, 2)])
+        build_layout(1, [Grid(1, 2), Grid(1, 2)])
     with pytest.raises(ValueError, match="either tiles or images"):
         Stage(Grid(1, 2), members=2)
     with pytest.raises(ValueError, match="at least one rank"):
         Stage(members=0)
     with pytest.raises(ValueError, match="at least one stage"):
-        model_layout(0)
+        build_layout(0)
     with pytest.raises(ValueError, match="direction 1 is none"):
-        model_layout(2).ranks_of(0, direction=1)
+        build_layout(2).list_stage_ranks(0, direction=1)
 
 
 @given(layouts())
 def test_each_rank_has_one_place_and_each_place_one_rank(layout):
     for direction in layout.directions:
-        places = [layout.place(rank, direction) for rank in range(layout.ranks)]
+        places = [layout.locate_rank(rank, direction) for rank in range(layout.ranks)]
         assert len(set(places)) == layout.ranks
         for rank, place in enumerate(places):
-            ranks = layout.ranks_of(place.stage, place.replica, direction)
+            ranks = layout.list_stage_ranks(place.stage, place.replica, direction)
             stage = layout.stages[place.stage]
             assert ranks[place.tile if stage.spatial else place.member] == rank
             assert len(ranks) == stage.ranks
@@ -107,7 +110,7 @@ def test_each_rank_has_one_place_and_each_place_one_rank(layout):
 @given(layouts())
 def test_all_ranks_of_a_group_agree_on_it(layout):
     for direction in layout.directions:
-        groups = [groups_of(layout, rank, direction) for rank in range(layout.ranks)]
+        groups = [find_groups(layout, rank, direction) for rank in range(layout.ranks)]
         for rank, mine in enumerate(groups):
             for name in ("tiles", "members", "replicas"):
                 group = getattr(mine, name)
@@ -120,23 +123,25 @@ def test_all_ranks_of_a_group_agree_on_it(layout):
 @given(layouts())
 def test_who_sends_to_whom_is_known_to_both(layout):
     for direction in layout.directions:
-        groups = [groups_of(layout, rank, direction) for rank in range(layout.ranks)]
+        groups = [find_groups(layout, rank, direction) for rank in range(layout.ranks)]
         for rank, mine in enumerate(groups):
             assert all(rank in groups[peer].previous for peer in mine.next)
             assert all(rank in groups[peer].next for peer in mine.previous)
-            assert bool(mine.previous) == (mine.place.stage > 0)
-            assert bool(mine.next) == (mine.place.stage < len(layout.stages) - 1)
-            assert all(groups[peer].place.replica == mine.place.replica for peer in mine.next)
+            assert bool(mine.previous) == (mine.coordinates.stage > 0)
+            assert bool(mine.next) == (mine.coordinates.stage < len(layout.stages) - 1)
+            assert all(
+                groups[peer].coordinates.replica == mine.coordinates.replica for peer in mine.next
+            )
 
 
 def test_members_keep_their_share_between_two_stages_of_members():
-    layout = model_layout(3, [Grid(1, 2)], members=2)
-    assert groups_of(layout, 0).next == (2, 3)
-    assert groups_of(layout, 3).next == (5,)
-    assert groups_of(layout, 3).previous == (0, 1)
-    assert groups_of(layout, 5).previous == (3,)
+    layout = build_layout(3, [Grid(1, 2)], members=2)
+    assert find_groups(layout, 0).next == (2, 3)
+    assert find_groups(layout, 3).next == (5,)
+    assert find_groups(layout, 3).previous == (0, 1)
+    assert find_groups(layout, 5).previous == (3,)
     layout = ModelLayout((Stage(members=2), Stage(members=3)))
-    assert groups_of(layout, 1).next == (2, 3, 4)
+    assert find_groups(layout, 1).next == (2, 3, 4)
 
 
 @pytest.mark.slow
@@ -145,22 +150,22 @@ def test_the_weights_of_a_stage_are_held_by_all_who_run_it(layout):
     held = Counter()
     for rank in range(layout.ranks):
         for direction in (0, 1):
-            groups = groups_of(layout, rank, direction)
-            held[groups.place.stage] += 1
+            groups = find_groups(layout, rank, direction)
+            held[groups.coordinates.stage] += 1
             assert rank in groups.holders
             assert len(set(groups.holders)) == len(groups.holders)
             assert set(groups.tiles + groups.members + groups.replicas) <= set(groups.holders)
             assert set(groups.mirror) <= set(groups.holders)
             # The same two ranks, in the same order, from either end.
             other = groups.mirror[-1 if groups.mirror[0] == rank else 0]
-            assert groups_of(layout, other, 1 - direction).mirror == groups.mirror
+            assert find_groups(layout, other, 1 - direction).mirror == groups.mirror
     sizes = {index: stage.ranks for index, stage in enumerate(layout.stages)}
     assert held == {index: 2 * size * layout.replicas for index, size in sizes.items()}
 
 
 def test_the_middle_of_an_odd_pipeline_is_its_own_mirror():
-    layout = model_layout(3, mirrored=True)
-    assert groups_of(layout, 1).mirror == (1,)
-    assert groups_of(layout, 1).holders == (1,)
-    assert groups_of(layout, 0).mirror == (0, 2)
-    assert groups_of(model_layout(3), 1).mirror == ()
+    layout = build_layout(3, mirrored=True)
+    assert find_groups(layout, 1).mirror == (1,)
+    assert find_groups(layout, 1).holders == (1,)
+    assert find_groups(layout, 0).mirror == (0, 2)
+    assert find_groups(build_layout(3), 1).mirror == ()

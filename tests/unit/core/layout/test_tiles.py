@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.layout.tiles import Box, Grid, bounds, grid_of, parse_pair
+from spbench_core.layout.tiles import Box, Grid, make_grid, parse_pair, part_bounds
 
 
 @given(st.integers(1, 50), st.integers(0, 500))
 def test_bounds_are_balanced_and_touch(parts, length):
-    intervals = [bounds(index, parts, length) for index in range(parts)]
+    intervals = [part_bounds(index, parts, length) for index in range(parts)]
     assert intervals[0][0] == 0
     assert intervals[-1][1] == length
     assert all(a[1] == b[0] for a, b in pairwise(intervals))
@@ -47,13 +47,13 @@ def test_parse_pair_refuses_numbers_below_one(text):
     ],
 )
 def test_grid_of(method, parts, grid):
-    assert grid_of(method, parts) == grid
+    assert make_grid(method, parts) == grid
 
 
 @pytest.mark.parametrize("parts", [2, 3, 6, 8, 15])
 def test_a_square_needs_a_square_number(parts):
     with pytest.raises(ValueError, match="make no square"):
-        grid_of("square", parts)
+        make_grid("square", parts)
 
 
 def test_tiles_are_numbered_row_by_row():

@@ -31,7 +31,7 @@ def taps(window, output):
 @given(windows, intervals)
 def test_need_is_from_the_first_tap_to_the_last(window, outputs):
     read = [tap for output in range(*outputs) for tap in taps(window, output)]
-    first, last = window.need(outputs)
+    first, last = window.find_inputs(outputs)
     if read:
         assert (first, last) == (min(read), max(read) + 1)
     else:
@@ -42,10 +42,10 @@ def test_need_is_from_the_first_tap_to_the_last(window, outputs):
 @given(windows, st.integers(0, 12), intervals)
 def test_inside_are_the_outputs_that_read_nothing_else(window, beyond, inputs):
     length = max(inputs[1], window.span - 2 * window.padding) + beyond
-    outputs = range(window.outputs(length))
+    outputs = range(window.count_outputs(length))
     own = range(*inputs)
     wanted = [output for output in outputs if all(tap in own for tap in taps(window, output))]
-    assert list(range(*window.inside(inputs))) == wanted
+    assert list(range(*window.find_outputs(inputs))) == wanted
 
 
 @brute_force
@@ -61,25 +61,25 @@ def test_outputs_are_as_many_as_torch_makes(rows, cols, height, width):
         made = functional.conv2d(image, weight, None, stride, padding, dilation)
     except RuntimeError:
         with pytest.raises(ValueError, match="larger than"):
-            window.outputs(height, width)
+            window.output_size(height, width)
     else:
-        assert window.outputs(height, width) == tuple(made.shape[2:])
+        assert window.output_size(height, width) == tuple(made.shape[2:])
 
 
 def test_outputs_names_the_kernel_that_does_not_fit():
     with pytest.raises(ValueError, match=r"spans 7 pixels is larger than 4 pixels with padding 1"):
-        Window(kernel=4, padding=1, dilation=2).outputs(4)
+        Window(kernel=4, padding=1, dilation=2).count_outputs(4)
 
 
 @brute_force
 @given(windows, windows, intervals, intervals)
 def test_the_need_of_a_box_is_that_of_its_rows_and_columns(rows, cols, high, wide):
     outputs = Box(high, wide)
-    need = Window2d(rows, cols).need(outputs)
+    need = Window2d(rows, cols).find_inputs(outputs)
     if outputs.empty:
         assert need.empty
     else:
-        assert need == Box(rows.need(high), cols.need(wide))
+        assert need == Box(rows.find_inputs(high), cols.find_inputs(wide))
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_the_need_of_a_box_is_that_of_its_rows_and_columns(rows, cols, high, wid
     ],
 )
 def test_single_is_the_window_of_one_input(rows, cols, single):
-    assert Window2d(rows, cols).single is single
+    assert Window2d(rows, cols).is_pointwise is single

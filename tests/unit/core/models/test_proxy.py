@@ -2,13 +2,13 @@
 
 import pytest
 
-from spbench_core.layout.balance import balanced
+from spbench_core.layout.balance import balance_layers
 from spbench_core.layout.tiles import Grid
 from spbench_core.models import proxy
 from spbench_core.models.parts import Conv
-from spbench_core.models.proxy import multiply_adds, proxy_of
-from spbench_core.models.reach import kept_values
-from spbench_core.models.registry import model
+from spbench_core.models.proxy import count_multiply_adds, make_proxy
+from spbench_core.models.reach import count_kept_values
+from spbench_core.models.registry import make_model
 
 ONE = Grid(1, 1)
 SQUARE = Grid(2, 2)
@@ -16,23 +16,25 @@ SQUARE = Grid(2, 2)
 
 def resnet(size=128, **words):
     config = {"version": 2, "depth": 110} | words
-    return model("resnet", image_size=(size, size), num_classes=10, **config)
+    return make_model("resnet", image_size=(size, size), num_classes=10, **config)
 
 
 def amoebanet(size, layers=18, filters=416):
     words = {"num_layers": layers, "num_filters": filters}
-    return model("amoebanet", image_size=(size, size), num_classes=10, **words)
+    return make_model("amoebanet", image_size=(size, size), num_classes=10, **words)
 
 
 def proxied(whole, most, *grids, **words):
-    balance = balanced([float(one.multiply_adds) for one in whole.counts], [g.size for g in grids])
-    return proxy_of(whole, balance, grids, most, **words), balance
+    balance = balance_layers(
+        [float(one.multiply_adds) for one in whole.counts], [g.size for g in grids]
+    )
+    return make_proxy(whole, balance, grids, most, **words), balance
 
 
 def test_what_is_small_enough_stands_for_itself():
     whole = resnet(32, depth=11)
-    found, balance = proxied(whole, multiply_adds(whole), SQUARE, ONE)
-    assert found.same
+    found, balance = proxied(whole, count_multiply_adds(whole), SQUARE, ONE)
+    assert found.is_original
     assert (found.model, found.balance) == (whole, balance)
     assert str(found) == "all 5 layers of ResNet-11 v2 at 32x32"
 
@@ -44,17 +46,17 @@ def test_the_costliest_within_the_limit_is_taken(whole, most):
     less, _ = proxied(whole, most / 4, SQUARE, ONE)
     assert found.multiply_adds <= most * 1.2
     assert less.multiply_adds <= found.multiply_adds
-    assert not found.same
+    assert not found.is_original
 
 
 def test_a_proxy_keeps_no_more_than_there_is_room_for():
     """A long measurement would let one process compute what it cannot hold."""
     whole = resnet(1024)
-    most = float(multiply_adds(whole))
-    room = kept_values(whole) / 20
-    found, _ = proxied(whole, most, SQUARE, ONE, most_kept=room)
-    assert room / 4 < kept_values(found.model) <= room
-    assert proxied(whole, most, SQUARE, ONE)[0].same
+    most = float(count_multiply_adds(whole))
+    room = count_kept_values(whole) / 20
+    found, _ = proxied(whole, most, SQUARE, ONE, max_kept_values=room)
+    assert room / 4 < count_kept_values(found.model) <= room
+    assert proxied(whole, most, SQUARE, ONE)[0].is_original
 
 
 def test_layers_images_and_filters_shrink_and_kinds_and_stages_stay():
@@ -65,7 +67,7 @@ def test_layers_images_and_filters_shrink_and_kinds_and_stages_stay():
     # A stem and a head; in each stack the block that changes the shape and one that does not, and
     # one of those that the cut between the stages has left alone.
     assert len(found.model.layers) == 2 + 3 * 2 + 1
-    assert (found.model.image.height, found.thinned) == (32, 16)
+    assert (found.model.image.height, found.filter_divisor) == (32, 16)
     assert found.model.flows[-1] == whole.flows[-1]
     assert str(found).startswith("9 of 38 layers of ResNet-110 v2 with 1/16 of its filters at 32x")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from spbench_core.models.compose import add_maps, concat_maps
 from spbench_core.models.parts import Map, ModelError
-from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError, same
-from spbench_core.networks.registry import NETWORKS, parameters, total_mb
+from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError, same_padding
+from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
 from spbench_core.networks.resnet import is_small_depth
 
 BIG = 1_000_000
@@ -16,7 +16,7 @@ BIG = 1_000_000
 
 
 def elements(*args, **kwargs):
-    return [param.elements for param in parameters(*args, **kwargs)]
+    return [param.elements for param in list_parameters(*args, **kwargs)]
 
 
 def convolutions(params):
@@ -36,8 +36,8 @@ def shapes(params):
     ],
 )
 def test_lists_that_mxnet_published_come_out_to_the_byte(name, depth, image, arrays, megabytes):
-    found = parameters(name, depth, image)
-    assert (len(found), f"{total_mb(found):.6f}") == (arrays, megabytes)
+    found = list_parameters(name, depth, image)
+    assert (len(found), f"{sum_megabytes(found):.6f}") == (arrays, megabytes)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ PUBLISHED = [
 
 @pytest.mark.parametrize(("name", "depth", "published", "more"), PUBLISHED)
 def test_normalized_networks_have_the_published_number_of_parameters(name, depth, published, more):
-    found = parameters(name, depth)
+    found = list_parameters(name, depth)
     filters = sum(param.shape[0] for param in convolutions(found)) - more[0]
     assert sum(param.elements for param in found) - more[1] + 2 * filters == published
 
 
 def test_inception_v4_has_the_published_number_and_the_wide_classifier_of_mxnet():
-    found = parameters("inception-v4")
+    found = list_parameters("inception-v4")
     assert found[-2] == Parameter("fc1_weight", (1000, 13824))
     filters = sum(param.shape[0] for param in convolutions(found))
     weights = sum(param.elements for param in convolutions(found))
@@ -89,7 +89,7 @@ def test_inception_v4_has_the_published_number_and_the_wide_classifier_of_mxnet(
 
 
 def test_inception_resnet_v2_has_the_published_number_but_for_129_filters_and_biases():
-    found = parameters("inception-resnet-v2")
+    found = list_parameters("inception-resnet-v2")
     filters = sum(param.shape[0] for param in convolutions(found))
     weights = sum(param.elements for param in convolutions(found))
     assert [param.shape[0] for param in convolutions(found)].count(129) == 20
@@ -171,7 +171,7 @@ def test_half_of_inception_bn_is_small_and_resnet_200_makes_1693_slices():
 
 
 def test_names_and_shapes_of_a_residual_network_are_in_graph_order():
-    found = parameters("resnet", 50)
+    found = list_parameters("resnet", 50)
     assert [(param.name, param.shape) for param in found[:6]] == [
         ("conv0_weight", (64, 3, 7, 7)),
         ("stage1_unit1_conv1_weight", (64, 64, 1, 1)),
@@ -185,33 +185,33 @@ def test_names_and_shapes_of_a_residual_network_are_in_graph_order():
 
 @pytest.mark.parametrize("depth", [18, 34, 50, 101, 152, 200, 269])
 def test_both_residual_networks_have_the_same_shapes(depth):
-    first = parameters("resnet", depth)
-    second = parameters("resnet-v1", depth)
+    first = list_parameters("resnet", depth)
+    second = list_parameters("resnet-v1", depth)
     assert [param.shape for param in first] == [param.shape for param in second]
     assert sum(param.name.endswith("_sc_weight") for param in first) == 4
     assert sum(param.name.endswith("_conv1sc_weight") for param in second) == 4
 
 
 def test_resnext_has_32_groups_of_half_the_width():
-    assert shapes(parameters("resnext", 50))["stage2_unit1_conv2_weight"] == (256, 8, 3, 3)
+    assert shapes(list_parameters("resnext", 50))["stage2_unit1_conv2_weight"] == (256, 8, 3, 3)
 
 
 @pytest.mark.parametrize("name", ["resnet", "resnext", "inception-v3", "inception-v4"])
 def test_only_the_classifier_of_normalized_networks_has_a_bias(name):
-    found = [param.name for param in parameters(name)]
+    found = [param.name for param in list_parameters(name)]
     assert [name for name in found if name.endswith("_bias")] == [found[-1]]
 
 
 def test_depthwise_convolutions_have_one_channel_each():
-    depthwise = [p for p in parameters("mobilenet-0.25") if "_dw_" in p.name]
+    depthwise = [p for p in list_parameters("mobilenet-0.25") if "_dw_" in p.name]
     assert len(depthwise) == 13
     assert {param.shape[1:] for param in depthwise} == {(1, 3, 3)}
-    widened = shapes(parameters("mobilenetv2"))
+    widened = shapes(list_parameters("mobilenetv2"))
     assert widened["seq-1-block0-depthwise-conv2d_weight"] == (96, 1, 3, 3)
 
 
 def test_names_of_wide_modules_are_mxnets():
-    names = [param.name for param in parameters("inception-v3")]
+    names = [param.name for param in list_parameters("inception-v3")]
     first = names.index("mixed_9_conv_conv2d_weight")
     assert [name.removeprefix("mixed_9_") for name in names[first : first + 9]] == [
         "conv_conv2d_weight",
@@ -227,7 +227,7 @@ def test_names_of_wide_modules_are_mxnets():
 
 
 def test_long_windows_lie_and_stand_in_turn():
-    found = shapes(parameters("inception-v3"))
+    found = shapes(list_parameters("inception-v3"))
     layers = ["tower_conv_1", "tower_conv_2", *(f"tower_1_conv_{at}" for at in range(1, 5))]
     windows = [found[f"mixed_4_{layer}_conv2d_weight"][2:] for layer in layers]
     assert windows == [(1, 7), (7, 1), (7, 1), (1, 7), (7, 1), (1, 7)]
@@ -245,7 +245,7 @@ def test_long_windows_lie_and_stand_in_turn():
     ],
 )
 def test_branches_come_in_the_order_in_which_they_are_joined(name, first, kernels):
-    names = [param.name for param in parameters(name)]
+    names = [param.name for param in list_parameters(name)]
     at = names.index(first)
     module = first.removesuffix("1x1_weight")
     expected = [
@@ -255,14 +255,14 @@ def test_branches_come_in_the_order_in_which_they_are_joined(name, first, kernel
 
 
 def test_names_of_inception_v4_say_what_mxnet_says_even_where_it_is_wrong():
-    found = shapes(parameters("inception-v4"))
+    found = shapes(list_parameters("inception-v4"))
     assert found["in1B_conv5_1*7_conv2d_weight"] == (256, 224, 7, 1)
     assert found["in2C_conv9_1*3_conv2d_weight"] == (256, 512, 3, 1)
     assert found["in_stem_conv8_7*1_conv2d_weight"] == (64, 64, 7, 1)
 
 
 def test_layers_without_names_are_counted_by_kind():
-    assert [param.name for param in parameters("lenet")][::2] == [
+    assert [param.name for param in list_parameters("lenet")][::2] == [
         "convolution0_weight",
         "convolution1_weight",
         "fullyconnected0_weight",
@@ -286,25 +286,27 @@ def test_layers_without_names_are_counted_by_kind():
     ],
 )
 def test_the_image_decides_family_and_classifier(name, depth, side, arrays, classifier):
-    found = parameters(name, depth, (3, side, side), 10)
+    found = list_parameters(name, depth, (3, side, side), 10)
     assert (len(found), found[-2].shape, found[-1].shape) == (arrays, classifier, (10,))
 
 
 def test_small_images_keep_their_size_in_the_first_convolution():
-    stems = [parameters("resnet", 18, (3, side, side))[0].shape for side in (32, 33)]
+    stems = [list_parameters("resnet", 18, (3, side, side))[0].shape for side in (32, 33)]
     assert stems == [(64, 3, 3, 3), (64, 3, 7, 7)]
 
 
 def test_channels_of_the_image_reach_the_first_layer():
-    assert parameters("alexnet", image_shape=(1, 224, 200))[0].shape == (96, 1, 11, 11)
-    assert parameters("mlp", image_shape=(3, 5, 7))[0].shape == (128, 105)
+    assert list_parameters("alexnet", image_shape=(1, 224, 200))[0].shape == (96, 1, 11, 11)
+    assert list_parameters("mlp", image_shape=(3, 5, 7))[0].shape == (128, 105)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_each_network_has_names_of_its_own_for_every_array(name):
-    found = parameters(name)
+    found = list_parameters(name)
     assert len(shapes(found)) == len(found)
-    assert found == parameters(name, NETWORKS[name].num_layers or None, NETWORKS[name].image_shape)
+    assert found == list_parameters(
+        name, NETWORKS[name].num_layers or None, NETWORKS[name].image_shape
+    )
     assert all(param.name.endswith(("_weight", "_bias")) for param in found)
     assert found[-2].shape[0] == found[-1].elements == 1000
 
@@ -338,7 +340,7 @@ def test_each_network_has_names_of_its_own_for_every_array(name):
 )
 def test_what_does_not_exist_is_refused_in_one_sentence(args, param, message):
     with pytest.raises(ModelError) as caught:
-        parameters(*args)
+        list_parameters(*args)
     assert caught.value.param == param
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -347,12 +349,12 @@ def test_what_does_not_exist_is_refused_in_one_sentence(args, param, message):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_image_that_an_error_names_fits_and_one_less_does_not(name):
     try:
-        parameters(name, image_shape=(2, 1, 1))
+        list_parameters(name, image_shape=(2, 1, 1))
     except ModelError as error:
         shape = tuple(int(word) for word in str(error).split()[-1].split(","))
-        assert parameters(name, image_shape=shape)
+        assert list_parameters(name, image_shape=shape)
         with pytest.raises(ModelError, match="too small"):
-            parameters(name, image_shape=(shape[0], shape[1] - 1, shape[2] - 1))
+            list_parameters(name, image_shape=(shape[0], shape[1] - 1, shape[2] - 1))
     else:
         assert name in ("resnet", "resnet-v1", "resnext", "mobilenetv2", "mlp")
 
@@ -390,7 +392,7 @@ def test_windows_are_counted_as_they_are_laid(size, kernel, pad, stride):
 )
 def test_padding_of_odd_kernels_keeps_height_and_width(size, half):
     kernel = 2 * half[0] + 1, 2 * half[1] + 1
-    assert NetworkGraph().conv(Map(3, *size), 5, kernel, pad=same(kernel)).shape[1:] == size
+    assert NetworkGraph().conv(Map(3, *size), 5, kernel, pad=same_padding(kernel)).shape[1:] == size
 
 
 def test_maps_of_other_sizes_are_not_joined():

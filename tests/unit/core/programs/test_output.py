@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.programs.expectation import ExpectationError, expectation_of
+from spbench_core.programs.expectation import ExpectationError, parse_expectation
 from spbench_core.programs.output import (
-    MOST_LINE,
+    MAX_LINE_BYTES,
     LineSplitter,
     OutputReader,
     find_document,
-    number,
+    parse_number,
 )
 
 LATENCY = {"latency_us": {"pattern": r"latency (?P<value>[\d.]+) us", "unit": "us"}}
@@ -24,15 +24,15 @@ TABLE = {
 
 
 def read(text, **params):
-    reader = OutputReader(expectation_of(params))
+    reader = OutputReader(parse_expectation(params))
     for line in text.splitlines():
-        reader.line(line)
-    return reader.end()
+        reader.read_line(line)
+    return reader.finish()
 
 
 def refused(**params):
     with pytest.raises(ExpectationError) as caught:
-        expectation_of(params)
+        parse_expectation(params)
     return str(caught.value)
 
 
@@ -53,8 +53,8 @@ def test_a_sampled_number_is_kept_each_time_in_its_unit():
 
 def test_each_new_value_is_said_as_it_comes():
     said = []
-    reader = OutputReader(expectation_of({"metrics": LATENCY}), lambda *one: said.append(one))
-    reader.line("latency 3 us")
+    reader = OutputReader(parse_expectation({"metrics": LATENCY}), lambda *one: said.append(one))
+    reader.read_line("latency 3 us")
     assert said == [("latency_us", 3.0)]
 
 
@@ -107,15 +107,15 @@ def test_marks_that_are_missing_or_forbidden():
 def test_lines_do_not_depend_on_how_bytes_arrive(data, size):
     at_once = LineSplitter()
     lines = LineSplitter()
-    expected = [*at_once.feed(data), *at_once.end()]
+    expected = [*at_once.feed(data), *at_once.flush()]
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
-    assert [line for piece in pieces for line in lines.feed(piece)] + [*lines.end()] == expected
+    assert [line for piece in pieces for line in lines.feed(piece)] + [*lines.flush()] == expected
 
 
 def test_a_flood_without_an_end_of_line_is_cut():
     lines = LineSplitter()
     found = [line for _ in range(100) for line in lines.feed(b"x" * 1000)]
-    assert [len(line) for line in found] == [MOST_LINE]
+    assert [len(line) for line in found] == [MAX_LINE_BYTES]
     assert [*lines.feed(b"x\nlast\n")] == ["last"]
 
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_expected_is_refused(params, message):
     [("1", 1.0), ("1e3", 1000.0), ("1,234.5", 1234.5), ("1_0", None), ("inf", None), ("x", None)],
 )
 def test_numbers(text, value):
-    assert number(text) == value
+    assert parse_number(text) == value
 
 
 ROWS = {**TABLE, "rows": r"^\d+\s"}

@@ -1,6 +1,6 @@
 import pytest
 
-from spbench_core.programs.placeholders import filled, is_known, named
+from spbench_core.programs.placeholders import fill_placeholders, find_placeholders, is_placeholder
 
 
 @pytest.mark.parametrize(
@@ -16,10 +16,10 @@ from spbench_core.programs.placeholders import filled, is_known, named
     ],
 )
 def test_names_between_braces_are_filled_in_and_other_braces_stay(text, names, text_then):
-    assert list(named(text)) == names
-    assert filled(text, lambda name: f"<{name}>") == text_then
+    assert list(find_placeholders(text)) == names
+    assert fill_placeholders(text, lambda name: f"<{name}>") == text_then
 
 
 def test_hosts_of_ranks_are_known_too():
-    assert is_known("host:3")
-    assert not is_known("ranks")
+    assert is_placeholder("host:3")
+    assert not is_placeholder("ranks")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_core.programs.expectation import expectation_of
+from spbench_core.programs.expectation import parse_expectation
 from spbench_core.programs.output import LineSplitter, OutputReader
 from spbench_core.programs.presets import PRESETS
 
@@ -54,14 +54,14 @@ NOISE = [
 
 
 def read(name, output, size=1 << 20):
-    reader = OutputReader(expectation_of(PRESETS[name.split("/")[0]].expects))
+    reader = OutputReader(parse_expectation(PRESETS[name.split("/")[0]].expects))
     lines = LineSplitter()
     pieces = [output[start : start + size] for start in range(0, len(output), size)]
     for line in (line for piece in pieces for line in lines.feed(piece)):
-        reader.line(line)
-    for line in lines.end():
-        reader.line(line)
-    return reader.end()
+        reader.read_line(line)
+    for line in lines.flush():
+        reader.read_line(line)
+    return reader.finish()
 
 
 def captured(name):
@@ -98,7 +98,7 @@ def test_all_numbers_of_a_captured_output_are_read(name):
 
 def test_units_and_directions_are_those_of_the_names():
     for preset in PRESETS.values():
-        for figure in expectation_of(preset.expects).figures.values():
+        for figure in parse_expectation(preset.expects).metrics.values():
             meaning = next(
                 (about for end, about in MEANINGS.items() if figure.name.endswith(end)), None
             )
@@ -228,7 +228,7 @@ def test_the_page_of_presets_tells_all_of_them():
 
 
 def row(preset):
-    figures = expectation_of(preset.expects).figures.values()
+    figures = parse_expectation(preset.expects).metrics.values()
     metrics = ", ".join(f"`{figure.name}`" for figure in figures)
     here = sorted(
         {

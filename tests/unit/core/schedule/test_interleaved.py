@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.layout.groups import groups_of
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import ModelLayout, Place, Stage, model_layout
+from spbench_core.layout.groups import find_groups
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import ModelLayout, RankCoordinates, Stage, build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_core.schedule.list_scheduling import PENDING
-from spbench_core.schedule.orders import Task, ideal_bubble, in_flight, interleaved_order
+from spbench_core.schedule.list_scheduling import MAX_PENDING_SENDS
+from spbench_core.schedule.orders import Task, ideal_bubble, interleaved_order, max_in_flight
 from spbench_core.schedule.step import step_orders
 from spbench_core.schedule.timeline import DeadlockError, simulate_orders
 
@@ -25,15 +25,15 @@ def layouts(draw):
     rounds = draw(ROUNDS)
     replicas = draw(st.integers(1, 2))
     stages = len(members) * rounds
-    return model_layout(stages, members=members * rounds, replicas=replicas, rounds=rounds)
+    return build_layout(stages, members=members * rounds, replicas=replicas, rounds=rounds)
 
 
 def pipeline(stages, rounds):
-    return model_layout(stages * rounds, rounds=rounds)
+    return build_layout(stages * rounds, rounds=rounds)
 
 
 def orders_of(layout, parts, *, forward_only=False):
-    batches = micro_batches(parts, parts)
+    batches = split_batch(parts, parts)
     return step_orders(layout, batches, "interleaved", forward_only=forward_only)
 
 
@@ -45,63 +45,65 @@ def words(order):
 
 
 def test_every_round_is_on_the_same_ranks():
-    layout = model_layout(4, members=[2, 1, 2, 1], replicas=2, rounds=2)
-    assert (layout.stages_a_round, layout.ranks_a_replica, layout.ranks) == (2, 3, 6)
-    assert layout.places(1) == (Place(0, 0, 0, 1), Place(0, 2, 0, 1))
-    assert layout.places(5) == (Place(1, 1, 0, 0), Place(1, 3, 0, 0))
-    assert layout.place(5, round=1) == Place(1, 3, 0, 0)
-    assert layout.ranks_of(2, replica=1) == layout.ranks_of(0, replica=1) == (3, 4)
-    assert [layout.round_of(stage) for stage in range(4)] == [0, 0, 1, 1]
+    layout = build_layout(4, members=[2, 1, 2, 1], replicas=2, rounds=2)
+    assert (layout.stages_per_round, layout.ranks_per_replica, layout.ranks) == (2, 3, 6)
+    assert layout.list_coordinates(1) == (RankCoordinates(0, 0, 0, 1), RankCoordinates(0, 2, 0, 1))
+    assert layout.list_coordinates(5) == (RankCoordinates(1, 1, 0, 0), RankCoordinates(1, 3, 0, 0))
+    assert layout.locate_rank(5, round=1) == RankCoordinates(1, 3, 0, 0)
+    assert layout.list_stage_ranks(2, replica=1) == layout.list_stage_ranks(0, replica=1) == (3, 4)
+    assert [layout.find_round(stage) for stage in range(4)] == [0, 0, 1, 1]
 
 
 def test_the_last_stage_of_a_round_is_beside_the_first_of_the_next():
-    layout = model_layout(4, members=[2, 1, 2, 1], rounds=2)
-    assert groups_of(layout, 0).previous == ()
-    assert groups_of(layout, 2).next == (0, 1)
-    assert groups_of(layout, 1, round=1).previous == (2,)
-    assert groups_of(layout, 2, round=1).next == ()
-    assert groups_of(model_layout(6, members=2, rounds=3), 2).next == (0,)
+    layout = build_layout(4, members=[2, 1, 2, 1], rounds=2)
+    assert find_groups(layout, 0).previous == ()
+    assert find_groups(layout, 2).next == (0, 1)
+    assert find_groups(layout, 1, round=1).previous == (2,)
+    assert find_groups(layout, 2, round=1).next == ()
+    assert find_groups(build_layout(6, members=2, rounds=3), 2).next == (0,)
 
 
 @given(layouts())
 def test_each_rank_has_one_place_a_round_and_each_place_one_rank(layout):
-    found = [place for rank in range(layout.ranks) for place in layout.places(rank)]
+    found = [place for rank in range(layout.ranks) for place in layout.list_coordinates(rank)]
     assert len(set(found)) == len(found) == layout.ranks * layout.rounds
     for rank in range(layout.ranks):
-        for turn, place in enumerate(layout.places(rank)):
-            assert layout.round_of(place.stage) == turn
-            assert layout.ranks_of(place.stage, place.replica)[place.member] == rank
+        for turn, place in enumerate(layout.list_coordinates(rank)):
+            assert layout.find_round(place.stage) == turn
+            assert layout.list_stage_ranks(place.stage, place.replica)[place.member] == rank
 
 
 @given(layouts())
 def test_who_sends_to_whom_is_known_to_both(layout):
     for rank in range(layout.ranks):
         for turn in range(layout.rounds):
-            mine = groups_of(layout, rank, round=turn)
-            assert bool(mine.previous) == (mine.place.stage > 0)
-            assert bool(mine.next) == (mine.place.stage < len(layout.stages) - 1)
+            mine = find_groups(layout, rank, round=turn)
+            assert bool(mine.previous) == (mine.coordinates.stage > 0)
+            assert bool(mine.next) == (mine.coordinates.stage < len(layout.stages) - 1)
             for peer in mine.next:
-                theirs = groups_of(layout, peer, round=layout.round_of(mine.place.stage + 1))
-                assert theirs.place.stage == mine.place.stage + 1
+                theirs = find_groups(
+                    layout, peer, round=layout.find_round(mine.coordinates.stage + 1)
+                )
+                assert theirs.coordinates.stage == mine.coordinates.stage + 1
                 assert rank in theirs.previous
 
 
 def test_what_makes_no_rounds():
     with pytest.raises(ValueError, match="mirrored layout has one round"):
-        model_layout(4, mirrored=True, rounds=2)
+        build_layout(4, mirrored=True, rounds=2)
     with pytest.raises(ValueError, match="5 stages are no 2 rounds"):
-        model_layout(5, rounds=2)
+        build_layout(5, rounds=2)
     with pytest.raises(ValueError, match="its own neighbour"):
-        model_layout(2, rounds=2)
+        build_layout(2, rounds=2)
     for stages in ([2, 1, 1, 2], [1, 1, 2, 2]):
         with pytest.raises(ValueError, match="those of the first"):
-            model_layout(4, members=stages, rounds=2)
+            build_layout(4, members=stages, rounds=2)
     with pytest.raises(ValueError, match="those of the first"):
-        model_layout(4, [Grid(1, 2)], rounds=2)
+        build_layout(4, [Grid(1, 2)], rounds=2)
     with pytest.raises(ValueError, match="one round"):
         ModelLayout((Stage(), Stage()), rounds=0)
     with pytest.raises(ValueError, match="round 2 is none of the 2"):
-        model_layout(4, rounds=2).place(0, round=2)
+        build_layout(4, rounds=2).locate_rank(0, round=2)
 
 
 # In which order they work
@@ -129,7 +131,7 @@ def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
     orders = orders_of(layout, parts, forward_only=forward_only)
     kinds = ("forward",) if forward_only else ("forward", "backward")
     for rank, order in enumerate(orders):
-        own = [place.stage for place in layout.places(rank)]
+        own = [place.stage for place in layout.list_coordinates(rank)]
         assert sorted(order, key=repr) == sorted(
             (Task(kind, index, at) for kind in kinds for index in range(parts) for at in own),
             key=repr,
@@ -141,7 +143,7 @@ def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
                     task.micro_batch for task in order if (task.kind, task.stage) == (kind, at)
                 ]
                 assert turns == list(range(parts))
-    for pending in (PENDING, PENDING + 1, None):
+    for pending in (MAX_PENDING_SENDS, MAX_PENDING_SENDS + 1, None):
         assert len(simulate_orders(layout, orders, pending=pending).spans) == len(
             kinds
         ) * parts * len(layout.stages)
@@ -158,7 +160,7 @@ def test_the_bubble_is_as_the_formula_says(stages, rounds, groups, forward, back
         line = simulate_orders(layout, orders, cost)
         assert line.bubble == pytest.approx(ideal_bubble(stages, parts, rounds))
         assert line.bubble < ideal_bubble(stages, parts)
-        waiting = simulate_orders(layout, orders, cost, pending=PENDING)
+        waiting = simulate_orders(layout, orders, cost, pending=MAX_PENDING_SENDS)
         assert waiting.bubble == line.bubble
 
 
@@ -166,21 +168,25 @@ def test_the_bubble_is_as_the_formula_says(stages, rounds, groups, forward, back
 def test_a_rank_keeps_no_more_than_its_warm_up_and_one(stages, rounds, groups):
     orders = orders_of(pipeline(stages, rounds), stages * groups)
     wanted = [2 * (stages - 1 - rank) + (rounds - 1) * stages + 1 for rank in range(stages)]
-    assert list(map(in_flight, orders)) == [min(kept, rounds * stages * groups) for kept in wanted]
+    assert list(map(max_in_flight, orders)) == [
+        min(kept, rounds * stages * groups) for kept in wanted
+    ]
 
 
 @given(layouts(), st.integers(1, 3))
 def test_members_work_together(layout, groups):
-    orders = orders_of(layout, layout.stages_a_round * groups)
-    assert simulate_orders(layout, orders, pending=PENDING).length > 0
-    for stage in range(layout.stages_a_round):
-        assert len({orders[rank] for rank in layout.ranks_of(stage)}) == 1
+    orders = orders_of(layout, layout.stages_per_round * groups)
+    assert simulate_orders(layout, orders, pending=MAX_PENDING_SENDS).length > 0
+    for stage in range(layout.stages_per_round):
+        assert len({orders[rank] for rank in layout.list_stage_ranks(stage)}) == 1
 
 
 @given(STAGES, ROUNDS, st.integers(1, 12))
 def test_inference_takes_any_number_of_micro_batches(stages, rounds, parts):
     layout = pipeline(stages, rounds)
-    line = simulate_orders(layout, orders_of(layout, parts, forward_only=True), pending=PENDING)
+    line = simulate_orders(
+        layout, orders_of(layout, parts, forward_only=True), pending=MAX_PENDING_SENDS
+    )
     assert len(line.spans) == parts * len(layout.stages)
 
 
@@ -203,6 +209,6 @@ def test_a_smaller_last_group_is_refused_since_it_would_hang():
 
 def test_rounds_and_the_schedule_belong_together():
     with pytest.raises(ValueError, match="1f1b is not for layouts of 2 rounds"):
-        step_orders(pipeline(2, 2), micro_batches(2, 2), "1f1b")
+        step_orders(pipeline(2, 2), split_batch(2, 2), "1f1b")
     with pytest.raises(ValueError, match="interleaved is not for layouts of 1 rounds"):
-        orders_of(model_layout(2), 2)
+        orders_of(build_layout(2), 2)

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_core.schedule.list_scheduling import PENDING
+from spbench_core.schedule.list_scheduling import MAX_PENDING_SENDS
 from spbench_core.schedule.orders import (
     Task,
+    count_trailing_weights,
     ideal_bubble,
-    in_flight,
+    max_in_flight,
     stage_order,
-    weights_at_last,
     zero_bubble_kinds,
 )
 from spbench_core.schedule.step import step_orders
@@ -46,7 +46,7 @@ def halves_bubble(
 
 
 def step(layout, parts, schedule, *, times=1, forward_only=False):
-    batches = micro_batches(2 * parts, parts, mirrored=layout.mirrored, times=times)
+    batches = split_batch(2 * parts, parts, mirrored=layout.mirrored, times=times)
     return batches, step_orders(layout, batches, schedule, forward_only=forward_only)
 
 
@@ -60,7 +60,7 @@ def check_complete(layout, batches, orders, *, forward_only=False, kinds=WHOLE):
     kinds = ("forward",) if forward_only else kinds
     for rank, order in enumerate(orders):
         expected = {
-            Task(kind, index, layout.place(rank, batch.direction).stage, batch.direction)
+            Task(kind, index, layout.locate_rank(rank, batch.direction).stage, batch.direction)
             for index, batch in enumerate(batches)
             for kind in kinds
         }
@@ -95,7 +95,7 @@ def check_first_in_first_out(layout, orders):
                 sent = [t for t in order if (t.kind, t.direction) == (kind, direction)]
                 if not sent or (receiver := find_receiver(sent[0], stages)) is None:
                     continue
-                (rank, *_) = layout.ranks_of(receiver.stage, 0, direction)
+                (rank, *_) = layout.list_stage_ranks(receiver.stage, 0, direction)
                 received = [
                     t.micro_batch
                     for t in orders[rank]
@@ -106,7 +106,7 @@ def check_first_in_first_out(layout, orders):
 
 @given(STAGES, PARTS, SCHEDULE, st.booleans())
 def test_one_pipeline(stages, parts, schedule, forward_only):
-    layout = model_layout(stages)
+    layout = build_layout(stages)
     batches, orders = step(layout, parts, schedule, forward_only=forward_only)
     check_complete(layout, batches, orders, forward_only=forward_only)
     check_dependencies(layout, orders)
@@ -117,14 +117,14 @@ def test_one_pipeline(stages, parts, schedule, forward_only):
 
 @given(STAGES, st.integers(1, 14))
 def test_one_pipeline_with_more_ahead(stages, parts):
-    layout = model_layout(stages)
+    layout = build_layout(stages)
     batches, orders = step(layout, parts, "1f1b-deep")
     check_complete(layout, batches, orders)
     check_dependencies(layout, orders)
     check_first_in_first_out(layout, orders)
     held = [min(parts, 2 * (stages - stage) - 1) for stage in range(stages)]
-    assert list(map(in_flight, orders)) == held
-    for pending in (PENDING, PENDING + 1, None):
+    assert list(map(max_in_flight, orders)) == held
+    for pending in (MAX_PENDING_SENDS, MAX_PENDING_SENDS + 1, None):
         assert simulate_orders(layout, orders, pending=pending).bubble == pytest.approx(
             ideal_bubble(stages, parts)
         )
@@ -132,13 +132,13 @@ def test_one_pipeline_with_more_ahead(stages, parts):
 
 @given(STAGES, st.integers(1, 14))
 def test_gradients_of_weights_fill_the_bubble(stages, parts):
-    layout = model_layout(stages)
+    layout = build_layout(stages)
     batches, orders = step(layout, parts, "zb-h1")
     check_complete(layout, batches, orders, kinds=APART)
     check_dependencies(layout, orders)
     check_first_in_first_out(layout, orders)
-    assert list(map(in_flight, orders)) == [min(stages, parts)] * stages
-    for pending in (PENDING, PENDING + 1, None):
+    assert list(map(max_in_flight, orders)) == [min(stages, parts)] * stages
+    for pending in (MAX_PENDING_SENDS, MAX_PENDING_SENDS + 1, None):
         bubble = simulate_orders(layout, orders, pending=pending).bubble
         assert bubble <= ideal_bubble(stages, parts) + 1e-12
         if parts >= stages:
@@ -147,7 +147,7 @@ def test_gradients_of_weights_fill_the_bubble(stages, parts):
 
 @given(STAGES, PARTS)
 def test_gradients_of_weights_are_added_in_the_order_of_the_micro_batches(stages, parts):
-    _, orders = step(model_layout(stages), parts, "zb-h1")
+    _, orders = step(build_layout(stages), parts, "zb-h1")
     for order in orders:
         for kind in APART:
             found = [task.micro_batch for task in order if task.kind == kind]
@@ -158,12 +158,12 @@ def test_gradients_of_weights_are_added_in_the_order_of_the_micro_batches(stages
 @settings(max_examples=60)
 @given(GRIDS, st.integers(0, 4), PARTS, TIMES, SCHEDULE, st.booleans())
 def test_two_mirrored_pipelines(grids, more, parts, times, schedule, forward_only):
-    layout = model_layout(max(1, len(grids) + more), grids, mirrored=True)
+    layout = build_layout(max(1, len(grids) + more), grids, mirrored=True)
     batches, orders = step(layout, parts, schedule, times=times, forward_only=forward_only)
     check_complete(layout, batches, orders, forward_only=forward_only)
     check_dependencies(layout, orders)
     check_first_in_first_out(layout, orders)
-    for pending in (PENDING, PENDING + 1, None):
+    for pending in (MAX_PENDING_SENDS, MAX_PENDING_SENDS + 1, None):
         assert simulate_orders(layout, orders, pending=pending).length > 0
 
 
@@ -171,18 +171,18 @@ def test_two_mirrored_pipelines(grids, more, parts, times, schedule, forward_onl
 @settings(max_examples=60)
 @given(GRIDS, st.integers(0, 3), st.integers(1, 3), PARTS, SCHEDULE)
 def test_tiles_and_members_work_together(grids, more, members, parts, schedule):
-    layout = model_layout(max(1, len(grids) + more), grids, members=members)
+    layout = build_layout(max(1, len(grids) + more), grids, members=members)
     batches, orders = step(layout, parts, schedule)
     check_complete(layout, batches, orders)
     check_dependencies(layout, orders)
     assert simulate_orders(layout, orders, pending=1).length > 0
     for stage in range(len(layout.stages)):
-        assert len({orders[rank] for rank in layout.ranks_of(stage)}) == 1
+        assert len({orders[rank] for rank in layout.list_stage_ranks(stage)}) == 1
 
 
 @given(STAGES, PARTS, SCHEDULE, st.integers(1, 4), st.integers(1, 4))
 def test_the_bubble_is_as_the_formula_says(stages, parts, schedule, forward, backward):
-    layout = model_layout(stages)
+    layout = build_layout(stages)
     _, orders = step(layout, parts, schedule)
     cost = {"forward": float(forward), "backward": float(backward)}
     line = simulate_orders(layout, orders, cost)
@@ -193,14 +193,14 @@ def test_the_bubble_is_as_the_formula_says(stages, parts, schedule, forward, bac
 
 @given(STAGES, PARTS)
 def test_the_bubble_of_inference(stages, parts):
-    layout = model_layout(stages)
+    layout = build_layout(stages)
     _, orders = step(layout, parts, "gpipe", forward_only=True)
     assert simulate_orders(layout, orders).bubble == pytest.approx(ideal_bubble(stages, parts))
 
 
 @given(STAGES, PARTS, TIMES, st.integers(1, 4), st.integers(1, 4))
 def test_the_bubble_of_mirrored_halves(stages, parts, times, forward, backward):
-    layout = model_layout(stages, mirrored=True)
+    layout = build_layout(stages, mirrored=True)
     _, orders = step(layout, parts, "gpipe", times=times)
     cost = {"forward": float(forward), "backward": float(backward)}
     line = simulate_orders(layout, orders, cost)
@@ -209,18 +209,18 @@ def test_the_bubble_of_mirrored_halves(stages, parts, times, forward, backward):
 
 @given(STAGES, PARTS)
 def test_memory_of_one_pipeline(stages, parts):
-    layout = model_layout(stages)
+    layout = build_layout(stages)
     _, gpipe = step(layout, parts, "gpipe")
-    assert list(map(in_flight, gpipe)) == [parts] * stages
+    assert list(map(max_in_flight, gpipe)) == [parts] * stages
     _, one = step(layout, parts, "1f1b")
-    assert list(map(in_flight, one)) == [min(parts, stages - stage) for stage in range(stages)]
+    assert list(map(max_in_flight, one)) == [min(parts, stages - stage) for stage in range(stages)]
 
 
 @given(STAGES, PARTS, TIMES)
 def test_mirrored_halves_never_meet_on_a_rank(stages, parts, times):
-    layout = model_layout(stages, mirrored=True)
+    layout = build_layout(stages, mirrored=True)
     _, orders = step(layout, parts, "gpipe", times=times)
-    assert {in_flight(order) for order in orders} == {parts}
+    assert {max_in_flight(order) for order in orders} == {parts}
     for order in orders:
         open_in = {0: 0, 1: 0}
         for task in order:
@@ -231,15 +231,16 @@ def test_mirrored_halves_never_meet_on_a_rank(stages, parts, times):
 @pytest.mark.parametrize("stages", range(2, 7))
 def test_two_pipelines_are_not_slower_than_one_with_as_many_micro_batches(stages):
     for parts in (1, 2, 3, 4, 8):
-        one = model_layout(stages)
-        two = model_layout(stages, mirrored=True)
+        one = build_layout(stages)
+        two = build_layout(stages, mirrored=True)
         _, alone = step(one, 2 * parts, "1f1b")
         _, both = step(two, parts, "1f1b")
         assert (
-            simulate_orders(two, both, pending=PENDING).length <= simulate_orders(one, alone).length
+            simulate_orders(two, both, pending=MAX_PENDING_SENDS).length
+            <= simulate_orders(one, alone).length
         )
         # Of the two stages of a rank each holds as many as the first of one pipeline, at the most.
-        assert max(map(in_flight, both)) <= 2 * stages
+        assert max(map(max_in_flight, both)) <= 2 * stages
     # With one micro-batch each way the ends fill each other's idle time.
     (_, both) = step(two, 1, "1f1b")
     (_, alone) = step(one, 2, "1f1b")
@@ -247,16 +248,16 @@ def test_two_pipelines_are_not_slower_than_one_with_as_many_micro_batches(stages
 
 
 def test_mirrored_halves_are_quicker_than_one_pipeline_half_after_half():
-    layout = model_layout(4, mirrored=True)
+    layout = build_layout(4, mirrored=True)
     _, halves = step(layout, 1, "gpipe")
-    alone = model_layout(4)
+    alone = build_layout(4)
     _, half = step(alone, 1, "gpipe")
     assert simulate_orders(layout, halves).length < 2 * simulate_orders(alone, half).length
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_a_send_that_is_waited_for_at_once_hangs_1f1b(stages):
-    layout = model_layout(stages)
+    layout = build_layout(stages)
     _, orders = step(layout, 4, "1f1b")
     with pytest.raises(DeadlockError, match="waits forever at Task"):
         simulate_orders(layout, orders, pending=0)
@@ -265,7 +266,7 @@ def test_a_send_that_is_waited_for_at_once_hangs_1f1b(stages):
 
 
 def test_a_wrong_order_is_seen_to_hang():
-    layout = model_layout(2)
+    layout = build_layout(2)
     _, (first, last) = step(layout, 2, "gpipe")
     swapped = (first[2], *first[:2], first[3])  # backward before any forward
     with pytest.raises(DeadlockError, match="rank 0"):
@@ -275,7 +276,7 @@ def test_a_wrong_order_is_seen_to_hang():
 
 
 def test_ranks_of_one_stage_must_agree():
-    layout = model_layout(1, [Grid(1, 2)])
+    layout = build_layout(1, [Grid(1, 2)])
     _, (one, _) = step(layout, 2, "gpipe")
     other = (one[1], one[0], *one[2:])
     with pytest.raises(DeadlockError):
@@ -299,4 +300,4 @@ def test_what_zero_bubble_leaves_for_the_end_is_counted_without_the_order(stages
     for stage in range(stages):
         kinds = zero_bubble_kinds(stage, stages, parts)
         after = kinds[::-1].index("data")
-        assert weights_at_last(stage, stages, parts) == after
+        assert count_trailing_weights(stage, stages, parts) == after

@@ -159,15 +159,15 @@ def test_the_stage_that_was_built_is_named(monkeypatch):
 
     from mpi4py import MPI
 
-    from spbench_core.layout.stages import model_layout
-    from spbench_core.models.registry import model
+    from spbench_core.layout.stages import build_layout
+    from spbench_core.models.registry import make_model
     from spbench_parallel.plan import ModelPlan
 
-    network: Model = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
-    plan = ModelPlan(network, model_layout(1), (len(network.layers),), ())
+    network: Model = make_model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
+    plan = ModelPlan(network, build_layout(1), (len(network.layers),), ())
     monkeypatch.setattr(building, "build_stage", build)
     with pytest.raises(torch.OutOfMemoryError) as caught:
-        building.build_local_stage(MPI.COMM_SELF, plan, plan.layout.places(0)[0])
+        building.build_local_stage(MPI.COMM_SELF, plan, plan.layout.list_coordinates(0)[0])
     assert "were free, while stage 0 was built, layers 0 to 4;" in describe_gpu_error(
         caught.value, {}
     )

@@ -167,7 +167,7 @@ def test_readers_are_all_outputs_that_read_a_pixel(kernel, stride, padding):
     length = 11
     axis = WindowAxis(kernel, stride, padding)
     outputs = Window(kernel, stride, padding)
-    count = outputs.outputs(length)
+    count = outputs.count_outputs(length)
     reads = {out: set(range(*axis.read((out, out + 1)))) for out in range(count)}
     for first in range(length):
         for last in range(first + 1, length + 1):

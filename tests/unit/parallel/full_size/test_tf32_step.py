@@ -5,9 +5,9 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.models.registry import model
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
+from spbench_core.models.registry import make_model
 from spbench_parallel.engine import Engine
 from spbench_parallel.full_size.check import StepCheck, StepErrors
 from spbench_parallel.images.synthetic import SyntheticImages
@@ -17,8 +17,8 @@ from standins.tf32 import TF32_BITS, Tf32Products
 
 pytestmark = pytest.mark.slow
 NETWORKS = {
-    "resnet": model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11),
-    "amoebanet": model("amoebanet", image_size=(64, 64), num_classes=5, num_layers=3),
+    "resnet": make_model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11),
+    "amoebanet": make_model("amoebanet", image_size=(64, 64), num_classes=5, num_layers=3),
 }
 SCALE = 1 + 1 / 64
 
@@ -33,8 +33,8 @@ def allow_tf32():
 
 def errors_of(network, precision=TF32, bits=TF32_BITS, seed=3, change=lambda _: None):
     """The errors of a step over their bounds, by name."""
-    batches = micro_batches(2, 1, mirrored=False, times=1)
-    plan = ModelPlan(network, model_layout(1), (len(network.layers),), batches, precision=precision)
+    batches = split_batch(2, 1, mirrored=False, times=1)
+    plan = ModelPlan(network, build_layout(1), (len(network.layers),), batches, precision=precision)
     images = SyntheticImages(network.image, 5, seed=seed, dtype=plan.dtype)
     training = TrainingConfig("sgd")
     errors = StepErrors()

@@ -15,7 +15,7 @@ import spbench_workers
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.models.parts import Map
-from spbench_core.models.reach import fewest_normalised, kept_values
+from spbench_core.models.reach import count_kept_values, smallest_normalised_size
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
@@ -103,7 +103,7 @@ def test_layers_know_their_shapes_and_sizes(name):
     assert model.parameters == sum(one.numel() for one in user.parameters())
     assert model.classes == made.shape[1] == 5
     assert sum(count.parameters for count in model.counts) == model.parameters
-    assert kept_values(model) > 0
+    assert count_kept_values(model) > 0
 
 
 def test_multiply_adds_are_counted_by_image():
@@ -133,7 +133,7 @@ def test_uses_of_one_parameter_are_in_one_stage():
 def test_weights_are_those_that_the_seed_draws():
     one, same, other = (network("UNet", seed=seed) for seed in (3, 3, 4))
     weights = [
-        each.layers[0].piece.module().get_parameter("down1.conv1.weight")
+        each.layers[0].piece.make_module().get_parameter("down1.conv1.weight")
         for each in (one, same, other)
     ]
     assert torch.equal(weights[0], weights[1])
@@ -151,7 +151,7 @@ def test_tracing_moves_no_statistics_and_no_random_numbers():
     user = model.network.module
     assert user.down1.bn1.num_batches_tracked == 0
     assert not user.down1.bn1.running_mean.any()
-    assert fewest_normalised(model) == 64
+    assert smallest_normalised_size(model) == 64
 
 
 def test_the_same_layers_at_another_size():
@@ -263,7 +263,7 @@ def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
 
 def test_modules_that_write_into_their_input_make_new_maps():
     model = network("UNet")
-    pieces = [layer.piece.module() for layer in model.layers]
+    pieces = [layer.piece.make_module() for layer in model.layers]
     inplace = [
         one.inplace for piece in pieces for one in piece.modules() if isinstance(one, nn.ReLU)
     ]

@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.count import COUNTS
+from spbench_core.models.count import COUNTING_BUILDER
 from spbench_core.models.parts import Conv, Map, ModelError
-from spbench_core.models.registry import model
+from spbench_core.models.registry import make_model
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
 from spbench_parallel.models.shifted_conv import ShiftedConv2d
@@ -34,7 +34,7 @@ CLASSES = 7
 
 
 def made(name, size=(64, 64), classes=10, **config):
-    return model(name, image_size=size, num_classes=classes, **config)
+    return make_model(name, image_size=size, num_classes=classes, **config)
 
 
 def stage_of(network, first=0, last=None, builder=None, **words):
@@ -268,7 +268,7 @@ def test_convolutions_of_both_builders_have_the_shapes_that_the_part_gives(conv,
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 12, 10)
     modules = [conv.build(builder, data) for builder in (DenseBuilder(), SpatialBuilder(tiling))]
     assert conv.weight_shape(data) == weight
-    count = conv.build(COUNTS, data)
+    count = conv.build(COUNTING_BUILDER, data)
     image = torch.rand(1, *data.shape)
     outputs = []
     for module in modules:

@@ -7,7 +7,7 @@ import torch
 
 import shared_weights_networks
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
@@ -22,10 +22,10 @@ from spbench_workers.benchmarks.model.network import check
 pytestmark = pytest.mark.slow
 
 IMAGE = Map(3, 24, 36)
-STAGES = model_layout(2, [])
-TILES = model_layout(1, [Grid(1, 2)])
-TILES_AND_A_STAGE = model_layout(2, [Grid(2, 2)])
-MEMBERS = model_layout(1, [], members=2)
+STAGES = build_layout(2, [])
+TILES = build_layout(1, [Grid(1, 2)])
+TILES_AND_A_STAGE = build_layout(2, [Grid(2, 2)])
+MEMBERS = build_layout(1, [], members=2)
 MIXING = {
     "function": "batch_norm",
     "var": "var_mean",
@@ -78,7 +78,7 @@ def test_a_tied_parameter_counts_once_and_is_one_in_its_stage(name):
     model = network_of(name)
     used = build_reference(model, seed=0, device="cpu")
     assert model.parameters == sum(parameter.numel() for parameter in used.parameters())
-    pieces = [layer.piece.module() for layer in model.layers]
+    pieces = [layer.piece.make_module() for layer in model.layers]
     built = sum(one.numel() for piece in pieces for one in piece.parameters())
     assert built == model.parameters
 
@@ -124,7 +124,7 @@ def test_tracing_leaves_hooks_where_they_are():
     module = model.network.module
     assert [len(part._forward_hooks) for part in (module.c, module.bn, module.block)] == [1, 1, 1]
     assert "forward" not in vars(module.c)
-    pieces = [layer.piece.module() for layer in model.layers]
+    pieces = [layer.piece.make_module() for layer in model.layers]
     assert not any(part._forward_hooks for piece in pieces for part in piece.modules())
 
 
@@ -177,9 +177,9 @@ def test_the_search_for_mixing_changes_nothing_of_the_network():
         (STAGES, BatchSettings(), "hidden", None),
         (TILES, BatchSettings(), "function", None),
         (MEMBERS, BatchSettings(training=False), "function", None),
-        (model_layout(1, [], replicas=2), BatchSettings(), "hidden", None),
+        (build_layout(1, [], replicas=2), BatchSettings(), "hidden", None),
         (
-            model_layout(1, [], replicas=2),
+            build_layout(1, [], replicas=2),
             BatchSettings(sync_batchnorm=True),
             "hidden",
             "roll mixes",
@@ -289,7 +289,7 @@ def test_spectral_norm_is_refused_where_it_is_called_again(by):
     check_layout(model, STAGES, None, BatchSettings(recomputes=True, training=False))
     for layout, batching in (
         (STAGES, BatchSettings(recomputes=True)),
-        (model_layout(2, [], mirrored=True), BatchSettings(2)),
+        (build_layout(2, [], mirrored=True), BatchSettings(2)),
     ):
         with pytest.raises(CannotRunError, match=r"py:\d+: d moves the estimate of its spectral"):
             check_layout(model, layout, None, batching)

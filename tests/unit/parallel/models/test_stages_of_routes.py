@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from spbench_core.layout.balance import layer_ranges
-from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.micro_batches import split_batch
+from spbench_core.layout.stages import build_layout
 from spbench_core.models.parts import Map
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
@@ -25,8 +25,8 @@ def plans(name, stages, straight):
     for ends in combinations(range(1, count), stages - 1):
         edges = (0, *ends, count)
         balance = tuple(edges[at + 1] - edges[at] for at in range(stages))
-        layout = model_layout(stages)
-        batches = micro_batches(2, 1, mirrored=False)
+        layout = build_layout(stages)
+        batches = split_batch(2, 1, mirrored=False)
         yield ModelPlan(model, layout, balance, batches, straight=frozenset(straight))
 
 
@@ -38,10 +38,10 @@ def through_stages(plan, images):
         part = build_stage(
             plan.stage_model(stage), first, last, DenseBuilder(), seed=0, dtype=torch.float64
         )
-        inputs = tuple(held[number] for number in routes.inputs(stage))
+        inputs = tuple(held[number] for number in routes.list_inputs(stage))
         made = part(inputs[0] if len(inputs) == 1 else inputs)
         outputs = (made,) if isinstance(made, torch.Tensor) else made
-        held |= zip(routes.outputs(stage) or (-1,), outputs, strict=True)
+        held |= zip(routes.list_outputs(stage) or (-1,), outputs, strict=True)
     return held[-1]
 
 
@@ -63,7 +63,7 @@ def test_the_outermost_skip_of_a_u_net_goes_past_the_stages_between():
     (plan,) = (one for one in plans("Levels", 3, [(0, 2)]) if one.balance == (7, 3, 4))
     (skip,) = plan.routes().skips
     assert (skip.source, skip.target) == (0, 2)
-    (data,) = plan.routes().table.flow(skip.tensors)
+    (data,) = plan.routes().table.select_flow(skip.tensors)
     assert (data.channels, data.height) == (4, 32)
     first, _ = layer_ranges(plan.balance)[1]
     assert len(plan.stage_model(1).flows[first]) == len(plan.model.flows[first]) - 1

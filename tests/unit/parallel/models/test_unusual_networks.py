@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from spbench_core.layout.stages import model_layout
+from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
@@ -172,7 +172,7 @@ def test_an_operator_of_a_library_is_named_with_the_line_that_calls_it():
     model = network_of("Wrapped", inner="Normalised")
     says = LINE + "encoder.1 " + OF_LIBRARY + "batch_norm mixes the images of a batch"
     with pytest.raises(CannotRunError, match=says):
-        check_layout(model, model_layout(1, [], members=2), None, BatchSettings())
+        check_layout(model, build_layout(1, [], members=2), None, BatchSettings())
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_an_operator_of_a_library_is_named_with_the_line_that_calls_it():
     ],
 )
 def test_strips_are_refused_over_tiles_whose_side_no_image_makes_longer(grid, says):
-    check = network_of("Strips"), model_layout(1, [grid]), None, BatchSettings()
+    check = network_of("Strips"), build_layout(1, [grid]), None, BatchSettings()
     if says is None:
         check_layout(*check)
         return
@@ -194,7 +194,7 @@ def test_strips_are_refused_over_tiles_whose_side_no_image_makes_longer(grid, sa
 def test_maps_that_larger_images_make_larger_are_told_so():
     check = (
         network_of("Sized", Map(3, 64, 64)),
-        model_layout(1, [Grid(1, 9)]),
+        build_layout(1, [Grid(1, 9)]),
         None,
         BatchSettings(),
     )

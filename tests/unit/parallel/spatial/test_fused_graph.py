@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_core.layout.partition import NOTHING, Partition
+from spbench_core.layout.partition import EMPTY_BOX, Partition
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.fused.graph import (
@@ -38,7 +38,7 @@ def graphs(draw):
     grid = Grid(draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     size = grid.size + draw(st.integers(0, 1))
     ranks = draw(st.permutations(range(size)))[: grid.size]
-    image = Partition.of_grid(
+    image = Partition.from_grid(
         grid, draw(st.integers(3, 12)), draw(st.integers(3, 12)), ranks=ranks, size=size
     )
     inputs = (image,) * draw(st.integers(1, 2))
@@ -56,7 +56,7 @@ def graphs(draw):
             )
         else:
             try:
-                made = read.resized(*window.outputs(read.height, read.width))
+                made = read.resize(*window.output_size(read.height, read.width))
             except ValueError:
                 # The window is larger than what is left of the image.
                 continue
@@ -109,7 +109,7 @@ def test_a_rank_works_on_the_smallest_boxes_that_hold_all_that_it_needs(graph):
             assert pixels <= coordinates(box)
             assert box.intersect(owned.image) == box
             if not pixels:
-                assert box == NOTHING
+                assert box == EMPTY_BOX
                 continue
             for axis, name in enumerate(NAMES):
                 places = [pixel[axis] for pixel in pixels]
@@ -121,7 +121,7 @@ def test_a_rank_works_on_the_smallest_boxes_that_hold_all_that_it_needs(graph):
 
 def convolved(pixels, window, weights):
     """The sum of what each window reads, each tap by a weight of its own."""
-    rows, cols = window.outputs(*pixels.shape)
+    rows, cols = window.output_size(*pixels.shape)
     padded = np.pad(pixels, [(axis.padding, axis.padding) for axis in (window.rows, window.cols)])
     made = np.zeros((rows, cols))
     for row, col in np.ndindex(window.rows.kernel, window.cols.kernel):
@@ -202,7 +202,7 @@ def test_one_exchange_gives_a_rank_all_that_it_does_not_own(graph):
         for rank in range(table.owned.size):
             wanted = coordinates(graph_boxes(graph, rank)[number])
             kept = table.needed[rank].intersect(table.owned.tile(rank))
-            parts = [kept, *(piece.box for piece in table.received_by(rank))]
+            parts = [kept, *(piece.box for piece in table.list_received(rank))]
             assert wanted == set().union(*map(coordinates, parts))
             assert len(wanted) == sum(len(coordinates(part)) for part in parts)
 
@@ -226,14 +226,14 @@ def test_halos_of_residual_blocks_are_those_of_the_formula():
     both = Grid(2, 2)
     for blocks in range(1, 5):
         for before in range(blocks):
-            image = Partition.of_grid(both, 128, 128)
+            image = Partition.from_grid(both, 128, 128)
             values = [image]
             steps = []
             for block in range(blocks):
                 first = halving if block == before else three
                 for window in (first, three):
                     wide = Window2d(window, window)
-                    made = values[-1].resized(*wide.outputs(values[-1].height, values[-1].width))
+                    made = values[-1].resize(*wide.output_size(values[-1].height, values[-1].width))
                     steps.append(OperatorStep((len(values) - 1,), made, wide))
                     values.append(made)
             graph = OperatorGraph((image,), tuple(steps), (len(steps),))

@@ -41,9 +41,9 @@ def layers(draw):
     grid = Grid(draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     size = grid.size + draw(st.integers(0, 1))
     ranks = draw(st.permutations(range(size)))[: grid.size]
-    owned = Partition.of_grid(grid, height, width, ranks=ranks, size=size)
+    owned = Partition.from_grid(grid, height, width, ranks=ranks, size=size)
     window = Window2d(rows, cols)
-    return window, owned, owned.resized(*window.outputs(height, width))
+    return window, owned, owned.resize(*window.output_size(height, width))
 
 
 def contains(outer, inner):
@@ -98,7 +98,7 @@ def test_inner_outputs_read_the_tile_alone(layer):
     window, owned, _ = layer
     for rank, frame in inner_splits_of(layer):
         tile = owned.tile(rank)
-        read = window.need(frame.inner)
+        read = window.find_inputs(frame.inner)
         assert contains(tile, frame.crop)
         for parts, axis, padding, crop, needed, own in zip(
             (owned.grid.rows, owned.grid.cols),
@@ -126,7 +126,7 @@ def test_the_crop_makes_exactly_the_inner_outputs(layer):
             Window(axis.kernel, axis.stride, padding, axis.dilation)
             for axis, padding in zip((window.rows, window.cols), frame.padding, strict=True)
         )
-        made = Window2d(rows, cols).outputs(frame.crop.height, frame.crop.width)
+        made = Window2d(rows, cols).output_size(frame.crop.height, frame.crop.width)
         assert made == (frame.inner.height, frame.inner.width)
 
 
@@ -137,7 +137,7 @@ def test_strips_find_what_they_read_in_the_halo(layer):
     halo = window_transfers(window, owned, produced)
     for rank, frame in enumerate(splits_of(layer)):
         for strip in frame.strips:
-            assert contains(halo.needed[rank], window.need(strip).intersect(owned.image))
+            assert contains(halo.needed[rank], window.find_inputs(strip).intersect(owned.image))
 
 
 @brute_force
@@ -159,8 +159,10 @@ def test_at_once_the_outputs_are_made_of_what_is_read(layer):
             (whole.outputs.rows, whole.outputs.cols),
             strict=True,
         ):
-            assert first - padding == axis.need(outputs)[0]
-            made = Window(axis.kernel, axis.stride, padding, axis.dilation).outputs(last - first)
+            assert first - padding == axis.find_inputs(outputs)[0]
+            made = Window(axis.kernel, axis.stride, padding, axis.dilation).count_outputs(
+                last - first
+            )
             assert made == outputs[1] - outputs[0]
         if owned.tile(rank).intersect(read) == read:
             alone = find_own_read(window, whole, owned.tile(rank))
@@ -170,7 +172,7 @@ def test_at_once_the_outputs_are_made_of_what_is_read(layer):
                     (window.rows, window.cols), whole.strip_padding, strict=True
                 )
             )
-            sizes = Window2d(rows, cols).outputs(alone.height, alone.width)
+            sizes = Window2d(rows, cols).output_size(alone.height, alone.width)
             assert sizes == whole.outputs.shape
 
 
@@ -209,9 +211,9 @@ def test_an_inner_part_is_worth_it_or_not_there(layer):
 @given(*[st.integers(1, 4)] * 4)
 def test_a_window_of_stride_two_hears_from_above_and_left_alone(rows, cols, high, wide):
     """The reference sends both sides: twice the bytes that are read."""
-    owned = Partition.of_grid(Grid(rows, cols), 2 * high * rows, 2 * wide * cols)
+    owned = Partition.from_grid(Grid(rows, cols), 2 * high * rows, 2 * wide * cols)
     axis = Window(kernel=3, stride=2, padding=1)
-    halo = window_transfers(Window2d(axis, axis), owned, owned.resized(high * rows, wide * cols))
+    halo = window_transfers(Window2d(axis, axis), owned, owned.resize(high * rows, wide * cols))
     for rank in range(owned.size):
         row, col = divmod(rank, cols)
         tile = owned.tile(rank)
@@ -225,13 +227,13 @@ def test_a_window_of_stride_two_hears_from_above_and_left_alone(rows, cols, high
             wanted.add((rank - 1, left))
         if row and col:
             wanted.add((rank - cols - 1, corner))
-        assert {(piece.peer, piece.box) for piece in halo.received_by(rank)} == wanted
+        assert {(piece.peer, piece.box) for piece in halo.list_received(rank)} == wanted
 
 
 def test_a_whole_axis_is_padded_by_the_operator():
     axis = Window(kernel=3, padding=1)
     window = Window2d(axis, axis)
-    owned = Partition.of_grid(Grid(1, 2), 8, 16)
+    owned = Partition.from_grid(Grid(1, 2), 8, 16)
     frame = make_interior_split(window, owned, owned, rank=0)
     assert frame.inner == Box((0, 8), (1, 7))
     assert frame.crop == Box((0, 8), (0, 8))
@@ -242,7 +244,7 @@ def test_a_whole_axis_is_padded_by_the_operator():
 def test_a_small_tile_computes_all_at_once():
     axis = Window(kernel=5, padding=2)
     window = Window2d(axis, axis)
-    owned = Partition.of_grid(Grid(2, 2), 8, 8)
+    owned = Partition.from_grid(Grid(2, 2), 8, 8)
     frame = make_interior_split(window, owned, owned, rank=3)
     assert frame.inner.empty
     assert frame.strips == (Box((4, 8), (4, 8)),)
@@ -251,8 +253,8 @@ def test_a_small_tile_computes_all_at_once():
 def test_a_single_tile_needs_no_strip():
     axis = Window(kernel=3, stride=2, padding=1)
     window = Window2d(axis, axis)
-    owned = Partition.of_grid(Grid(1, 1), 9, 9)
-    frame = make_interior_split(window, owned, owned.resized(5, 5), rank=0)
+    owned = Partition.from_grid(Grid(1, 1), 9, 9)
+    frame = make_interior_split(window, owned, owned.resize(5, 5), rank=0)
     assert frame.inner == frame.outputs
     assert frame.strips == ()
 
@@ -261,8 +263,8 @@ def test_a_single_tile_needs_no_strip():
 @given(st.integers(20, 300), st.integers(20, 300), st.integers(1, 3), st.integers(1, 3))
 def test_bands_are_the_inner_outputs_each_once_and_read_what_they_need(height, width, rows, cols):
     window = Window2d(Window(3, padding=1), Window(5, stride=2, padding=2))
-    owned = Partition.of_grid(Grid(rows, cols), height, width)
-    produced = owned.resized(*window.outputs(height, width))
+    owned = Partition.from_grid(Grid(rows, cols), height, width)
+    produced = owned.resize(*window.output_size(height, width))
     for rank in range(rows * cols):
         frame = make_interior_split(window, owned, produced, rank)
         bands = frame.bands(window)
@@ -270,7 +272,7 @@ def test_bands_are_the_inner_outputs_each_once_and_read_what_they_need(height, w
         assert (total == mask(produced, frame.inner)).all()
         assert len(bands) <= MAX_BANDS
         for band in bands:
-            need = window.need(band.outputs)
+            need = window.find_inputs(band.outputs)
             assert contains(frame.crop, band.crop)
             assert contains(band.crop, need.intersect(owned.image))
             if len(bands) > 1:

@@ -25,7 +25,7 @@ def maps(layout):
 
 
 def gather_of(sample, fill=0.0):
-    owned = Partition.of_grid(Grid(1, 1), 4, 5, size=1)
+    owned = Partition.from_grid(Grid(1, 1), 4, 5, size=1)
     return Gather(MPI.COMM_SELF, Transfers(owned, (IMAGE,)), [ROOM], sample=sample, fill=fill)
 
 

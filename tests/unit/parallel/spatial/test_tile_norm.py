@@ -105,7 +105,7 @@ def test_values_and_gradients_are_those_of_torch(dtype, size, layout):
 @pytest.mark.slow
 def test_a_rank_without_pixels_asks_no_kernel_for_sums():
     """CUDA's would refuse, or start with no threads."""
-    tiling = Tiling(Twin(1), Partition.of_grid(Grid(1, 1), 4, 4, ranks=[0], size=2))
+    tiling = Tiling(Twin(1), Partition.from_grid(Grid(1, 1), 4, 4, ranks=[0], size=2))
     assert tiling.tile.empty
     tiled = SpatialBatchNorm2d(CHANNELS, tiling=tiling)
     output = tiled(torch.empty(4, CHANNELS, 0, 0, requires_grad=True))

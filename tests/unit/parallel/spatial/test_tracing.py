@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.halo_groups import groups_of
-from spbench_core.models.registry import model
+from spbench_core.models.halo_groups import group_layers
+from spbench_core.models.registry import make_model
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import SpatialBuilder
 from spbench_parallel.spatial.conv import SpatialConv2d
@@ -23,7 +23,7 @@ TILING = Tiling.of_grid(COMM, Grid(2, 2), 64, 64)
 
 
 def layers_of(name, first, last, **config):
-    network = model(name, image_size=(64, 64), num_classes=2, **config)
+    network = make_model(name, image_size=(64, 64), num_classes=2, **config)
     stage = build_stage(network, first, last, SpatialBuilder(TILING), seed=1)
     tilings = [TILING.resized(data.height, data.width) for data in network.flows[first]]
     return dict(stage.named_children()), tilings
@@ -61,10 +61,10 @@ def test_a_normal_cell_exchanges_two_inputs_and_gives_two():
     assert graph.results[1] == 0
     # One of the concatenations is in what halves the older input.
     assert [operators.count(one) for one in (operator.add, torch.cat)] == [5, 2]
-    windowed = [step for step in graph.steps if step.window and not step.window.single]
+    windowed = [step for step in graph.steps if step.window and not step.window.is_pointwise]
     assert len(windowed) == 7 + 2  # and that halving's two convolutions
     group = FusedGraph(layers, tilings)
-    assert all(table.received_by(COMM.rank) for table in group.tables)
+    assert all(table.list_received(COMM.rank) for table in group.tables)
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_an_operator_for_other_tiles(made):
     ],
 )
 def test_groups_of_a_stage_leave_out_the_last_layer(first, last, fused_layers, groups):
-    network = model("resnet", image_size=(64, 64), num_classes=2, version=1, depth=8)
-    assert list(map(list, groups_of(network, first, last, fused_layers))) == groups
+    network = make_model("resnet", image_size=(64, 64), num_classes=2, version=1, depth=8)
+    assert list(map(list, group_layers(network, first, last, fused_layers))) == groups

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from spbench_core.layout.window import both_axes
+from spbench_core.layout.window import expand_pair
 from spbench_parallel.models.imported.pixel_axes import MAP_AXES, is_tiled, map_size, pixel_axes
 from spbench_parallel.models.imported.pointwise import get_arguments, get_slices, is_along_last
 from spbench_parallel.models.imported.tracing import TracedNetwork
@@ -173,10 +173,10 @@ def _conv(of: ConversionSpec) -> nn.Module:
     return SpatialConv2d(
         conv.in_channels,
         conv.out_channels,
-        both_axes(conv.kernel_size),
-        both_axes(conv.stride),
+        expand_pair(conv.kernel_size),
+        expand_pair(conv.stride),
         (top, left),
-        both_axes(conv.dilation),
+        expand_pair(conv.dilation),
         conv.groups,
         conv.bias is not None,
         tiling=of.tiling,
@@ -202,7 +202,7 @@ def _avg_pool(of: ConversionSpec) -> nn.Module:
             counts_padding=pool.count_include_pad,
             divisor=None if pool.divisor_override is None else pool.divisor_override ** (1 - at),
         )
-        for at, axis in enumerate(zip(of.given, of.made, *map(both_axes, sizes), strict=True))
+        for at, axis in enumerate(zip(of.given, of.made, *map(expand_pair, sizes), strict=True))
     )
     return SpatialWeightedSums(rows, cols, tiling=of.tiling)
 

@@ -13,7 +13,7 @@ from torch import fx, nn
 
 from spbench_core.models.layers import Flow, Layer, Model
 from spbench_core.models.parts import Builder, M, Map
-from spbench_core.models.routes import tensors_of
+from spbench_core.models.routes import build_tensor_table
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.cuts import find_layer_spans
 from spbench_parallel.models.imported.hooks import check_copies
@@ -40,14 +40,14 @@ class ImportedLayer(Layer):
     def build(self, builder: Builder[M], flow: Flow) -> M:
         return builder.piece(self.piece)
 
-    def unnamed(self) -> Layer:
+    def drop_name(self) -> Layer:
         return self
 
-    def reads(self, inputs: int) -> Sequence[int]:
+    def list_read_inputs(self, inputs: int) -> Sequence[int]:
         used = {node for each in self.piece.operators for node in each.node.all_input_nodes}
         return [at for at, node in enumerate(self.piece.span.inputs) if node in used]
 
-    def passes(self, outputs: int) -> Sequence[int | None]:
+    def list_passed_inputs(self, outputs: int) -> Sequence[int | None]:
         places = {node: at for at, node in enumerate(self.piece.span.inputs)}
         return [places.get(node) for node in self.piece.span.outputs]
 
@@ -91,7 +91,7 @@ class ImportedModel(Model):
         cuts = [layer.piece.span.first for layer in self.layers if isinstance(layer, ImportedLayer)]
         return build_model(network, cuts[1:])
 
-    def without(self, first: int, last: int, left_out: Collection[int]) -> ImportedModel:
+    def drop_tensors(self, first: int, last: int, left_out: Collection[int]) -> ImportedModel:
         if not left_out:
             return self
         nodes = self._nodes(first, left_out)
@@ -106,7 +106,9 @@ class ImportedModel(Model):
         """Return the nodes of some of a layer's inputs."""
         own = self.layers[layer]
         assert isinstance(own, ImportedLayer), "there are no others"
-        pairs = zip(tensors_of(self).alive[layer], own.piece.span.inputs, strict=True)
+        pairs = zip(
+            build_tensor_table(self).layer_inputs[layer], own.piece.span.inputs, strict=True
+        )
         return {node for number, node in pairs if number in numbers}
 
     def owners(self) -> dict[str, str]:

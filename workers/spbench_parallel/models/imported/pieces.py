@@ -45,7 +45,7 @@ class ImportedPiece:
         return sum(each.multiply_adds for each in self.operators)
 
     @property
-    def read(self) -> Sequence[tuple[Map, bool]]:
+    def input_maps(self) -> Sequence[tuple[Map, bool]]:
         """The maps that its operators read, and whether they are normalised."""
         return [
             (
@@ -61,7 +61,7 @@ class ImportedPiece:
         """Return the paths of parameters and running statistics, as in the user's state_dict."""
         return [*self._tensors("parameters"), *self._tensors("buffers")]
 
-    def module(self) -> fx.GraphModule:
+    def make_module(self) -> fx.GraphModule:
         """Return a new module of it, with the weights that the network was loaded with.
 
         It takes and gives a tensor ``batch x channels x rows x cols``, or a tuple of several.

@@ -18,7 +18,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from spbench_core.layout.tiles import Grid, bounds
+from spbench_core.layout.tiles import Grid, part_bounds
 from spbench_parallel.models.imported.counterparts import find_counterpart
 from spbench_parallel.models.imported.forward.sizes import get_attribute
 from spbench_parallel.models.imported.pixel_axes import (
@@ -218,7 +218,7 @@ def _aligned(network: TracedNetwork, each: Operator, grid: Grid) -> bool:
 
 def _begins(parts: int, length: int) -> list[int]:
     """Return the first row, or column, of each tile."""
-    return [bounds(at, parts, length)[0] for at in range(parts)]
+    return [part_bounds(at, parts, length)[0] for at in range(parts)]
 
 
 def _alike(network: TracedNetwork, each: Operator) -> bool:

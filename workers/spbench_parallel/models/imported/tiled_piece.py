@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
-from spbench_core.layout.window import both_axes
+from spbench_core.layout.window import expand_pair
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.counterparts import (
@@ -119,8 +119,8 @@ def _reach(module: nn.Module | None) -> tuple[int, int]:
     """Return how many rows and columns an operator may read beyond a tile."""
     if not isinstance(module, nn.Conv2d | nn.MaxPool2d | nn.AvgPool2d):
         return 0, 0
-    kernel = both_axes(module.kernel_size)
-    dilation = both_axes(getattr(module, "dilation", 1))
+    kernel = expand_pair(module.kernel_size)
+    dilation = expand_pair(getattr(module, "dilation", 1))
     return (kernel[0] - 1) * dilation[0], (kernel[1] - 1) * dilation[1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import nn
 
-from spbench_core.layout.partition import NOTHING, Transfers
+from spbench_core.layout.partition import EMPTY_BOX, Transfers
 from spbench_core.layout.tiles import Box, Interval
 from spbench_parallel.spatial.gather import GatherCache
 from spbench_parallel.spatial.operator import check_tile
@@ -36,7 +36,7 @@ class FetchedBox:
         self._tiling = tiling
         needs = [box_of(rank) for rank in range(tiling.comm.size)]
         inside = (need.intersect(owned.image) for need in needs)
-        table = Transfers(owned, tuple(NOTHING if one.empty else one for one in inside))
+        table = Transfers(owned, tuple(EMPTY_BOX if one.empty else one for one in inside))
         self.box = needs[tiling.comm.rank]
         self._gathers = GatherCache(tiling, table, [self.box], fill)
 

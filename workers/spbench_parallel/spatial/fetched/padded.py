@@ -82,7 +82,7 @@ class _Windows:
         tile_of = self.output.partition.tile
 
         def reads(rank: int) -> Box:
-            needs = window.need(tile_of(rank))
+            needs = window.find_inputs(tile_of(rank))
             return Box(_less(needs.rows, pads[2]), _less(needs.cols, pads[0]))
 
         self.box = PaddedBox(tiling, reads, mode, value)
@@ -115,8 +115,8 @@ class SpatialPaddedConv2d(FetchingOperator):
         )
         owned = tiling.partition
         sides = (
-            rows.outputs(owned.height + pads[2] + pads[3]),
-            cols.outputs(owned.width + pads[0] + pads[1]),
+            rows.count_outputs(owned.height + pads[2] + pads[3]),
+            cols.count_outputs(owned.width + pads[0] + pads[1]),
         )
         mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
         windows = _Windows(Window2d(rows, cols), pads, sides, mode, 0.0, tiling)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spbench_core.layout.partition import NOTHING, Partition, Transfers
+from spbench_core.layout.partition import EMPTY_BOX, Partition, Transfers
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window, Window2d
 
@@ -47,7 +47,7 @@ class ChainLayer:
         if self.window is None:
             return outputs
         if outputs.empty:
-            return NOTHING
+            return EMPTY_BOX
         owned = self.owned
         return Box(
             _need(self.window.rows, outputs.rows, owned.grid.rows, owned.height),
@@ -84,7 +84,7 @@ def redundant_share(links: Sequence[ChainLayer], produced: Partition) -> float:
 
 
 def _need(window: Window, outputs: Interval, tiles: int, length: int) -> Interval:
-    return (0, length) if tiles == 1 else window.need(outputs)
+    return (0, length) if tiles == 1 else window.find_inputs(outputs)
 
 
 def hull(a: Box, b: Box) -> Box:

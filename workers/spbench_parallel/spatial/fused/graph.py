@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spbench_core.layout.partition import NOTHING, Partition, Transfers
+from spbench_core.layout.partition import EMPTY_BOX, Partition, Transfers
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.fused.chain import hull
@@ -89,7 +89,7 @@ def cut_input(window: Window2d, owned: Partition, outputs: Box) -> InputCut:
 def graph_boxes(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
     """Return the box of each value that a rank works on."""
     values = graph.values
-    boxes = [NOTHING] * len(values)
+    boxes = [EMPTY_BOX] * len(values)
     for value in graph.results:
         boxes[value] = hull(boxes[value], values[value].tile(rank))
     first = len(graph.inputs)
@@ -105,7 +105,7 @@ def graph_boxes(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
             if step.window is not None:
                 box = cut_input(step.window, values[value], box).box
             boxes[value] = hull(boxes[value], box)
-    return tuple(NOTHING if box.empty else box for box in boxes)
+    return tuple(EMPTY_BOX if box.empty else box for box in boxes)
 
 
 def graph_transfers(graph: OperatorGraph) -> tuple[Transfers, ...]:
@@ -138,7 +138,7 @@ class _Axis:
 def _axis(window: Window, divided: bool, outputs: Interval, length: int) -> _Axis:
     if not divided:
         return _Axis((0, length), window.padding, (0, 0))
-    first, last = window.need(outputs)
+    first, last = window.find_inputs(outputs)
     inside = max(first, 0), min(last, length)
     before = inside[0] - first
     after = last - inside[1]

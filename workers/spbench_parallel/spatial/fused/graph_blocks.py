@@ -62,7 +62,8 @@ class FusedGraph:
         self._first = len(tilings)
         self._comm = tilings[0].comm
         self._exchanged = tuple(
-            any(table.received_by(rank) for rank in range(self._comm.size)) for table in self.tables
+            any(table.list_received(rank) for rank in range(self._comm.size))
+            for table in self.tables
         )
         self._boxes = self._held(graph_boxes(self.graph, self._comm.rank))
         self._cuts = tuple(self._cut(index) for index in range(len(self._operators)))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from spbench_core.catalog import shared_params
-from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, time_of
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, make_time_metric
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.scaling import own_work
+from spbench_core.catalog.scaling import scale_work_per_rank
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED
-from spbench_core.catalog.typed_params import parameter, params_of, shared
-from spbench_core.catalog.work import estimate_from
+from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
+from spbench_core.catalog.work import make_estimate
 from spbench_workers.benchmarks.allreduce.sweep_sizes import sweep_sizes
 from spbench_workers.benchmarks.allreduce.work import collective_work
 from spbench_workers.collectives.names import FIXED_SIZES, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
@@ -156,13 +156,13 @@ class SweepParams:
         "a case of each",
         choices=(*LIBRARIES, *SCHEDULED),
     )
-    min_bytes: int | None = shared(_bytes("min_bytes", "the smallest size; 8"))
-    max_bytes: int | None = shared(_bytes("max_bytes", "the largest size; 1MiB"))
+    min_bytes: int | None = reuse_parameter(_bytes("min_bytes", "the smallest size; 8"))
+    max_bytes: int | None = reuse_parameter(_bytes("max_bytes", "the largest size; 1MiB"))
     factor: float | None = parameter(
         "float", None, "from one size to the next; 4", minimum=1.01, maximum=1e9
     )
-    size: int = shared(_bytes("size", "one size in place of a range"))
-    dtype: str = shared(
+    size: int = reuse_parameter(_bytes("size", "one size in place of a range"))
+    dtype: str = reuse_parameter(
         DTYPE,
         choices=tuple(ITEM_BYTES),
         spellings={
@@ -189,10 +189,10 @@ class SweepParams:
     rotate_roots: bool = parameter("bool", False, "whether the root moves on with each iteration")
     group: int | None = parameter("int", None, "ranks of a group of two_level", minimum=1)
     chunks: int | None = parameter("int", None, "chunks of chain", minimum=1, maximum=1 << 12)
-    device: str = shared(DEVICE)
-    warmup: int = shared(shared_params.warmup(5))
-    iterations: int = shared(shared_params.iterations(50))
-    seed: int = shared(SEED)
+    device: str = reuse_parameter(DEVICE)
+    warmup: int = reuse_parameter(shared_params.warmup(5))
+    iterations: int = reuse_parameter(shared_params.iterations(50))
+    seed: int = reuse_parameter(SEED)
 
 
 BENCHMARKS = (
@@ -201,7 +201,7 @@ BENCHMARKS = (
         summary="collectives over sizes, by the MPI and by algorithms of our own, against a model",
         params=params_of(SweepParams),
         metrics=(
-            time_of("one collective"),
+            make_time_metric("one collective"),
             Metric("algbw_gb_s", "GB/s", "higher", "bytes over time", "min"),
             Metric("busbw_gb_s", "GB/s", "higher", "algbw by the share that links carry", "min"),
             Metric("wrong", "1", "lower", "wrong elements of all checks, on all ranks", "sum"),
@@ -226,9 +226,9 @@ BENCHMARKS = (
         faults=("wrong-element",),
         resolve=_resolve,
         ranks=_ranks,
-        scaled=own_work,
+        scaled=scale_work_per_rank,
         points=_points,
-        work=estimate_from(SweepParams, collective_work),
+        work=make_estimate(SweepParams, collective_work),
         own_lines=True,
     ),
 )

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 import torch
 
-from spbench_core.durations import time_text
+from spbench_core.durations import format_duration
 from spbench_parallel.device.streams import is_gpu
 from spbench_workers.benchmarks.allreduce.columns import SweepRow, print_row
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
@@ -145,14 +145,14 @@ def _give_prediction(
 def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
     """Return where a time is that agrees with the predicted interval."""
     low, high = interval
-    predicted = f"the predicted {time_text(low)} to {time_text(high)}"
+    predicted = f"the predicted {format_duration(low)} to {format_duration(high)}"
     if low <= seconds <= high:
-        return f"{time_text(seconds)} is in {predicted}"
+        return f"{format_duration(seconds)} is in {predicted}"
     end, ratio = ("lower", seconds / low) if seconds < low else ("upper", seconds / high)
     tolerated = f"{1 / NOTABLE_FACTOR:.3g}x" if seconds < low else f"{NOTABLE_FACTOR:g}x"
     return (
-        f"{time_text(seconds)} is {ratio:.3g}x the {end} end of {predicted}; up to {tolerated} is "
-        "tolerated"
+        f"{format_duration(seconds)} is {ratio:.3g}x the {end} end of {predicted}; "
+        f"up to {tolerated} is tolerated"
     )
 
 
@@ -168,8 +168,8 @@ def _give_choices_of_native(
         return
     item = ITEM_BYTES[params.dtype]
     reason = (
-        f"of our algorithms {predicted.basis} should take {time_text(predicted.seconds)} at "
-        f"{nbytes} B, the MPI's own choice takes {time_text(seconds)}; "
+        f"of our algorithms {predicted.basis} should take {format_duration(predicted.seconds)} at "
+        f"{nbytes} B, the MPI's own choice takes {format_duration(seconds)}; "
         f"by the model the best are {describe_crossovers(ranks, item, link)}"
     )
     context.choice("best by the model", find_fastest_algorithm(ranks, nbytes, item, link), reason)

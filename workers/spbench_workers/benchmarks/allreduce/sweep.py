@@ -9,7 +9,7 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
-from spbench_core.catalog.typed_params import filled
+from spbench_core.catalog.typed_params import require_value
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.faults import WrongElement
@@ -182,7 +182,9 @@ def _against_native(
     params = context.read_params(SweepParams)
     if params.algorithm == "native":
         return None
-    native = open_reduction(comm, "native", buffers.source, buffers.result, filled(params.op))
+    native = open_reduction(
+        comm, "native", buffers.source, buffers.result, require_value(params.op)
+    )
     if params.algorithm == "nccl":
         # By way of the host it may take a hundred times as long: turns are by the slower one.
         seconds = max(seconds, _time_reduction(context, native))

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from spbench_core.catalog import shared_params
-from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, make_time_metric
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.scaling import own_work
+from spbench_core.catalog.scaling import scale_work_per_rank
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED
-from spbench_core.catalog.typed_params import parameter, params_of, shared
-from spbench_core.catalog.work import estimate_from
+from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
+from spbench_core.catalog.work import make_estimate
 from spbench_workers.benchmarks.compute.work import burn_work, conv_work, gemm_work, noise_work
 
 POSITION = 40
@@ -50,11 +50,11 @@ class GemmParams:
     """Parameters of ``compute.gemm``."""
 
     n: int = parameter("int", 512, "rows and columns of the matrices", minimum=1, maximum=65536)
-    warmup: int = shared(shared_params.warmup(3))
-    iterations: int = shared(shared_params.iterations(30))
-    dtype: str = shared(_DTYPE)
-    device: str = shared(DEVICE)
-    seed: int = shared(SEED)
+    warmup: int = reuse_parameter(shared_params.warmup(3))
+    iterations: int = reuse_parameter(shared_params.iterations(30))
+    dtype: str = reuse_parameter(_DTYPE)
+    device: str = reuse_parameter(DEVICE)
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +66,11 @@ class ConvParams:
     in_channels: int = parameter("int", 32, "channels of the image", minimum=1)
     out_channels: int = parameter("int", 32, "channels of the result", minimum=1)
     kernel: int = parameter("int", 3, "rows and columns of the kernel", minimum=1, maximum=63)
-    warmup: int = shared(shared_params.warmup(3))
-    iterations: int = shared(shared_params.iterations(30))
-    dtype: str = shared(_DTYPE)
-    device: str = shared(DEVICE)
-    seed: int = shared(SEED)
+    warmup: int = reuse_parameter(shared_params.warmup(3))
+    iterations: int = reuse_parameter(shared_params.iterations(30))
+    dtype: str = reuse_parameter(_DTYPE)
+    device: str = reuse_parameter(DEVICE)
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +85,13 @@ class BurnParams:
         maximum=604_800.0,
     )
     n: int = parameter("int", 2048, "rows and columns of the matrices", minimum=1, maximum=65536)
-    warmup: int = shared(shared_params.warmup(1))
-    iterations: int = shared(
+    warmup: int = reuse_parameter(shared_params.warmup(1))
+    iterations: int = reuse_parameter(
         shared_params.iterations(20), help="timed products in a round, after which one is checked"
     )
-    dtype: str = shared(_DTYPE)
-    device: str = shared(DEVICE)
-    seed: int = shared(SEED)
+    dtype: str = reuse_parameter(_DTYPE)
+    device: str = reuse_parameter(DEVICE)
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +105,9 @@ class NoiseParams:
         minimum=10.0,
         maximum=1e6,
     )
-    warmup: int = shared(shared_params.warmup(50))
-    iterations: int = shared(shared_params.iterations(5000))
-    seed: int = shared(SEED)
+    warmup: int = reuse_parameter(shared_params.warmup(50))
+    iterations: int = reuse_parameter(shared_params.iterations(5000))
+    seed: int = reuse_parameter(SEED)
 
 
 _of_one_rank = partial(
@@ -115,7 +115,7 @@ _of_one_rank = partial(
     measures="rank",
     faults=("corrupt-result",),
     resolve=_resolve_format,
-    scaled=own_work,
+    scaled=scale_work_per_rank,
 )
 
 BENCHMARKS = (
@@ -123,17 +123,17 @@ BENCHMARKS = (
         name="compute.gemm",
         summary="each rank multiplies two square matrices, all at once",
         params=params_of(GemmParams),
-        metrics=(time_of("one product of the matrices"), _RATE),
+        metrics=(make_time_metric("one product of the matrices"), _RATE),
         checks=("product",),
-        work=estimate_from(GemmParams, gemm_work),
+        work=make_estimate(GemmParams, gemm_work),
     ),
     _of_one_rank(
         name="compute.conv",
         summary="each rank convolves images of its own, all at once",
         params=params_of(ConvParams),
-        metrics=(time_of("one convolution"), _RATE),
+        metrics=(make_time_metric("one convolution"), _RATE),
         checks=("convolution",),
-        work=estimate_from(ConvParams, conv_work),
+        work=make_estimate(ConvParams, conv_work),
     ),
     Benchmark(
         name="compute.burn",
@@ -141,7 +141,7 @@ BENCHMARKS = (
         measures="rank",
         params=params_of(BurnParams),
         metrics=(
-            time_of("one product of the matrices"),
+            make_time_metric("one product of the matrices"),
             _RATE,
             Metric("kept_share", "1", "higher", "speed of the last round over the first's", "min"),
             Metric("below_base", "1", "lower", "most that a CPU ran below its base clock rate"),
@@ -151,8 +151,8 @@ BENCHMARKS = (
         checks=("product",),
         faults=("corrupt-result",),
         resolve=_resolve_format,
-        scaled=own_work,
-        work=estimate_from(BurnParams, burn_work),
+        scaled=scale_work_per_rank,
+        work=make_estimate(BurnParams, burn_work),
     ),
     Benchmark(
         name="compute.noise",
@@ -160,7 +160,7 @@ BENCHMARKS = (
         measures="rank",
         params=params_of(NoiseParams),
         metrics=(
-            time_of("one piece of work, the quantum"),
+            make_time_metric("one piece of work, the quantum"),
             Metric("lost_share", "1", "lower", "share of the time beyond the fastest quantum's"),
             Metric(
                 "slowest_ratio",
@@ -172,7 +172,7 @@ BENCHMARKS = (
         ),
         checks=("work",),
         faults=("corrupt-result",),
-        scaled=own_work,
-        work=estimate_from(NoiseParams, noise_work),
+        scaled=scale_work_per_rank,
+        work=make_estimate(NoiseParams, noise_work),
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from spbench_core.catalog.tiles import conv_sizes
+from spbench_core.catalog.tiles import make_conv_kwargs
 from spbench_parallel.device.formats import TORCH_DTYPES, autotune_convolutions
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.spatial.conv import SpatialConv2d
@@ -74,7 +74,7 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     tiling = make_tiling(context)
     place = choose_device(context)
     dtype = TORCH_DTYPES[params.dtype]
-    sizes = conv_sizes(params)
+    sizes = make_conv_kwargs(params)
     channels = params.in_channels, params.out_channels
     module = SpatialConv2d(
         *channels,

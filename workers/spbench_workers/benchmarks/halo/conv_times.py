@@ -11,7 +11,7 @@ from time import perf_counter
 import torch
 from torch.nn import functional
 
-from spbench_core.durations import time_text
+from spbench_core.durations import format_duration
 from spbench_parallel.device.failures import is_out_of_memory
 from spbench_parallel.device.memory import free_bytes, release_memory
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
@@ -145,7 +145,7 @@ def report_speedup(
             context.metric("sequential_ms", seconds * 1000.0)
             context.metric("speedup", seconds * 1000.0 / time_ms)
             if (ranks := context.world.size) > 1:
-                alone = f"one process on the whole image, {time_text(seconds)}"
+                alone = f"one process on the whole image, {format_duration(seconds)}"
                 by = f"{alone}, divided by {ranks} ranks"
                 context.limit("time_ms", seconds * 1000.0 / ranks, by)
     sleep_at_barrier(context.world.comm)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from spbench_core.catalog import shared_params
-from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, time_of
+from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, make_time_metric
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.shared_params import (
     DEVICE,
@@ -31,16 +31,16 @@ from spbench_core.catalog.tiles import (
     SLICE_METHOD,
     STRIDE,
     TRANSPORT,
-    exchange_over_ranks,
+    count_tile_ranks,
+    locate_tile,
+    read_window,
     resolve_kernel,
     resolve_tiles,
-    tile_place,
-    tile_ranks,
-    tiles_over_ranks,
-    window_of_params,
+    scale_exchange,
+    scale_tiles,
 )
-from spbench_core.catalog.typed_params import parameter, params_of, shared
-from spbench_core.catalog.work import estimate_from
+from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
+from spbench_core.catalog.work import make_estimate
 from spbench_core.layout.tiles import parse_pair
 from spbench_workers.benchmarks.halo.work import compute_work, exchange_work, fused_work
 
@@ -124,7 +124,7 @@ def _resolve_fused(params: Params) -> Params:
     size = parse_pair(params["image_size"])
     for layer in range(layers):
         try:
-            size = window_of_params(params).outputs(*size)
+            size = read_window(params).output_size(*size)
         except ValueError as error:
             raise ParamError("num_layers", f"layer {layer + 1}: {error}") from None
     return params | {"fused_layers": fused}
@@ -146,97 +146,99 @@ _OVERLAP = Param(
 class TileParams:
     """Parameters of this family that say how an image is cut."""
 
-    image_size: tuple[int, int] = shared(IMAGE_SIZE)
-    batch_size: int = shared(BATCH_SIZE)
-    in_channels: int = shared(IN_CHANNELS)
-    num_spatial_parts: int = shared(NUM_SPATIAL_PARTS)
-    slice_method: str | None = shared(SLICE_METHOD)
-    grid: tuple[int, int] = shared(GRID)
+    image_size: tuple[int, int] = reuse_parameter(IMAGE_SIZE)
+    batch_size: int = reuse_parameter(BATCH_SIZE)
+    in_channels: int = reuse_parameter(IN_CHANNELS)
+    num_spatial_parts: int = reuse_parameter(NUM_SPATIAL_PARTS)
+    slice_method: str | None = reuse_parameter(SLICE_METHOD)
+    grid: tuple[int, int] = reuse_parameter(GRID)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransportParams:
     """Parameters of this family that say how halos are exchanged."""
 
-    transport: str = shared(TRANSPORT)
-    channels_last: bool = shared(CHANNELS_LAST)
-    overlap: str | None = shared(_OVERLAP, optional=True)
+    transport: str = reuse_parameter(TRANSPORT)
+    channels_last: bool = reuse_parameter(CHANNELS_LAST)
+    overlap: str | None = reuse_parameter(_OVERLAP, optional=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeParams(TileParams):
     """Parameters of ``halo.exchange``."""
 
-    halo_len: int = shared(HALO_LEN, default=1, help="pixels of halo on each side")
-    warmup: int = shared(shared_params.warmup(10))
-    iterations: int = shared(shared_params.iterations(100))
-    dtype: str = shared(DTYPE)
-    device: str = shared(DEVICE)
-    device_ids: list[int] | None = shared(DEVICE_IDS)
-    transport: str = shared(TRANSPORT)
-    channels_last: bool = shared(CHANNELS_LAST)
-    seed: int = shared(SEED)
+    halo_len: int = reuse_parameter(HALO_LEN, default=1, help="pixels of halo on each side")
+    warmup: int = reuse_parameter(shared_params.warmup(10))
+    iterations: int = reuse_parameter(shared_params.iterations(100))
+    dtype: str = reuse_parameter(DTYPE)
+    device: str = reuse_parameter(DEVICE)
+    device_ids: list[int] | None = reuse_parameter(DEVICE_IDS)
+    transport: str = reuse_parameter(TRANSPORT)
+    channels_last: bool = reuse_parameter(CHANNELS_LAST)
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeParams(TileParams):
     """Parameters of ``halo.compute``."""
 
-    out_channels: int = shared(_OUT_CHANNELS)
-    halo_len: int | None = shared(HALO_LEN)
-    kernel: tuple[int, int] = shared(KERNEL)
-    stride: tuple[int, int] = shared(STRIDE)
-    dilation: tuple[int, int] = shared(DILATION)
-    padding: tuple[int, int] = shared(PADDING)
-    enable_one_h_dim_kernel: bool = shared(ONE_H_DIM)
-    enable_one_w_dim_kernel: bool = shared(ONE_W_DIM)
-    overlap: str = shared(_OVERLAP)
+    out_channels: int = reuse_parameter(_OUT_CHANNELS)
+    halo_len: int | None = reuse_parameter(HALO_LEN)
+    kernel: tuple[int, int] = reuse_parameter(KERNEL)
+    stride: tuple[int, int] = reuse_parameter(STRIDE)
+    dilation: tuple[int, int] = reuse_parameter(DILATION)
+    padding: tuple[int, int] = reuse_parameter(PADDING)
+    enable_one_h_dim_kernel: bool = reuse_parameter(ONE_H_DIM)
+    enable_one_w_dim_kernel: bool = reuse_parameter(ONE_W_DIM)
+    overlap: str = reuse_parameter(_OVERLAP)
     fp16_allreduce: bool = parameter(
         "bool", False, "whether weight gradients travel as fp16 to be summed"
     )
-    warmup: int = shared(shared_params.warmup(3))
-    iterations: int = shared(shared_params.iterations(20))
-    dtype: str = shared(DTYPE)
-    device: str = shared(DEVICE)
-    device_ids: list[int] | None = shared(DEVICE_IDS)
-    transport: str = shared(TRANSPORT)
-    channels_last: bool = shared(CHANNELS_LAST)
-    seed: int = shared(SEED)
+    warmup: int = reuse_parameter(shared_params.warmup(3))
+    iterations: int = reuse_parameter(shared_params.iterations(20))
+    dtype: str = reuse_parameter(DTYPE)
+    device: str = reuse_parameter(DEVICE)
+    device_ids: list[int] | None = reuse_parameter(DEVICE_IDS)
+    transport: str = reuse_parameter(TRANSPORT)
+    channels_last: bool = reuse_parameter(CHANNELS_LAST)
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FusedParams(TileParams):
     """Parameters of ``halo.fused``."""
 
-    out_channels: int = shared(_OUT_CHANNELS, default=16, help="channels of all layers' results")
-    halo_len: int | None = shared(HALO_LEN)
-    kernel: tuple[int, int] = shared(KERNEL)
-    stride: tuple[int, int] = shared(STRIDE)
-    dilation: tuple[int, int] = shared(DILATION)
-    padding: tuple[int, int] = shared(PADDING)
-    enable_one_h_dim_kernel: bool = shared(ONE_H_DIM)
-    enable_one_w_dim_kernel: bool = shared(ONE_W_DIM)
+    out_channels: int = reuse_parameter(
+        _OUT_CHANNELS, default=16, help="channels of all layers' results"
+    )
+    halo_len: int | None = reuse_parameter(HALO_LEN)
+    kernel: tuple[int, int] = reuse_parameter(KERNEL)
+    stride: tuple[int, int] = reuse_parameter(STRIDE)
+    dilation: tuple[int, int] = reuse_parameter(DILATION)
+    padding: tuple[int, int] = reuse_parameter(PADDING)
+    enable_one_h_dim_kernel: bool = reuse_parameter(ONE_H_DIM)
+    enable_one_w_dim_kernel: bool = reuse_parameter(ONE_W_DIM)
     num_layers: int = parameter("int", 4, "convolutions in a row", minimum=1, maximum=1000)
     fused_layers: int = parameter(
         "int", None, "layers that share one exchange; all of them", minimum=1
     )
-    warmup: int = shared(shared_params.warmup(3))
-    iterations: int = shared(shared_params.iterations(20))
-    dtype: str = shared(DTYPE)
-    device: str = shared(DEVICE)
-    device_ids: list[int] | None = shared(DEVICE_IDS)
-    transport: str = shared(TRANSPORT)
-    channels_last: bool = shared(CHANNELS_LAST)
-    seed: int = shared(SEED)
+    warmup: int = reuse_parameter(shared_params.warmup(3))
+    iterations: int = reuse_parameter(shared_params.iterations(20))
+    dtype: str = reuse_parameter(DTYPE)
+    device: str = reuse_parameter(DEVICE)
+    device_ids: list[int] | None = reuse_parameter(DEVICE_IDS)
+    transport: str = reuse_parameter(TRANSPORT)
+    channels_last: bool = reuse_parameter(CHANNELS_LAST)
+    seed: int = reuse_parameter(SEED)
 
 
 _over_tiles = partial(
     Benchmark,
     checks=_OPERATOR_CHECKS,
     faults=_OPERATOR_FAULTS,
-    ranks=tile_ranks,
-    scaled=tiles_over_ranks,
-    place=tile_place,
+    ranks=count_tile_ranks,
+    scaled=scale_tiles,
+    place=locate_tile,
 )
 
 BENCHMARKS = (
@@ -244,19 +246,19 @@ BENCHMARKS = (
         name="halo.exchange",
         summary="each tile of an image gets its neighbours' borders",
         params=params_of(ExchangeParams),
-        metrics=(time_of("one exchange of all halos", "packing and sending"), *_EXCHANGE),
+        metrics=(make_time_metric("one exchange of all halos", "packing and sending"), *_EXCHANGE),
         checks=("halo",),
         faults=_HALO_FAULTS,
         resolve=_resolve_exchange,
-        scaled=exchange_over_ranks,
-        work=estimate_from(ExchangeParams, exchange_work),
+        scaled=scale_exchange,
+        work=make_estimate(ExchangeParams, exchange_work),
     ),
     _over_tiles(
         name="halo.compute",
         summary="a convolution over tiles: halo exchange and compute, overlapped or not",
         params=params_of(ComputeParams),
         metrics=(
-            time_of(
+            make_time_metric(
                 "one exchange and convolution of a tile, and the calls that join them",
                 "computing and sending",
             ),
@@ -281,14 +283,14 @@ BENCHMARKS = (
             _separate_ms("gradient_sum_ms", help="the weight gradients' sum over tiles"),
         ),
         resolve=_resolve_operator,
-        work=estimate_from(ComputeParams, compute_work),
+        work=make_estimate(ComputeParams, compute_work),
     ),
     _over_tiles(
         name="halo.fused",
         summary="several convolutions that share one wide exchange, against one exchange each",
         params=params_of(FusedParams),
         metrics=(
-            time_of("all layers with a shared exchange", "computing and sending"),
+            make_time_metric("all layers with a shared exchange", "computing and sending"),
             _WAITED_MS,
             _separate_ms("unfused_ms", help="the same layers with an exchange each"),
             Metric("speedup", "1", "higher", "unfused time over time"),
@@ -299,6 +301,6 @@ BENCHMARKS = (
             Metric("unfused_messages_sent", "1", "none", "messages with an exchange each"),
         ),
         resolve=_resolve_fused,
-        work=estimate_from(FusedParams, fused_work),
+        work=make_estimate(FusedParams, fused_work),
     ),
 )

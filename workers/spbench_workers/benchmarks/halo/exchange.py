@@ -49,7 +49,7 @@ class PaddedTile:
     def __init__(self, context: Context, place: torch.device) -> None:
         params = context.read_params(ExchangeParams)
         comm = context.world.comm
-        owned = Partition.of_grid(Grid(*params.grid), *params.image_size)
+        owned = Partition.from_grid(Grid(*params.grid), *params.image_size)
         table = halo_transfers(owned, params.halo_len)
         self.owned_box = owned.tile(comm.rank)
         self.padded_box = table.needed[comm.rank]
@@ -63,8 +63,8 @@ class PaddedTile:
         layout = torch.channels_last if params.channels_last else torch.contiguous_format
         self.padded = torch.empty(shape, dtype=dtype, device=place, memory_format=layout)
         self.tile = view_box(self.padded, self.padded_box, self.owned_box)
-        sent = table.sent_by(comm.rank)
-        received = table.received_by(comm.rank)
+        sent = table.list_sent(comm.rank)
+        received = table.list_received(comm.rank)
         self.outgoing = [view_box(self.padded, self.padded_box, piece.box) for piece in sent]
         self.halo_boxes = [piece.box for piece in received]
         self.incoming = [view_box(self.padded, self.padded_box, box) for box in self.halo_boxes]

@@ -9,7 +9,7 @@ from math import sqrt
 import torch
 from torch import nn
 
-from spbench_core.catalog.tiles import conv_sizes, window_of
+from spbench_core.catalog.tiles import make_conv_kwargs, make_window
 from spbench_parallel.device.formats import TORCH_DTYPES, autotune_convolutions
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.spatial.conv import SpatialConv2d
@@ -105,7 +105,7 @@ def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
         context=context,
         tiled=fused,
         plain=plain,
-        windows=[window_of(params)] * params.num_layers,
+        windows=[make_window(params)] * params.num_layers,
         gather=gather,
         gathers=lambda: fused.gathers,
         input_tiling=tiling,
@@ -125,7 +125,7 @@ def _layers(
     dtype: torch.dtype,
 ) -> tuple[list[nn.Module], nn.Sequential]:
     """Return the layers over tiles, and the same in float64 for the whole image."""
-    sizes = conv_sizes(context.read_params(FusedParams))
+    sizes = make_conv_kwargs(context.read_params(FusedParams))
     tiled: list[nn.Module] = []
     plain = nn.Sequential()
     for layer, (before, after) in enumerate(pairwise(channels)):

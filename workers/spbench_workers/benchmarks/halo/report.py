@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from spbench_core.durations import time_text
+from spbench_core.durations import format_duration
 from spbench_parallel.device.streams import is_gpu, synchronize_stream, time_on_device
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.exchange import Exchange
@@ -53,7 +53,9 @@ def report_choice(context: Context, exchange: Exchange) -> None:
     """Report the chosen transport, the times of those that were tried, and the memory of MPI."""
     if context.world.rank != 0:
         return
-    tried = ", ".join(f"{name} {time_text(ms / 1e3)}" for name, ms in exchange.tried_ms.items())
+    tried = ", ".join(
+        f"{name} {format_duration(ms / 1e3)}" for name, ms in exchange.tried_ms.items()
+    )
     reason = f"the fastest of {tried}" if tried else "asked for"
     context.choice("transport", exchange.transport, reason)
     if exchange.memory_path is not None:
@@ -159,7 +161,8 @@ def report_limits(
             limited,
             limit_ms,
             f"one-way ping-pong of {count} B{_OVER[path]}, rank {source} to {target}, "
-            f"{time_text(seconds)}, and copies of rank {source}'s pieces, {time_text(copies)}",
+            f"{format_duration(seconds)}, and copies of rank {source}'s pieces, "
+            f"{format_duration(copies)}",
         )
         context.limit("pack_ms", memory * 1000.0, f"a copy of {count} B in one block")
         context.metric("exchange_efficiency", limit_ms / slowest_ms)

@@ -147,7 +147,7 @@ def count_flop(
     width = owned.width
     convs = [layer for layer in layers.modules() if isinstance(layer, nn.Conv2d)]
     for conv, window in zip(convs, windows, strict=True):
-        height, width = window.outputs(height, width)
+        height, width = window.output_size(height, width)
         total += 6.0 * batch * height * width * conv.weight.numel()
     return total / owned.grid.size
 

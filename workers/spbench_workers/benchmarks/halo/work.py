@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spbench_core.catalog.work import Work, image_values, item_bytes, loops
+from spbench_core.catalog.work import Work, count_image_values, count_iterations, item_bytes
 
 if TYPE_CHECKING:
     from spbench_workers.benchmarks.halo.entry import ComputeParams, ExchangeParams, FusedParams
@@ -15,11 +15,11 @@ _TRIALS = 200
 
 def exchange_work(params: ExchangeParams, np: int) -> Work:
     """Return the work of ``halo.exchange``."""
-    image = image_values(params, params.in_channels) * item_bytes(params.dtype)
+    image = count_image_values(params, params.in_channels) * item_bytes(params.dtype)
     # The image is drawn, cut and compared pixel by pixel.
     return Work(
         bytes=60.0 * image,
-        messages=8.0 * (loops(params) + _TRIALS),
+        messages=8.0 * (count_iterations(params) + _TRIALS),
         memory=image,
     )
 
@@ -27,7 +27,7 @@ def exchange_work(params: ExchangeParams, np: int) -> Work:
 def _conv_flops(params: ComputeParams | FusedParams, layers: int) -> float:
     rows, cols = params.kernel
     down, right = params.stride
-    outputs = image_values(params, params.out_channels) / (down * right)
+    outputs = count_image_values(params, params.out_channels) / (down * right)
     return 2.0 * outputs * params.in_channels * rows * cols * layers
 
 
@@ -43,10 +43,10 @@ def fused_work(params: FusedParams, np: int) -> Work:
 
 def _convolution_work(params: ComputeParams | FusedParams, layers: int, np: int) -> Work:
     flops = _conv_flops(params, layers)
-    values = image_values(params, params.in_channels)
-    values += layers * image_values(params, params.out_channels)
+    values = count_image_values(params, params.in_channels)
+    values += layers * count_image_values(params, params.out_channels)
     # Timed alone, with its halos there, backward, and with an exchange for each layer.
-    repeats = 4.0 * loops(params) + 20.0
+    repeats = 4.0 * count_iterations(params) + 20.0
     return Work(
         flops=flops * repeats,
         # The whole image on rank 0, as often; and checked in float64.

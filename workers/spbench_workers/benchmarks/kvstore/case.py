@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spbench_core.catalog.typed_params import filled
-from spbench_core.networks.registry import parameters
+from spbench_core.catalog.typed_params import require_value
+from spbench_core.networks.registry import list_parameters
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams, resolve_roles
@@ -92,14 +92,14 @@ def build_case(params: PushPullParams) -> StoreCase:
 
 
 def _elements(params: PushPullParams) -> tuple[int, ...]:
-    shape = tuple(filled(params.image_shape))
-    arrays = parameters(params.network, params.num_layers, shape, params.num_classes)
+    shape = tuple(require_value(params.image_shape))
+    arrays = list_parameters(params.network, params.num_layers, shape, params.num_classes)
     return tuple(array.elements for array in arrays)
 
 
 def _slots(params: PushPullParams, elements: Sequence[int], servers: int) -> list[list[Slot]]:
     word = compression.create_compression(params.gc_type).word if params.gc_type != "none" else 1
-    way = filled(params.sharding)
-    bound = filled(params.bigarray_bound)
+    way = require_value(params.sharding)
+    bound = require_value(params.bigarray_bound)
     shards = sharding.make_shards(elements, servers, way, bound, word=word)
     return make_slots(shards, servers)

@@ -12,15 +12,21 @@ from spbench_core.catalog.benchmark import (
     Metric,
     ParamError,
     Ranks,
-    time_of,
+    make_time_metric,
 )
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.scaling import AtRanks, ScalingError, own_work
+from spbench_core.catalog.scaling import ScalingError, ScalingTarget, scale_work_per_rank
 from spbench_core.catalog.shared_params import DEVICE, SEED
-from spbench_core.catalog.typed_params import filled, parameter, params_of, read_params, shared
-from spbench_core.catalog.work import estimate_from
+from spbench_core.catalog.typed_params import (
+    parameter,
+    params_of,
+    read_params,
+    require_value,
+    reuse_parameter,
+)
+from spbench_core.catalog.work import make_estimate
 from spbench_core.models.parts import ModelError
-from spbench_core.networks.registry import NETWORKS, parameters
+from spbench_core.networks.registry import NETWORKS, list_parameters
 from spbench_workers.benchmarks.kvstore.roles import (
     SPELLINGS,
     STORES,
@@ -165,8 +171,8 @@ class PushPullParams:
         "of allreduce; native, the MPI's; shared sums in memory that all devices of a host see",
         choices=ALGORITHMS,
     )
-    device: str = shared(DEVICE)
-    seed: int = shared(SEED)
+    device: str = reuse_parameter(DEVICE)
+    seed: int = reuse_parameter(SEED)
 
 
 def select_devices(params: PushPullParams) -> tuple[int, ...]:
@@ -179,7 +185,7 @@ def select_devices(params: PushPullParams) -> tuple[int, ...]:
     """
     if params.device_ids is not None:
         return parse_devices(params.device_ids)
-    gpus = filled(params.gpus)
+    gpus = require_value(params.gpus)
     return parse_devices(gpus[0] if len(gpus) == 1 else gpus)
 
 
@@ -252,7 +258,7 @@ def _with_network(params: Params) -> Params:
     known = NETWORKS[params["network"]]
     shape = tuple(params["image_shape"] or known.image_shape)
     try:
-        parameters(params["network"], params["num_layers"], shape, params["num_classes"])
+        list_parameters(params["network"], params["num_layers"], shape, params["num_classes"])
     except ModelError as error:
         raise ParamError(error.param, f"{error.param}: {error}") from None
     return params | {"image_shape": list(shape)}
@@ -291,14 +297,14 @@ def _check_sums(params: Params) -> None:
         raise ParamError("sums", "sums shared are computed by the host, on device cpu")
 
 
-def _over_devices(given: Params, params: Params, to: AtRanks) -> Params:
+def _over_devices(given: Params, params: Params, to: ScalingTarget) -> Params:
     """Return the parameters of a store with as many devices as ranks, each with its gradients.
 
     Raises:
         ScalingError: Servers are among the ranks, devices are named one by one, or the gradients of
             all are to stay the same.
     """
-    own_work(given, params, to)
+    scale_work_per_rank(given, params, to)
     if find_store(params["kv_store"]).dist:
         raise ScalingError(f"{params['kv_store']} has workers and servers: sweep num_workers")
     if params["device_ids"] is not None:
@@ -316,7 +322,7 @@ def _place(params: Params, rank: int) -> dict[str, Any]:
 
 
 _METRICS = (
-    time_of("one push and pull of all keys"),
+    make_time_metric("one push and pull of all keys"),
     Metric(
         "bandwidth_gb_s",
         "GB/s",
@@ -363,7 +369,7 @@ BENCHMARKS = (
         resolve=_resolve,
         ranks=lambda params: Ranks(exact=resolve_roles(read_params(PushPullParams, params)).size),
         scaled=_over_devices,
-        work=estimate_from(PushPullParams, store_work),
+        work=make_estimate(PushPullParams, store_work),
         place=_place,
         own_lines=True,
     ),

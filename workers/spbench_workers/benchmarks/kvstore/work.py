@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spbench_core.catalog.typed_params import filled
+from spbench_core.catalog.typed_params import require_value
 from spbench_core.catalog.work import Work
 
 if TYPE_CHECKING:
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
 def store_work(params: PushPullParams, np: int) -> Work:
     """Return the work of ``kvstore.push_pull``: rounds, and results summed again by each rank."""
-    from spbench_core.networks.registry import parameters, total_mb
+    from spbench_core.networks.registry import list_parameters, sum_megabytes
 
-    arrays = parameters(
-        params.network, params.num_layers, tuple(filled(params.image_shape)), params.num_classes
+    arrays = list_parameters(
+        params.network,
+        params.num_layers,
+        tuple(require_value(params.image_shape)),
+        params.num_classes,
     )
-    size = total_mb(arrays) * 1e6 * np
+    size = sum_megabytes(arrays) * 1e6 * np
     rounds = 1.0 + params.num_batches
     return Work(
         bytes=2.0 * size * (rounds + 15.0),

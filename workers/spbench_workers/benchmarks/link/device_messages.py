@@ -8,7 +8,7 @@ from typing import cast
 
 import torch
 
-from spbench_core.catalog.typed_params import filled
+from spbench_core.catalog.typed_params import require_value
 from spbench_parallel.device.streams import synchronize_stream, time_on_device
 from spbench_parallel.errors import CannotRunError, catch_out_of_memory
 from spbench_parallel.spatial.transports.staged import query_device_pointers
@@ -114,7 +114,7 @@ def choose_path(context: Context) -> Path:
         CannotRunError: Path ``pointers`` is asked for, and the MPI is not known to take memory of
             the device.
     """
-    asked = filled(context.read_params(PingpongParams).path)
+    asked = require_value(context.read_params(PingpongParams).path)
     takes, evidence = query_device_pointers(context.world.comm)
     if asked == "pointers" and not takes:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")

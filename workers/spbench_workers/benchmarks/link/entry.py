@@ -7,12 +7,12 @@ from functools import partial
 from typing import Literal
 
 from spbench_core.catalog import shared_params
-from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, time_of
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, make_time_metric
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.scaling import own_work
+from spbench_core.catalog.scaling import scale_work_per_rank
 from spbench_core.catalog.shared_params import DEVICE, SEED
-from spbench_core.catalog.typed_params import parameter, params_of, shared
-from spbench_core.catalog.work import estimate_from
+from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
+from spbench_core.catalog.work import make_estimate
 from spbench_workers.benchmarks.link.work import (
     barrier_work,
     bisection_work,
@@ -73,8 +73,8 @@ def _drawn(name: str, default: int, least: int) -> Param:
 class LoopParams:
     """Parameters of the timed loop of all benchmarks of this family."""
 
-    warmup: int = shared(shared_params.warmup(5))
-    iterations: int = shared(shared_params.iterations(50))
+    warmup: int = reuse_parameter(shared_params.warmup(5))
+    iterations: int = reuse_parameter(shared_params.iterations(50))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class PingpongParams:
         minimum=1,
         maximum=1 << 30,
     )
-    device: str = shared(
+    device: str = reuse_parameter(
         DEVICE,
         default="cpu",
         help="whose memory messages leave and come to: the host's, or a GPU's",
@@ -115,20 +115,20 @@ class PingpongParams:
         "pointers, where MPI says so",
         choices=("auto", "pinned", "pointers", "cuda-ipc", "nccl"),
     )
-    warmup: int = shared(shared_params.warmup(5))
-    iterations: int = shared(shared_params.iterations(50))
-    seed: int = shared(SEED)
+    warmup: int = reuse_parameter(shared_params.warmup(5))
+    iterations: int = reuse_parameter(shared_params.iterations(50))
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RingParams:
     """Parameters of ``link.ring``."""
 
-    sizes: list[int] = shared(_sizes([8, 1 << 20]))
-    rings: int = shared(_drawn("rings", 3, 0))
-    warmup: int = shared(shared_params.warmup(5))
-    iterations: int = shared(shared_params.iterations(50))
-    seed: int = shared(SEED)
+    sizes: list[int] = reuse_parameter(_sizes([8, 1 << 20]))
+    rings: int = reuse_parameter(_drawn("rings", 3, 0))
+    warmup: int = reuse_parameter(shared_params.warmup(5))
+    iterations: int = reuse_parameter(shared_params.iterations(50))
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,30 +136,30 @@ class BisectionParams:
     """Parameters of ``link.bisection``."""
 
     size: int = parameter("bytes", 1 << 20, "bytes of a message", minimum=1, maximum=1 << 30)
-    cuts: int = shared(_drawn("cuts", 3, 0))
-    warmup: int = shared(shared_params.warmup(5))
-    iterations: int = shared(shared_params.iterations(50))
-    seed: int = shared(SEED)
+    cuts: int = reuse_parameter(_drawn("cuts", 3, 0))
+    warmup: int = reuse_parameter(shared_params.warmup(5))
+    iterations: int = reuse_parameter(shared_params.iterations(50))
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveParams:
     """Parameters of ``link.effective``."""
 
-    sizes: list[int] = shared(_sizes([8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]))
-    rings: int = shared(_drawn("rings", 3, 1))
-    warmup: int = shared(shared_params.warmup(5))
-    iterations: int = shared(shared_params.iterations(50))
-    seed: int = shared(SEED)
+    sizes: list[int] = reuse_parameter(_sizes([8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]))
+    rings: int = reuse_parameter(_drawn("rings", 3, 1))
+    warmup: int = reuse_parameter(shared_params.warmup(5))
+    iterations: int = reuse_parameter(shared_params.iterations(50))
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BarrierParams:
     """Parameters of ``link.barrier``."""
 
-    warmup: int = shared(shared_params.warmup(20))
-    iterations: int = shared(shared_params.iterations(200))
-    seed: int = shared(SEED)
+    warmup: int = reuse_parameter(shared_params.warmup(20))
+    iterations: int = reuse_parameter(shared_params.iterations(200))
+    seed: int = reuse_parameter(SEED)
 
 
 _of_all = partial(
@@ -167,7 +167,7 @@ _of_all = partial(
     checks=("message",),
     faults=("corrupt-message",),
     ranks=lambda _: Ranks(minimum=2),
-    scaled=own_work,
+    scaled=scale_work_per_rank,
 )
 
 BENCHMARKS = (
@@ -178,7 +178,7 @@ BENCHMARKS = (
         measures="link",
         params=params_of(PingpongParams),
         metrics=(
-            time_of("one round trip of the largest message"),
+            make_time_metric("one round trip of the largest message"),
             Metric("latency_us", "us", "lower", "one way, smallest message, slowest pair"),
             Metric(
                 "bandwidth_gb_s",
@@ -190,7 +190,7 @@ BENCHMARKS = (
         ),
         checks=("echo",),
         faults=("corrupt-message",),
-        work=estimate_from(PingpongParams, pingpong_work),
+        work=make_estimate(PingpongParams, pingpong_work),
         resolve=_resolve,
         ranks=lambda _: Ranks(minimum=2),
     ),
@@ -200,7 +200,9 @@ BENCHMARKS = (
         summary="each rank sends to both neighbours of a ring, in order and in random rings",
         params=params_of(RingParams),
         metrics=(
-            time_of("one exchange of the largest message with both neighbours, ring in order"),
+            make_time_metric(
+                "one exchange of the largest message with both neighbours, ring in order"
+            ),
             Metric("latency_us", "us", "lower", "smallest messages, ring in order"),
             Metric(
                 "bandwidth_gb_s",
@@ -215,7 +217,7 @@ BENCHMARKS = (
             ),
         ),
         resolve=_resolve_sizes,
-        work=estimate_from(RingParams, rings_work),
+        work=make_estimate(RingParams, rings_work),
     ),
     _of_all(
         name="link.bisection",
@@ -223,7 +225,7 @@ BENCHMARKS = (
         summary="each rank of one half exchanges with one of the other half, all at once",
         params=params_of(BisectionParams),
         metrics=(
-            time_of("one exchange of a message in each pair, both ways, halves in order"),
+            make_time_metric("one exchange of a message in each pair, both ways, halves in order"),
             Metric(
                 "bandwidth_gb_s",
                 "GB/s",
@@ -233,7 +235,7 @@ BENCHMARKS = (
             ),
             Metric("worst_bandwidth_gb_s", "GB/s", "higher", "the lowest of all halves", "min"),
         ),
-        work=estimate_from(BisectionParams, bisection_work),
+        work=make_estimate(BisectionParams, bisection_work),
     ),
     _of_all(
         name="link.effective",
@@ -241,7 +243,9 @@ BENCHMARKS = (
         summary="bandwidth of all ranks in rings, the mean over message sizes and patterns",
         params=params_of(EffectiveParams),
         metrics=(
-            time_of("one exchange of the largest message with both neighbours, ring in order"),
+            make_time_metric(
+                "one exchange of the largest message with both neighbours, ring in order"
+            ),
             Metric(
                 "effective_gb_s",
                 "GB/s",
@@ -252,7 +256,7 @@ BENCHMARKS = (
             Metric("per_rank_gb_s", "GB/s", "higher", "the same for each rank", "min"),
         ),
         resolve=_resolve_sizes,
-        work=estimate_from(EffectiveParams, rings_work),
+        work=make_estimate(EffectiveParams, rings_work),
     ),
     Benchmark(
         name="link.barrier",
@@ -260,13 +264,13 @@ BENCHMARKS = (
         summary="the time in which all ranks know that all have come",
         params=params_of(BarrierParams),
         metrics=(
-            time_of("one barrier"),
+            make_time_metric("one barrier"),
             Metric("latency_us", "us", "lower", "one barrier, slowest rank"),
         ),
         checks=("all-came",),
         faults=("leave-early",),
-        work=estimate_from(LoopParams, barrier_work),
+        work=make_estimate(LoopParams, barrier_work),
         ranks=lambda _: Ranks(minimum=2),
-        scaled=own_work,
+        scaled=scale_work_per_rank,
     ),
 )

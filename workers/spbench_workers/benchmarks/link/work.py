@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from spbench_core.catalog.work import TimedLoop, Work, loops
+from spbench_core.catalog.work import TimedLoop, Work, count_iterations
 
 if TYPE_CHECKING:
     from spbench_workers.benchmarks.link.entry import (
@@ -22,7 +22,7 @@ def pingpong_work(params: PingpongParams, np: int) -> Work:
     pairs = np - 1 if params.pairs == "neighbours" else np * (np - 1) // 2
     at_once = params.at_once or (1 if pairs <= 28 else np // 2)
     rounds = math.ceil(pairs / max(1, at_once))
-    repeats = loops(params) + 2.0
+    repeats = count_iterations(params) + 2.0
     sizes = params.sizes
     return Work(
         bytes=2.0 * pairs * repeats * sum(sizes),
@@ -32,7 +32,7 @@ def pingpong_work(params: PingpongParams, np: int) -> Work:
 
 
 def _all_ranks_work(patterns: int, sizes: list[int], params: TimedLoop, np: int) -> Work:
-    repeats = loops(params) + 2.0
+    repeats = count_iterations(params) + 2.0
     return Work(
         bytes=2.0 * np * patterns * repeats * sum(sizes),
         messages=2.0 * patterns * repeats * len(sizes),
@@ -52,4 +52,6 @@ def bisection_work(params: BisectionParams, np: int) -> Work:
 
 def barrier_work(params: LoopParams, np: int) -> Work:
     """Return the work of ``link.barrier``; its check leaves ranks waiting."""
-    return Work(messages=2.0 * loops(params) * math.ceil(math.log2(max(2, np))), seconds=0.1)
+    return Work(
+        messages=2.0 * count_iterations(params) * math.ceil(math.log2(max(2, np))), seconds=0.1
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from spbench_core.host_facts import VISIBLE
+from spbench_core.host_facts import VISIBLE_DEVICES
 from spbench_parallel.device.gpus import NoDeviceError
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_workers.benchmarks.memory.cores import bind_to_cores
@@ -78,7 +78,7 @@ def _peer(context: Context, place: torch.device) -> torch.device:
     if count < 2:
         raise NoDeviceError(
             f"path peer needs two GPUs, and rank {context.world.rank} on {context.world.host} "
-            f"sees {count}; show it another ({VISIBLE}), or take path device"
+            f"sees {count}; show it another ({VISIBLE_DEVICES}), or take path device"
         )
     peer = torch.device(place.type, (index + 1) % count)
     direct = torch.cuda.can_device_access_peer(index, peer.index)

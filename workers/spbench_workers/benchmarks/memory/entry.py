@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spbench_core.catalog import shared_params
-from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, make_time_metric
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.scaling import own_work
+from spbench_core.catalog.scaling import scale_work_per_rank
 from spbench_core.catalog.shared_params import DEVICE, SEED
-from spbench_core.catalog.typed_params import parameter, params_of, shared
-from spbench_core.catalog.work import estimate_from
+from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
+from spbench_core.catalog.work import make_estimate
 from spbench_workers.benchmarks.memory.work import copy_work
 
 POSITION = 30
@@ -60,10 +60,10 @@ class CopyParams:
         "it",
         choices=("all", "near", "far"),
     )
-    warmup: int = shared(shared_params.warmup(3))
-    iterations: int = shared(shared_params.iterations(30))
-    device: str = shared(DEVICE)
-    seed: int = shared(SEED)
+    warmup: int = reuse_parameter(shared_params.warmup(3))
+    iterations: int = reuse_parameter(shared_params.iterations(30))
+    device: str = reuse_parameter(DEVICE)
+    seed: int = reuse_parameter(SEED)
 
 
 BENCHMARKS = (
@@ -73,7 +73,7 @@ BENCHMARKS = (
         measures="rank",
         params=params_of(CopyParams),
         metrics=(
-            time_of("one copy"),
+            make_time_metric("one copy"),
             Metric(
                 "bandwidth_gb_s",
                 "GB/s",
@@ -85,7 +85,7 @@ BENCHMARKS = (
         checks=("copy",),
         faults=("corrupt-copy",),
         resolve=_resolve,
-        scaled=own_work,
-        work=estimate_from(CopyParams, copy_work),
+        scaled=scale_work_per_rank,
+        work=make_estimate(CopyParams, copy_work),
     ),
 )

@@ -8,8 +8,8 @@ from statistics import median
 
 from mpi4py import MPI
 
-from spbench_core.catalog.typed_params import filled
-from spbench_core.durations import time_text
+from spbench_core.catalog.typed_params import require_value
+from spbench_core.durations import format_duration
 from spbench_parallel.device.memory import release_memory
 from spbench_parallel.device.streams import time_on_device
 from spbench_parallel.engine import Engine
@@ -77,7 +77,10 @@ def report_baseline(
     context.metric("speedup_vs_sequential", by_one / measured.seconds)
     context.metric("efficiency", by_one / measured.seconds / world.size)
     if world.rank == 0 and world.size > 1:
-        by = f"one process on the same images, {time_text(by_one)}, divided by {world.size} ranks"
+        by = (
+            f"one process on the same images, {format_duration(by_one)}, "
+            f"divided by {world.size} ranks"
+        )
         context.limit("time_ms", by_one * 1000.0 / world.size, by)
         context.limit("images_per_second", case.images * world.size / by_one, by)
 
@@ -88,7 +91,7 @@ def _alone(
     """Return the seconds of one replica's step; or None, and why it was not measured."""
     params = context.read_params(ModelParams)
     room = _room(context, case)
-    seconds = filled(params.baseline_max)
+    seconds = require_value(params.baseline_max)
     if measured.bytes > room:
         return None, (
             f"the ranks together used {measured.bytes / 1e9:.1f} GB, and baseline_memory is "

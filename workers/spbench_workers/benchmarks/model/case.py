@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spbench_core.catalog.typed_params import filled
+from spbench_core.catalog.typed_params import require_value
 from spbench_core.events.statuses import Activity
-from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.layers import Model
-from spbench_core.models.reach import fewest_normalised
+from spbench_core.models.reach import smallest_normalised_size
 from spbench_parallel.models.imported.layouts import check_layout
 from spbench_parallel.models.imported.model import ImportedModel
 from spbench_parallel.models.imported.tiled_piece import (
@@ -68,11 +68,11 @@ class ModelCase:
         members = max(stage.members for stage in plan.layout.stages)
         pairs = 1 + max(batch.pair for batch in plan.batches)
         parts = len(plan.batches) // (pairs * len(plan.layout.directions))
-        pixels = fewest_normalised(plan.model) or MIN_VALUES
+        pixels = smallest_normalised_size(plan.model) or MIN_VALUES
         images = max(members * (2 if pixels == 1 else 1), -(-MIN_VALUES // pixels))
         least = parts * len(plan.layout.directions) * images
         size = least + (batch_size > least)
-        batches = micro_batches(size, parts, mirrored=plan.layout.mirrored, times=pairs)
+        batches = split_batch(size, parts, mirrored=plan.layout.mirrored, times=pairs)
         return replace(plan, batches=batches)
 
 
@@ -87,7 +87,7 @@ def build_case(context: Context) -> ModelCase:
         model,
         layout,
         (len(model.layers),),
-        micro_batches(
+        split_batch(
             params.batch_size,
             params.parts,
             mirrored=layout.mirrored,
@@ -160,8 +160,8 @@ def _statistics(context: Context) -> str:
 def _training(context: Context) -> TrainingConfig:
     params = context.read_params(ModelParams)
     return TrainingConfig(
-        filled(params.optimizer),
-        filled(params.learning_rate),
-        filled(params.weight_decay),
-        filled(params.learning_rate_decay),
+        require_value(params.optimizer),
+        require_value(params.learning_rate),
+        require_value(params.weight_decay),
+        require_value(params.learning_rate_decay),
     )

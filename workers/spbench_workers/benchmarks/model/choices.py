@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from spbench_core.catalog.typed_params import filled
+from spbench_core.catalog.typed_params import require_value
 from spbench_core.layout.balance import Balance, read_balance
 from spbench_core.models.parts import ModelError
 from spbench_parallel.autotune.balance import (
@@ -33,7 +33,7 @@ def select_balance(context: Context, plan: ModelPlan) -> Balance:
         CannotRunError: The layers are not so many, or a stage has fewer pixels than tiles.
     """
     try:
-        asked = filled(context.read_params(ModelParams).balance)
+        asked = require_value(context.read_params(ModelParams).balance)
         if asked == MEASURED:
             return _measured_balance(context, plan)
         balance = _given_balance(asked, plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, time_of
+from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, make_time_metric
 from spbench_core.catalog.parameters import Params
 from spbench_workers.benchmarks.model.layout import count_ranks, describe_rank
 from spbench_workers.benchmarks.model.params import (
@@ -30,7 +30,7 @@ def _phase(name: str, what: str, *, waits: bool = False) -> Metric:
 
 
 _METRICS = (
-    time_of("one step, or one batch of inference"),
+    make_time_metric("one step, or one batch of inference"),
     Metric(
         "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
     ),

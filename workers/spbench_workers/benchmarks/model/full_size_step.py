@@ -27,7 +27,7 @@ def check_full_size(
         training: None for inference.
         spoil: Plants the fault that ``--inject`` asks for.
     """
-    names = context.entry.checks_of(context.params)
+    names = context.entry.list_checks(context.params)
     images = synthetic_images(plan, context.seed_for("full size"))
     engine = Engine(context.world.comm, plan, images, training)
     spoil(context, engine)

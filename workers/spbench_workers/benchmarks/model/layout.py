@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from spbench_core.catalog.benchmark import IdleParamError, ParamError, Ranks
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.tiles import agreed_grid
-from spbench_core.layout.stages import ModelLayout, model_layout
+from spbench_core.catalog.tiles import resolve_grid
+from spbench_core.layout.stages import ModelLayout, build_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.whole_numbers import MAX_DIGITS, parse_whole
 
@@ -38,7 +38,7 @@ def resolve_grids(params: Params) -> Params:
     methods = _each(params, "slice_method", count, of, _read_method)
     given = _each(params, "grid", count, of, _read_grid)
     stages = zip(parts, methods, given, strict=True)
-    grids = [agreed_grid(*stage) for stage in stages]
+    grids = [resolve_grid(*stage) for stage in stages]
     if all(grid.size == 1 for grid in grids):
         raise ParamError("num_spatial_parts", "one tile is the whole image; take 2 or more, or lp")
     return params | {
@@ -110,11 +110,11 @@ def _read_grid(word: str) -> Grid:
 def make_layout(params: Params) -> ModelLayout:
     """Return the table of ranks of complete parameters; one rank for the sequential model."""
     if params["scheme"] == "sequential":
-        return model_layout(1)
+        return build_layout(1)
     grids: list[Grid] = []
     if params["scheme"] in TILED:
         grids = [_read_grid(word) for word in params["grid"].split(",")]
-    return model_layout(
+    return build_layout(
         params["split_size"],
         grids,
         members=parse_members(params["local_DP"]),
@@ -141,7 +141,7 @@ def resolve_balance(params: Params, model: Model) -> Params:
     """
     from spbench_core.layout.balance import check_stages, layer_ranges, read_balance
     from spbench_core.models.parts import ModelError
-    from spbench_core.models.stage_balance import check_tiles, estimated_balance
+    from spbench_core.models.stage_balance import balance_by_cost, check_tiles
 
     layout = make_layout(params)
     layers = len(model.layers)
@@ -155,7 +155,7 @@ def resolve_balance(params: Params, model: Model) -> Params:
         return params
     try:
         if asked in (None, ESTIMATED):
-            balance = estimated_balance(model, layout)
+            balance = balance_by_cost(model, layout)
         else:
             balance = read_balance(asked, len(layout.stages), layers)
     except ValueError as error:
@@ -232,9 +232,9 @@ def describe_rank(params: Params, rank: int) -> dict[str, Any]:
     """
     layout = make_layout(params)
     shown: dict[str, Any] = {}
-    several = ",".join(str(place.stage) for place in layout.places(rank))
+    several = ",".join(str(place.stage) for place in layout.list_coordinates(rank))
     for direction in layout.directions:
-        place = layout.place(rank, direction)
+        place = layout.locate_rank(rank, direction)
         stage = layout.stages[place.stage]
         row, col = divmod(place.tile, stage.grid.cols)
         described: dict[str, Any] = {"replica": place.replica, "stage": place.stage}

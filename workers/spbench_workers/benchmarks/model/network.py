@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.typed_params import filled, read_params
+from spbench_core.catalog.typed_params import read_params, require_value
 from spbench_core.layout.balance import Balance, check_stages, read_balance
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.parts import Map
@@ -29,7 +29,7 @@ def load_network(params: Params, seed: int) -> ImportedModel:
     own = read_params(OwnNetworkParams, params)
     image = Map(CHANNELS, *common.image_size)
     arguments = own.network_args or {}
-    model = import_network(filled(own.network), arguments, image, seed, own.weights)
+    model = import_network(require_value(own.network), arguments, image, seed, own.weights)
     _check_task(model, own, common.app)
     layout = make_layout(params)
     try:
@@ -68,11 +68,11 @@ def make_batching(params: ModelParams, layout: ModelLayout) -> BatchSettings:
 
 
 def _check_task(model: ImportedModel, params: OwnNetworkParams, app: str) -> None:
-    task = "segment" if model.segments else "classify"
+    task = "segment" if model.is_segmentation else "classify"
     if params.task not in (None, task):
-        gives = "a class for each pixel" if model.segments else "one class for each image"
+        gives = "a class for each pixel" if model.is_segmentation else "one class for each image"
         raise CannotRunError(f"network {model.name}: it gives {gives}; take task {task}")
-    if model.segments:
+    if model.is_segmentation:
         if app == "cifar":
             raise CannotRunError(
                 f"network {model.name}: it gives a class for each pixel, and cifar has no masks; "

@@ -10,7 +10,7 @@ from spbench_core.catalog.benchmark import ParamError
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.shared_params import DEVICE, DEVICE_IDS, SEED
 from spbench_core.catalog.tiles import IMAGE_SIZE
-from spbench_core.catalog.typed_params import parameter, params_of, shared
+from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
 from spbench_core.schedule.orders import SCHEDULES
 
 _FORMATS = "fp32", "fp64", "tf32", "fp16", "bf16"
@@ -22,7 +22,7 @@ class ModelParams:
     """Parameters of all models over many ranks; a network of the user has not all of them."""
 
     scheme: str = parameter("choice", "lp", "how the work is shared", choices=SCHEMES)
-    image_size: tuple[int, int] = shared(
+    image_size: tuple[int, int] = reuse_parameter(
         IMAGE_SIZE, default=32, help="pixels of an image, N or HxW"
     )
     batch_size: int = parameter("int", 32, "images of a step of one replica", minimum=1)
@@ -146,8 +146,8 @@ class ModelParams:
         "what carries messages from stage to stage; else mpi",
         choices=("mpi", "nccl", "gloo"),
     )
-    device: str = shared(DEVICE)
-    device_ids: list[int] | None = shared(DEVICE_IDS)
+    device: str = reuse_parameter(DEVICE)
+    device_ids: list[int] | None = reuse_parameter(DEVICE_IDS)
     num_classes: int | None = parameter(
         "int", 10, "classes of the last layer", minimum=1, optional=True
     )
@@ -165,8 +165,8 @@ class ModelParams:
     num_epochs: int = parameter(
         "int", 1, "epochs, each of `iterations` steps, or a pass over cifar or medical", minimum=1
     )
-    warmup: int = shared(shared_params.warmup(2))
-    iterations: int | None = shared(
+    warmup: int = reuse_parameter(shared_params.warmup(2))
+    iterations: int | None = reuse_parameter(
         shared_params.iterations(10),
         default=None,
         help="timed steps of an epoch; else 10, or a pass over the images of cifar and medical",
@@ -221,7 +221,7 @@ class ModelParams:
         "memory that the baseline may take, as predicted; else half of what is free",
         minimum=1,
     )
-    seed: int = shared(SEED)
+    seed: int = reuse_parameter(SEED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spbench_core.models.layers import Model
-from spbench_core.models.proxy import Proxy, multiply_adds, proxy_of
-from spbench_core.models.reach import kept_values
+from spbench_core.models.proxy import Proxy, count_multiply_adds, make_proxy
+from spbench_core.models.reach import count_kept_values
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.model import ImportedModel
 from spbench_parallel.models.imported.tiled_piece import is_same_over_tiles
@@ -63,7 +63,7 @@ def choose_proxy(context: Context, case: ModelCase) -> ProxyPlan:
 
 def estimate_cost(model: Model, images: int) -> float:
     """Return a forward pass' cost of some images, in multiply-adds."""
-    return images * multiply_adds(model) + LAYER_CALL_COST * len(model.layers)
+    return images * count_multiply_adds(model) + LAYER_CALL_COST * len(model.layers)
 
 
 def count_images(plan: ModelPlan) -> int:
@@ -74,12 +74,12 @@ def count_images(plan: ModelPlan) -> int:
 def _proxy(context: Context, case: ModelCase) -> Proxy:
     plan = case.plan
     most, most_kept = _bounds(context, case)
-    return proxy_of(
+    return make_proxy(
         plan.model,
         plan.balance,
         [stage.grid for stage in plan.layout.stages],
         most,
-        most_kept=most_kept,
+        max_kept_values=most_kept,
         fused_layers=plan.fused_layers,
     )
 
@@ -93,7 +93,7 @@ def _of_imported(context: Context, case: ModelCase, model: ImportedModel) -> Imp
     most, most_kept = _bounds(context, case)
     grids = {stage.grid for stage in case.plan.layout.stages if stage.spatial}
     small = model
-    while multiply_adds(small) > most or kept_values(small) > most_kept:
+    while count_multiply_adds(small) > most or count_kept_values(small) > most_kept:
         height, width = (side // 2 for side in small.image.shape[1:])
         try:
             smaller = small.resized(height, width)

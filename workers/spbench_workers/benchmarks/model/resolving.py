@@ -146,11 +146,11 @@ def build_known_model(name: str, params: Params) -> Model:
         ParamError: There is no such model, or not for such images.
     """
     from spbench_core.models.parts import ModelError
-    from spbench_core.models.registry import model
+    from spbench_core.models.registry import make_model
 
     own = AMOEBANET if name == "amoebanet" else RESNET
     try:
-        return model(
+        return make_model(
             name,
             image_size=parse_pair(params["image_size"]),
             num_classes=params["num_classes"],
@@ -287,7 +287,7 @@ def _resolve_recomputation(params: Params) -> Params:
 
 def _check_shares(params: Params) -> None:
     """Refuse a layout that shares nothing, and a batch too small for its shares."""
-    from spbench_core.layout.micro_batches import check_images
+    from spbench_core.layout.micro_batches import check_batch_size
 
     layout = make_layout(params)
     scheme = params["scheme"]
@@ -302,7 +302,7 @@ def _check_shares(params: Params) -> None:
                 "split_size", f"a pipeline of one stage has no mirror; {scheme} takes 2 or more"
             )
     try:
-        check_images(
+        check_batch_size(
             params["batch_size"], params["parts"], mirrored=layout.mirrored, members=members
         )
     except ValueError as error:

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from spbench_core.catalog.typed_params import filled
-from spbench_core.models.proxy import words_of
+from spbench_core.catalog.typed_params import require_value
+from spbench_core.models.proxy import describe_model
 from spbench_parallel.checkpoints import checkpoint, state_dict
 from spbench_parallel.device.formats import set_fp32_precision
 from spbench_parallel.device.memory import release_memory
@@ -98,7 +98,7 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
             context.choice("validate", "off", "nothing was compared with the sequential model")
         return
     small = case.make_small_plan(params.batch_size)
-    model = words_of(case.plan.model)
+    model = describe_model(case.plan.model)
     if kind == "auto" and proxy is not None:
         small = proxy.plan
         model = str(proxy.proxy)
@@ -118,8 +118,8 @@ def _check_full_size(context: Context, case: ModelCase) -> None:
     if context.planted_in_job("full:tile-batchnorm"):
         small = replace(small, statistics="tile")
     if context.world.rank == 0:
-        names = [name for name in FULL_SIZE if name in context.entry.checks_of(context.params)]
-        size = _compared(case, small, words_of(small.model))
+        names = [name for name in FULL_SIZE if name in context.entry.list_checks(context.params)]
+        size = _compared(case, small, describe_model(small.model))
         context.choice(
             "full_size", ", ".join(names) or "nothing", f"{size}, {small.precision.name}"
         )
@@ -181,7 +181,7 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
     unseen = Regime.FULL_SIZE not in select_regimes(context.params)
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
-    unchecked = "operators" not in context.entry.checks_of(context.params)
+    unchecked = "operators" not in context.entry.list_checks(context.params)
     for fault in _OF_OPERATORS:
         if unchecked and context.planted_in_job(f"full:{fault}"):
             raise CannotRunError(
@@ -230,7 +230,7 @@ def _time(context: Context, case: ModelCase, images: ImageSource) -> tuple[array
     report_memory(context, engine, steps.activations)
     if peak.since_start and context.world.rank == 0:
         context.choice("peak_memory", "of the process", "the system does not reset it")
-    counted = context.world.rank < plan.layout.ranks_a_replica
+    counted = context.world.rank < plan.layout.ranks_per_replica
     used: float = context.world.comm.allreduce(peak.growth if counted else 0.0)
     report_figures(context, case, engine, times)
     answers = None
@@ -254,7 +254,7 @@ def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
         report_latency(context, [context.largest(time) for time in times])
         return
     seed = context.seed_for("arrivals")
-    arrived = draw_arrivals(len(times), filled(params.arrival_rate), seed)
+    arrived = draw_arrivals(len(times), require_value(params.arrival_rate), seed)
     report_open_latency(context, serve(context, steps.run_step, arrived))
 
 
@@ -293,7 +293,7 @@ def _images(context: Context, plan: ModelPlan) -> ImageSource:
         params.app,
         image=plan.model.image,
         num_classes=plan.model.classes,
-        masked=plan.model.segments,
+        masked=plan.model.is_segmentation,
         batch=sum(batch.size for batch in plan.batches),
         replicas=plan.layout.replicas,
         seed=context.seed,

@@ -24,7 +24,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_core.layout.micro_batches import MicroBatch
-from spbench_core.layout.stages import Place
+from spbench_core.layout.stages import RankCoordinates
 from spbench_parallel.checkpoints.state_dict import iterate_entries
 from spbench_parallel.device.memory import release_memory
 from spbench_parallel.engine import Engine
@@ -178,7 +178,7 @@ class Validation:
         self._training = self._comm.bcast(self._training)
         self._progress.reach(self._by_rank_0)
         found = self._found(self._comm, self._plan, self._spoil)
-        checks = context.entry.checks_of(context.params)
+        checks = context.entry.list_checks(context.params)
         tolerances = self._comm.bcast(tolerances)
         for kind in KINDS:
             if kind not in checks:
@@ -361,12 +361,16 @@ def _outputs(engine: Engine) -> dict[ResultKey, TensorPart]:
     }
 
 
-def _output_cut(plan: ModelPlan, place: Place, batch: MicroBatch) -> Cut:
+def _output_cut(plan: ModelPlan, place: RankCoordinates, batch: MicroBatch) -> Cut:
     """Return the slices of a rank's logits in those of a micro-batch."""
-    return _pixel_cut(plan, place, batch) if plan.model.segments else (_share(plan, place, batch),)
+    return (
+        _pixel_cut(plan, place, batch)
+        if plan.model.is_segmentation
+        else (_share(plan, place, batch),)
+    )
 
 
-def _pixel_cut(plan: ModelPlan, place: Place, batch: MicroBatch) -> Cut:
+def _pixel_cut(plan: ModelPlan, place: RankCoordinates, batch: MicroBatch) -> Cut:
     """Return the slices of a rank's pixels in the images of a micro-batch."""
     image = plan.model.image
     grid = plan.layout.stages[place.stage].grid
@@ -374,7 +378,7 @@ def _pixel_cut(plan: ModelPlan, place: Place, batch: MicroBatch) -> Cut:
     return _share(plan, place, batch), slice(None), slice(*box.rows), slice(*box.cols)
 
 
-def _share(plan: ModelPlan, place: Place, batch: MicroBatch) -> slice:
+def _share(plan: ModelPlan, place: RankCoordinates, batch: MicroBatch) -> slice:
     """Return the slice of a rank's images in a micro-batch."""
-    first, last = batch.share(place.member, plan.layout.stages[place.stage].members)
+    first, last = batch.member_images(place.member, plan.layout.stages[place.stage].members)
     return slice(first - batch.images[0], last - batch.images[0])

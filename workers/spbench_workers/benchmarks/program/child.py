@@ -223,7 +223,7 @@ class _Streams:
 
     def _take(self, stream: _Stream) -> bool:
         data = stream.read()
-        self._hand_on(stream.splitter.feed(data) if data else stream.splitter.end())
+        self._hand_on(stream.splitter.feed(data) if data else stream.splitter.flush())
         return bool(data)
 
     def _hand_on(self, lines: Iterator[str]) -> None:

@@ -14,21 +14,21 @@ from spbench_core.catalog.benchmark import (
     Metric,
     ParamError,
     Ranks,
-    time_of,
+    make_time_metric,
 )
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.scaling import any_work
+from spbench_core.catalog.scaling import scale_unchanged
 from spbench_core.catalog.typed_params import parameter, params_of
 from spbench_core.programs.expectation import (
     ExpectationError,
     OutputExpectation,
     OutputTable,
-    expectation_of,
+    parse_expectation,
 )
 from spbench_core.programs.placeholders import (
     PLACEHOLDERS,
-    is_known,
-    named,
+    find_placeholders,
+    is_placeholder,
     texts_with_placeholders,
 )
 from spbench_core.programs.presets import PRESETS
@@ -57,7 +57,7 @@ def read_expectation(params: Params) -> OutputExpectation:
     preset = _preset(params)
     given = {name: params[name] for name in _EXPECTED if params[name] is not None}
     try:
-        return expectation_of({**(preset.expects if preset else {}), **given})
+        return parse_expectation({**(preset.expects if preset else {}), **given})
     except ExpectationError as error:
         param = error.param.partition(".")[0].partition("[")[0]
         raise ParamError(param, str(error)) from None
@@ -161,8 +161,8 @@ def _check_placeholders(params: Params) -> None:
     for param, text in texts_with_placeholders(params):
         if "\0" in text:
             raise ParamError(param, f"{param}: a word has a NUL character")
-        for name in named(text):
-            if not is_known(name):
+        for name in find_placeholders(text):
+            if not is_placeholder(name):
                 raise ParamError(param, f"{param}: {_unknown(name)}")
             if name in _IN_WORDS and params[name] is None:
                 raise ParamError(param, f"{param}: {{{name}}} has no value: give {name}")
@@ -180,7 +180,7 @@ def _unknown(name: str) -> str:
 
 
 def _check_names(expected: OutputExpectation) -> None:
-    for name in expected.figures:
+    for name in expected.metrics:
         if name in _TAKEN:
             raise ParamError(
                 "metrics", f"metrics: every case has its own {name}; take another name"
@@ -197,7 +197,7 @@ def _labels_of(table: OutputTable) -> set[str]:
 
 
 def _metrics(metrics: tuple[Metric, ...], params: Params) -> tuple[Metric, ...]:
-    figures = read_expectation(params).figures.values()
+    figures = read_expectation(params).metrics.values()
     return (
         *metrics,
         *(Metric(f.name, f.unit, f.better, "as printed", _FOLDS[f.better]) for f in figures),
@@ -208,7 +208,7 @@ def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     expected = read_expectation(params)
     made = {
         "must": bool(expected.must),
-        "output": bool(expected.figures),
+        "output": bool(expected.metrics),
         "never": bool(expected.never or expected.lines or expected.tables),
     }
     return tuple(check for check in checks if made.get(check, True))
@@ -292,12 +292,12 @@ BENCHMARKS = (
         imports_torch=False,
         summary="any program in the ranks' place, MPI or not: its time, its output, its exit code",
         params=params_of(ProgramParams),
-        metrics=(time_of("one execution of the program"),),
+        metrics=(make_time_metric("one execution of the program"),),
         checks=("exit_code", "never", "must", "output"),
         faults=("corrupt-exit", "drop-output", "forge-line"),
         resolve=_resolve,
         ranks=_ranks,
-        scaled=any_work,
+        scaled=scale_unchanged,
         choose_checks=_checks,
         choose_faults=_faults,
         choose_metrics=_metrics,

@@ -14,7 +14,7 @@ from spbench_core.events import rank_events
 from spbench_core.events.statuses import Activity, LogLevel
 from spbench_core.programs.expectation import OutputExpectation
 from spbench_core.programs.output import LineSplitter, OutputFindings, OutputReader
-from spbench_core.programs.placeholders import filled
+from spbench_core.programs.placeholders import fill_placeholders
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.program.child import TICK, ChildProgram, ProgramCommand, ProgramEnd
 from spbench_workers.benchmarks.program.entry import (
@@ -44,7 +44,7 @@ def run(context: Context, console: TcpChannel | FileChannel) -> bool:
     """
     words = select_argv(context.params, context.world.rank)
     if words is None or not starts_program(context.read_params(ProgramParams).per, context.world):
-        for check in context.entry.checks_of(context.params):
+        for check in context.entry.list_checks(context.params):
             context.check(check, 0.0)
         return False
     of_rank = ProgramRun(context, console, build_command(context, words))
@@ -69,7 +69,9 @@ def build_command(context: Context, words: list[str]) -> ProgramCommand:
     """Return the program of this rank, placeholders filled in."""
 
     def fill(text: str) -> str:
-        return filled(text, lambda name: resolve_placeholder(name, context.params, context.world))
+        return fill_placeholders(
+            text, lambda name: resolve_placeholder(name, context.params, context.world)
+        )
 
     params = context.read_params(ProgramParams)
     inherited = {name: value for name, value in os.environ.items() if name not in _PRIVATE}
@@ -142,7 +144,7 @@ class ProgramRun:
         for line in results.lines():
             self._on_line(line)
         if self._context.planted_in_job("forge-line"):
-            self._reader.line(_FORGED)
+            self._reader.read_line(_FORGED)
         self._report(end, child.stop_reason)
 
     def _run(self, child: ChildProgram) -> ProgramEnd:
@@ -170,7 +172,7 @@ class ProgramRun:
     def _on_line(self, line: str) -> None:
         self._lines += 1
         if not self._context.planted_in_job("drop-output"):
-            self._reader.line(line)
+            self._reader.read_line(line)
         if self._awaited_line is not None and self._awaited_line.search(line):
             self._awaited_line = None
             self._context.log(f"has printed: {line[:200]}", LogLevel.PRINTED)
@@ -228,7 +230,7 @@ class ProgramRun:
     def _report(self, end: ProgramEnd | None, stopped: str | None) -> None:
         """Report its time, its numbers and its checks; the exit code, the cause, comes first."""
         context = self._context
-        found = self._reader.end()
+        found = self._reader.finish()
         if end is not None:
             context.samples("time_ms", [end.seconds * 1e3])
         self._check_exit(end, stopped)
@@ -277,7 +279,7 @@ class ProgramRun:
 
     def _check_output(self, found: OutputFindings) -> None:
         context = self._context
-        made = self._context.entry.checks_of(self._context.params)
+        made = self._context.entry.list_checks(self._context.params)
         patterns = {pattern.pattern for pattern in self._expected.must}
         lines = [f"no line matches {one!r}" for one in found.missing if one in patterns]
         numbers = [f"it has not printed {one}" for one in found.missing if one not in patterns]
@@ -297,7 +299,9 @@ class ResultsFile:
         params = context.params
         world = context.world
         name = context.read_params(ProgramParams).reads
-        filled_in = name and filled(name, lambda one: resolve_placeholder(one, params, world))
+        filled_in = name and fill_placeholders(
+            name, lambda one: resolve_placeholder(one, params, world)
+        )
         self._path = Path(command.cwd or ".", filled_in) if filled_in else None
         self._before = self._state()
 
@@ -311,7 +315,7 @@ class ResultsFile:
         splitter = LineSplitter()
         with self._path.open("rb") as file:
             file.seek(before[1] if grown and before is not None else 0)
-            return [*splitter.feed(file.read(_MOST_READ)), *splitter.end()]
+            return [*splitter.feed(file.read(_MOST_READ)), *splitter.flush()]
 
     def _state(self) -> tuple[int, int, int] | None:
         """Return the file's number, its size and the time of its last change."""

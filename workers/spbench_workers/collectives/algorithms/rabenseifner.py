@@ -5,7 +5,7 @@ Source: Thakur, Rabenseifner and Gropp, IJHPCA 2005. It sends as few bytes as a 
 
 from __future__ import annotations
 
-from spbench_core.layout.tiles import Interval, bounds
+from spbench_core.layout.tiles import Interval, part_bounds
 from spbench_workers.collectives.algorithms.fold import fold
 from spbench_workers.collectives.algorithms.place import AlgorithmRank, levels
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
@@ -35,4 +35,4 @@ def _halving_and_doubling(place: AlgorithmRank, start: int) -> Schedule:
 
 def _window(place: AlgorithmRank, index: int, chunks: int) -> Interval:
     """Return the elements of a member's window of so many chunks: the one that holds its own."""
-    return bounds(index // chunks, place.size // chunks, place.count)
+    return part_bounds(index // chunks, place.size // chunks, place.count)

@@ -14,7 +14,7 @@ from spbench.suites.edit.fields import case_fields, fields_of, launch_fields
 from spbench.suites.edit.typed import read_sweep, read_text, sweep_text, text_of
 from spbench.suites.edit.writing import flow
 from spbench_core.catalog.benchmark import Benchmark
-from spbench_core.catalog.parameters import LISTS
+from spbench_core.catalog.parameters import LIST_KINDS
 
 IN_STEP = "in step"
 EXCLUDE = "exclude"
@@ -45,7 +45,7 @@ def is_sweep(field: Field, text: str) -> bool:
     """Say whether a text gives a field several values: commas, a range, or lists of lists."""
     if not field.can_sweep:
         return False
-    if field.kind in LISTS:
+    if field.kind in LIST_KINDS:
         return text.lstrip().startswith("[")
     return "," in text or ".." in text
 
@@ -101,7 +101,7 @@ class CaseTexts:
 
     def parameter_name(self, key: str) -> str:
         """Return the parameter's own name for a name or alias."""
-        param = self.benchmark.param(key)
+        param = self.benchmark.find_param(key)
         return param.name if param else key
 
     def _text(self, field: Field) -> str:
@@ -117,7 +117,7 @@ class CaseTexts:
 
 def _swept_text(field: Field, values: Sequence[Any]) -> str:
     """Return a sweep as typed, in a way that tells it from one value."""
-    if field.kind in LISTS:
+    if field.kind in LIST_KINDS:
         values = [value if isinstance(value, list) else [value] for value in values]
     text = sweep_text(values)
     return text if is_sweep(field, text) else f"{text},"

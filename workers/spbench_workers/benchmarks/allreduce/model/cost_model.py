@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from spbench_core.durations import time_text
+from spbench_core.durations import format_duration
 from spbench_workers.benchmarks.allreduce.model.critical_path import compute_path
 from spbench_workers.collectives.plan import refusal
 
@@ -164,5 +164,5 @@ def describe_deviation(
     if predicted == 0.0 or low / NOTABLE_FACTOR <= measured <= high * NOTABLE_FACTOR:
         return None
     times = measured / predicted
-    texts = list(map(time_text, (measured, predicted, low, high)))
+    texts = list(map(format_duration, (measured, predicted, low, high)))
     return f"{texts[0]} is {times:.2g} times the predicted {texts[1]} ({texts[2]} to {texts[3]})"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from spbench_core.catalog.typed_params import filled
+from spbench_core.catalog.typed_params import require_value
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
@@ -116,7 +116,7 @@ def open_allreduce(
     else:
         given = memory.gradients.tensor
         got = torch.from_numpy(sums)
-        algorithm = filled(params.algorithm)
+        algorithm = require_value(params.algorithm)
         if algorithm == "nccl":
             given = memory.device_gradients
             got = memory.device_values

@@ -64,7 +64,7 @@ def collect_answers(
         tuple(step for step, _ in inferred),
         torch.cat([one.double() for one in logits]),
         torch.cat(classes),
-        model.targets,
+        model.targets_per_image,
     )
 
 

@@ -19,7 +19,7 @@ from itertools import accumulate
 from statistics import fmean, quantiles
 from time import perf_counter
 
-from spbench_core.catalog.typed_params import filled
+from spbench_core.catalog.typed_params import require_value
 from spbench_parallel.errors import FaultWithoutEffectError
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.model.params import ModelParams
@@ -112,10 +112,10 @@ def report_open_latency(context: Context, requests: Requests) -> None:
     seconds = requests.latencies()
     if context.planted_in_job(FAULT):
         seconds = _without_waits(requests)
-    rate = filled(context.read_params(ModelParams).arrival_rate)
+    rate = require_value(context.read_params(ModelParams).arrival_rate)
     context.metric("offered_load", fmean(requests.work) * rate)
     report_latency(context, [1000.0 * one for one in seconds])
-    if "latency" in context.entry.checks_of(context.params):
+    if "latency" in context.entry.list_checks(context.params):
         context.check_worst("latency", find_too_short(seconds, requests))
 
 

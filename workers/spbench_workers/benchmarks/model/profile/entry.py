@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench_core.catalog import shared_params
-from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, make_time_metric
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.shared_params import DEVICE, SEED
-from spbench_core.catalog.typed_params import parameter, params_of, read_params, shared
+from spbench_core.catalog.typed_params import parameter, params_of, read_params, reuse_parameter
 from spbench_core.catalog.work import Work
 from spbench_workers.benchmarks.model.params import (
     AMOEBANET,
@@ -92,25 +92,25 @@ class ProfileParams:
     batch_sizes: list[int] = parameter(
         "ints", [1, 2, 4], "images at once, rising, as in 1,2,4", minimum=1
     )
-    image_size: tuple[int, int] | None = shared(_OF_MODELS["image_size"], default=None)
-    num_classes: int | None = shared(_OF_MODELS["num_classes"], default=None)
-    version: int | None = shared(_OF_MODELS["version"], default=None)
-    depth: int | None = shared(_OF_MODELS["depth"], default=None)
-    arch: str | None = shared(_OF_MODELS["arch"], default=None)
-    num_layers: int | None = shared(_OF_MODELS["num_layers"], default=None)
-    num_filters: int | None = shared(_OF_MODELS["num_filters"], default=None)
-    pool3: str | None = shared(_OF_MODELS["pool3"], default=None)
-    shift: bool | None = shared(_OF_MODELS["shift"], default=None)
+    image_size: tuple[int, int] | None = reuse_parameter(_OF_MODELS["image_size"], default=None)
+    num_classes: int | None = reuse_parameter(_OF_MODELS["num_classes"], default=None)
+    version: int | None = reuse_parameter(_OF_MODELS["version"], default=None)
+    depth: int | None = reuse_parameter(_OF_MODELS["depth"], default=None)
+    arch: str | None = reuse_parameter(_OF_MODELS["arch"], default=None)
+    num_layers: int | None = reuse_parameter(_OF_MODELS["num_layers"], default=None)
+    num_filters: int | None = reuse_parameter(_OF_MODELS["num_filters"], default=None)
+    pool3: str | None = reuse_parameter(_OF_MODELS["pool3"], default=None)
+    shift: bool | None = reuse_parameter(_OF_MODELS["shift"], default=None)
     precision: str = parameter(
         "choice",
         "fp32",
         "number format of what is computed",
         choices=("fp32", "fp64", "tf32", "fp16", "bf16"),
     )
-    device: str = shared(DEVICE)
-    warmup: int = shared(shared_params.warmup(2))
-    iterations: int = shared(shared_params.iterations(9))
-    seed: int = shared(SEED)
+    device: str = reuse_parameter(DEVICE)
+    warmup: int = reuse_parameter(shared_params.warmup(2))
+    iterations: int = reuse_parameter(shared_params.iterations(9))
+    seed: int = reuse_parameter(SEED)
 
 
 def _estimate(params: Params, np: int) -> Work | None:
@@ -129,7 +129,7 @@ BENCHMARKS = (
         measures="rank",
         params=params_of(ProfileParams),
         metrics=(
-            time_of("two passes forward and back at each batch size"),
+            make_time_metric("two passes forward and back at each batch size"),
             _of_layer("forward_ms", "ms", "its forward pass"),
             _of_layer("backward_ms", "ms", "its backward pass"),
             _of_layer("data_ms", "ms", "its backward pass without what weights_ms is"),

@@ -14,7 +14,7 @@ from spbench_core.catalog.typed_params import read_params
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
-from spbench_core.models.routes import TensorTable, tensors_of
+from spbench_core.models.routes import TensorTable, build_tensor_table
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder
@@ -100,7 +100,7 @@ def _of_layers(
         return functional.cross_entropy(logits, classes, reduction="sum") / classes[0].numel()
 
     count = len(model.layers)
-    table = tensors_of(model)
+    table = build_tensor_table(model)
     return ProfiledModel(
         tuple(layer.name for layer in model.layers),
         tuple(built(index, index + 1) for index in range(count)),
@@ -110,7 +110,7 @@ def _of_layers(
         loss,
         tuple(
             tuple(at for at, number in enumerate(alive) if table.makers[number] == index)
-            for index, alive in enumerate(table.alive[1:])
+            for index, alive in enumerate(table.layer_inputs[1:])
         ),
         _skips(table),
     )
