@@ -1,4 +1,4 @@
-"""A network of the user's own, trained over stages, tiles and replicas by a script of their own."""
+"""A user-defined network, trained over stages, tiles and replicas by a user's script."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from spbench_parallel.same_operators import check_same_operators
 from spbench_parallel.validation.module_check import check_against_module
 
 Load = Callable[[int, range, Box], torch.Tensor]
-"""Returns pixels or targets: of a step, of some of its images by number, of a box of each.
+"""Returns pixels or targets of a step, for some of its images by number, in a box of each.
 
-Pixels are ``images x channels x rows x cols``. Targets are classes in int64: ``images``, or of the
-box ``images x rows x cols`` for a network that tells the classes of pixels.
+Pixels are ``images x channels x rows x cols``. Targets are classes in int64: ``images``, or
+``images x rows x cols`` for a segmentation network.
 """
 _CHANNELS = 3
-_KNOWN: dict[str, tuple[str | bool | None, ...]] = {
+_CHOICES: dict[str, tuple[str | bool | None, ...]] = {
     "schedule": ("1f1b", "gpipe", "1f1b-deep", ZERO_BUBBLE),
     "loss": (CROSS_ENTROPY, DICE),
     "optimizer": ("sgd", "adam", "adamw"),
@@ -49,52 +49,55 @@ _KNOWN: dict[str, tuple[str | bool | None, ...]] = {
     "skips": ("auto", "straight", "along"),
     "verify": (True, False, "full"),
 }
-"""Arguments that are one of several words."""
+"""Arguments that are one of several names, with these names."""
 
 
 class ParallelNetwork:
-    """A network of one's own over the ranks of a communicator, which trains step by step.
+    """A user-defined network over the ranks of a communicator, which trains step by step.
 
-    All ranks must make it, of a module with the same weights, and call its methods together. A rank
-    asks for its own part of images alone.
+    All ranks must create it from a module with the same weights, and call its methods together. A
+    rank only requests its own part of the images.
 
     Args:
-        module: The network, which knows nothing of spbench: see docs/own_networks.md.
+        module: The network, which needs no knowledge of spbench: see docs/own_networks.md.
         image_size: Height and width of images, which have three channels.
-        pixels: Gives the pixels.
-        targets: Gives the classes.
-        batch_size: Images of a step of one replica. Replica 1 has those from ``batch_size`` on.
+        pixels: Returns the pixels.
+        targets: Returns the classes.
+        batch_size: Images of a step of one replica. The images of replica 1 begin with number
+            ``batch_size``.
         stages: Stages of the pipeline.
-        grids: The tiles of the first stages, as ``["2x2"]``; none: all stages have whole images.
+        grids: The tiles of the first stages, such as ``["2x2"]`` (default: all stages have whole
+            images).
         members: Ranks that share the images of each stage without tiles.
-        replicas: Copies of all stages, each with images of its own.
+        replicas: Copies of all stages, each with different images.
         micro_batches: Parts of a batch, which follow each other through the stages.
-        balance: Layers of each stage; None: by their multiply-adds.
+        balance: Layers of each stage (default: balanced by their multiply-adds).
         schedule: ``1f1b``, ``gpipe``, ``1f1b-deep`` or ``zb-h1``.
-        loss: ``cross_entropy``, or ``dice`` of classes of pixels.
+        loss: ``cross_entropy``, or ``dice`` in segmentation.
         optimizer: ``sgd`` (with a momentum of 0.9), ``adam`` or ``adamw``.
         learning_rate: Its rate.
-        weight_decay: As in torch.
+        weight_decay: The weight decay, as in torch's optimizers.
         precision: ``fp32``, ``fp64``, ``bf16`` or ``fp16``.
         recompute: The activations that are computed again in the backward pass, ``stage`` or
-            ``block``; None: all are kept.
-        skips: Whether tensors that a later stage than the next one reads go ``straight`` there, or
-            ``along`` from stage to stage; ``auto`` times messages and takes what costs less.
+            ``block`` (default: all are kept).
+        skips: Whether tensors that are read by a later stage than the next go ``straight`` there,
+            or ``along`` from stage to stage. ``auto`` times messages and chooses the cheaper.
         verify: Whether two training steps over the ranks are compared with the module on one
-            process, before the first step: at the smallest size that the layout allows, or with
-            ``full`` at that of the training. Weights and random numbers are not changed by it.
+            process, before the first step. They are compared at the smallest size that the layout
+            allows, or with ``full`` at that of the training. Weights and random numbers do not
+            change.
         seed: The seed of dropout.
         device: The device of this rank.
         comm: The ranks.
 
     Attributes:
-        layout: The ranks' places.
+        layout: The layout of the ranks.
         verified: A description of the comparison with the module; None without one.
 
     Raises:
-        CannotRunError: There are not as many ranks as the layout has, an argument cannot be, the
-            weights differ from rank to rank, the network cannot be imported, or its losses or
-            weights differ from those of the module on one process.
+        CannotRunError: The number of ranks is not that of the layout, an argument is invalid,
+            weights differ between ranks, the network cannot be imported, or its losses or weights
+            differ from those of the module on one process.
     """
 
     def __init__(
@@ -124,16 +127,19 @@ class ParallelNetwork:
         device: torch.device | str = "cpu",
         comm: MPI.Intracomm = MPI.COMM_WORLD,
     ) -> None:
+        # All ranks must have the same weights and operators before they communicate: otherwise a
+        # rank would wait for messages that no other rank sends.
         _check_weights(module, comm)
         model = build_model(
             trace_network(type(module).__name__, module, Map(_CHANNELS, *expand_pair(image_size)))
         )
         check_same_operators(comm, model.network)
-        self.layout = _layout(stages, grids, members, replicas, comm)
+
+        self.layout = _create_layout(stages, grids, members, replicas, comm)
         costs = [float(count.multiply_adds) for count in model.counts]
         ranks = [stage.ranks for stage in self.layout.stages]
         try:
-            _check_words(
+            _check_choices(
                 schedule=schedule,
                 loss=loss,
                 optimizer=optimizer,
@@ -146,8 +152,8 @@ class ParallelNetwork:
             if loss == DICE and not model.is_segmentation:
                 raise ValueError("loss dice is of pixels' classes, and the network tells images'")
             check_stages(stages, len(costs))
-            most = max(stage.members for stage in self.layout.stages)
-            batches.check_batch_size(batch_size, micro_batches, mirrored=False, members=most)
+            max_members = max(stage.members for stage in self.layout.stages)
+            batches.check_batch_size(batch_size, micro_batches, mirrored=False, members=max_members)
             layers = (
                 balance_layers(costs, ranks)
                 if balance is None
@@ -155,6 +161,7 @@ class ParallelNetwork:
             )
         except ValueError as error:
             raise CannotRunError(f"rank {comm.rank}: {error}") from None
+
         plan = ModelPlan(
             model,
             self.layout,
@@ -167,14 +174,18 @@ class ParallelNetwork:
             loss=loss,
             recompute=recompute,
         )
-        plan = _with_maps(plan, comm.rank, asked=balance is not None)
+
+        plan = _end_stages_in_maps(plan, comm.rank, is_requested=balance is not None)
         batching = BatchSettings(len(plan.batches), recomputes=recompute is not None)
         check_layout(model, self.layout, plan.balance, batching)
-        if stages > 1 and (found := choose_skips(comm, plan, skips)):
-            plan = replace(plan, straight=found.straight)
+        if stages > 1 and (choice := choose_skips(comm, plan, skips)):
+            plan = replace(plan, straight=choice.straight)
+
+        # Before the engine: the comparison creates its own engine and frees it.
         self.verified: str | None = None
         if verify:
             self.verified = check_against_module(comm, plan, full=verify == "full")
+
         self._source = _Source(plan, batch_size, pixels, targets, comm.rank)
         training = TrainingConfig(optimizer, learning_rate, weight_decay)
         self._engine = Engine(comm, plan, self._source, training)
@@ -186,15 +197,15 @@ class ParallelNetwork:
         return self._engine.loss()
 
     def infer(self, number: int) -> dict[int, torch.Tensor]:
-        """Return the logits of a step's images, by micro-batch, on ranks of the last stage.
+        """Return the logits of a step's images by micro-batch, on ranks of the last stage.
 
-        Of a network that tells the classes of pixels, tiles have those of their own.
+        In segmentation, each tile has the logits of its pixels.
         """
         self._source.set_step(number)
         return dict(self._engine.evaluate())
 
     def save(self, path: str | Path) -> None:
-        """Write the ``state_dict`` of the module, the same whatever the layout.
+        """Write the ``state_dict`` of the module, which is the same in any layout.
 
         Raises:
             CannotRunError: The file cannot be written; on all ranks.
@@ -207,7 +218,7 @@ class ParallelNetwork:
 
 
 class _Source:
-    """The user's images as stage runners ask for them."""
+    """The user's images in the form that stage runners request."""
 
     def __init__(self, plan: ModelPlan, batch: int, pixels: Load, targets: Load, rank: int) -> None:
         self.step = 0
@@ -218,72 +229,77 @@ class _Source:
         self._targets = targets
 
     def set_step(self, step: int) -> None:
-        """Give the images of a step from now on."""
+        """Set the step of the images."""
         self.step = step
 
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
-        found = self._loaded("pixels", self._pixels, replica, images, box)
-        self._check(found, (images[1] - images[0], _CHANNELS, *box.shape), "pixels")
-        return found.to(self._plan.device, self._plan.dtype)
+        pixels = self._load("pixels", self._pixels, replica, images, box)
+        self._check(pixels, (images[1] - images[0], _CHANNELS, *box.shape), "pixels")
+        return pixels.to(self._plan.device, self._plan.dtype)
 
     def targets(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
-        """Return the class of each image, or of each of a box's pixels, in int64."""
-        found = self._loaded("targets", self._targets, replica, images, box)
+        """Return the class of each image, or of each pixel of a box, in int64."""
+        targets = self._load("targets", self._targets, replica, images, box)
         sides = box.shape if self._plan.model.is_segmentation else ()
-        self._check(found, (images[1] - images[0], *sides), "targets")
-        return found.to(self._plan.device, torch.int64)
+        self._check(targets, (images[1] - images[0], *sides), "targets")
+        return targets.to(self._plan.device, torch.int64)
 
-    def _loaded(
-        self, word: str, load: Load, replica: int, images: Interval, box: Box
+    def _load(
+        self, label: str, load: Load, replica: int, images: Interval, box: Box
     ) -> torch.Tensor:
         numbers = range(replica * self._batch + images[0], replica * self._batch + images[1])
         try:
             return load(self.step, numbers, box)
-        except Exception as error:  # it is the user's own code
-            error.add_note(f"rank {self._rank} asked for {word} of {numbers} of step {self.step}")
+        except Exception as error:  # of any kind, from the user's code
+            error.add_note(f"rank {self._rank} asked for {label} of {numbers} of step {self.step}")
             raise
 
-    def _check(self, found: torch.Tensor, shape: tuple[int, ...], word: str) -> None:
-        if tuple(found.shape) != shape:
+    def _check(self, tensor: torch.Tensor, shape: tuple[int, ...], label: str) -> None:
+        if tuple(tensor.shape) != shape:
             raise CannotRunError(
-                f"rank {self._rank}: {word} have the shape {list(found.shape)}, and must have "
+                f"rank {self._rank}: {label} have the shape {list(tensor.shape)}, and must have "
                 f"{list(shape)}"
             )
 
 
-def _check_words(**words: str | bool | None) -> None:
-    """Refuse a word that is none of those that are known.
+def _check_choices(**arguments: str | bool | None) -> None:
+    """Check arguments that are one of several names.
 
     Raises:
-        ValueError: It is none.
+        ValueError: An argument is unknown.
     """
-    for name, word in words.items():
-        if word not in _KNOWN[name]:
-            raise ValueError(f"{name} {word!r} is none of {', '.join(map(str, _KNOWN[name]))}")
+    for name, argument in arguments.items():
+        if argument not in _CHOICES[name]:
+            choices = ", ".join(map(str, _CHOICES[name]))
+            raise ValueError(f"{name} {argument!r} is none of {choices}")
 
 
-def _with_maps(plan: ModelPlan, rank: int, *, asked: bool) -> ModelPlan:
-    """Return the plan whose stages of tiles end in maps, or earlier where no balance was asked for.
+def _end_stages_in_maps(plan: ModelPlan, rank: int, *, is_requested: bool) -> ModelPlan:
+    """Return the plan with tiled stages that end in maps.
+
+    Without a requested balance, earlier if needed.
 
     Raises:
-        CannotRunError: They cannot.
+        CannotRunError: A stage cannot end in maps.
     """
-    made = plan if asked else replace(plan, balance=move_ends_to_maps(plan, plan.balance))
+    adjusted = (
+        plan if is_requested else replace(plan, balance=move_ends_to_maps(plan, plan.balance))
+    )
     try:
-        check_balance(made, made.balance)
+        check_balance(adjusted, adjusted.balance)
     except ValueError as error:
         raise CannotRunError(f"rank {rank}: {error}") from None
-    return made
+    return adjusted
 
 
 def _check_schedule(schedule: str, recompute: str | None, *, tiled: bool) -> None:
     if schedule == ZERO_BUBBLE and (tiled or recompute is not None):
-        what = "with grids" if tiled else "with recompute"
-        raise ValueError(f"schedule {ZERO_BUBBLE} cannot be had {what}; take 1f1b")
+        condition = "with grids" if tiled else "with recompute"
+        raise ValueError(f"schedule {ZERO_BUBBLE} cannot be had {condition}; take 1f1b")
 
 
-def _layout(
+def _create_layout(
     stages: int,
     grids: Sequence[str],
     members: int | Sequence[int],
@@ -304,17 +320,17 @@ def _layout(
 
 
 def _check_weights(module: nn.Module, comm: MPI.Intracomm) -> None:
-    """Refuse a module whose weights are not those of rank 0. All ranks must call it."""
+    """Check that a module has the weights of rank 0. All ranks must call it."""
     digest = hashlib.blake2b(digest_size=8)
     for name, tensor in module.state_dict().items():
         digest.update(name.encode())
         values = tensor.detach().cpu().reshape(-1).contiguous()
         digest.update(values.view(torch.uint8).numpy().tobytes())
     digests = comm.allgather(digest.hexdigest())
-    others = [rank for rank, one in enumerate(digests) if one != digests[0]]
-    if others:
+    different = [rank for rank, text in enumerate(digests) if text != digests[0]]
+    if different:
         raise CannotRunError(
-            f"rank {others[0]}: its module has other weights than that of rank 0; call "
+            f"rank {different[0]}: its module has other weights than that of rank 0; call "
             "torch.manual_seed with the same seed on every rank before it is made, or load the "
             "same state_dict"
         )

@@ -70,7 +70,9 @@ class Gpus:
         }.items():
             monkeypatch.setattr(torch.cuda, name, answer)
         monkeypatch.setattr(
-            gpus, "driver", lambda: SimpleNamespace(address=self.addresses.__getitem__)
+            gpus,
+            "load_driver",
+            lambda: SimpleNamespace(read_pci_address=self.addresses.__getitem__),
         )
 
 

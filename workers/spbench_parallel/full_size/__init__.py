@@ -1,1 +1,1 @@
-"""Checks of a model at full size, of which no rank needs to hold more than its own part."""
+"""Checks of a model at full size, in which each rank holds only its own part of the model."""

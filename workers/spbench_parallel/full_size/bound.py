@@ -1,30 +1,31 @@
-"""Error bounds of a number format, and the worst error of many over their bounds.
+"""Error bounds of a number format, and the worst error over its bound.
 
-An operator sums ``n`` products. Its result is rounded to the format in which it works, and so are
-parts of it that are computed and added one after the other; products are summed in the wider format
-of accumulation. The bound of a vector ``v`` is
+An operator sums ``n`` products. Its result is rounded to the format in which it works. So are parts
+of it that are computed and added one after the other. Products are summed in the wider format of
+accumulation. The bound of a vector ``v`` is
 
     SLACK * (u * (|v| + m / sqrt(n)) + a * m)
 
 with ``u`` and ``a`` the distances from 1 to the next number of the two formats, and ``m`` the sum
-of magnitudes that the vector is made of, by the inequality of Cauchy and Schwarz: what random
-rounding leaves, of a sum and of its parts. Vectors are the channels of one pixel, over which errors
-even out, so that a wrong border of one pixel stands out in any format. In TF32 a GPU also rounds,
-or cuts off, both factors of each product. The bound then has SLACK * t * m in addition, with ``t``
-the distance from 1 to the next number of TF32.
+of magnitudes of the vector's terms, by the inequality of Cauchy and Schwarz. This is the effect of
+random rounding of a sum and of its parts. Vectors are the channels of one pixel, over which errors
+average out, so that a wrong border of one pixel is detected in any format. In TF32 a GPU also
+rounds, or truncates, both factors of each product. The bound then has SLACK * t * m in addition,
+with ``t`` the distance from 1 to the next number of TF32.
 
-A wrong scale does not: in bf16 each number may be off by 0.4 %. But rounding errs up and down, and
-`ScaleError` holds the scale of a whole tensor, <found, wanted> / <wanted, wanted>, against 1. With
-wanted values ``r`` and errors of at most ``b``, independent and of mean 0, Hoeffding's inequality
-(JASA 58, 1963; of rounding: Higham and Mary, SIAM J. Sci. Comput. 41, 2019) says
+A wrong scale is not detected in this way: in bf16 each number may be off by 0.4 %. But rounding
+errors have either sign, and `ScaleError` compares the scale of a whole tensor, with values ``f``
+and expected values ``r``, with 1: <f, r> / <r, r>. If errors are independent, have a mean of 0 and
+are at most ``b``, Hoeffding's inequality (JASA 58, 1963; for rounding: Higham and Mary, SIAM J.
+Sci. Comput. 41, 2019) gives
 
     P(|scale - 1| > C sqrt(sum (b r)^2) / sum r^2) <= 2 exp(-C^2 / 2)
 
-which is 5e-11 with C = 7. Where ``b = u r / 2``, the bound is ``C u / (2 sqrt(n))``, with ``n`` the
-number of values, (sum r^2)^2 / sum r^4: few large ones count as few. What sums in the wide format
-are off may be of one sign: it is added as it is, and so is what numbers near the format's least
-one lose. In TF32 a rounded factor is part of many values, so that their errors are not independent:
-SLACK * t is added for what they have in common.
+which is 5e-11 with C = 7. If ``b = u r / 2``, the bound is ``C u / (2 sqrt(n))``, with the
+effective number of values ``n = (sum r^2)^2 / sum r^4``, in which few large values count as few.
+Errors of sums in the wide format may have one sign, and are added without the square root. So are
+errors of numbers near the format's smallest one. In TF32 a rounded factor is part of many values,
+so that their errors are not independent: SLACK * t is added for their common part.
 """
 
 from __future__ import annotations
@@ -40,16 +41,17 @@ from spbench_parallel.verify.worst_error import WorstError
 
 SLACK = 2.0
 STATISTICS_SLACK = 16.0
-"""Last bits of the wide format that sums over all pixels may be off, over those of one sum."""
+"""The ratio of rounding errors of sums over all pixels to those of one sum, in the wide format."""
 CONFIDENCE = 7.0
 """The C of a scale's bound."""
 UNDERFLOW = 4.0
-"""The multiple of the least number from which on rounding is not of one direction."""
+"""Rounding is unbiased above this multiple of the format's smallest number."""
+# Avoids division by zero.
 _TINY = 1e-300
 
 
 BLOCK = 2**18
-"""The most values of a block, 2 MiB in float64, where one row of all channels has no more."""
+"""The largest number of values of a block, 2 MiB in float64, unless one row has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,12 @@ class Block:
     rows: slice
 
     def select(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the block of a map, ``1 x channels x rows x cols``, in its own memory."""
+        """Return a view of the block in a map ``batch x channels x rows x cols``."""
         return values[self.image : self.image + 1, :, self.rows]
 
 
 def blocks(shape: Sequence[int]) -> Iterator[Block]:
-    """Yield the blocks of maps of a shape, ``batch x channels x rows x cols``."""
+    """Yield the blocks of maps of a shape ``batch x channels x rows x cols``."""
     images, channels, rows, cols = shape
     step = max(1, BLOCK // max(1, channels * cols))
     for image in range(images):
@@ -74,7 +76,7 @@ def blocks(shape: Sequence[int]) -> Iterator[Block]:
 
 
 def split_flat(values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return a tensor of any shape, flat, in pieces of a block's size."""
+    """Return a tensor of any shape as flat pieces of a block's size."""
     return torch.split(values.detach().reshape(-1), BLOCK)
 
 
@@ -83,11 +85,11 @@ class Rounding:
     """The rounding of a number format.
 
     Attributes:
-        work: From 1 to the next number of the format of products and maps.
-        sums: The same of the format in which they are summed.
-        least: From 0 to the next number of the format of maps.
-        factors: From 1 to the next number of the format to which factors are rounded when they are
-            multiplied; 0 if they are multiplied as they are.
+        work: The distance from 1 to the next number of the format of products and maps.
+        sums: The same distance of the format in which they are summed.
+        least: The distance from 0 to the next number of the format of maps.
+        factors: The distance from 1 to the next number of the format to which factors of products
+            are rounded; 0 if factors are not rounded.
     """
 
     work: float
@@ -103,7 +105,7 @@ class Rounding:
 
     @classmethod
     def from_dtype(cls, dtype: torch.dtype) -> Rounding:
-        """Return the rounding of products that are summed, and given, in a format of numbers."""
+        """Return the rounding of products that are summed and returned in a number format."""
         wide = torch.promote_types(dtype, torch.float32)
         eps = float(torch.finfo(dtype).eps)
         least = float(torch.finfo(dtype).smallest_normal) * eps
@@ -125,21 +127,23 @@ class Rounding:
         """Return bounds of vectors' errors.
 
         Args:
-            norm: The vectors' lengths.
-            magnitude: The lengths of the sums of magnitudes that they are made of.
+            norm: The norms of the vectors.
+            magnitude: The norms of the sums of magnitudes of their terms.
             terms: The number of terms of each sum.
             values: The number of values of each vector.
-            products: The lengths of the sums of magnitudes of products; None: as `magnitude`.
+            products: The norms of the sums of magnitudes of products (default: `magnitude`).
         """
         products = magnitude if products is None else products
-        rounded = norm + magnitude / math.sqrt(max(1.0, terms))
-        below = self.least * math.sqrt(max(1.0, values))
-        error = self.work * rounded + self.sums * magnitude + below + self.factors * products
+        rounded_norm = norm + magnitude / math.sqrt(max(1.0, terms))
+        underflow = self.least * math.sqrt(max(1.0, values))
+        error = (
+            self.work * rounded_norm + self.sums * magnitude + underflow + self.factors * products
+        )
         return SLACK * error
 
 
 def new_worst_ratio() -> WorstError:
-    """Return an accumulator of errors over their bounds, which are at most 1 if all is right."""
+    """Return an accumulator of errors relative to their bounds, which are at most 1 if correct."""
     return WorstError.with_tolerance(1.0)
 
 
@@ -148,8 +152,8 @@ class OperatorErrors:
     """The errors of operators.
 
     Attributes:
-        single: Of single pixels, and of gradients of parameters.
-        scales: Of the scales of whole tensors.
+        single: Errors of single pixels, and of gradients of parameters.
+        scales: Errors of the scales of whole tensors.
     """
 
     single: WorstError = field(default_factory=new_worst_ratio)
@@ -157,7 +161,7 @@ class OperatorErrors:
 
 
 class ScaleError:
-    """The error of a tensor's scale, part by part of the tensor.
+    """The error of a tensor's scale, computed part by part.
 
     Args:
         rounding: The rounding of its format.
@@ -165,105 +169,111 @@ class ScaleError:
 
     def __init__(self, rounding: Rounding) -> None:
         self._rounding = rounding
-        self._product = self._random = self._largest = self._certain = 0.0
+        self._error_product = self._random_squares = self._random_sum = self._systematic = 0.0
 
     def add(
         self,
-        found: torch.Tensor,
-        wanted: torch.Tensor,
+        values: torch.Tensor,
+        expected: torch.Tensor,
         magnitude: torch.Tensor | float = 0.0,
         parts: torch.Tensor | float = 0.0,
         rounded: float = 1.0,
     ) -> None:
-        """Take in a part of the tensor.
+        """Add a part of the tensor.
 
         Args:
-            found: The values.
-            wanted: The same in float64.
-            magnitude: By value, the sums of magnitudes that they are made of.
-            parts: By value, those of the parts of them that are rounded by themselves.
+            values: The values.
+            expected: The reference in float64.
+            magnitude: By value, the sums of magnitudes of its terms.
+            parts: By value, those of the parts of it that are rounded separately.
             rounded: The number of these parts.
         """
-        if not found.numel() and not wanted.numel():
-            return  # of a rank whose tile has no pixel left
-        if found.shape != wanted.shape:
-            self._product = math.inf
+        if not values.numel() and not expected.numel():
+            return  # the tile of this rank has no pixel left
+        if values.shape != expected.shape:
+            self._error_product = math.inf
             return
-        if wanted.dim() != 4:
-            self._add(found, wanted, magnitude, parts, rounded)
+        if expected.dim() != 4:
+            self._add(values, expected, magnitude, parts, rounded)
             return
-        for block in blocks(wanted.shape):
-            near, own = (
-                block.select(one) if isinstance(one, torch.Tensor) else one
-                for one in (magnitude, parts)
+        for block in blocks(expected.shape):
+            block_magnitude, block_parts = (
+                block.select(sizes) if isinstance(sizes, torch.Tensor) else sizes
+                for sizes in (magnitude, parts)
             )
-            self._add(block.select(found), block.select(wanted), near, own, rounded)
+            self._add(
+                block.select(values),
+                block.select(expected),
+                block_magnitude,
+                block_parts,
+                rounded,
+            )
 
-    def allow(self, certain: float) -> None:
-        """Allow for errors that all may have one direction.
+    def allow(self, products: float) -> None:
+        """Allow for errors that may all have the same sign.
 
         Args:
-            certain: The sum of the products of these errors' sizes and the values that they are in.
+            products: The sum of the products of these errors' sizes and their values.
         """
-        self._certain += certain
+        self._systematic += products
 
     def _add(
         self,
-        found: torch.Tensor,
-        wanted: torch.Tensor,
+        values: torch.Tensor,
+        expected: torch.Tensor,
         magnitude: torch.Tensor | float,
         parts: torch.Tensor | float,
         rounded: float,
     ) -> None:
         rounding = self._rounding
-        sizes = wanted.abs()
-        most = ((sizes + parts) * rounding.work + rounding.least) * sizes / 2
+        sizes = expected.abs()
+        error_products = ((sizes + parts) * rounding.work + rounding.least) * sizes / 2
         if rounding.factors:
-            most = most + rounding.factors * magnitude * sizes
-            self._certain += SLACK * rounding.factors * float(sizes.square().sum())
-        self._product += float(((found.double() - wanted) * wanted).sum())
-        self._random += float(most.square().sum())
-        self._largest += float(most.sum())
-        self._certain += float((STATISTICS_SLACK * rounding.sums * sizes * magnitude).sum())
-        # Parts that are hardly more than the least number become 0, or it: all in one direction.
+            error_products = error_products + rounding.factors * magnitude * sizes
+            self._systematic += SLACK * rounding.factors * float(sizes.square().sum())
+        self._error_product += float(((values.double() - expected) * expected).sum())
+        self._random_squares += float(error_products.square().sum())
+        self._random_sum += float(error_products.sum())
+        self._systematic += float((STATISTICS_SLACK * rounding.sums * sizes * magnitude).sum())
+        # Parts close to the smallest number are all rounded in one direction: to 0 or to it.
         largest = torch.maximum(sizes, torch.as_tensor(parts, dtype=sizes.dtype).to(sizes.device))
         lost = (largest < UNDERFLOW * rounded * rounding.least) * (rounded * rounding.least / 2)
-        self._certain += float((lost * sizes).sum())
+        self._systematic += float((lost * sizes).sum())
 
     @property
     def error(self) -> float:
-        """The distance of the scale from 1, over its bound."""
-        random = min(CONFIDENCE * math.sqrt(self._random), self._largest)
-        return abs(self._product) / (random + self._certain + _TINY)
+        """The distance of the scale from 1, relative to its bound."""
+        random = min(CONFIDENCE * math.sqrt(self._random_squares), self._random_sum)
+        return abs(self._error_product) / (random + self._systematic + _TINY)
 
 
 def worst_pixel(
-    found: torch.Tensor, wanted: torch.Tensor, bound: torch.Tensor
+    values: torch.Tensor, expected: torch.Tensor, bound: torch.Tensor
 ) -> tuple[float, tuple[int, int]]:
-    """Return the largest error of a pixel's channels over its bound, and that pixel's place.
+    """Return the largest error of a pixel's channels over its bound, and the pixel's position.
 
     Args:
-        found: ``batch x channels x rows x cols``.
-        wanted: The same in float64.
+        values: ``batch x channels x rows x cols``.
+        expected: The reference in float64.
         bound: The bounds, ``batch x rows x cols``.
     """
-    if not found.numel() and not wanted.numel():
+    if not values.numel() and not expected.numel():
         return 0.0, (0, 0)
-    if found.shape != wanted.shape:
+    if values.shape != expected.shape:
         return math.inf, (0, 0)
     worst = 0.0
-    place = (0, 0)
-    for block in blocks(found.shape):
-        errors = (block.select(found).double() - block.select(wanted)).square_().sum(1).sqrt()[0]
+    position = (0, 0)
+    for block in blocks(values.shape):
+        errors = (block.select(values).double() - block.select(expected)).square_().sum(1).sqrt()[0]
         ratios = errors / (bound[block.image, block.rows] + _TINY)
         ratios = torch.nan_to_num(ratios, nan=math.inf, posinf=math.inf)
         row, col = divmod(int(ratios.argmax()), ratios.shape[1])
         if float(ratios[row, col]) > worst:
             worst = float(ratios[row, col])
-            place = (block.rows.start + row, col)
-    return worst, place
+            position = (block.rows.start + row, col)
+    return worst, position
 
 
 def length(values: torch.Tensor) -> torch.Tensor:
-    """Return the lengths of the channels of each pixel, ``batch x rows x cols``."""
+    """Return the norm of the channels of each pixel, ``batch x rows x cols``."""
     return values.square().sum(1).sqrt()

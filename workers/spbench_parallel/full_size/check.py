@@ -1,20 +1,21 @@
-"""Checks of one step of the model at full size, on its own ranks and in its own number format.
+"""Checks of one step of the model at full size, on its ranks and in its number format.
 
-Beyond a step of the run, a rank needs room for one operator at a time: in float64, for the region
-of one image that a window reads and makes, with gradients, or some blocks of 2 MiB of a batch
-normalisation; in 16 bits also for all that an operator of one rank reads and makes, with gradients.
+In addition to a step of the run, a rank needs memory for one operator at a time. In float64 this is
+the region of one image that a window reads and writes, with gradients, or some blocks of 2 MiB of a
+batch normalisation. In 16 bits it is also the input and output of an operator of one rank, with
+gradients.
 
-- ``operators``: each operator over tiles, and each batch normalisation over ranks, is computed
-  again on each rank, forward and back, with borders and sums that came another way. In 16 bits each
-  other operator is too, from the very values that it had, and the loss: errors do not go from one
-  to the next, so that they can be held against what rounding does.
-- ``scales``: the scale of each tensor that was computed again is 1, as far as rounding lets it be.
-- ``joints``: what a stage got is what the stage before, or after, had.
+- ``operators``: each tiled operator, and each batch normalisation over ranks, is computed again on
+  each rank, forward and backward, with borders and sums that are sent separately. In 16 bits each
+  other operator and the loss are computed again, too, from the same input values. So errors do not
+  propagate between operators, and can be compared with rounding errors.
+- ``scales``: the scale of each recomputed tensor is 1, up to rounding.
+- ``joints``: a stage received the values that the previous, or the next, stage had.
 - ``sums``: each gradient is the sum over micro-batches, members, mirrors and replicas.
-- ``updates``: weights change as the optimizer changes them by these sums in float64.
+- ``updates``: weights change like in the optimizer's update by these sums in float64.
 
-Where every operator does what the whole image asks for, every joint passes on what it has, and
-every gradient is its sum, the step is that of the model on one process.
+If every operator is correct for the whole image, every stage boundary passes its values on, and
+every gradient is its sum, then the step is that of the model on one process.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from spbench_parallel.verify.worst_error import WorstError
 
 
 class OperatorKind(Enum):
-    """The way in which an operator over tiles is computed again."""
+    """The way in which a tiled operator is computed again."""
 
     WINDOW = "window"
     NORM = "norm"
@@ -74,7 +75,7 @@ CHECKED_AS: Mapping[type[nn.Module], OperatorKind] = {
     SpatialGlobalAvgPool2d: OperatorKind.WHOLE_IMAGE,
     AllGather: OperatorKind.WHOLE_IMAGE,
 }
-"""The check of each operator over tiles, which its subclasses have, too."""
+"""The check of each tiled operator and its subclasses."""
 _AT_SMALL_SIZE = "compared with one process at a small size"
 NOT_CHECKED: Mapping[type[nn.Module], str] = {
     FetchingOperator: _AT_SMALL_SIZE,
@@ -87,21 +88,22 @@ NOT_CHECKED: Mapping[type[nn.Module], str] = {
     OwnTile: "moves pixels, and computes nothing",
     ReplicatedValues: "passes values on as they are",
 }
-"""The operators over tiles that the step at full size does not compute again, with the reason."""
+"""Tiled operators that the step at full size does not compute again, with the reason."""
 _ALL_PLAIN = (PlainOperator, nn.BatchNorm2d)
 MULTIPLYING = (nn.Conv2d, nn.Linear)
 """Operators that sum products."""
+# The sums, or updates, of this many parameters take about as long as the check of one operator.
 _PARAMETERS = 20
-"""Parameters whose sums, or updates, are checked in the time of one operator, about."""
 FULL_SCALE = 2.0**8
-"""The scale of the loss in fp16: at the usual one the first steps are often skipped."""
+"""The scale of the loss in fp16: at the initial one the first steps are often skipped."""
 
 
 def full_size_plan(plan: ModelPlan) -> ModelPlan:
     """Return the plan of the step that is checked.
 
-    Over NCCL a check would wait for a GPU whose receives are posted, so messages go by MPI. In int8
-    it is the fp32 around it. Nothing is computed again: each operator is seen once.
+    Over NCCL a check would wait for a GPU with posted receives, so that messages go by MPI. An int8
+    plan is checked in fp32, the format of everything but its convolutions. There is no
+    recomputation, since each operator must run once.
     """
     precision = FP32 if plan.precision.int8 else plan.precision
     backend = "mpi" if plan.backend == "nccl" else plan.backend
@@ -110,7 +112,7 @@ def full_size_plan(plan: ModelPlan) -> ModelPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepErrors:
-    """The errors of a step, by kind, each over its bound."""
+    """The errors of a step by kind, each relative to its bound."""
 
     operators: OperatorErrors = field(default_factory=OperatorErrors)
     stage_boundaries: WorstError = field(default_factory=lambda: WorstError.with_tolerance(0.0))
@@ -118,7 +120,7 @@ class StepErrors:
     updates: WorstError = field(default_factory=new_worst_ratio)
 
     def by_name(self) -> dict[str, WorstError]:
-        """Return them by the names of their checks."""
+        """Return the errors by the names of their checks."""
         return {
             "operators": self.operators.single,
             "scales": self.operators.scales,
@@ -129,17 +131,18 @@ class StepErrors:
 
 
 class StepCheck:
-    """The check of an engine's first step.
-
-    All ranks must make it, and run it, together.
+    """The check of an engine's first step. All ranks must create and run it together.
 
     Args:
-        engine: The engine, with the faults that are planted.
+        engine: The engine, with injected faults if any.
         training: None for inference.
-        errors: Take in the errors.
+        errors: Collects the errors.
         names: The checks to make.
-        every: Whether all operators of one rank are checked too; None: only in 16 bits. Otherwise
-            only those that multiply are, and only in training.
+        every: Whether all operators of one rank are checked, too (default: only in 16 bits).
+            Otherwise only those that multiply are, and only in training.
+
+    Attributes:
+        calls: The number of steps of the progress on this rank.
     """
 
     def __init__(
@@ -163,71 +166,83 @@ class StepCheck:
         self._losses: list[LossCheck] = []
         self._checks: list[tuple[nn.Module, OperatorCheck]] = []
         self.calls = 0
-        for place, stage in zip(engine.coordinates, engine.stages, strict=True):
+        for own, stage in zip(engine.coordinates, engine.stages, strict=True):
             if "operators" in names:
-                found = list(self._checks_of(place, stage))
-                self._checks += found
-                batches = self._batches(place)
-                self.calls += sum(self._most(check) or batches for _, check in found)
+                checks = list(self._create_checks(own, stage))
+                self._checks += checks
+                batches = self._batches(own)
+                self.calls += sum(self._max_calls(check) or batches for _, check in checks)
             passes = 1 if training is None else 2
-            self.calls += passes * len(list(stage.children())) * self._batches(place)
+            self.calls += passes * len(list(stage.children())) * self._batches(own)
             if training is not None:  # sums and updates
                 self.calls += 2 * len(list(stage.parameters())) // _PARAMETERS
 
     def run(self, progress: Progress = NO_PROGRESS) -> None:
-        """Take a step, and compare.
+        """Run a step, and compare.
 
         Args:
-            progress: The progress over this rank's `calls` of operators.
+            progress: The progress over this rank's `calls`.
         """
         engine = self._engine
         errors = self._errors
         learns = self._training is not None
-        hooks = [self._hooked(*one, progress) for one in self._checks]
+        hooks = [self._install_hooks(module, check, progress) for module, check in self._checks]
         for stage in engine.stages:
             self._watch_layers(stage, progress, learns=learns)
         self._watch_losses()
-        joints = BoundaryChecksums(engine.plan)
+        checksums = BoundaryChecksums(engine.plan)
         sums = GradientSums(engine) if learns else None
-        for place, runner in zip(engine.coordinates, engine.runners, strict=True):
-            joints.watch(place, runner)
+        for own, runner in zip(engine.coordinates, engine.runners, strict=True):
+            checksums.watch(own, runner)
         updates = None if self._training is None else UpdateCheck(engine, self._training)
         if learns:
             engine.step()
         else:
             engine.evaluate()
-        for end in (
-            *(one.remove for one in (*hooks, *self._layers)),
-            *(one.finish for one in self._losses),
-        ):
-            end()
+        # Hooks check calls that still wait for gradients when they are removed, over communicators
+        # that are freed afterwards.
+        for hook in (*hooks, *self._layers):
+            hook.remove()
+        for loss in self._losses:
+            loss.finish()
         for comm in self._comms:
             comm.Free()
-        joints.compare(engine.world, errors.stage_boundaries)
+        checksums.compare(engine.world, errors.stage_boundaries)
         if sums is not None:
             sums.compare(errors.sums, progress, 1 / _PARAMETERS)
             sums.remove()
         if updates is not None:
             updates.compare(errors.updates, progress, 1 / _PARAMETERS)
 
-    def _hooked(self, module: nn.Module, check: OperatorCheck, progress: Progress) -> OperatorHooks:
-        later = self._engine.plan.schedule == ZERO_BUBBLE and isinstance(module, nn.Conv2d)
+    def _install_hooks(
+        self, module: nn.Module, check: OperatorCheck, progress: Progress
+    ) -> OperatorHooks:
+        defers_weight_grad = self._engine.plan.schedule == ZERO_BUBBLE and isinstance(
+            module, nn.Conv2d
+        )
         learns = self._training is not None
-        most = self._most(check)
+        max_calls = self._max_calls(check)
         return OperatorHooks(
-            module, check, progress, learns=learns, defers_weight_grad=later, max_calls=most
+            module,
+            check,
+            progress,
+            learns=learns,
+            defers_weight_grad=defers_weight_grad,
+            max_calls=max_calls,
         )
 
-    def _most(self, check: OperatorCheck) -> int | None:
-        """Return the number of micro-batches for which an operator is checked; None: all.
+    def _max_calls(self, check: OperatorCheck) -> int | None:
+        """Return the number of micro-batches for which an operator is checked.
+
+        None for all.
 
         Operators of one rank compute the same for each, and their check takes several times as long
-        as the step. In more than 16 bits only the first micro-batch is checked.
+        as the step. With more than 16 bits only the first micro-batch is checked.
         """
         return 1 if isinstance(check, PlainCheck) and not self._every else None
 
-    def _batches(self, place: RankCoordinates) -> int:
-        return sum(batch.direction == place.direction for batch in self._engine.plan.batches)
+    def _batches(self, coordinates: RankCoordinates) -> int:
+        return sum(batch.direction == coordinates.direction for batch in self._engine.plan.batches)
 
     def _watch_losses(self) -> None:
         engine = self._engine
@@ -236,70 +251,85 @@ class StepCheck:
         if self._training is None or not self._every:
             return
         images = sum(batch.size for batch in plan.batches)
-        for place, runner in zip(engine.coordinates, engine.runners, strict=True):
-            if place.stage == last:
-                tiles = None
-                if plan.model.is_segmentation and plan.layout.stages[last].spatial:
-                    ranks = plan.layout.list_stage_ranks(last, place.replica, place.direction)
-                    tiles = self._comm(ranks)
-                loss = ExactLoss(plan.loss, plan.model.targets_per_image, tiles)
-                words = f"stage {place.stage}", runner, loss, images, engine.arithmetic.scale
-                self._losses.append(LossCheck(*words, self._errors.operators))
+        for own, runner in zip(engine.coordinates, engine.runners, strict=True):
+            if own.stage != last:
+                continue
+            tiles = None
+            if plan.model.is_segmentation and plan.layout.stages[last].spatial:
+                ranks = plan.layout.list_stage_ranks(last, own.replica, own.direction)
+                tiles = self._create_comm(ranks)
+            self._losses.append(
+                LossCheck(
+                    f"stage {own.stage}",
+                    runner,
+                    ExactLoss(plan.loss, plan.model.targets_per_image, tiles),
+                    images,
+                    engine.arithmetic.scale,
+                    self._errors.operators,
+                )
+            )
 
     def _watch_layers(self, stage: nn.Module, progress: Progress, *, learns: bool) -> None:
-        """Have progress told at each layer too: between few operators a long time may pass."""
+        """Report progress after each layer, too, since there may be few checked operators."""
 
-        def leave(_: nn.Module, __: object, found: Any) -> None:
+        def leave(_: nn.Module, __: object, output: Any) -> None:
             progress.advance()
-            first = found if isinstance(found, torch.Tensor) else found[0]
+            first = output if isinstance(output, torch.Tensor) else output[0]
             if learns and first.requires_grad:
                 first.register_hook(lambda _: progress.advance())
 
         self._layers += [layer.register_forward_hook(leave) for layer in stage.children()]
 
-    def _checks_of(
-        self, place: RankCoordinates, stage: nn.Module
+    def _create_checks(
+        self, coordinates: RankCoordinates, stage: nn.Module
     ) -> Iterator[tuple[nn.Module, OperatorCheck]]:
         plan = self._engine.plan
-        layout = self._engine.plan.layout
-        own = layout.stages[place.stage]
-        replicas = range(layout.replicas)
-        together = [layout.list_stage_ranks(place.stage, one, place.direction) for one in replicas]
-        beside = self._comm(together[place.replica])
-        normed = beside
+        layout = plan.layout
+        layout_stage = layout.stages[coordinates.stage]
+        ranks_by_replica = [
+            layout.list_stage_ranks(coordinates.stage, replica, coordinates.direction)
+            for replica in range(layout.replicas)
+        ]
+        # All ranks create their communicators, including those without any check.
+        stage_comm = self._create_comm(ranks_by_replica[coordinates.replica])
+        norm_comm = stage_comm
         first = 0
         if plan.statistics == "replicas":
-            normed = self._comm([rank for ranks in together for rank in ranks])
-            first = place.replica * own.ranks
-        if plan.fused_layers and own.spatial:
+            norm_comm = self._create_comm([rank for ranks in ranks_by_replica for rank in ranks])
+            first = coordinates.replica * layout_stage.ranks
+        if plan.fused_layers and layout_stage.spatial:
             return
-        sharers = range(first, first + own.ranks) if own.spatial else [normed.rank]
+        sharers = (
+            range(first, first + layout_stage.ranks) if layout_stage.spatial else [norm_comm.rank]
+        )
         multiplying = Rounding.from_precision(plan.precision)
         errors = self._errors.operators
         plain = dict(own_operators(plan, stage, every=self._every)) if self._plain else {}
         for name, module in stage.named_modules():
-            words = f"stage {place.stage}, {name}"
+            label = f"stage {coordinates.stage}, {name}"
             rounding = (
                 multiplying if isinstance(module, MULTIPLYING) else multiplying.without_factors
             )
-            kind = next((CHECKED_AS[of] for of in CHECKED_AS if isinstance(module, of)), None)
+            kind = next(
+                (kind for type_, kind in CHECKED_AS.items() if isinstance(module, type_)), None
+            )
             if kind is OperatorKind.WINDOW:
-                assert isinstance(module, SpatialConv2d | TiledPool), "as the table has it"
-                yield module, WindowCheck(words, module, beside, plan.dtype, rounding, errors)
-            elif kind is OperatorKind.NORM and (name in plain or normed.size > 1):
-                assert isinstance(module, nn.BatchNorm2d), "as the table has it"
-                yield module, NormCheck(words, module, normed, list(sharers), rounding, errors)
+                assert isinstance(module, SpatialConv2d | TiledPool), "by CHECKED_AS"
+                yield module, WindowCheck(label, module, stage_comm, plan.dtype, rounding, errors)
+            elif kind is OperatorKind.NORM and (name in plain or norm_comm.size > 1):
+                assert isinstance(module, nn.BatchNorm2d), "by CHECKED_AS"
+                yield module, NormCheck(label, module, norm_comm, list(sharers), rounding, errors)
             elif kind is OperatorKind.WHOLE_IMAGE:
-                assert isinstance(module, SpatialGlobalAvgPool2d | AllGather), "as the table has it"
-                yield module, WholeImageCheck(words, module, beside, rounding, errors)
+                assert isinstance(module, SpatialGlobalAvgPool2d | AllGather), "by CHECKED_AS"
+                yield module, WholeImageCheck(label, module, stage_comm, rounding, errors)
             elif name in plain:
-                assert isinstance(module, PlainOperator), "normalisations come above"
+                assert isinstance(module, PlainOperator), "normalisations have a branch above"
                 yield (
                     module,
-                    PlainCheck(words, module, plan.dtype, rounding, errors, biases=self._every),
+                    PlainCheck(label, module, plan.dtype, rounding, errors, biases=self._every),
                 )
 
-    def _comm(self, ranks: list[int] | tuple[int, ...]) -> MPI.Intracomm:
+    def _create_comm(self, ranks: list[int] | tuple[int, ...]) -> MPI.Intracomm:
         comm = create_group(self._engine.world, ranks)
         self._comms.append(comm)
         return comm
@@ -308,7 +338,7 @@ class StepCheck:
 def own_operators(
     plan: ModelPlan, stage: nn.Module, *, every: bool
 ) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the operators of a stage that one rank computes alone, with their names.
+    """Yield the operators of a stage that one rank computes without others, with their names.
 
     Args:
         plan: The model.
@@ -316,11 +346,13 @@ def own_operators(
         every: Whether all of them are checked, or only those that multiply.
     """
     kinds = _ALL_PLAIN if every else MULTIPLYING
-    plain = [pair for pair in stage.named_modules() if isinstance(pair[1], kinds)]
+    operators = [pair for pair in stage.named_modules() if isinstance(pair[1], kinds)]
     if not isinstance(plan.model, ImportedModel):
-        yield from plain
+        yield from operators
         return
-    alone = find_used_once(stage)
+    used_once = find_used_once(stage)
     yield from (
-        (name, module) for name, module in plain if module in alone and is_plain_torch(module)
+        (name, module)
+        for name, module in operators
+        if module in used_once and is_plain_torch(module)
     )

@@ -1,7 +1,7 @@
-"""Gradients of parameters, summed over micro-batches and ranks in an order of their own.
+"""Gradients of parameters, summed over micro-batches and ranks in a separate order.
 
-What each micro-batch gives is caught before it is added, and summed in float64. Over tiles the
-operators have summed already, which their own checks see: the first tile counts for all.
+The gradient of each micro-batch is read before it is added, and summed in float64. Over tiles the
+operators have already summed, which their checks cover: only the first tile counts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from spbench_parallel.precision.formats import FP32, FP64
 from spbench_parallel.progress import NO_PROGRESS, Progress
 from spbench_parallel.verify.worst_error import WorstError
 
+# Last bits that a sum may be off, relative to the sum of the norms of its addends.
 _SLACK = 8.0
-"""Last bits that a sum may be off, over the sum of the lengths of what is added."""
 
 
 class GradientSums:
@@ -42,18 +42,18 @@ class GradientSums:
         self._sizes: dict[nn.Parameter, float] = {}
         self._scale = engine.arithmetic.scale
         self._handles: list[Any] = [
-            parameter.register_hook(self._adder(parameter))
-            for place, stage in zip(engine.coordinates, engine.stages, strict=True)
-            if _counts(place)
+            parameter.register_hook(self._create_adder(parameter))
+            for own, stage in zip(engine.coordinates, engine.stages, strict=True)
+            if _counts(own)
             for parameter in stage.parameters()
         ]
 
     def remove(self) -> None:
-        """Take the hooks away."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
 
-    def _adder(self, parameter: nn.Parameter) -> Callable[[torch.Tensor], None]:
+    def _create_adder(self, parameter: nn.Parameter) -> Callable[[torch.Tensor], None]:
         def add(gradient: torch.Tensor) -> None:
             wide = gradient.detach().double() / self._scale
             self._sizes[parameter] = self._sizes.get(parameter, 0.0) + float(wide.norm())
@@ -72,13 +72,14 @@ class GradientSums:
         All ranks must call it together.
 
         Args:
-            worst: Takes in the errors.
+            worst: Collects the errors.
             progress: The progress over the parameters of this rank.
             steps: The steps of a parameter.
         """
         engine = self._engine
         layout = engine.plan.layout
         world = engine.world
+        # Stage by stage on all ranks: only ranks of the stage create its communicator.
         for stage in range(len(layout.stages)):
             ranks = sorted(
                 {
@@ -98,52 +99,55 @@ class GradientSums:
     ) -> None:
         engine = self._engine
         plan = self._engine.plan
-        mine = [
-            (place, dict(module.named_parameters()))
-            for place, module in zip(engine.coordinates, engine.stages, strict=True)
-            if place.stage == stage
+        copies = [
+            (own, dict(module.named_parameters()))
+            for own, module in zip(engine.coordinates, engine.stages, strict=True)
+            if own.stage == stage
         ]
-        sums = _Total(comm, adds=any(_counts(place) for place, _ in mine))
+        sums = _StageSum(comm, adds=any(_counts(own) for own, _ in copies))
         precision = FP64 if plan.precision.weights == torch.float64 else FP32
         unit = _SLACK * Rounding.from_precision(precision).sums
-        for name in mine[0][1]:
-            parts = [self._part(place, of[name]) for place, of in mine]
-            total = sums.of(functools.reduce(torch.add, parts)).div_(plan.layout.replicas)
-            wanted = total[:-1]
+        for name in copies[0][1]:
+            parts = [self._local_part(own, parameters[name]) for own, parameters in copies]
+            total = sums.compute(functools.reduce(torch.add, parts)).div_(plan.layout.replicas)
+            expected = total[:-1]
             bound = unit * float(total[-1]) + 1e-300
-            for place, of in mine:
+            for own, parameters in copies:
                 progress.advance(steps)
-                if plan.master_comm and place.direction != plan.owner:
+                if plan.master_comm and own.direction != plan.owner:
                     continue
-                found = of[name].grad
-                assert found is not None, "all gradients are views of one tensor"
-                worst.add(_distance(found, wanted) / bound, 1.0, f"{name} of stage {stage}")
+                gradient = parameters[name].grad
+                assert gradient is not None, "all gradients are views of one tensor"
+                worst.add(_distance(gradient, expected) / bound, 1.0, f"{name} of stage {stage}")
         sums.free()
 
-    def _part(self, place: RankCoordinates, parameter: nn.Parameter) -> torch.Tensor:
-        """Return this place's part of a sum, and behind it that of the size of its terms."""
+    def _local_part(self, coordinates: RankCoordinates, parameter: nn.Parameter) -> torch.Tensor:
+        """Return this rank's part of a sum, followed by its part of the size of the sum's terms."""
         part = torch.zeros(parameter.numel() + 1, dtype=torch.float64)
-        if _counts(place) and parameter in self._sums:
+        if _counts(coordinates) and parameter in self._sums:
             part[:-1] = self._sums.pop(parameter).cpu().reshape(-1)
             part[-1] = self._sizes[parameter]
         return part
 
 
-def _distance(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    """Return the length of the difference of two tensors, the second flat and in float64."""
+def _distance(values: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return the norm of the difference of two tensors.
+
+    The second is flat and in float64.
+    """
     squares = (
-        float((own.cpu().double() - exact).square().sum())
-        for own, exact in zip(split_flat(found), split_flat(wanted), strict=True)
+        float((piece.cpu().double() - expected_piece).square().sum())
+        for piece, expected_piece in zip(split_flat(values), split_flat(expected), strict=True)
     )
     return math.sqrt(sum(squares))
 
 
-class _Total:
-    """The sum over the ranks of a stage that have something to add, told to all of them.
+class _StageSum:
+    """A sum over those ranks of a stage that have addends, returned on all its ranks.
 
     Args:
-        comm: The stage's ranks. All must make it together, call it, and free it.
-        adds: Whether this rank has something to add.
+        comm: The stage's ranks, which must create, call and free it together.
+        adds: Whether this rank has an addend.
     """
 
     def __init__(self, comm: MPI.Intracomm, *, adds: bool) -> None:
@@ -152,17 +156,17 @@ class _Total:
         self._adders = comm.Split(int(adds), comm.rank)
         self._first = comm.allgather(adds).index(True)
 
-    def of(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the sum, which may take the place of the values."""
+    def compute(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the sum, which may overwrite the values."""
         total = sum_over_ranks(self._adders, values) if self._adds else values
         self._comm.Bcast([mpi_buffer(total), MPI.BYTE], self._first)
         return total
 
     def free(self) -> None:
-        """Free what it has of MPI's."""
+        """Free the communicator."""
         self._adders.Free()
 
 
-def _counts(place: RankCoordinates) -> bool:
-    """Whether a place's gradients are added: those of the first tile stand for all."""
-    return place.tile == 0
+def _counts(coordinates: RankCoordinates) -> bool:
+    """Return whether a rank's gradients are added: only those of the first tile are."""
+    return coordinates.tile == 0

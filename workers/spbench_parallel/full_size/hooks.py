@@ -1,4 +1,4 @@
-"""Hooks on the operators of a stage: each call is computed again as soon as it is complete."""
+"""Hooks on the operators of a stage, which compute each call again once it is complete."""
 
 from __future__ import annotations
 
@@ -17,24 +17,28 @@ class OperatorCheck(Protocol):
     """The check of an operator."""
 
     def check(self, call: OperatorCall) -> None:
-        """Compute a call again, and compare. All ranks that share it call this together."""
+        """Compute a call again, and compare.
+
+        All ranks that share it must call this together.
+        """
 
 
 class OperatorHooks:
     """The hooks of one operator.
 
-    In training a call is complete once the gradient of its input is known: the operator is given an
-    alias of its input, whose gradient is what comes through this operator alone. Ranks that share
-    an operator go through their graphs in one order, so that its checks meet.
+    In training, a call is complete when the gradient of its input is known. The operator gets an
+    alias of its input, and the gradient of the alias is the one through this operator only. Ranks
+    that share an operator go through their graphs in the same order, so that its checks, which
+    communicate, match.
 
     Args:
         module: The operator.
         check: Its check.
-        learns: Whether gradients will come.
-        progress: The progress over the calls that are checked.
-        later_weights: Whether the gradients of its weights come after that of its input,
+        learns: Whether gradients will follow.
+        progress: The progress over the checked calls.
+        defers_weight_grad: Whether the gradients of its weights come after that of its input,
             micro-batch by micro-batch.
-        most: How many calls are checked, the first ones; None: all.
+        max_calls: The number of first calls to check; None for all.
     """
 
     def __init__(
@@ -47,9 +51,9 @@ class OperatorHooks:
         defers_weight_grad: bool = False,
         max_calls: int | None = None,
     ) -> None:
-        self._later = defers_weight_grad
+        self._deferred = defers_weight_grad
         self._waiting = list[OperatorCall]()
-        self._most = max_calls
+        self._max_calls = max_calls
         self._calls = 0
         self._completed = 0
         self._watched = True
@@ -66,22 +70,22 @@ class OperatorHooks:
         ]
         if learns:
             for name, parameter in module.named_parameters(recurse=False):
-                self._handles.append(parameter.register_hook(self._keeper(name)))
+                self._handles.append(parameter.register_hook(self._create_keeper(name)))
 
     def remove(self) -> None:
-        """Take the hooks away, and check what still waits for gradients that have not come."""
+        """Remove the hooks, and check the calls that still wait for gradients."""
         for handle in self._handles:
             handle.remove()
         while self._waiting:
             self._complete(self._waiting.pop(0))
 
-    def _keeper(self, name: str) -> Callable[[torch.Tensor], None]:
+    def _create_keeper(self, name: str) -> Callable[[torch.Tensor], None]:
         def keep(gradient: torch.Tensor) -> None:
-            if self._most is not None:
-                if self._completed >= self._most:
+            if self._max_calls is not None:
+                if self._completed >= self._max_calls:
                     return
-                if not self._later:
-                    # Of a call that is not checked: nothing else comes between the two.
+                if not self._deferred:
+                    # Gradients of an earlier, unchecked call; the next ones belong to this call.
                     self._gradients[name].clear()
             self._gradients[name].append(gradient.detach().clone())
             if self._waiting and all(self._gradients.values()):
@@ -90,18 +94,18 @@ class OperatorHooks:
         return keep
 
     def _complete(self, call: OperatorCall) -> None:
-        """Check a call whose gradients are all there."""
+        """Check a call with complete gradients."""
         call.parameter_gradients = {
-            name: kept.pop(0) for name, kept in self._gradients.items() if kept
+            name: gradients.pop(0) for name, gradients in self._gradients.items() if gradients
         }
         self._completed += 1
         self._check.check(call)
         call.release()
         self._progress.advance()
 
-    def _enter(self, module: nn.Module, words: tuple[torch.Tensor, ...]) -> Any:
-        (pixels,) = words
-        self._watched = self._most is None or self._calls < self._most
+    def _enter(self, module: nn.Module, args: tuple[torch.Tensor, ...]) -> Any:
+        (pixels,) = args
+        self._watched = self._max_calls is None or self._calls < self._max_calls
         self._calls += 1
         if not self._watched:
             return None
@@ -113,15 +117,15 @@ class OperatorHooks:
             self._before = mean.clone(), variance.clone()
         if not self._learns:
             return None
-        # Images ask for no gradient; a leaf does, and its alias comes last in the backward pass.
-        asking = pixels if pixels.requires_grad else pixels.detach().requires_grad_()
-        return (asking.view_as(asking),)
+        # Images require no gradient. A leaf does, and its alias comes last in the backward pass.
+        source = pixels if pixels.requires_grad else pixels.detach().requires_grad_()
+        return (source.view_as(source),)
 
-    def _leave(self, _: nn.Module, words: tuple[torch.Tensor, ...], found: torch.Tensor) -> None:
-        (alias,) = words
+    def _leave(self, _: nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        (alias,) = args
         if not self._watched:
             return
-        call = OperatorCall(alias.detach(), found.detach())
+        call = OperatorCall(alias.detach(), output.detach())
         if not self._learns:
             with torch._C.DisableTorchFunction():
                 self._check.check(call)
@@ -135,10 +139,10 @@ class OperatorHooks:
 
         def note_input(gradient: torch.Tensor) -> None:
             call.input_gradient = gradient.detach()
-            if self._later:
+            if self._deferred:
                 self._waiting.append(call)
             else:
                 self._complete(call)
 
-        found.register_hook(note_output)
+        output.register_hook(note_output)
         alias.register_hook(note_input)

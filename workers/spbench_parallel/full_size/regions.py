@@ -1,7 +1,8 @@
-"""Regions of an image whose tiles are on different ranks, fetched by a way of their own.
+"""Regions of an image with tiles on different ranks, and sums over ranks, for references.
 
-Nothing of the halo exchange is used: which output reads which pixel is computed here, and pieces go
-by one Alltoallv over another communicator.
+The code of halo exchanges is not used here. The pixels that an output reads are computed
+separately, and are sent by one Alltoallv over another communicator. Sums are in float64, and go
+from the last rank to the first, another order than that of the checked sums.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ class WindowAxis:
         return self.dilation * (self.kernel - 1) + 1
 
     def readers(self, pixels: Interval, outputs: int) -> Interval:
-        """Return the outputs, from the first to the last, that read any of these pixels."""
+        """Return the range of outputs that read any of these pixels."""
         first = -((self.span - 1 - self.padding - pixels[0]) // self.stride)
         last = (pixels[1] - 1 + self.padding) // self.stride
         return max(0, first), min(outputs, last + 1)
 
     def read(self, outputs: Interval) -> Interval:
-        """Return the pixels that these outputs read, padding among them."""
+        """Return the range of pixels that these outputs read, including padding."""
         first = outputs[0] * self.stride - self.padding
         return first, (outputs[1] - 1) * self.stride - self.padding + self.span
 
@@ -50,10 +51,10 @@ class Regions:
 
     Attributes:
         tiles: The pixels that each rank owns.
-        made: The outputs that it owns.
-        outputs: The outputs that read its pixels, and those that it owns; with a margin, also the
+        owned_outputs: The outputs that it owns.
+        outputs: The outputs that read its pixels, and those that it owns. With a margin, also the
             outputs next to them.
-        inputs: All pixels that these read, padding among them.
+        inputs: All pixels that these outputs read, including padding.
     """
 
     tiles: tuple[Box, ...]
@@ -66,7 +67,7 @@ class Regions:
         cls,
         axes: tuple[WindowAxis, WindowAxis],
         tiles: Sequence[Box],
-        made: Sequence[Box],
+        owned_outputs: Sequence[Box],
         size: tuple[int, int],
         *,
         margin: int = 0,
@@ -76,70 +77,72 @@ class Regions:
         Args:
             axes: The window along rows and columns.
             tiles: The pixels that each rank owns.
-            made: The outputs that each rank owns.
+            owned_outputs: The outputs that each rank owns.
             size: Rows and columns of the whole output.
             margin: Rows and columns of outputs around those that read a rank's pixels.
         """
         rows, cols = axes
-        whole = Box((0, size[0]), (0, size[1]))
+        all_outputs = Box((0, size[0]), (0, size[1]))
         outputs: list[Box] = []
-        for tile, own in zip(tiles, made, strict=True):
+        for tile, own in zip(tiles, owned_outputs, strict=True):
             readers = NONE
             if not tile.empty:
                 readers = Box(rows.readers(tile.rows, size[0]), cols.readers(tile.cols, size[1]))
-                readers = readers.grow(margin, whole)
+                readers = readers.grow(margin, all_outputs)
             outputs.append(_hull(readers, own))
         inputs = [
             NONE if box.empty else Box(rows.read(box.rows), cols.read(box.cols)) for box in outputs
         ]
-        return cls(tuple(tiles), tuple(made), tuple(outputs), tuple(inputs))
+        return cls(tuple(tiles), tuple(owned_outputs), tuple(outputs), tuple(inputs))
 
 
 def fetch(
     comm: MPI.Intracomm,
     mine: torch.Tensor,
     owned: Sequence[Box],
-    wanted: Sequence[Box],
+    requested: Sequence[Box],
     fill: float = 0.0,
 ) -> torch.Tensor:
-    """Return the wanted box of this rank, in memory of its own.
-
-    All ranks must call it.
+    """Return the requested box of this rank in new memory. All ranks must call it.
 
     Args:
         comm: The ranks.
         mine: This rank's tile, ``batch x channels x rows x cols``.
         owned: The box of each rank's tile.
-        wanted: The box that each rank wants; it may reach beyond the image.
+        requested: The box that each rank needs, which may extend beyond the image.
         fill: The value of pixels that no rank owns.
     """
     rank = comm.rank
-    here = wanted[comm.rank]
-    shape = (*mine.shape[:2], here.height, here.width)
-    found = torch.full(shape, fill, dtype=mine.dtype)
+    peers = range(comm.size)
+    own_box = requested[rank]
+    shape = (*mine.shape[:2], own_box.height, own_box.width)
+    region = torch.full(shape, fill, dtype=mine.dtype)
     tile = mine.detach().cpu()
-    leaving = [NONE if peer == rank else owned[rank].intersect(wanted[peer]) for peer in _all(comm)]
-    coming = [NONE if peer == rank else owned[peer].intersect(here) for peer in _all(comm)]
-    pieces = [view_box(tile, owned[rank], box).reshape(-1) for box in leaving]
-    counts = [mine.shape[0] * mine.shape[1] * box.height * box.width for box in coming]
+    outgoing = [NONE if peer == rank else owned[rank].intersect(requested[peer]) for peer in peers]
+    incoming = [NONE if peer == rank else owned[peer].intersect(own_box) for peer in peers]
+    pieces = [view_box(tile, owned[rank], box).reshape(-1) for box in outgoing]
+    counts = [mine.shape[0] * mine.shape[1] * box.height * box.width for box in incoming]
     sent = torch.cat(pieces)
     received = torch.empty(sum(counts), dtype=mine.dtype)
-    size = mine.element_size()
+    item_bytes = mine.element_size()
     comm.Alltoallv(
-        [mpi_buffer(sent), [size * piece.numel() for piece in pieces], MPI.BYTE],
-        [mpi_buffer(received), [size * count for count in counts], MPI.BYTE],
+        [mpi_buffer(sent), [item_bytes * piece.numel() for piece in pieces], MPI.BYTE],
+        [mpi_buffer(received), [item_bytes * count for count in counts], MPI.BYTE],
     )
-    for box, piece in zip(coming, received.split(counts), strict=True):
+    for box, piece in zip(incoming, received.split(counts), strict=True):
         if box.empty:
             continue
-        view_box(found, here, box).copy_(piece.view(*mine.shape[:2], box.height, box.width))
-    own = owned[rank].intersect(here)
-    view_box(found, here, own).copy_(view_box(tile, owned[rank], own))
-    return found.to(mine.device)
+        view_box(region, own_box, box).copy_(piece.view(*mine.shape[:2], box.height, box.width))
+    local = owned[rank].intersect(own_box)
+    view_box(region, own_box, local).copy_(view_box(tile, owned[rank], local))
+    return region.to(mine.device)
 
 
 def view_box(values: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
-    """Return a view of a box in a tensor of the box ``held``; empty where the box is."""
+    """Return a view of a box in a tensor that holds the box ``held``.
+
+    Empty for an empty box.
+    """
     if box.empty:
         return values[:, :, :0, :0]
     (top, _) = held.rows
@@ -148,26 +151,24 @@ def view_box(values: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
     return values[:, :, rows, box.cols[0] - left : box.cols[1] - left]
 
 
-def _all(comm: MPI.Intracomm) -> range:
-    return range(comm.size)
+def _hull(left: Box, right: Box) -> Box:
+    """Return the smallest box that contains two boxes."""
+    if left.empty and right.empty:
+        return NONE
+    if left.empty:
+        return right
+    if right.empty:
+        return left
+    return Box(_interval_hull(left.rows, right.rows), _interval_hull(left.cols, right.cols))
 
 
-def _hull(one: Box, other: Box) -> Box:
-    if one.empty or other.empty:
-        return NONE if one.empty and other.empty else (other if one.empty else one)
-    return Box(_around(one.rows, other.rows), _around(one.cols, other.cols))
-
-
-def _around(one: Interval, other: Interval) -> Interval:
-    return min(one[0], other[0]), max(one[1], other[1])
+def _interval_hull(left: Interval, right: Interval) -> Interval:
+    return min(left[0], right[0]), max(left[1], right[1])
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceMoments:
-    """Mean and variance by channel, over all ranks.
-
-    And the number of values of each channel.
-    """
+    """Mean and variance per channel over all ranks, and the number of values per channel."""
 
     mean: torch.Tensor
     variance: torch.Tensor
@@ -176,10 +177,10 @@ class ReferenceMoments:
 
 def gather_values(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
     """Return the values of all ranks, ``ranks x ...``, in float64 on the host."""
-    own = values.detach().double().cpu().contiguous()
-    found = torch.empty((comm.size, *own.shape), dtype=torch.float64)
-    comm.Allgather([mpi_buffer(own), MPI.BYTE], [mpi_buffer(found), MPI.BYTE])
-    return found
+    local = values.detach().double().cpu().contiguous()
+    gathered = torch.empty((comm.size, *local.shape), dtype=torch.float64)
+    comm.Allgather([mpi_buffer(local), MPI.BYTE], [mpi_buffer(gathered), MPI.BYTE])
+    return gathered
 
 
 def sum_over_ranks(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
@@ -192,6 +193,6 @@ def sum_over_ranks(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
 def sum_reversed(values: torch.Tensor) -> torch.Tensor:
     """Return the sum over the first axis, beginning with its last entry."""
     total = torch.zeros_like(values[0])
-    for one in reversed(values.unbind()):
-        total += one
+    for addend in reversed(values.unbind()):
+        total += addend
     return total

@@ -1,8 +1,8 @@
-"""Joints between stages: sums over all that was sent, and over all that was received.
+"""Stage boundaries: checksums of all sent values, and of all received ones.
 
-Each number is multiplied by one that follows from its place in the whole map alone. So the sum over
-a map does not depend on how it is cut; a number that is missing, wrong or at another place changes
-it. Sums are of bits, and equal or not.
+Each value is multiplied by a factor that depends only on its position in the whole map. So the sum
+over a map is the same for any tiling. A value that is missing, wrong or at another position changes
+it. Checksums are computed from the bits of values, and compared for equality.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from spbench_parallel.plan import ModelPlan
 from spbench_parallel.tensors import TensorTuple
 from spbench_parallel.verify.worst_error import WorstError
 
-_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Types that read the bits of a value, by its bytes."""
 _PRIMES = (0x5851F42D4C957F2D, 0x14057B7EF767814F, 0x27BB2EE687B0B0FD, 0x369DEA0F31A53F85)
-_WORD = 1 << 64
+_MODULUS = 1 << 64
 
 
 class BoundaryTransfer(NamedTuple):
-    """One image of one map that passes a joint in one direction."""
+    """One image of one map that crosses a stage boundary in one direction."""
 
     replica: int
     direction: int
@@ -45,99 +46,115 @@ class BoundaryTransfer(NamedTuple):
         )
 
 
+Checksums = dict[BoundaryTransfer, int]
+
+
 class BoundaryChecksums:
-    """The sums of what this rank has sent and received between stages in a step."""
+    """The checksums of all tensors that this rank sends and receives between stages in a step."""
 
     def __init__(self, plan: ModelPlan) -> None:
         self._plan = plan
-        self._sent: dict[BoundaryTransfer, int] = {}
-        self._received: dict[BoundaryTransfer, int] = {}
+        self._sent: Checksums = {}
+        self._received: Checksums = {}
 
-    def watch(self, place: RankCoordinates, runner: StageRunner) -> None:
-        """Sum all that a stage's runner sends and receives from now on."""
+    def watch(self, coordinates: RankCoordinates, runner: StageRunner) -> None:
+        """Add up everything that a stage's runner sends and receives from now on."""
         for sender in runner.io.senders:
-            _watch_sender(sender, self._note(self._sent, place, sender.directed_route))
+            add = self._create_adder(self._sent, coordinates, sender.directed_route)
+            _watch_sender(sender, add)
         for receiver in runner.io.receivers:
-            _watch_receiver(receiver, self._note(self._received, place, receiver.directed_route))
+            add = self._create_adder(self._received, coordinates, receiver.directed_route)
+            _watch_receiver(receiver, add)
 
     def compare(self, world: MPI.Intracomm, worst: WorstError) -> None:
-        """Compare what arrived here with what was sent. All ranks must call it together."""
-        sent = _joined(world.allgather(self._sent))
-        received = _joined(world.allgather(self._received))
-        for passage in self._received:
-            if sent.get(passage) != received[passage]:
-                worst.add(1.0, 0.0, f"{passage}: what arrived is not what was sent")
-        for passage in self._sent:
-            if passage not in received:
-                worst.add(1.0, 0.0, f"{passage}: nothing arrived")
+        """Compare received with sent checksums. All ranks must call it together."""
+        sent = _merge(world.allgather(self._sent))
+        received = _merge(world.allgather(self._received))
+        for transfer in self._received:
+            if sent.get(transfer) != received[transfer]:
+                worst.add(1.0, 0.0, f"{transfer}: what arrived is not what was sent")
+        for transfer in self._sent:
+            if transfer not in received:
+                worst.add(1.0, 0.0, f"{transfer}: nothing arrived")
 
-    def _note(
-        self, table: dict[BoundaryTransfer, int], place: RankCoordinates, way: DirectedRoute
+    def _create_adder(
+        self, table: Checksums, coordinates: RankCoordinates, directed_route: DirectedRoute
     ) -> Callable[[TensorTuple], None]:
+        """Return a function that adds the checksums of the next micro-batch's tensors."""
         plan = self._plan
-        turn = 0
-        flow = build_tensor_table(plan.model).select_flow(way.route.tensors)
-        stage = plan.layout.stages[place.stage]
-        boxes = [stage.grid.tile(place.tile, data.height, data.width) for data in flow]
-        sizes = [batch.size for batch in plan.batches if batch.direction == place.direction]
+        micro_batch = 0
+        flow = build_tensor_table(plan.model).select_flow(directed_route.route.tensors)
+        stage = plan.layout.stages[coordinates.stage]
+        boxes = [stage.grid.tile(coordinates.tile, data.height, data.width) for data in flow]
+        sizes = [batch.size for batch in plan.batches if batch.direction == coordinates.direction]
 
-        def note(tensors: TensorTuple) -> None:
-            nonlocal turn
-            first, _ = MicroBatch((0, sizes[turn])).member_images(place.member, stage.members)
+        def add(tensors: TensorTuple) -> None:
+            nonlocal micro_batch
+            first, _ = MicroBatch((0, sizes[micro_batch])).member_images(
+                coordinates.member, stage.members
+            )
             for index, (tensor, box) in enumerate(zip(tensors, boxes, strict=True)):
-                for image, value in enumerate(_sums(tensor.detach(), box), first):
-                    words = place.replica, place.direction, way, turn, index, image
-                    table[BoundaryTransfer(*words)] = value
-            turn += 1
+                for image, checksum in enumerate(_compute_checksums(tensor.detach(), box), first):
+                    transfer = BoundaryTransfer(
+                        coordinates.replica,
+                        coordinates.direction,
+                        directed_route,
+                        micro_batch,
+                        index,
+                        image,
+                    )
+                    table[transfer] = checksum
+            micro_batch += 1
 
-        return note
+        return add
 
 
-def _watch_sender(sender: Sender, note: Callable[[TensorTuple], None]) -> None:
+def _watch_sender(sender: Sender, add: Callable[[TensorTuple], None]) -> None:
     send = sender.send
 
-    def noted(tensors: TensorTuple) -> None:
-        note(tuple(tensors))
+    def add_and_send(tensors: TensorTuple) -> None:
+        add(tuple(tensors))
         send(tensors)
 
-    sender.send = noted  # type: ignore[method-assign, assignment]
+    sender.send = add_and_send  # type: ignore[method-assign, assignment]
 
 
-def _watch_receiver(receiver: Receiver, note: Callable[[TensorTuple], None]) -> None:
+def _watch_receiver(receiver: Receiver, add: Callable[[TensorTuple], None]) -> None:
     take = receiver.take
 
-    def noted() -> TensorTuple:
+    def take_and_add() -> TensorTuple:
         tensors = take()
-        note(tensors)
+        add(tensors)
         return tensors
 
-    receiver.take = noted  # type: ignore[method-assign]
+    receiver.take = take_and_add  # type: ignore[method-assign]
 
 
-def _sums(tensor: torch.Tensor, box: Box) -> list[int]:
-    """Return the sum of each image's part of a map."""
+def _compute_checksums(tensor: torch.Tensor, box: Box) -> list[int]:
+    """Return the checksum of each image's part of a map."""
     factors = _factors(tensor.shape[1], box, tensor.device)
-    bits = _BITS[tensor.element_size()]
+    integers = _INTEGERS[tensor.element_size()]
     return [
-        int(((image.contiguous().view(bits).long() + 1) * factors).sum()) % _WORD
+        int(((image.contiguous().view(integers).long() + 1) * factors).sum()) % _MODULUS
         for image in tensor
     ]
 
 
 def _factors(channels: int, box: Box, device: torch.device) -> torch.Tensor:
-    """Return the factors of the places in a box, ``channels x rows x cols``: odd numbers."""
+    """Return an odd factor for each position of a box, ``channels x rows x cols``."""
     axes = (0, channels), box.rows, box.cols
-    one, two, three = (
+    by_channel, by_row, by_col = (
         torch.arange(*axis, device=device) * prime
         for axis, prime in zip(axes, _PRIMES, strict=False)
     )
-    mixed = (one[:, None, None] ^ two[:, None] ^ three) * _PRIMES[3]
+    mixed = (by_channel[:, None, None] ^ by_row[:, None] ^ by_col) * _PRIMES[3]
     return (mixed ^ (mixed >> 29)) | 1
 
 
-def _joined(tables: list[dict[BoundaryTransfer, int]]) -> dict[BoundaryTransfer, int]:
-    joined: dict[BoundaryTransfer, int] = {}
+def _merge(tables: list[Checksums]) -> Checksums:
+    """Return the checksums of whole images, from those of all ranks' parts."""
+    merged: Checksums = {}
     for table in tables:
-        for passage, value in table.items():
-            joined[passage] = (joined.get(passage, 0) + value) % _WORD
-    return joined
+        for transfer, checksum in table.items():
+            merged[transfer] = (merged.get(transfer, 0) + checksum) % _MODULUS
+    return merged

@@ -37,15 +37,15 @@ _AXES = (0, 2, 3)
 
 
 class NormCheck:
-    """The check of a batch normalisation over ranks, by sums of its own.
+    """The check of a batch normalisation over ranks, with separate sums.
 
     Args:
         name: The operator's name.
         module: The operator.
-        comm: The ranks over whose images it is.
-        sharers: Of these, the ranks whose gradients of its parameters it sums.
+        comm: The ranks of the images that it normalises together.
+        sharers: The ranks among these over which it sums gradients of its parameters.
         rounding: The rounding of the format.
-        errors: Take in the errors.
+        errors: Collects the errors.
     """
 
     def __init__(
@@ -77,25 +77,25 @@ class NormCheck:
             moments = call.moments or self._moments(call.pixels)
         inverse = (moments.variance + module.eps).rsqrt()
         scale = inverse * module.weight.detach().double()
-        self._output(call, moments.mean, scale)
+        self._check_output(call, moments.mean, scale)
         if call.output_gradient is not None:
             norm = _Norm(moments.mean, inverse, scale, moments.count)
-            self._gradients(call, call.output_gradient, norm)
+            self._check_gradients(call, call.output_gradient, norm)
 
-    def _output(self, call: OperatorCall, mean: torch.Tensor, scale: torch.Tensor) -> None:
+    def _check_output(self, call: OperatorCall, mean: torch.Tensor, scale: torch.Tensor) -> None:
         bias = _by_channel(self._module.bias.detach().double())
         errors = _MapErrors(self._rounding, call.output, call.pixels)
         for block in errors.blocks():
             pixels = block.select(call.pixels).double()
-            wanted = _by_channel(scale) * (pixels - _by_channel(mean)) + bias
-            near = pixels.abs() + _by_channel(mean.abs())
-            errors.add(block, wanted, _by_channel(scale.abs()) * near + bias.abs())
-        errors.tell(self._errors, self._name, "output")
+            expected = _by_channel(scale) * (pixels - _by_channel(mean)) + bias
+            magnitude = pixels.abs() + _by_channel(mean.abs())
+            errors.add(block, expected, _by_channel(scale.abs()) * magnitude + bias.abs())
+        errors.report_to(self._errors, self._name, "output")
 
     def check_statistics(
         self, call: OperatorCall, before: tuple[torch.Tensor, torch.Tensor]
     ) -> None:
-        """Compare running statistics with those that follow from before.
+        """Compare running statistics with an update of those before.
 
         All ranks must call it.
         """
@@ -104,19 +104,19 @@ class NormCheck:
         call.moments = moments
         share = module.momentum
         unbiased = moments.variance * moments.count / (moments.count - 1)
-        now = module.running_mean, module.running_var
-        for what, old, new, found in zip(
-            ("mean", "variance"), before, (moments.mean, unbiased), now, strict=True
+        running = module.running_mean, module.running_var
+        for label, old, new, values in zip(
+            ("mean", "variance"), before, (moments.mean, unbiased), running, strict=True
         ):
             assert share is not None, "torch's own default"
-            assert found is not None, "it is tracked"
-            wanted = (1 - share) * old.double() + share * new
+            assert values is not None, "it is tracked"
+            expected = (1 - share) * old.double() + share * new
             size = ((1 - share) * old.double().abs() + share * new.abs()).norm()
-            if what == "mean":
+            if label == "mean":
                 size = size + moments.variance.sqrt().norm()
             bound = STATISTICS_SLACK * self._rounding.sums * size + 1e-300
-            error = float((found.double() - wanted).norm() / bound)
-            self._errors.single.add(error, 1.0, f"{self._name}: running {what}")
+            error = float((values.double() - expected).norm() / bound)
+            self._errors.single.add(error, 1.0, f"{self._name}: running {label}")
 
     def _moments(self, pixels: torch.Tensor) -> ReferenceMoments:
         parts = list(blocks(pixels.shape))
@@ -134,47 +134,50 @@ class NormCheck:
         variance = sum_over_ranks(self._comm, squares).to(pixels.device) / count
         return ReferenceMoments(mean, variance, count)
 
-    def _gradients(self, call: OperatorCall, gradient: torch.Tensor, norm: _Norm) -> None:
+    def _check_gradients(self, call: OperatorCall, gradient: torch.Tensor, norm: _Norm) -> None:
         own = torch.zeros((4, gradient.shape[1]), dtype=torch.float64, device=gradient.device)
         for block in blocks(gradient.shape):
-            one = block.select(gradient).double()
-            products = one * norm.distances(block.select(call.pixels))
-            terms = products, one, products.abs(), one.abs()
-            own += torch.stack([each.sum(_AXES) for each in terms])
-        every = gather_values(self._comm, own)
+            block_gradient = block.select(gradient).double()
+            products = block_gradient * norm.distances(block.select(call.pixels))
+            terms = products, block_gradient, products.abs(), block_gradient.abs()
+            own += torch.stack([term.sum(_AXES) for term in terms])
+        by_rank = gather_values(self._comm, own)
         if call.input_gradient is not None:
             errors = _MapErrors(self._rounding, call.input_gradient, call.pixels)
-            sums = sum_reversed(every).to(gradient.device)
-            # Torch rounds a tile's sums to the tile's format where its pixels do not lie in a row.
-            of_tiles = every[:, :2].square().sum(0).sqrt().to(gradient.device)
+            sums = sum_reversed(by_rank).to(gradient.device)
+            # Torch rounds a tile's sums to the format of the tile if its pixels are not contiguous.
+            tile_norms = by_rank[:, :2].square().sum(0).sqrt().to(gradient.device)
             for block in errors.blocks():
                 distances = norm.distances(block.select(call.pixels))
                 errors.add(
-                    block, *norm.back(block.select(gradient).double(), distances, sums, of_tiles)
+                    block,
+                    *norm.compute_gradient(
+                        block.select(gradient).double(), distances, sums, tile_norms
+                    ),
                 )
-            errors.tell(self._errors, self._name, "input gradient")
-        shared = sum_reversed(every[self._sharers])
+            errors.report_to(self._errors, self._name, "input gradient")
+        totals = sum_reversed(by_rank[self._sharers])
         for index, name in enumerate(("weight", "bias")):
-            found = call.parameter_gradients.get(name)
-            if found is None:
+            parameter_gradient = call.parameter_gradients.get(name)
+            if parameter_gradient is None:
                 self._errors.single.add(float("inf"), 1.0, f"{self._name}: {name} has no gradient")
                 continue
-            rounded = SLACK * self._rounding.work * every[self._sharers, index].norm()
-            wide = STATISTICS_SLACK * self._rounding.sums * shared[2 + index].norm()
-            bound = rounded + wide + 1e-300
-            wanted = shared[index]
-            what = f"{self._name}: gradient of {name}"
-            flat = found.double().cpu()
-            self._errors.single.add(float((flat - wanted).norm() / bound), 1.0, what)
-            whole = ScaleError(self._rounding)
-            parts = every[self._sharers, index].square().sum(0).sqrt()
-            whole.add(flat, wanted, shared[2 + index], parts)
-            self._errors.scales.add(whole.error, 1.0, what)
+            rounding_bound = SLACK * self._rounding.work * by_rank[self._sharers, index].norm()
+            sum_bound = STATISTICS_SLACK * self._rounding.sums * totals[2 + index].norm()
+            bound = rounding_bound + sum_bound + 1e-300
+            expected = totals[index]
+            label = f"{self._name}: gradient of {name}"
+            flat = parameter_gradient.double().cpu()
+            self._errors.single.add(float((flat - expected).norm() / bound), 1.0, label)
+            scale = ScaleError(self._rounding)
+            parts = by_rank[self._sharers, index].square().sum(0).sqrt()
+            scale.add(flat, expected, totals[2 + index], parts)
+            self._errors.scales.add(scale.error, 1.0, label)
 
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """A batch normalisation by channel: mean, 1 / deviation, that times the weight, and count."""
+    """Mean, 1 / deviation, that times the weight, and count of a batch norm, per channel."""
 
     mean: torch.Tensor
     inverse: torch.Tensor
@@ -182,91 +185,93 @@ class _Norm:
     count: float
 
     def distances(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return pixels with mean 0 and variance 1."""
+        """Return pixels normalised to mean 0 and variance 1."""
         return _by_channel(self.inverse) * (pixels.double() - _by_channel(self.mean))
 
-    def back(
+    def compute_gradient(
         self,
         gradient: torch.Tensor,
         distances: torch.Tensor,
         sums: torch.Tensor,
-        of_tiles: torch.Tensor,
+        tile_norms: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return a block's gradient, the sums of magnitudes, and of these what tiles rounded.
+        """Return a block's input gradient, its sums of magnitudes, and the rounded parts of these.
 
         Args:
-            gradient: That of the output.
-            distances: The block's pixels with mean 0 and variance 1.
-            sums: By channel, gradients of weight and bias, and the sums of their magnitudes.
-            of_tiles: By channel, what tiles add to the first two.
+            gradient: The gradient of the output.
+            distances: The block's pixels, normalised to mean 0 and variance 1.
+            sums: Per channel, gradients of weight and bias, and the sums of their magnitudes.
+            tile_norms: Per channel, the norms over tiles of the parts of the first two.
         """
-        by_weight, by_bias, of_weight, of_bias = map(_by_channel, sums.unbind())
+        weight_grad, bias_grad, weight_size, bias_size = map(_by_channel, sums.unbind())
         scale = _by_channel(self.scale)
-        far = distances.abs()
-        wanted = scale * (gradient - (by_bias + distances * by_weight) / self.count)
-        sizes = scale.abs() * (gradient.abs() + (of_bias + far * of_weight) / self.count)
-        weight, bias = map(_by_channel, of_tiles.unbind())
-        return wanted, sizes, scale.abs() * (bias + far * weight) / self.count
+        sizes_of_distances = distances.abs()
+        expected = scale * (gradient - (bias_grad + distances * weight_grad) / self.count)
+        sizes = scale.abs() * (
+            gradient.abs() + (bias_size + sizes_of_distances * weight_size) / self.count
+        )
+        weight, bias = map(_by_channel, tile_norms.unbind())
+        return expected, sizes, scale.abs() * (bias + sizes_of_distances * weight) / self.count
 
 
 class _MapErrors:
-    """The errors of a normalisation's map, block by block.
+    """The errors of a normalisation's map, computed block by block.
 
     Args:
         rounding: The rounding of the format.
-        found: The map.
+        values: The map.
         pixels: The operator's input, of the same shape.
     """
 
-    def __init__(self, rounding: Rounding, found: torch.Tensor, pixels: torch.Tensor) -> None:
+    def __init__(self, rounding: Rounding, values: torch.Tensor, pixels: torch.Tensor) -> None:
         self._rounding = rounding
-        self._found = found.detach()
-        self._same = found.shape == pixels.shape
-        self._error = 0.0 if self._same else math.inf
-        self._place = (0, 0)
+        self._values = values.detach()
+        self._same_shape = values.shape == pixels.shape
+        self._error = 0.0 if self._same_shape else math.inf
+        self._position = (0, 0)
         self._scale = ScaleError(rounding)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the blocks to add, none of a map of another shape than its input."""
-        return blocks(self._found.shape if self._same else (0, 0, 0, 0))
+        """Yield the blocks to add; no block if the map and its input differ in shape."""
+        return blocks(self._values.shape if self._same_shape else (0, 0, 0, 0))
 
     def add(
         self,
         block: Block,
-        wanted: torch.Tensor,
+        expected: torch.Tensor,
         sizes: torch.Tensor,
         rounded: torch.Tensor | None = None,
     ) -> None:
-        """Take in a block.
+        """Add a block.
 
         Args:
             block: The block.
-            wanted: Its values in float64.
-            sizes: The sums of magnitudes that they are made of.
-            rounded: The parts of them that tiles rounded.
+            expected: Its values in float64.
+            sizes: The sums of magnitudes of their terms.
+            rounded: The parts of these sums that tiles rounded.
         """
-        found = block.select(self._found)
+        values = block.select(self._values)
         magnitude = length(sizes) * STATISTICS_SLACK
-        # What is rounded to the format is the result, and those parts: all else is in the wide one.
-        norm = length(wanted) if rounded is None else length(wanted) + length(rounded)
-        bound = self._rounding.bound(norm, magnitude, math.inf, wanted.shape[1])
-        error, (row, col) = worst_pixel(found, wanted, bound)
+        # Only the output and these parts are rounded to the format. The rest is in the wide format.
+        norm = length(expected) if rounded is None else length(expected) + length(rounded)
+        bound = self._rounding.bound(norm, magnitude, math.inf, expected.shape[1])
+        error, (row, col) = worst_pixel(values, expected, bound)
         if error > self._error:
             self._error = error
-            self._place = (block.rows.start + row, col)
+            self._position = (block.rows.start + row, col)
         if rounded is None:
-            self._scale.add(found, wanted, sizes)
+            self._scale.add(values, expected, sizes)
             return
-        # Sums that were rounded are off alike in all pixels of a channel.
-        alike = rounded * (self._rounding.work / self._rounding.sums / STATISTICS_SLACK)
-        self._scale.add(found, wanted, sizes + alike, sizes)
+        # Errors of rounded sums are the same in all pixels of a channel.
+        common = rounded * (self._rounding.work / self._rounding.sums / STATISTICS_SLACK)
+        self._scale.add(values, expected, sizes + common, sizes)
 
-    def tell(self, errors: OperatorErrors, name: str, what: str) -> None:
-        """Have the errors of operators take in those of all blocks."""
-        row, col = self._place
-        at = f"{what} at row {row}, column {col} of its tile"
-        errors.single.add(self._error, 1.0, f"{name}: {at}")
-        errors.scales.add(self._scale.error, 1.0, f"{name}: {what}")
+    def report_to(self, errors: OperatorErrors, name: str, label: str) -> None:
+        """Add the errors of all blocks to those of operators."""
+        row, col = self._position
+        position = f"row {row}, column {col} of its tile"
+        errors.single.add(self._error, 1.0, f"{name}: {label} at {position}")
+        errors.scales.add(self._scale.error, 1.0, f"{name}: {label}")
 
 
 class WholeImageCheck:
@@ -275,9 +280,9 @@ class WholeImageCheck:
     Args:
         name: The operator's name.
         module: The operator.
-        comm: The ranks of its tiles, for these checks alone.
+        comm: The ranks of its tiles, used only by these checks.
         rounding: The rounding of the format.
-        errors: Take in the errors.
+        errors: Collects the errors.
     """
 
     def __init__(
@@ -302,39 +307,42 @@ class WholeImageCheck:
         tiles = [partition.tile(rank) for rank in range(self._comm.size)]
         gradient = call.output_gradient
         if isinstance(self._module, AllGather):
-            whole = fetch(self._comm, pixels, tiles, [image] * self._comm.size)
-            self._note(call.output, whole.double(), None, "output")
-            back = None if gradient is None else _crop(gradient.double(), tiles[self._comm.rank])
+            full_image = fetch(self._comm, pixels, tiles, [image] * self._comm.size)
+            self._compare(call.output, full_image.double(), None, "output")
+            input_gradient = (
+                None if gradient is None else _crop(gradient.double(), tiles[self._comm.rank])
+            )
         else:
             area = image.height * image.width
             values = pixels.double()
-            both = torch.stack((values.sum((2, 3)), values.abs().sum((2, 3)))) / area
-            mean, sizes = sum_over_ranks(self._comm, both).to(pixels.device)[..., None, None]
-            self._note(call.output, mean, sizes, "output")
+            sums = torch.stack((values.sum((2, 3)), values.abs().sum((2, 3)))) / area
+            mean, sizes = sum_over_ranks(self._comm, sums).to(pixels.device)[..., None, None]
+            self._compare(call.output, mean, sizes, "output")
             shape = pixels.shape
-            back = None if gradient is None else (gradient.double() / area).expand(shape)
-        if back is not None and call.input_gradient is not None:
-            sizes = None if isinstance(self._module, AllGather) else back.abs()
-            self._note(call.input_gradient, back, sizes, "input gradient")
+            input_gradient = None if gradient is None else (gradient.double() / area).expand(shape)
+        if input_gradient is not None and call.input_gradient is not None:
+            sizes = None if isinstance(self._module, AllGather) else input_gradient.abs()
+            self._compare(call.input_gradient, input_gradient, sizes, "input gradient")
 
-    def _note(
-        self, found: torch.Tensor, wanted: torch.Tensor, sizes: torch.Tensor | None, what: str
+    def _compare(
+        self, values: torch.Tensor, expected: torch.Tensor, sizes: torch.Tensor | None, label: str
     ) -> None:
-        """Take in an error; without sizes of terms, any difference is one."""
-        bound = torch.zeros_like(wanted[:, 0])
+        """Add an error; without sizes of terms, the values must be equal."""
+        bound = torch.zeros_like(expected[:, 0])
         if sizes is not None:
             magnitude = STATISTICS_SLACK * length(sizes)
-            bound = self._rounding.bound(length(wanted), magnitude, math.inf, wanted.shape[1])
-        error, _ = worst_pixel(found.detach(), wanted, bound)
-        self._errors.single.add(error, 1.0, f"{self._name}: {what}")
+            bound = self._rounding.bound(length(expected), magnitude, math.inf, expected.shape[1])
+        error, _ = worst_pixel(values.detach(), expected, bound)
+        self._errors.single.add(error, 1.0, f"{self._name}: {label}")
         if sizes is not None:
             scale = ScaleError(self._rounding)
-            # Of a mean, all pixels of a channel have one gradient, with one rounding.
-            one, other, size = (
-                each.mean((2, 3)) for each in (found.detach().double(), wanted, sizes)
+            # In a mean, all pixels of a channel have the same gradient, with the same rounding.
+            scale.add(
+                values.detach().double().mean((2, 3)),
+                expected.mean((2, 3)),
+                sizes.mean((2, 3)),
             )
-            scale.add(one, other, size)
-            self._errors.scales.add(scale.error, 1.0, f"{self._name}: {what}")
+            self._errors.scales.add(scale.error, 1.0, f"{self._name}: {label}")
 
 
 def _crop(values: torch.Tensor, box: Box) -> torch.Tensor:

@@ -44,9 +44,9 @@ REACH = 3
 
 
 def may_use_winograd(device: torch.device, rounding: Rounding) -> bool:
-    """Return whether a device may compute convolutions of a format by Winograd's algorithm.
+    """Return whether a device may use Winograd's algorithm for convolutions of a format.
 
-    TF32 and 16 bits round so much more that their bounds hold as they are.
+    TF32 and 16 bits round so much more that their bounds hold unchanged.
     """
     return is_gpu(device) and rounding == Rounding.from_precision(FP32)
 

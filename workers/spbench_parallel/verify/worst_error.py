@@ -1,4 +1,4 @@
-"""The worst error of several comparisons, with its tolerance and its place."""
+"""The worst error of several comparisons, with its tolerance and its location."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WorstError:
-    """The comparison so far that exceeds its tolerance the most.
+    """The comparison that exceeds its tolerance the most.
 
-    Of equal ones the first.
+    The first one among equal ones.
 
     An error that is not a number counts as infinite. So does any error if its tolerance is not a
-    number, and an infinite one exceeds even an infinite tolerance.
+    number, and an infinite error exceeds even an infinite tolerance.
 
     Attributes:
         error: The difference from the reference; 0 before any comparison.
         tolerance: The largest allowed difference.
-        detail: The place of the error, in words.
+        detail: The location of the error, in words.
         wrong: The number of compared elements that exceed their tolerance, if they are counted.
-        keeps_first: Whether the first comparison that exceeds its tolerance stays, since it names
-            the place where an error begins. Of others the largest error is kept, whatever its
-            tolerance.
-        compared: Whether there was a comparison; the first one is taken whatever its error.
+        keeps_first: Whether the first comparison that exceeds its tolerance is kept, since it shows
+            where an error begins. Until then the largest error is kept, regardless of tolerances.
+        compared: Whether there was a comparison; the first one is kept in any case.
     """
 
     error: float = 0.0
@@ -48,7 +47,7 @@ class WorstError:
 
     @classmethod
     def with_tolerance(cls, tolerance: float) -> WorstError:
-        """Return an error of 0 with a tolerance: only larger errors get a place."""
+        """Return an error of 0 with a tolerance: only larger errors have a location."""
         return cls(tolerance=tolerance, compared=True)
 
     @property
@@ -62,7 +61,7 @@ class WorstError:
         return self.excess > 0.0
 
     def add(self, error: float, tolerance: float = 0.0, detail: str = "", wrong: int = 0) -> None:
-        """Take in the result of a comparison."""
+        """Add a comparison."""
         self.wrong += wrong
         if math.isnan(tolerance) or tolerance == error == math.inf:
             error = math.inf
@@ -76,7 +75,7 @@ class WorstError:
         self.compared = True
 
     def merge(self, other: WorstError) -> None:
-        """Take in the comparisons of another one."""
+        """Add the comparisons of another instance."""
         if other.compared:
             self.add(other.error, other.tolerance, other.detail, other.wrong)
 
@@ -86,12 +85,12 @@ class WorstError:
         tolerances: npt.NDArray[np.float64],
         detail: Callable[[int], str],
     ) -> None:
-        """Take in the errors of an array's elements.
+        """Add the errors of an array's elements.
 
         Args:
             errors: The differences, on one axis.
             tolerances: The largest allowed difference of each.
-            detail: Returns the place of an index in words.
+            detail: Returns the location of an index in words.
         """
         # A ping-pong compares bytes, and its ranks need no numpy.
         import numpy as np
@@ -110,13 +109,13 @@ class WorstError:
         tolerances: npt.NDArray[np.float64],
         detail: Callable[[int], str],
     ) -> None:
-        """Take in the comparison of an array with its reference in float64.
+        """Add the comparison of an array with its reference in float64.
 
         Args:
             values: The values, on one axis.
             expected: Their reference, of the same length.
             tolerances: The largest allowed difference of each.
-            detail: Returns the place of an index in words.
+            detail: Returns the location of an index in words.
         """
         import numpy as np
 

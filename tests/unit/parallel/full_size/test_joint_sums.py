@@ -5,7 +5,11 @@ import torch
 
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.models.routes import Route
-from spbench_parallel.full_size.stage_boundaries import BoundaryChecksums, BoundaryTransfer, _sums
+from spbench_parallel.full_size.stage_boundaries import (
+    BoundaryChecksums,
+    BoundaryTransfer,
+    _compute_checksums,
+)
 from spbench_parallel.pipeline.stage_channel import DirectedRoute
 from spbench_parallel.verify.worst_error import WorstError
 
@@ -35,20 +39,23 @@ def test_a_sum_does_not_depend_on_the_tiles(dtype, grid):
     for tile in range(grid.size):
         box = grid.tile(tile, 6, 7)
         part = values[:, :, slice(*box.rows), slice(*box.cols)]
-        totals = [(one + two) % WORD for one, two in zip(totals, _sums(part, box), strict=True)]
-    assert totals == _sums(values, WHOLE)
+        totals = [
+            (one + two) % WORD
+            for one, two in zip(totals, _compute_checksums(part, box), strict=True)
+        ]
+    assert totals == _compute_checksums(values, WHOLE)
 
 
 @pytest.mark.parametrize("axes", [(2,), (3,), (1,), (1, 2, 3)])
 def test_a_number_at_another_place_changes_it(axes):
-    assert _sums(image().flip(axes), WHOLE) != _sums(image(), WHOLE)
+    assert _compute_checksums(image().flip(axes), WHOLE) != _compute_checksums(image(), WHOLE)
 
 
 def test_a_last_bit_changes_it():
     other = image()
     other[1, 2, 3, 4] = torch.nextafter(other[1, 2, 3, 4], torch.tensor(9.0))
-    before = _sums(image(), WHOLE)
-    after = _sums(other, WHOLE)
+    before = _compute_checksums(image(), WHOLE)
+    after = _compute_checksums(other, WHOLE)
     assert before[0] == after[0]
     assert before[1] != after[1]
 

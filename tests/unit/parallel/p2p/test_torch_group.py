@@ -150,7 +150,7 @@ def test_gpus_are_told_apart_as_nccl_tells_them(monkeypatch, told):
         torch.cuda, "get_device_properties", lambda device: properties[device.index]
     )
     addresses = {index: f"0000:{one.pci_bus_id:02x}:00.0" for index, one in properties.items()}
-    driver = SimpleNamespace(address=lambda index: addresses[index] if told else None)
+    driver = SimpleNamespace(read_pci_address=lambda index: addresses[index] if told else None)
     monkeypatch.setattr(gpus, "load_driver", lambda: driver)
     names = [torch_group._identify_gpu(torch.device("cuda", index)) for index in range(3)]
     assert names[0] == names[1]
