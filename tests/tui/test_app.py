@@ -14,13 +14,12 @@ from spbench.engine import background
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
 from spbench.tui import start
+from spbench.tui.actions import HelpScreen, list_commands
 from spbench.tui.app import ConsoleApp
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
-from spbench.tui.help import HelpScreen
 from spbench.tui.pages import PAGES
-from spbench.tui.palette import list_commands
-from spbench.tui.themes import THEMES
+from spbench.tui.settings import THEMES
 from tui.driving import SIZES, console, shown, until
 from unit.events import recorded, run_start
 
@@ -225,7 +224,7 @@ async def test_a_folder_that_is_deleted_leaves_the_console_as_it_is(tmp_path, mo
     folder.mkdir()
     monkeypatch.chdir(folder)
     opened = []
-    monkeypatch.setattr(start, "_collect_seldom", lambda: None)
+    monkeypatch.setattr(start, "_reduce_garbage_collection", lambda: None)
 
     def app_of(opening):
         opened.append(opening)

@@ -6,7 +6,7 @@ from textual.widgets import Input
 from spbench.errors import UsageError
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
-from spbench.tui.launching import _is_file, parse_environment
+from spbench.tui.launch_dialogs import _is_file, parse_environment
 from tui.driving import SIZES, console, shown, until
 
 

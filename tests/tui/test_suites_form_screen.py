@@ -204,7 +204,7 @@ async def test_keys_typed_on_a_machine_that_needs_seconds_for_each_land_there_to
                 in_one_write(app, [key])
                 await asyncio.sleep(0.6)
             async with asyncio.timeout(60):
-                while form.texts.texts == first or app._typed:
+                while form.texts.texts == first or app._pending_keys:
                     await asyncio.sleep(0.1)
         await pilot.pause()
         assert [key for key, text in form.texts.texts.items() if text == "sp"] == ["repeat"]

@@ -5,7 +5,7 @@ from rich.color import Color as RichColor
 from rich.color import ColorSystem
 from textual.color import Color
 
-from spbench.tui.themes import THEMES
+from spbench.tui.settings import THEMES
 
 BORDER = 1.4
 TEXT = 3.0

@@ -1,1 +1,1 @@
-"""The console in a terminal: pages over the same state that headless prints. It decides nothing."""
+"""The TUI: pages over the run state that the headless output shows too."""

@@ -1,4 +1,4 @@
-"""The application: its pages, its keys, and the settings that it remembers."""
+"""The Textual application: its pages, keys, error handling and settings."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from spbench.errors import SpbenchError, UsageError
 from spbench.tui.context import ConsoleContext, ConsoleOptions
 from spbench.tui.pages import PAGES, PageEntry
 from spbench.tui.settings import (
+    THEMES,
     check_action_ids,
     has_explicit_path,
     load_settings,
@@ -31,21 +32,23 @@ from spbench.tui.settings import (
     settings_path,
 )
 from spbench.tui.tab_bar import TabBar
-from spbench.tui.themes import THEMES
 from spbench_core.plugins import set_warning_listener
 
 if TYPE_CHECKING:
     from spbench.tui.page import Page
 
 KEY_WAIT_STEP = 0.005
+"""Time of one step of waiting until a key was handled, in seconds."""
 MAX_KEY_WAIT_STEPS = 100
-"""Seconds to a turn of the event loop, and after how many a key goes on although the one before is
-not known to be handled. On a loaded machine a turn takes longer, and the console has its time."""
+"""Steps after which the next key is dispatched although the one before may not be handled.
+
+Steps are counted, not seconds, since each takes longer on a busy machine.
+"""
 UNSAVED_CHECK_INTERVAL = 0.5
-"""Seconds between two looks at what is not saved, for a browser that shows the console."""
+"""Time between two checks for unsaved text, in seconds; only for the console in a browser."""
+# Escape sequences that app_index.html looks for; terminals do not show them.
 UNSAVED_MARK = "\x1b]7077;unsaved\x07"
 SAVED_MARK = "\x1b]7077;saved\x07"
-"""The mark that the browser's page looks for in the terminal's data, which shows nothing of it."""
 
 
 class ConsoleApp(App[int]):
@@ -54,8 +57,8 @@ class ConsoleApp(App[int]):
     Attributes:
         context: The state that the pages share.
         pages: The pages that were shown so far, by name.
-        failed: Errors of pages that are just being closed for them.
-        CONTAINS_FAILURES: Whether an error in a page closes that page alone.
+        page_errors: Errors of pages that are being closed because of them, by page.
+        CONTAINS_FAILURES: Whether an error in a page closes only that page.
     """
 
     CONTAINS_FAILURES: ClassVar[bool] = True
@@ -114,17 +117,17 @@ class ConsoleApp(App[int]):
         self.page_errors: dict[str, Exception] = {}
         self._entries = {entry.name: entry for entry in PAGES}
         self._failures = itertools.count(1)
-        self._typed: deque[Event] = deque()
-        self._behind: Iterator[DOMNode] | None = None
-        self._browser_asks = False
+        self._pending_keys: deque[Event] = deque()
+        self._awaited_nodes: Iterator[DOMNode] | None = None
+        self._browser_warns = False
         for theme in THEMES:
             self.register_theme(theme)
         self._settings_path = settings_path(options.environ)
-        self._settings_named = has_explicit_path(options.environ)
+        self._explicit_settings = has_explicit_path(options.environ)
         themes = self.available_themes.keys()
-        loaded = load_settings(self._settings_path, themes, explicit=self._settings_named)
+        loaded = load_settings(self._settings_path, themes, explicit=self._explicit_settings)
         self.settings = loaded.settings
-        self._complaints = loaded.errors
+        self._settings_errors = loaded.errors
         titles = [(entry.name, entry.title) for entry in PAGES]
         self.context = ConsoleContext(options, self, titles, self.settings.refresh_hz)
 
@@ -134,7 +137,7 @@ class ConsoleApp(App[int]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Show the first page, and offer what is still going on."""
+        """Show the first page, and offer to watch a run that is still running."""
         report = partial(self.notify, title="plug-in left out", severity="warning", markup=False)
         set_warning_listener(report)
         self.theme = self.settings.theme
@@ -143,81 +146,81 @@ class ConsoleApp(App[int]):
             self.add_mode(entry.name, partial(self._make_page, entry))
         self.call_after_refresh(self._open)
         if self.is_web:
-            self.set_interval(UNSAVED_CHECK_INTERVAL, self._tell_browser)
+            self.set_interval(UNSAVED_CHECK_INTERVAL, self._report_unsaved)
 
     def _make_page(self, entry: PageEntry) -> Page:
         page = self.pages[entry.name] = entry.load()(self.context)
         return page
 
     async def _open(self) -> None:
-        """Load and show the first page; the frame around it is on the terminal by now."""
-        from spbench.tui.palette import collect_action_ids
+        """Load and show the first page; its frame is already on the terminal."""
+        from spbench.tui.actions import collect_action_ids
 
-        opening = self.context.options
-        if self.current_mode == "_default":  # no key was quicker
-            await self.switch_mode(opening.page)
-        if opening.recorded is not None:
-            self.context.replay_run(opening.recorded, opening.speed)
+        options = self.context.options
+        if self.current_mode == "_default":  # unless a key has shown a page before
+            await self.switch_mode(options.page)
+        if options.recorded is not None:
+            self.context.replay_run(options.recorded, options.speed)
         else:
             offer = self.context.offer_to_watch()
             self.run_worker(offer, group="attach", exit_on_error=False)
         if self.settings.keys:
-            known = await asyncio.to_thread(collect_action_ids)  # it loads all pages
-            self._complaints += check_action_ids(self._settings_path, self.settings, known)
-        for complaint in self._complaints:
-            self.notify(complaint, severity="error", timeout=10, markup=False)
+            ids = await asyncio.to_thread(collect_action_ids)  # loads all pages
+            self._settings_errors += check_action_ids(self._settings_path, self.settings, ids)
+        for error in self._settings_errors:
+            self.notify(error, severity="error", timeout=10, markup=False)
 
     # Keys
 
     async def on_event(self, event: Event) -> None:
-        """Hold a key back until the one before was handled: it may have moved the focus."""
+        """Hold a key back until the previous one was handled, as that may move the focus."""
         if isinstance(event, AppBlur):
-            return  # the focus stays, and the keys with it: other windows stand beside this one
+            return  # keep the focus while another window is active
         if not isinstance(event, Key | Paste) or event.is_forwarded:
             await super().on_event(event)
             return
-        self._typed.append(event)
-        if self._behind is None:
-            await self._give_typed()
+        self._pending_keys.append(event)
+        if self._awaited_nodes is None:
+            await self._dispatch_keys()
 
-    async def _give_typed(self) -> None:
-        """Give keys to what has the focus, up to the first that has to be waited for."""
-        self._behind = None
-        while self._typed and self._behind is None and self.is_running:
-            event = self._typed.popleft()
+    async def _dispatch_keys(self) -> None:
+        """Send pending keys to the focused widget, up to the first that has to be awaited."""
+        self._awaited_nodes = None
+        while self._pending_keys and self._awaited_nodes is None and self.is_running:
+            event = self._pending_keys.popleft()
             target = self.focused or self.screen
             await super().on_event(event)
             if event.is_forwarded:
                 nodes = target.ancestors_with_self
-                # A second time for the messages that were sent because of the key.
-                self._behind = behind = iter([*nodes, *nodes])
-                self._wait(behind, MAX_KEY_WAIT_STEPS)
-                await self._give_behind(behind)
+                # Twice, since the key may have sent messages that pass through the same queues.
+                self._awaited_nodes = awaited = iter([*nodes, *nodes])
+                self._limit_wait(awaited, MAX_KEY_WAIT_STEPS)
+                await self._pass_through(awaited)
 
-    async def _give_behind(self, nodes: Iterator[DOMNode]) -> None:
-        """Give the next key when one that bubbles through the queues of these nodes is through."""
+    async def _pass_through(self, nodes: Iterator[DOMNode]) -> None:
+        """Dispatch the next keys when the message queues of all nodes are worked off."""
         for node in nodes:
-            if node.call_later(self._give_behind, nodes):
+            if node.call_later(self._pass_through, nodes):
                 return
-        await self._give_after(nodes)
+        await self._stop_waiting(nodes)
 
-    async def _give_after(self, nodes: Iterator[DOMNode]) -> None:
-        """Give the next key, if it is the one behind these nodes' that is waited for."""
-        if self._behind is nodes:
-            await self._give_typed()
+    async def _stop_waiting(self, nodes: Iterator[DOMNode]) -> None:
+        """Dispatch the next keys if these nodes are still awaited."""
+        if self._awaited_nodes is nodes:
+            await self._dispatch_keys()
 
-    def _wait(self, nodes: Iterator[DOMNode], turns: int) -> None:
-        """Wait so many turns of the event loop for these nodes, and then no longer."""
-        if turns and self._behind is nodes:
-            asyncio.get_running_loop().call_later(KEY_WAIT_STEP, self._wait, nodes, turns - 1)
-        elif self._behind is nodes:
-            self.call_later(self._give_after, nodes)
+    def _limit_wait(self, nodes: Iterator[DOMNode], steps: int) -> None:
+        """Wait for these nodes at most this number of steps."""
+        if steps and self._awaited_nodes is nodes:
+            asyncio.get_running_loop().call_later(KEY_WAIT_STEP, self._limit_wait, nodes, steps - 1)
+        elif self._awaited_nodes is nodes:
+            self.call_later(self._stop_waiting, nodes)
 
-    def _tell_browser(self) -> None:
-        """Let the browser ask before its page is left, as long as something is not saved."""
+    def _report_unsaved(self) -> None:
+        """Make the browser ask before the page is left while any text is unsaved."""
         unsaved = any(page.describe_unsaved() is not None for page in self.pages.values())
-        if self._driver is not None and unsaved != self._browser_asks:
-            self._browser_asks = unsaved
+        if self._driver is not None and unsaved != self._browser_warns:
+            self._browser_warns = unsaved
             self._driver.write(UNSAVED_MARK if unsaved else SAVED_MARK)
 
     # Failures
@@ -228,33 +231,33 @@ class ConsoleApp(App[int]):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Run an action. Of those that keys call Textual has no other place to catch an error."""
+        """Run an action; Textual has no other hook for errors of actions started by keys."""
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except Exception as error:
             node = default_namespace if isinstance(default_namespace, DOMNode) else self.screen
-            if not self._contained(error, node):
+            if not self._contain_failure(error, node):
                 raise
             return True
 
     def _handle_exception(self, error: Exception) -> None:
-        """Close the page where an error was raised and nobody expected it; all else goes on."""
-        if not self._contained(error, active_message_pump.get(None)):
+        """Close only the page that raised an unexpected error."""
+        if not self._contain_failure(error, active_message_pump.get(None)):
             super()._handle_exception(error)
 
-    def _contained(self, error: Exception, node: object) -> bool:
-        """Put a report in the place of the page of a node; False where that cannot be."""
-        mode = self._mode_of(node)
+    def _contain_failure(self, error: Exception, node: object) -> bool:
+        """Replace the page of a node by an error report; False if that is impossible."""
+        mode = self._find_mode(node)
         if not (self.CONTAINS_FAILURES and self.is_running and mode in self._entries):
             return False
         if mode in self.page_errors:
-            return True  # it goes already; what else goes wrong there follows from the first
+            return True  # the page is being closed; further errors follow from the first
         self.page_errors[mode] = error
         self.call_later(self._replace_page, mode, error)
         return True
 
-    def _mode_of(self, node: object) -> str:
-        """Return the mode whose screens a node is on; of what is on none the one that is shown."""
+    def _find_mode(self, node: object) -> str:
+        """Return the mode with the screen of a node, or the current mode."""
         nodes = node.ancestors_with_self if isinstance(node, DOMNode) else ()
         for mode, screens in self._screen_stacks.items():
             if any(screen in nodes for screen in screens):
@@ -276,11 +279,11 @@ class ConsoleApp(App[int]):
         await self.remove_mode(name)
         self.add_mode(name, partial(self._make_page, self._entries[name]))
         self.page_errors.pop(name)
-        self.call_later(self._give_typed)  # a key that the page got is not handled any more
+        self.call_later(self._dispatch_keys)  # the closed page does not finish its last key
         if not shown:
-            kept = f"; the report is in {path}" if path else ""
+            location = f"; the report is in {path}" if path else ""
             title = self._entries[name].title
-            self.notify(f"the page {title} failed{kept}", severity="error", markup=False)
+            self.notify(f"the page {title} failed{location}", severity="error", markup=False)
 
     # Actions
 
@@ -288,30 +291,31 @@ class ConsoleApp(App[int]):
         """Show a page."""
         self.context.show_page(name)
 
-    def action_choose(self, what: str) -> None:
+    def action_choose(self, setting: str) -> None:
         """Ask for the launcher, the hosts or the environment of runs from here."""
-        from spbench.tui import launching
+        from spbench.tui import launch_dialogs
 
-        asking = {
-            "launcher": launching.choose_launcher,
-            "hosts": launching.choose_hosts,
-            "environment": launching.choose_environment,
+        dialogs = {
+            "launcher": launch_dialogs.choose_launcher,
+            "hosts": launch_dialogs.choose_hosts,
+            "environment": launch_dialogs.choose_environment,
         }
-        self.run_worker(asking[what](self, self.context), group="choose")
+        self.run_worker(dialogs[setting](self, self.context), group="choose")
 
     def action_help(self) -> None:
-        """Say what the focused widget is for, and its keys."""
-        from spbench.tui.help import HelpScreen, build_help, list_active_keys
+        """Show the help of the focused widget, and its keys."""
+        from spbench.tui.actions import HelpScreen, build_help, list_active_keys
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(build_help(self.screen), list_active_keys(self.screen)))
 
     def action_leave(self) -> None:
-        """Quit at once, or ask where something would be lost or goes on."""
+        """Quit, after a question if a text is unsaved or a run is still running."""
         from spbench.engine import background
         from spbench.tui.dialogs import Confirm
 
-        reasons = [told for page in self.pages.values() if (told := page.describe_unsaved())]
+        texts = (page.describe_unsaved() for page in self.pages.values())
+        reasons = [text for text in texts if text]
         if self.context.is_run_active() or background.any_started():
             reasons.append(
                 "A run keeps running without the console; `spbench tui` offers to watch it again. "
@@ -330,13 +334,13 @@ class ConsoleApp(App[int]):
             self.exit(0)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Return every action there is for the palette, each under its area."""
-        from spbench.tui.palette import list_commands
+        """Return all actions for the palette."""
+        from spbench.tui.actions import list_commands
 
         return list_commands(screen, self.context.readonly, self.choose_theme)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave pages alone while a question is open."""
+        """Disable the choice of pages and launch settings while a dialog is open."""
         if action in ("show_page", "choose") and self.screen.is_modal:
             return False
         if action == "choose" and self.context.readonly:
@@ -346,16 +350,16 @@ class ConsoleApp(App[int]):
     # Settings
 
     def choose_theme(self, name: str) -> None:
-        """Use a theme, and the next time too, unless nothing may be written."""
+        """Use a theme, and remember it unless the console is readonly."""
         self.theme = name
         if self.context.readonly or name == self.settings.theme:
             return
         try:
-            if self._complaints:
+            if self._settings_errors:
                 raise UsageError(f"fix {self._settings_path} first; it was left unchanged")
-            save_theme(self._settings_path, name, explicit=self._settings_named)
+            save_theme(self._settings_path, name, explicit=self._explicit_settings)
         except SpbenchError as error:
-            why = str(error)
-            self.notify(why, title="theme not remembered", severity="warning", markup=False)
+            title = "theme not remembered"
+            self.notify(str(error), title=title, severity="warning", markup=False)
         else:
             self.settings = replace(self.settings, theme=name)

@@ -1,4 +1,4 @@
-"""A question with a list to choose from; what is typed narrows it."""
+"""A dialog with a list to choose from, narrowed by the words that the user types."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from spbench.tui.modal import Modal
+from spbench.tui.dialogs import Modal
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An item of a list: its name, and a summary in a few words."""
+    """A choice of a list: its name and a short summary."""
 
     name: str
     summary: str
 
 
 class Chooser(Modal[str | None]):
-    """Asks for one of many; None where it is left with Escape."""
+    """A dialog that returns the name of a choice, or None after Escape."""
 
     HELP: ClassVar[str] = "Type words to find a name or what it is for. Enter takes the marked one."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,52 +59,52 @@ class Chooser(Modal[str | None]):
         with Vertical() as frame:
             frame.border_title = Content(self._question)
             yield Input(placeholder="type to find", id="find")
-            found = OptionList(id="found", markup=False)
-            found.can_focus = False
-            yield found
+            options = OptionList(id="found", markup=False)
+            options.can_focus = False
+            yield options
             yield Static("enter chooses, escape cancels", classes="note")
 
     def on_mount(self) -> None:
-        """Show all."""
+        """Show all choices."""
         self._narrow("")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show what matches."""
+        """Show the choices that match."""
         self._narrow(event.value)
 
     def on_input_submitted(self) -> None:
-        """Take the marked choice."""
+        """Return the marked choice."""
         marked = self.query_one(OptionList).highlighted
         if marked is not None:
             self.dismiss(self._shown[marked].name)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Take a choice that was clicked on."""
+        """Return the clicked choice."""
         self.dismiss(self._shown[event.option_index].name)
 
-    def action_move(self, way: str) -> None:
-        """Mark another choice."""
-        getattr(self.query_one(OptionList), f"action_{way}")()
+    def action_move(self, list_action: str) -> None:
+        """Mark another choice by an action of the list, such as ``cursor_up``."""
+        getattr(self.query_one(OptionList), f"action_{list_action}")()
 
     def action_leave(self) -> None:
-        """Choose nothing."""
+        """Leave without a choice."""
         self.dismiss(None)
 
     def _narrow(self, text: str) -> None:
-        words = text.lower().split()
+        wanted_words = text.lower().split()
         self._shown = [
             choice
             for choice in self._choices
-            if all(word in f"{choice.name} {choice.summary}".lower() for word in words)
+            if all(word in f"{choice.name} {choice.summary}".lower() for word in wanted_words)
         ]
         width = max((len(choice.name) for choice in self._choices), default=0) + 2
-        found = self.query_one(OptionList)
-        found.clear_options()
-        found.add_options(Option(_line(choice, width)) for choice in self._shown)
-        found.highlighted = 0 if self._shown else None
+        options = self.query_one(OptionList)
+        options.clear_options()
+        options.add_options(Option(_render_choice(choice, width)) for choice in self._shown)
+        options.highlighted = 0 if self._shown else None
 
 
-def _line(choice: Choice, width: int) -> Text:
+def _render_choice(choice: Choice, width: int) -> Text:
     return Text(f"{choice.name:<{width}}", Style(bold=True)).append(
         choice.summary, Style(bold=False)
     )

@@ -1,4 +1,4 @@
-"""The state that all pages share, and the runs that they start and watch."""
+"""State that all pages share, and the start of runs that they watch."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ if TYPE_CHECKING:
     from spbench.tui.feed import EventSource, Feed
 
 FOLDER_POLL_INTERVAL = 0.05
-"""Seconds between two looks for the folder of a run that was started."""
+"""Time between two checks for the folder of a started run, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """The options with which the console is opened.
+    """Options of the console.
 
     Attributes:
         home: The folder of the runs.
-        environ: The environment that runs are started in.
-        folder: The absolute path in which suites and hostfiles are looked for and runs started.
+        environ: The environment of started runs.
+        folder: Absolute path of the folder for suites, hostfiles and the start of runs.
         suite: A suite to open.
         page: The page to show first.
-        recorded: A recorded run to play again, and how fast; None: as fast as it can be read.
+        launch_choice: The hosts and the launcher chosen on the command line.
+        recorded: A recorded run to replay.
+        speed: Speed of the replay, or None for as fast as the events can be read.
+        readonly: Whether nothing may be started, cancelled or written.
     """
 
     home: Path
@@ -48,20 +51,20 @@ class ConsoleOptions:
 
 
 class ConsoleContext:
-    """The hosts in use, the watched run, and the start of runs.
+    """The launch settings, the watched run, and the start of runs.
 
     Args:
-        opening: The options with which the console was opened.
-        app: The application that shows messages and runs tasks.
+        options: The options of the console.
+        app: The application, which shows messages and runs tasks.
         titles: Name and title of each page, in the order of their digits.
-        refresh_hz: Drawings a second of a page, at most.
+        refresh_hz: Largest refresh rate of a page, in Hz.
 
     Attributes:
-        hosts: The hosts and the launcher that runs started here use.
-        environment: Variables of their ranks, ``NAME=VALUE``, beside those of the suite.
-        feed: The run that is watched, None before there is one.
-        starting: Since when a run is being started that has no folder yet, by the monotonic clock;
-            None where none is.
+        launch_choice: Hosts and launcher of runs started in the console.
+        environment: Additional variables of the ranks, ``NAME=VALUE``.
+        feed: The watched run; None before there is one.
+        starting_since: Since when a run is being started, in seconds of the monotonic clock. It is
+            None as soon as the run has a folder.
         suite: A suite that the Suites page opens when it is shown next.
     """
 
@@ -81,7 +84,7 @@ class ConsoleContext:
         self.starting_since: float | None = None
         self.suite = options.suite
         self._app = app
-        self._following: asyncio.Task[None] | None = None
+        self._follow_task: asyncio.Task[None] | None = None
 
     @property
     def readonly(self) -> bool:
@@ -90,12 +93,12 @@ class ConsoleContext:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The ``--set`` of runs from here."""
+        """The ``--set`` overrides of runs started in the console."""
         return tuple(f"launch.env.{variable}" for variable in self.environment)
 
     @property
     def launch_title(self) -> str:
-        """The choices for runs from here in a few words; empty where there are none."""
+        """A short text of the launch settings; empty if they are the defaults."""
         names = ",".join(variable.partition("=")[0] for variable in self.environment)
         return "  ".join(filter(None, (self.launch_choice.title, f"env: {names}" if names else "")))
 
@@ -105,7 +108,7 @@ class ConsoleContext:
             self._app.switch_mode(name)
 
     def open_suite(self, path: Path) -> None:
-        """Open a suite on the Suites page, and show that."""
+        """Open a suite on the Suites page and show that page."""
         self.suite = path
         self.show_page("suites")
 
@@ -114,39 +117,39 @@ class ConsoleContext:
     def watch_run(
         self, folder: RunFolder, source: EventSource | None = None, show: bool = True
     ) -> None:
-        """Follow a run from its folder, or from another source of its events; show its page too."""
+        """Watch a run from its folder or another source of its events, and show its page."""
         from spbench.engine.estimate import estimate_recorded
         from spbench.tui.feed import Feed, LiveSource
 
-        if self._following is not None:
-            self._following.cancel()
+        if self._follow_task is not None:
+            self._follow_task.cancel()
         feed = self.feed = Feed(folder, source or LiveSource(folder))
-        self._following = asyncio.create_task(feed.follow())
+        self._follow_task = asyncio.create_task(feed.follow())
 
         async def estimate() -> None:
             feed.estimate = await asyncio.to_thread(estimate_recorded, folder, self.options.environ)
 
-        if source is None:  # nothing remains of a run that is played again
+        if source is None:  # a replay has no remaining time to estimate
             self._app.run_worker(estimate(), group="estimate", exclusive=True)
         if show:
             self.show_page("run")
 
     def replay_run(self, folder: RunFolder, speed: float | None) -> None:
-        """Play a recorded run again; ``speed`` 1 is as fast as it was, None as fast as can be."""
+        """Replay a recorded run; ``speed`` 1 is real time, None as fast as possible."""
         from spbench.record.runs.follow import RecordedEvents
         from spbench.tui.feed import ReplaySource
 
         self.watch_run(folder, ReplaySource(RecordedEvents(folder.events), speed))
 
     def is_run_active(self) -> bool:
-        """Whether the watched run is one that still runs."""
+        """Whether the watched run is live and has not ended."""
         from spbench.tui.feed import LiveSource
 
         feed = self.feed
         return feed is not None and not feed.ended and isinstance(feed.source, LiveSource)
 
     async def offer_to_watch(self) -> None:
-        """Ask whether to watch a run that is still going on, where there is one."""
+        """Ask whether to watch the newest run that is still running, if there is one."""
         from spbench.engine import background
         from spbench.tui.dialogs import Confirm
 
@@ -162,11 +165,11 @@ class ConsoleContext:
     # Starting
 
     def start_run(self, args: Sequence[str], folder: Path | None = None) -> None:
-        """Start a run in a session of its own and watch it; another has to wait for that.
+        """Start a run in its own session and watch it; only one can be started at a time.
 
         Args:
-            args: The words that follow ``spbench run``.
-            folder: The folder in which it starts; None: the console's own.
+            args: The arguments of ``spbench run``.
+            folder: The working folder of the run. Default: that of the console.
         """
         if self.starting_since is not None:
             self._app.notify("not started: another run is just being started", severity="warning")
@@ -178,7 +181,7 @@ class ConsoleContext:
         )
 
     def start_failed_cases(self, folder: RunFolder) -> None:
-        """Start a run of what failed in a recorded one, where that was started."""
+        """Start a run of the failed cases of a recorded run, in the folder of that run."""
         from spbench.engine.background import started_in
 
         self.start_run(("--failed", folder.id), started_in(folder))
@@ -191,27 +194,28 @@ class ConsoleContext:
         *,
         oversubscribe: bool = False,
     ) -> None:
-        """Start a run of a suite, or of some of its cases, on the hosts in use.
+        """Start a run of a suite, or of some of its cases, on the chosen hosts.
 
         ``oversubscribe`` allows more ranks and memory than this machine has.
         """
         from spbench.engine.background import run_words
 
-        hosts = (
-            replace(self.launch_choice, oversubscribe=True) if oversubscribe else self.launch_choice
+        choice = self.launch_choice
+        if oversubscribe:
+            choice = replace(choice, oversubscribe=True)
+        self.start_run(
+            run_words(path, choice, cases=cases, inject=inject, overrides=self.overrides)
         )
-        words = run_words(path, hosts, cases=cases, inject=inject, overrides=self.overrides)
-        self.start_run(words)
 
-    async def _launch(self, words: tuple[str, ...], where: Path) -> None:
-        """Start a run and watch it as soon as it has a folder; say why where it gets none."""
+    async def _launch(self, args: tuple[str, ...], folder: Path) -> None:
+        """Start a run and watch it as soon as it has a folder; report why if it has none."""
         from spbench.engine import background
 
         home = self.options.home
         environ = self.options.environ
         try:
-            launched = await asyncio.to_thread(background.start, words, home, environ, where)
-            self.watch_run(await _folder_of(launched), show=False)
+            launched = await asyncio.to_thread(background.start, args, home, environ, folder)
+            self.watch_run(await _wait_for_folder(launched), show=False)
         except SpbenchError as error:
             self._app.notify(
                 str(error), title="not started", severity="error", timeout=15, markup=False
@@ -220,8 +224,14 @@ class ConsoleContext:
             self.starting_since = None
 
 
-async def _folder_of(launched: Launched) -> RunFolder:
+async def _wait_for_folder(launched: Launched) -> RunFolder:
+    """Return the folder of a started run.
+
+    Raises:
+        FailedRunError: The process ended before it made a folder.
+    """
     while True:
+        # Checked first, since the process may make the folder and end between the two calls.
         ended = launched.ended() is not None
         folder = await asyncio.to_thread(launched.folder)
         if folder is not None:

@@ -1,22 +1,36 @@
-"""Questions: yes or no, and one line of text."""
+"""Dialogs: the base class, a question with two answers, and one line of text."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
-from spbench.tui.modal import Modal
+Answer = TypeVar("Answer")
 
+# Width, in columns, from which the answers are next to each other.
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (60, "-wide")]
-"""From how many columns on answers stand side by side."""
+
+
+class Modal(ModalScreen[Answer]):
+    """A screen in front of a page that disables the keys of page and app, except help.
+
+    Attributes:
+        HELP: The text that F1 shows if the focused widget has no help.
+    """
+
+    HELP: ClassVar[str] = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1", "app.help", "Help", show=False, id="modal.help", tooltip="Help, and keys"),
+    ]
 
 
 class Confirm(Modal[bool]):
-    """Asks a question; True where it is answered with yes."""
+    """A question that returns True for the first answer."""
 
     HELP = "A question. Y and N answer it, and so do the buttons; Escape is no."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -53,7 +67,7 @@ class Confirm(Modal[bool]):
                 yield Button(f"{self._yes} (y)", id="yes", variant="warning", compact=True)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Answer as the button says."""
+        """Answer by button."""
         self.dismiss(event.button.id == "yes")
 
     def action_answer(self, yes: bool) -> None:
@@ -62,12 +76,12 @@ class Confirm(Modal[bool]):
 
 
 class AskLine(Modal[str | None]):
-    """Asks for one line of text; None where it is left with Escape.
+    """A dialog that returns one line of text, or None if the user leaves with Escape.
 
     Args:
         question: The question.
-        text: The line as proposed.
-        empty: Whether an empty line is an answer; else it is as Escape.
+        text: The proposed line.
+        empty: Whether an empty line is an answer. Otherwise it is the same as Escape.
     """
 
     HELP = "A line to fill in. Enter takes it, Escape leaves without a change."
@@ -95,10 +109,10 @@ class AskLine(Modal[str | None]):
             yield Input(self._text, id="line", compact=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Give the line back."""
+        """Return the line."""
         line = event.value.strip()
         self.dismiss(line if line or self._empty else None)
 
     def action_leave(self) -> None:
-        """Give nothing back."""
+        """Leave without an answer."""
         self.dismiss(None)

@@ -1,4 +1,4 @@
-"""The page in the place of one that failed, and the report of what happened."""
+"""The page that replaces a failed page, and the error report."""
 
 from __future__ import annotations
 
@@ -22,28 +22,25 @@ from spbench.tui.page import Page
 from spbench.tui.widgets.keys import key
 
 REPORT_FOLDER = "crashes"
-"""The folder of reports in a home."""
+"""The folder of error reports in a home."""
 
 
 def format_report(error: BaseException, page: str) -> str:
-    """Return what a developer needs to know of an error on a page."""
+    """Return a report of an error on a page for the developers."""
     if isinstance(error, WorkerFailed):
         error = error.error
     names = ("spbench", "textual", "rich")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
-    head = f"spbench console: {_in_short(error)} on the page {page}"
-    about = f"{versions}, Python {platform.python_version()}, {platform.platform()}"
-    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    summary = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    head = f"spbench console: {summary} on the page {page}"
+    system = f"{versions}, Python {platform.python_version()}, {platform.platform()}"
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     lines = "".join(traceback.format_exception(error)).rstrip()
-    return "\n".join([head, f"{moment}, {about}", "", lines])
-
-
-def _in_short(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    return "\n".join([head, f"{now}, {system}", "", lines])
 
 
 def write_report(home: Path, report: str) -> Path | None:
-    """Write a report below a home, and return its file; None where that cannot be written."""
+    """Write a report into a home and return its path; None if it cannot be written."""
     path = home / REPORT_FOLDER / f"console-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.txt"
     try:
         write_whole(path, report + "\n", mode=0o600, root=path.parent)
@@ -53,13 +50,13 @@ def write_report(home: Path, report: str) -> Path | None:
 
 
 class FailedPage(Page):
-    """Says that a page failed and what still works, and shows the report.
+    """A page that explains the failure of another page and shows the report.
 
     Args:
         context: The state that the pages share.
         page: The name of the page that failed.
-        report: What happened.
-        path: Where the report was written; None: nowhere.
+        report: The error report.
+        path: The file of the report; None if it was not written.
     """
 
     NAME = "failed"
@@ -83,19 +80,19 @@ go on. Y copies the report, Enter opens the page again; unsaved text of a suite 
         self._path = path
 
     def compose_body(self) -> ComposeResult:
-        """Return the words and the report."""
+        """Yield the message and the report."""
         title = dict(self.context.titles).get(self._page, self._page)
-        kept = f" The report is in {self._path}." if self._path else ""
-        words = (
+        location = f" The report is in {self._path}." if self._path else ""
+        message = (
             f"The page {title} failed. The other pages and the run go on. Enter opens the page "
-            f"again, y copies this report: please send it to the developers.{kept}"
+            f"again, y copies this report: please send it to the developers.{location}"
         )
-        yield Static(words, id="failed-words", markup=False)
+        yield Static(message, id="failed-words", markup=False)
         with VerticalScroll():
             yield Static(self._report, markup=False)
 
     def action_open(self) -> None:
-        """Open the page anew."""
+        """Open the page again."""
         self.context.show_page(self._page)
 
     def action_copy(self) -> None:

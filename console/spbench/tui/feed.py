@@ -1,4 +1,4 @@
-"""A watched run: events from its folder, as they come or played again, and the state they make."""
+"""A watched run: its events, live or replayed, and the resulting state."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from spbench_core.events.fields import Event
 from spbench_core.events.statuses import CaseStatus, LogLevel, RunStatus
 
 POLL_INTERVAL = 0.1
-"""Seconds between two looks at the log, and the least between two batches of a replay."""
+"""Time between two reads of the log or two batches of a replay, in seconds."""
 BATCH_BYTES = 256 << 10
 BATCH_EVENTS = 2_000
+# Events are applied in slices, with pauses in which the event loop handles keys.
 APPLY_SECONDS = 0.008
 PAUSE_SECONDS = 0.001
-"""Seconds of applying events at a stretch, and of leaving the loop to keys in between."""
 MAX_LOG_LINES = 10_000
 
 
@@ -43,20 +43,20 @@ class LogLine:
 
 
 class EventSource(Protocol):
-    """A source of a feed's events; ``left_out`` says what of their log could not be read."""
+    """A source of events; ``left_out`` describes unreadable parts of the log."""
 
     @property
     def left_out(self) -> str | None: ...
 
     def batches(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield events in order, in batches; it ends when no more can come."""
+        """Yield batches of events in order, until no more can follow."""
 
 
 class LiveSource:
-    """Follows the event log of a run that may still be going on.
+    """The event log of a run that may still be running.
 
     Attributes:
-        elsewhere: The host of the run's console, where that is another than this.
+        remote_host: The host of the run's controller; None if it is this host.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -69,40 +69,40 @@ class LiveSource:
         return self._tail.left_out
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield what is there, then what comes, until the run ends or its console is gone."""
+        """Yield the recorded and then new events, until run or controller has ended."""
         self.remote_host = await asyncio.to_thread(self._folder.elsewhere)
         alive: bool | None = True
         while True:
             events = await asyncio.to_thread(self._tail.read, BATCH_BYTES)
             if events:
                 yield events
-                # a run that was resumed goes on behind the end that it had
+                # The events of a resumed run continue after its first end.
                 if events[-1]["event"] == "run_end" and self._tail.at_end:
                     return
             elif not self._tail.at_end:
-                continue  # within a line that is longer than what one look takes in
+                continue  # inside a line that is longer than BATCH_BYTES
             elif alive is False:
                 return
             else:
-                # Asked before the next read: what it wrote as its last is still seen.
+                # Checked before the next read, so that its last events are still read.
                 alive = await asyncio.to_thread(self._folder.alive)
             if self._tail.at_end:
                 await asyncio.sleep(POLL_INTERVAL)
 
 
 class ReplaySource:
-    """Plays a recorded run again.
+    """The events of a recorded run at an adjustable speed.
 
     Attributes:
-        playing: Whether it goes on; it can be stopped and started.
-        speed: How fast; None is as fast as can be. It can be changed.
-        played: The number of events played.
+        playing: Whether the replay is not paused.
+        speed: The speed, where 1 is real time, or None for as fast as possible.
+        played: The number of events replayed.
     """
 
     def __init__(self, events: Iterable[Event], speed: float | None) -> None:
         self._events = events
         self._playback = Playback(events, speed)
-        self._set_speed = speed
+        self._applied_speed = speed
         self.speed = speed
         self.playing = True
         self.played = 0
@@ -112,7 +112,7 @@ class ReplaySource:
         return self._events.left_out if isinstance(self._events, RecordedEvents) else None
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield the events that are due, until all are played."""
+        """Yield the events that are due, until all are replayed."""
         done = False
         while not done:
             self._apply_controls(time.monotonic())
@@ -122,11 +122,11 @@ class ReplaySource:
             await asyncio.sleep(0 if len(due) == BATCH_EVENTS else POLL_INTERVAL)
 
     def _apply_controls(self, now: float) -> None:
-        """Apply a change of pause or speed, while no thread reads the events."""
+        """Apply changes of pause and speed, at a time when no thread reads the events."""
         if self.playing == self._playback.paused:
             (self._playback.resume if self.playing else self._playback.pause)(now)
-        if self.speed != self._set_speed:
-            self._set_speed = self.speed
+        if self.speed != self._applied_speed:
+            self._applied_speed = self.speed
             self._playback.set_speed(self.speed, now)
 
     def _step(self, now: float) -> tuple[Sequence[Event], bool]:
@@ -139,11 +139,13 @@ class Feed:
     """A watched run: its state, kept up to date with the events of a source.
 
     Attributes:
+        log_count: The number of log lines so far; `logs` has only the newest ones.
         version: Grows with every change of the state.
+        events: The number of events applied.
         now: The time of the newest event, in seconds since the epoch.
-        ended: Whether no more events can come.
-        failure: Why the log cannot be read further, in one sentence.
-        estimate: The duration of its cases; empty as long as it is unknown.
+        ended: Whether no more events can follow.
+        failure: A message on why the log cannot be read further.
+        estimate: The estimated duration of the cases; empty while it is unknown.
     """
 
     def __init__(self, folder: RunFolder, source: EventSource) -> None:
@@ -163,44 +165,45 @@ class Feed:
 
     @property
     def status(self) -> RunStatus:
-        """The run's verdict, ``running``, or ``unfinished`` where its console was killed."""
+        """The status of the run; ``unfinished`` if its controller was killed."""
         run = self.state.run
         if run is not None and run.verdict is not None:
             return run.verdict
         return RunStatus.UNFINISHED if self.ended else RunStatus.RUNNING
 
     def case_status(self, case: CaseState) -> CaseStatus:
-        """Return how a case stands; one that a killed console has left is ``unfinished`` too."""
-        left = self.status == RunStatus.UNFINISHED and not case.status.is_final
-        return CaseStatus.UNFINISHED if left else case.status
+        """Return the status of a case; ``unfinished`` if its controller was killed."""
+        abandoned = self.status == RunStatus.UNFINISHED and not case.status.is_final
+        return CaseStatus.UNFINISHED if abandoned else case.status
 
     @property
     def remaining(self) -> float | None:
-        """The estimated seconds until its end; None if they are unknown, or if it has ended."""
+        """The estimated time until the end, in seconds; None if unknown or ended."""
         return None if self.ended else remaining(self.state, self.estimate, self.now)
 
     @property
     def remote_host(self) -> str | None:
-        """The host of the run's console, where that is another than this."""
+        """The host of the run's controller; None if it is this host."""
         return self.source.remote_host if isinstance(self.source, LiveSource) else None
 
     async def follow(self) -> None:
-        """Take all events in until no more can come; what is wrong with them ends it too."""
+        """Apply all events of the source; an unreadable or invalid event ends it too."""
         try:
             async for events in self.source.batches():
-                await self._take(events)
+                await self._apply_batch(events)
         except SpbenchError as error:
             self.failure = str(error)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            why = f"{type(error).__name__}: {error}"
-            self.failure = f"{self.folder.events}: event {self.events + 1} is none of a run ({why})"
+            reason = f"{type(error).__name__}: {error}"
+            number = self.events + 1
+            self.failure = f"{self.folder.events}: event {number} is none of a run ({reason})"
         self.state.left_out = self.source.left_out
         if self.state.run is None:
             self.failure = self.failure or self.state.left_out
         self.ended = True
         self.version += 1
 
-    async def _take(self, events: Sequence[Event]) -> None:
+    async def _apply_batch(self, events: Sequence[Event]) -> None:
         until = time.monotonic() + APPLY_SECONDS
         for event in events:
             self._apply(event)
@@ -218,14 +221,12 @@ class Feed:
         self.events += 1
         self.now = event["time"]
         if event["event"] == "log":
-            self._say(LogLine(event["time"], event["rank"], event["level"], event["message"]))
+            self._add_log(event, event["level"], event["message"])
         elif event["event"] == "case_end" and (error := event.get("error")):
-            moment = event["time"]
-            rank = event["rank"]
-            self._say(LogLine(moment, rank, LogLevel.ERROR, error.get("message", "an error")))
+            self._add_log(event, LogLevel.ERROR, error.get("message", "an error"))
             if error.get("traceback"):
-                self._say(LogLine(moment, rank, LogLevel.WHERE, error["traceback"]))
+                self._add_log(event, LogLevel.WHERE, error["traceback"])
 
-    def _say(self, line: LogLine) -> None:
+    def _add_log(self, event: Event, level: str, message: str) -> None:
         self.log_count += 1
-        self.logs.append(line)
+        self.logs.append(LogLine(event["time"], event["rank"], level, message))

@@ -1,4 +1,4 @@
-"""The base of all pages: tabs above, keys below, help, and the rule of --readonly."""
+"""The base class of all pages: tab bar, footer, help, dialogs, and --readonly."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from spbench.tui.tab_bar import Tab, TabBar, format_run_status
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
 
-_SOON = 0.01
-"""Seconds between two looks whether a page is whole."""
+_MOUNT_POLL_INTERVAL = 0.01
+"""Time between two checks whether all widgets are mounted, in seconds."""
 
 
 class Page(Screen[None]):
     """A page of the console.
 
-    A page composes its body in `compose_body` and brings it up to date in `refresh_page`, which is
-    called at most ``refresh_hz`` times a second, and only while the page is shown.
+    A page composes its body in `compose_body` and updates it in `refresh_page`, which is called at
+    most ``refresh_hz`` times per second, and only while the page is shown.
 
     Args:
         context: The state that the pages share.
 
     Attributes:
-        NAME: Its name in the palette, in keys' ids and for ``show_page``.
-        HELP: What F1 says where the focused widget has nothing of its own to say.
-        CHANGES: Actions that change something outside the console; --readonly refuses them.
+        NAME: The name of the page in the palette, in ids of keys and for ``show_page``.
+        HELP: The text that F1 shows if the focused widget has no help.
+        MODIFYING_ACTIONS: Actions with effects outside the console; --readonly disables them.
     """
 
     NAME: ClassVar[str] = ""
@@ -50,35 +50,36 @@ class Page(Screen[None]):
         super().__init__()
 
     def compose(self) -> ComposeResult:
-        """Return tabs, body and keys."""
+        """Yield tab bar, body and footer."""
         yield TabBar(self.context.titles, self.NAME)
         yield from self.compose_body()
         yield Footer(show_command_palette=False)
 
     def compose_body(self) -> ComposeResult:
-        """Return what the page itself shows."""
+        """Yield the widgets of the page itself."""
         yield from ()
 
     def on_mount(self) -> None:
-        """Begin to draw."""
+        """Start the periodic update."""
         self.set_interval(1 / self.context.refresh_hz, self._tick)
 
     async def on_unmount(self) -> None:
-        """Wait for the end of what the page does: a second cancel would leave processes behind."""
+        """Cancel the workers of the page and wait until they have ended."""
+        # A worker that is cancelled a second time while it cleans up would leave processes behind.
         self.cancel_work()
         for worker in [worker for worker in self.workers if worker.node is self]:
             with suppress(WorkerError):
                 await worker.wait()
 
     def cancel_work(self, group: str | None = None) -> None:
-        """Cancel what the page does, all of it or one group; what is cancelled already ends."""
+        """Cancel all workers of the page, or those of a group, unless cancelled before."""
         for worker in self.workers:
-            ours = worker.node is self and group in (None, worker.group)
-            if ours and not worker.is_cancelled:
+            selected = worker.node is self and group in (None, worker.group)
+            if selected and not worker.is_cancelled:
                 worker.cancel()
 
     def on_screen_resume(self) -> None:
-        """Bring the page up to date at once when it is shown again."""
+        """Update the page at once when it is shown again."""
         self.call_after_refresh(self._tick)
 
     def on_tab_clicked(self, event: Tab.Clicked) -> None:
@@ -88,10 +89,10 @@ class Page(Screen[None]):
     def _tick(self) -> None:
         if not (self.is_current and self.is_mounted and self.app.is_running):
             return
-        self.query_one(TabBar).show(self._status())
+        self.query_one(TabBar).show(self._format_status())
         self.refresh_page()
 
-    def _status(self) -> str:
+    def _format_status(self) -> str:
         context = self.context
         run = (
             "… starting a run"
@@ -101,44 +102,44 @@ class Page(Screen[None]):
         parts = [run, context.launch_title, "readonly" if context.readonly else ""]
         return "  ".join(part for part in parts if part)
 
-    def start_action(self, action: Callable[..., Awaitable[object]], *given: object) -> None:
-        """Begin an action that may ask the user something and wait for files."""
-        self.run_worker(partial(action, *given), group="action")
+    def start_action(self, action: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Start an action that may open dialogs and wait for files."""
+        self.run_worker(partial(action, *args), group="action")
 
-    def show_error(self, sentence: str, timeout: float = 8) -> None:
-        """Say what is wrong, for some seconds."""
-        self.app.notify(sentence, severity="error", timeout=timeout, markup=False)
+    def show_error(self, message: str, timeout: float = 8) -> None:
+        """Show an error message for ``timeout`` seconds."""
+        self.app.notify(message, severity="error", timeout=timeout, markup=False)
 
     async def confirm(self, question: str, yes: str, no: str) -> bool:
-        """Ask a question, and return whether it was answered with yes."""
+        """Ask a question and return whether the answer is yes."""
         return await self.app.push_screen_wait(Confirm(question, yes, no))
 
     async def rerun_failed_cases(self, folder: RunFolder) -> None:
-        """Ask whether to start a run of what failed in another, and do."""
+        """Start a run of the failed cases of another run, after a question."""
         if await self.confirm(f"Run again what failed in {folder.id}?", "Run", "Cancel"):
             self.context.start_failed_cases(folder)
 
     async def confirm_overwrite(self, path: Path) -> bool:
-        """Ask whether a file may be replaced, where there is one of that name."""
+        """Return whether a file may be written; ask if it exists."""
         if not await asyncio.to_thread(path.exists):
             return True
         return await self.confirm(f"{path} is there. Replace it?", "Replace", "Keep")
 
     async def wait_until_mounted(self) -> None:
-        """Wait until all that the page composes is there: on a busy machine that comes late."""
+        """Wait until all widgets are mounted, which may take long on a busy machine."""
         while not all(node.is_mounted for node in self.walk_children(Widget)):
-            await asyncio.sleep(_SOON)
+            await asyncio.sleep(_MOUNT_POLL_INTERVAL)
 
     def refresh_page(self) -> None:
-        """Bring what is shown up to date; cheap where nothing has changed."""
+        """Update the page; cheap if there are no changes."""
 
     def describe_unsaved(self) -> str | None:
-        """Return what would be lost by quitting, as the begin of a sentence; None: nothing."""
+        """Return a message on text that would be lost by quitting; None if there is none."""
         return None
 
     def discard_unsaved(self) -> None:
-        """Forget what is not saved: the user was asked, and quits."""
+        """Discard unsaved text, after the user has agreed to quit."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Refuse what changes something, where the console was opened with --readonly."""
+        """Disable modifying actions in a readonly console."""
         return not (self.context.readonly and action in self.MODIFYING_ACTIONS)

@@ -1,4 +1,7 @@
-"""The pages, in the order of their digits. A further page is a package and one entry here."""
+"""The list of pages. To add a page, write its package and add an entry here.
+
+Each class is imported when it is first needed, so that the console opens faster.
+"""
 
 from __future__ import annotations
 
@@ -12,48 +15,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:
-    """A page: its tab's title, and its class, whose module is loaded when it is first needed."""
+    """The name of a page, the title of its tab, and a function that imports its class."""
 
     name: str
     title: str
     load: Callable[[], type[Page]]
 
 
-def _suites() -> type[Page]:
+def _load_suites() -> type[Page]:
     from spbench.tui.suites.page import SuitesPage
 
     return SuitesPage
 
 
-def _run() -> type[Page]:
+def _load_run() -> type[Page]:
     from spbench.tui.run.page import RunPage
 
     return RunPage
 
 
-def _results() -> type[Page]:
+def _load_results() -> type[Page]:
     from spbench.tui.results.page import ResultsPage
 
     return ResultsPage
 
 
-def _hosts() -> type[Page]:
+def _load_hosts() -> type[Page]:
     from spbench.tui.hosts.page import HostsPage
 
     return HostsPage
 
 
-def _plan() -> type[Page]:
+def _load_plan() -> type[Page]:
     from spbench.tui.plan.page import PlanPage
 
     return PlanPage
 
 
 PAGES = (
-    PageEntry("suites", "Suites", _suites),
-    PageEntry("run", "Run", _run),
-    PageEntry("results", "Results", _results),
-    PageEntry("hosts", "Hosts", _hosts),
-    PageEntry("plan", "Plan", _plan),
+    PageEntry("suites", "Suites", _load_suites),
+    PageEntry("run", "Run", _load_run),
+    PageEntry("results", "Results", _load_results),
+    PageEntry("hosts", "Hosts", _load_hosts),
+    PageEntry("plan", "Plan", _load_plan),
 )
-"""In the order of their digits."""
+"""The pages, in the order of the digits that show them."""

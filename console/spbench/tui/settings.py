@@ -1,4 +1,4 @@
-"""Settings of the console in a YAML file: theme, keys, drawings a second."""
+"""Settings of the console in a YAML file: theme, keys and refresh rate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
+from textual.theme import Theme
 
 from spbench.config_files import UntrustedFileError, check_folder, open_trusted
 from spbench.errors import UsageError, did_you_mean
@@ -17,7 +19,52 @@ ENV_CONFIG = "SPBENCH_CONFIG"
 MIN_REFRESH_HZ = 0.5
 MAX_REFRESH_HZ = 10.0
 MAX_BYTES = 1 << 20
-"""Bytes of the file; all its settings take some kB."""
+"""Largest size of the file, in bytes; a file with all settings has some kB."""
+DEFAULT_THEME = "spbench-dark"
+_ACCENTS = ("primary", "secondary", "accent", "success", "warning", "error")
+_GROUNDS = ("foreground", "background", "surface", "panel")
+_MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
+# Names of keys that have no character. Textual uses <> for values that are not keys.
+_KEY_NAMES = {
+    *(key.value.rpartition("+")[2] for key in Keys if not key.value.startswith("<")),
+    *KEY_NAME_REPLACEMENTS.values(),
+}
+
+
+def _theme(name: str, accents: str, grounds: str, *, dark: bool = True, **more: Any) -> Theme:
+    """Return a theme with colours separated by spaces, in the order of their names."""
+    colours: dict[str, Any] = dict(zip(_ACCENTS, accents.split(), strict=True))
+    colours |= zip(_GROUNDS, grounds.split(), strict=True)
+    return Theme(name=name, dark=dark, **colours, **more)
+
+
+THEMES = (
+    _theme(
+        DEFAULT_THEME,
+        "#5aa9e6 #7f8fa9 #f2b84b #5fbf77 #e8a33d #ef6461",
+        "#d8dee9 #12161c #181d25 #222935",
+    ),
+    _theme(
+        "spbench-light",
+        "#1f5fa8 #5b6675 #8a5a00 #1d7a3c #9a5b00 #b3261e",
+        "#1c2430 #fbfbf9 #f1f2ee #e1e4e2",
+        dark=False,
+    ),
+    _theme(
+        "spbench-contrast",
+        "#00e5ff #ffffff #ffff00 #00ff66 #ffcc00 #ff6b6b",
+        "#ffffff #000000 #000000 #1c1c1c",
+        text_alpha=1.0,
+    ),
+    # Blue and orange differ in every common kind of colour blindness. The colours are from the set
+    # of Okabe and Ito (2008).
+    _theme(
+        "spbench-colour-blind",
+        "#56b4e9 #999999 #f0e442 #56b4e9 #f0e442 #e69f00",
+        "#e6e6e6 #14161a #1b1e24 #272b33",
+    ),
+)
+"""The themes of spbench, in addition to those of Textual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,73 +72,73 @@ class Settings:
     """The keys of ``console.yaml``.
 
     Attributes:
-        theme: A theme's name, as the palette lists them.
-        refresh_hz: Drawings a second, at most: 0.5 to 10.
-        keys: An action's id and the keys that start it instead: ``run.cancel: x,delete``.
+        theme: The name of a theme, as listed in the palette.
+        refresh_hz: Largest refresh rate, 0.5 to 10 Hz.
+        keys: Keys by the id of an action, which replace its keys: ``run.cancel: x,delete``.
     """
 
-    theme: str = "spbench-dark"
+    theme: str = DEFAULT_THEME
     refresh_hz: float = MAX_REFRESH_HZ
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """The valid settings of a file, and a sentence for each of the others, which are left out."""
+    """The valid settings of a file, and an error message for each of the others."""
 
     settings: Settings
     errors: tuple[str, ...] = ()
 
 
 def settings_path(environ: Mapping[str, str]) -> Path:
-    """Return where the settings are kept: SPBENCH_CONFIG, or the user's config folder."""
-    given = environ.get(ENV_CONFIG)
-    if given:
-        return Path(given)
+    """Return the file of the settings, SPBENCH_CONFIG or one in the user's folder."""
+    explicit_path = environ.get(ENV_CONFIG)
+    if explicit_path:
+        return Path(explicit_path)
     from platformdirs import user_config_path
 
     return user_config_path("spbench") / "console.yaml"
 
 
 def has_explicit_path(environ: Mapping[str, str]) -> bool:
-    """Whether the user names the file of settings: then its owner is not checked."""
+    """Return whether the user names the file; then its owner is not checked."""
     return bool(environ.get(ENV_CONFIG))
 
 
 def load_settings(path: Path, themes: Collection[str], *, explicit: bool = True) -> LoadedSettings:
-    """Return the settings of a file, for what it lacks the defaults.
+    """Return the settings of a file, with defaults for those that are missing.
 
     Args:
-        path: The file; there may be none.
-        themes: The names of the themes there are.
-        explicit: Whether the user named the file; otherwise it is skipped if somebody else may have
+        path: The file; it need not exist.
+        themes: The names of all themes.
+        explicit: Whether the user named the file. Otherwise it is skipped if another user may have
             written it.
     """
     try:
-        content = _content(_text_of(path, named=explicit), path)
+        content = _parse_yaml(_read_text(path, explicit=explicit), path)
     except UsageError as error:
         return LoadedSettings(Settings(), (str(error),))
-    settings, told = _read(content)
+    settings, errors = _parse_settings(content)
     if settings.theme not in themes:
-        near = did_you_mean(settings.theme, themes) or "; the palette (ctrl+p) lists them"
-        told.append(f"theme: there is no theme {settings.theme!r}{near}")
+        hint = did_you_mean(settings.theme, themes) or "; the palette (ctrl+p) lists them"
+        errors.append(f"theme: there is no theme {settings.theme!r}{hint}")
         settings = replace(settings, theme=Settings().theme)
-    return LoadedSettings(settings, _placed(path, told))
+    return LoadedSettings(settings, _add_path(path, errors))
 
 
 def check_action_ids(path: Path, settings: Settings, ids: Collection[str]) -> tuple[str, ...]:
-    """Return a sentence for each id in the file's ``keys`` that no action has."""
-    told = []
+    """Return an error message for each unknown action id in the setting ``keys``."""
+    errors = []
     for action in settings.keys:
         if action not in ids:
-            near = did_you_mean(action, ids) or "; F1 shows the ids"
-            told.append(f"keys: there is no action {action!r}{near}")
-    return _placed(path, told)
+            hint = did_you_mean(action, ids) or "; F1 shows the ids"
+            errors.append(f"keys: there is no action {action!r}{hint}")
+    return _add_path(path, errors)
 
 
-def _text_of(path: Path, *, named: bool) -> str:
+def _read_text(path: Path, *, explicit: bool) -> str:
     try:
-        if named:
+        if explicit:
             content = read_start(path, MAX_BYTES + 1)
         else:
             with open_trusted(path) as file:
@@ -100,70 +147,71 @@ def _text_of(path: Path, *, named: bool) -> str:
             raise UsageError(f"cannot read {path}: it has more than {MAX_BYTES >> 20} MiB")
         return content.decode("utf-8-sig")
     except UntrustedFileError as error:
-        raise _untrusted(error) from None
+        raise _untrusted_error(error) from None
     except FileNotFoundError:
         return ""
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise _no_yaml(path) from None
+        raise _yaml_error(path) from None
 
 
 def _check_folder(path: Path) -> None:
-    # Its owner could put a link there, through which the theme is written into another file.
+    # Another owner could put a link there, so that the theme is written into another file.
     try:
         check_folder(path)
     except UntrustedFileError as error:
-        raise _untrusted(error) from None
+        raise _untrusted_error(error) from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _untrusted(error: UntrustedFileError) -> UsageError:
+def _untrusted_error(error: UntrustedFileError) -> UsageError:
     return UsageError(f"{error}; to use it as it is, name it in {ENV_CONFIG}")
 
 
-def _content(text: str, path: Path) -> Any:
+def _parse_yaml(text: str, path: Path) -> Any:
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise _no_yaml(path) from None
+        raise _yaml_error(path) from None
     return {} if content is None else content
 
 
-def _no_yaml(path: Path) -> UsageError:
+def _yaml_error(path: Path) -> UsageError:
     return UsageError(f"{path}: error: this file is invalid YAML; fix or remove it")
 
 
-def _placed(path: Path, told: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{path}: error: {why}" for why in told)
+def _add_path(path: Path, errors: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{path}: error: {error}" for error in errors)
 
 
-def _read(content: Any) -> tuple[Settings, list[str]]:
+def _parse_settings(content: Any) -> tuple[Settings, list[str]]:
+    """Return the valid settings, and an error message for each of the others."""
     if not isinstance(content, dict):
         return Settings(), ["the file holds no mapping of settings"]
     settings = Settings()
-    told = list[str]()
-    names = [one.name for one in fields(Settings)]
+    errors = list[str]()
+    names = [setting.name for setting in fields(Settings)]
     for name, value in content.items():
         if name not in names:
-            near = did_you_mean(str(name), names) or f" (there are {', '.join(names)})"
-            told.append(f"there is no setting {name!r}{near}")
+            hint = did_you_mean(str(name), names) or f" (there are {', '.join(names)})"
+            errors.append(f"there is no setting {name!r}{hint}")
             continue
         try:
-            settings = replace(settings, **{name: _CHECKS[name](name, value, told)})
+            settings = replace(settings, **{name: _PARSERS[name](name, value, errors)})
         except ValueError as error:
-            told.append(str(error))
-    return settings, told
+            errors.append(str(error))
+    return settings, errors
 
 
-def _text(name: str, value: Any, _: list[str]) -> str:
+def _parse_text(name: str, value: Any, _: list[str]) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name}: {value!r} is not a text")
     return value
 
 
-def _rate(name: str, value: Any, _: list[str]) -> float:
+def _parse_rate(name: str, value: Any, _: list[str]) -> float:
     if type(value) not in (int, float) or not MIN_REFRESH_HZ <= value <= MAX_REFRESH_HZ:
         raise ValueError(
             f"{name}: {value!r} is not a number from {MIN_REFRESH_HZ:g} to {MAX_REFRESH_HZ:g}"
@@ -171,63 +219,88 @@ def _rate(name: str, value: Any, _: list[str]) -> float:
     return float(value)
 
 
-def _keys(name: str, value: Any, told: list[str]) -> dict[str, str]:
-    """Take the right entries, and tell of the others."""
+def _parse_keys(name: str, value: Any, errors: list[str]) -> dict[str, str]:
+    """Return the valid entries, and add an error message for each of the others."""
     if not isinstance(value, dict):
         raise ValueError(f"{name}: {value!r} is no mapping of actions' ids to keys")
-    from spbench.tui.key_names import check_key_names
-
-    taken = {}
+    keymap = {}
     for action, keys in value.items():
         try:
-            action = _text(name, action, told)
-            check_key_names(_text(f"{name}.{action}", keys, told), f"{name}.{action}")
-            taken[action] = keys
+            action = _parse_text(name, action, errors)
+            check_key_names(_parse_text(f"{name}.{action}", keys, errors), f"{name}.{action}")
+            keymap[action] = keys
         except ValueError as error:
-            told.append(str(error))
-    return taken
+            errors.append(str(error))
+    return keymap
 
 
-_CHECKS: dict[str, Callable[[str, Any, list[str]], Any]] = {
-    "theme": _text,
-    "refresh_hz": _rate,
-    "keys": _keys,
+# Each parser raises ValueError, or adds messages on the parts that it leaves out.
+_PARSERS: dict[str, Callable[[str, Any, list[str]], Any]] = {
+    "theme": _parse_text,
+    "refresh_hz": _parse_rate,
+    "keys": _parse_keys,
 }
-"""What checks a setting: it raises ValueError, or tells what it leaves out."""
+
+
+def check_key_names(keys: str, setting: str) -> None:
+    """Check the names of keys, such as ``x``, ``slash``, ``f5`` or ``ctrl+x``.
+
+    Args:
+        keys: Names of keys, separated by commas.
+        setting: The setting with these keys, for the error message.
+
+    Raises:
+        ValueError: A name is unknown.
+    """
+    for key in (part.strip() for part in keys.split(",")):
+        if not _is_key(key):
+            hint = did_you_mean(key, sorted(_KEY_NAMES)) or "; write keys as x, f5 or ctrl+x"
+            raise ValueError(f"{setting}: {key!r} is no key{hint}")
+
+
+def _is_key(key: str) -> bool:
+    if len(key) == 1:
+        return key.isprintable()
+    *modifiers, name = key.split("+")
+    exists = name in _KEY_NAMES or key_to_character(name) is not None
+    return exists and _MODIFIERS.issuperset(modifiers) and " " not in name
 
 
 def save_theme(path: Path, theme: str, *, explicit: bool = True) -> None:
-    """Write a theme into the file of settings, in which all else stays as it is written.
+    """Write a theme into the file of settings, and keep the other text as it is.
 
     Args:
-        path: The file; it is made if it is missing.
-        theme: The theme's name.
-        explicit: As for `load_settings`.
+        path: The file; it is created if it does not exist.
+        theme: The name of the theme.
+        explicit: See `load_settings`.
 
     Raises:
         SpbenchError: The file cannot be read, changed or written.
     """
     from spbench.record.runs.folder import write_whole
 
-    text = _text_of(path, named=explicit)
+    text = _read_text(path, explicit=explicit)
     if not explicit:
         _check_folder(path)
-    content = _content(text, path)
-    changed = _with_theme(text, theme)
-    if not isinstance(content, dict) or _content(changed, path) != {**content, "theme": theme}:
+    content = _parse_yaml(text, path)
+    changed = _replace_theme(text, theme)
+    if not isinstance(content, dict) or _parse_yaml(changed, path) != {**content, "theme": theme}:
         raise UsageError(f"cannot change {path}; write `theme: {theme}` into it yourself")
     write_whole(path.resolve(), changed)
 
 
-def _with_theme(text: str, theme: str) -> str:
+def _replace_theme(text: str, theme: str) -> str:
+    """Return the YAML text with another theme, or with the theme added."""
     root = yaml.compose(text, yaml.SafeLoader)
     entries = root.value if isinstance(root, yaml.MappingNode) else []
     for key, value in entries:
         if key.value == "theme":
             return text[: value.start_mark.index] + theme + text[value.end_mark.index :]
     if isinstance(root, yaml.MappingNode) and root.flow_style:
-        at = root.start_mark.index + 1
-        return f"{text[:at]}theme: {theme}{', ' if entries else ''}{text[at:]}"
+        start = root.start_mark.index + 1
+        return f"{text[:start]}theme: {theme}{', ' if entries else ''}{text[start:]}"
     newline = "\r\n" if "\r\n" in text else "\n"
-    ended = text if not text or text.endswith("\n") else text + newline
-    return f"{ended}{' ' * (root.start_mark.column if root else 0)}theme: {theme}{newline}"
+    if text and not text.endswith("\n"):
+        text += newline
+    indent = " " * (root.start_mark.column if root else 0)
+    return f"{text}{indent}theme: {theme}{newline}"

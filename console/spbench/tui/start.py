@@ -1,4 +1,4 @@
-"""Opens the console, as the command line asks for it."""
+"""Start of the console with the options of the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
 
 SWITCH_INTERVAL = 0.001
-"""Seconds after which a thread that reads or computes lets the one that answers keys run."""
+"""Time after which a working thread yields to the thread that handles keys, in seconds."""
 
 
 def open_console(
@@ -31,17 +31,17 @@ def open_console(
     readonly: bool = False,
     chosen: LaunchChoice = NOTHING_CHOSEN,
 ) -> int:
-    """Show the console until it is closed, and return an exit code.
+    """Show the console until it is closed, and return its exit code.
 
     Raises:
-        UsageError: The folder in which it is opened was deleted.
+        UsageError: The working folder was deleted.
     """
-    # What is named from here is still meant when this folder is moved or deleted.
+    # Absolute paths, which stay valid when the working folder changes.
     folder = Path(working_folder())
     suite = None if suite is None else seen_from(folder, suite)
     if chosen.hostfile is not None:
         chosen = replace(chosen, hostfile=folder / chosen.hostfile)
-    opening = ConsoleOptions(
+    options = ConsoleOptions(
         home=folder / home,
         environ=dict(os.environ),
         folder=folder,
@@ -52,16 +52,16 @@ def open_console(
         speed=speed,
         readonly=readonly,
     )
-    _collect_seldom()
+    _reduce_garbage_collection()
     sys.setswitchinterval(SWITCH_INTERVAL)
-    return ConsoleApp(opening).run() or 0
+    return ConsoleApp(options).run() or 0
 
 
-def _collect_seldom() -> None:
-    """Let Python look for garbage cycles among all objects less often, and else among few at once.
+def _reduce_garbage_collection() -> None:
+    """Make full garbage collections rarer, and collections of new objects smaller.
 
-    With the rows of 4,096 ranks a full collection takes 160 ms, and one of 20,000 new objects 25,
-    in which no key is answered.
+    No key is handled during a collection. With the rows of 4,096 ranks a full collection takes
+    160 ms, and a collection of 20,000 new objects 25 ms.
     """
-    gc.freeze()  # what is imported by now stays
+    gc.freeze()  # imported modules are never freed
     gc.set_threshold(4_000, 10, 200)

@@ -1,4 +1,4 @@
-"""The line at the top: the pages by digit, and how the watched run stands."""
+"""The line at the top: the pages by digit, and the status of the watched run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from textual.message import Message
 from textual.widgets import Static
 
 from spbench.record.case_counts import case_counts
-from spbench.tui.signs import format_status
+from spbench.tui.cells import format_status
 
 if TYPE_CHECKING:
     from spbench.tui.feed import Feed
 
 
 class Tab(Static):
-    """A page's digit and name; a click opens it."""
+    """The digit and the title of a page; a click opens the page."""
 
     class Clicked(Message):
-        """Someone clicked on a tab."""
+        """The user clicked on a tab."""
 
         def __init__(self, page: str) -> None:
             super().__init__()
@@ -33,13 +33,13 @@ class Tab(Static):
         self.page = page
 
     def on_click(self, event: events.Click) -> None:
-        """Ask for the page."""
+        """Request the page."""
         event.stop()
         self.post_message(self.Clicked(self.page))
 
 
 class TabBar(Horizontal):
-    """The tabs at the left, the run's status at the right."""
+    """The tabs at the left, and the status of the run at the right."""
 
     DEFAULT_CSS = """
     TabBar { height: 1; background: $panel; dock: top; }
@@ -62,14 +62,14 @@ class TabBar(Horizontal):
         yield Static("", id="status", markup=False)
 
     def show(self, text: str) -> None:
-        """Show how things stand, at the right; laid out anew only where that has changed."""
+        """Show a status at the right; an unchanged text causes no new layout."""
         if text != self._shown:
             self._shown = text
             self.query_one("#status", Static).update(text)
 
 
 def format_run_status(feed: Feed | None) -> str:
-    """Return how the watched run stands, in a few words."""
+    """Return suite, status and progress of the watched run; empty without a run."""
     if feed is None or feed.state.run is None:
         return ""
     counts = case_counts(feed.state.cases.values())

@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from spbench.launch.survey.facts import HostFacts
-from spbench.tui.filter_pane import FilterPane, leave_filter_key
 from spbench.tui.hosts.host_rows import COLUMNS, HostRows
 from spbench.tui.hosts.sources import HostSource
+from spbench.tui.panes import FilterPane, leave_filter_key
 from spbench.tui.widgets.line_table import LineTable
 
 

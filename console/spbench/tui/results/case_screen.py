@@ -20,9 +20,8 @@ from spbench.record.number_formatting import NOISY, format_number, format_value
 from spbench.record.reference_wording import describe_limit
 from spbench.report.model import CasePart
 from spbench.suites.expand import show
-from spbench.tui.modal import Modal
-from spbench.tui.results.cells import format_value_cell, status_span
-from spbench.tui.signs import format_status
+from spbench.tui.cells import format_status, format_value_cell, status_span
+from spbench.tui.dialogs import Modal
 from spbench_core.quantities import format_quantity
 
 

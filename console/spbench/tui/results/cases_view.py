@@ -15,10 +15,9 @@ from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.number_formatting import format_duration
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.tui.results.cells import format_value_cell, status_span
+from spbench.tui.cells import format_value_cell, status_cell, status_span
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
-from spbench.tui.signs import status_cell
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import CaseStatus

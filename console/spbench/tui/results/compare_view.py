@@ -20,7 +20,7 @@ from spbench.report.comparison.notes import (
     comparison_warnings,
 )
 from spbench.report.comparison.rows import ComparedRow, OutcomeLabel, case_rows, metric_rows
-from spbench.tui.results.cells import status_span
+from spbench.tui.cells import status_span
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.widgets.line_table import LineTable

@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, RadioButton, RadioSet, Static
 
-from spbench.tui.modal import Modal
+from spbench.tui.dialogs import Modal
 
 _TITLES = {
     "html": "HTML, a page to look at and to send",

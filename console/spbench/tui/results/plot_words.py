@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from spbench.record.metric_names import folded_name
 from spbench.record.number_formatting import DisplayUnit, format_value, scale_of
 from spbench.report.series import Point, Series
-from spbench.tui.results.cells import format_moment
+from spbench.tui.cells import format_moment
 from spbench.tui.widgets.plot import PlotPoint, PlotSeries
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.quantities import format_quantity

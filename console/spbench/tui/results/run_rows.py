@@ -7,8 +7,7 @@ from typing import Any
 
 from spbench.record.number_formatting import format_duration
 from spbench.record.runs.history import RunSummary
-from spbench.tui.results.cells import format_moment
-from spbench.tui.signs import status_cell
+from spbench.tui.cells import format_moment, status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RunStatus
 

@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 from spbench.errors import UsageError
 from spbench.record.runs.history import RunSummary, select_runs
 from spbench.report.times import format_day_and_time
-from spbench.tui.filter_pane import FilterPane, leave_filter_key
+from spbench.tui.panes import FilterPane, leave_filter_key
 from spbench.tui.results.run_rows import COLUMNS, RunRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench_core.quantities import format_quantity

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spbench.report.text_tables import drop_parameter_names
-from spbench.tui.signs import FULL_IDS_WIDTH
+from spbench.tui.cells import FULL_IDS_WIDTH
 from spbench.tui.widgets.table_columns import Column, lay_out
 
 _SWEPT = re.compile(r"(?P<name>.*)\[(?P<point>[^\[\]]*=[^\[\]]*)\]")

@@ -7,11 +7,11 @@ from textual.containers import Container, Horizontal, Vertical
 from textual.geometry import Size
 from textual.widgets import Input, Static
 
+from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import COLUMNS, LEGEND
 from spbench.tui.run.charts import HistogramPane, TimeLinePane
 from spbench.tui.run.hosts_panel import COLUMNS as HOST_COLUMNS
 from spbench.tui.run.log_view import LogView
-from spbench.tui.run.pane import Pane
 from spbench.tui.run.rank_cells import rank_columns
 from spbench.tui.run.words import FindingsPanel
 from spbench.tui.widgets.fixed_rows import FixedRows

@@ -11,9 +11,8 @@ from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
 from spbench.record.noise import is_disturbed, noise_of
 from spbench.report.text_tables import drop_parameter_names
+from spbench.tui.cells import format_time_cell, status_cell
 from spbench.tui.feed import Feed
-from spbench.tui.run.cells import format_time_cell
-from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import CaseStatus
 

@@ -10,7 +10,7 @@ from spbench.record.live_samples import LiveSamples
 from spbench.record.metric_names import metric_name
 from spbench.record.timeline import MetricTimeline
 from spbench.stats.histogram import make_bins
-from spbench.tui.run.pane import Pane
+from spbench.tui.panes import Pane
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.timeline import TimeLine
 

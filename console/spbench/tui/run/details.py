@@ -32,11 +32,11 @@ from spbench.record.repeats import describe_repeats
 from spbench.record.run_parts import RankState
 from spbench.record.runs.job_output import job_output
 from spbench.record.shares import shares
+from spbench.tui.cells import format_status
+from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
-from spbench.tui.modal import Modal
 from spbench.tui.run.bars import build_case_bars, build_rank_bars, describe_missing_bars
 from spbench.tui.run.selection import RunSelection
-from spbench.tui.signs import format_status
 from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankStatus
 from spbench_core.quantities import format_quantity

@@ -13,10 +13,10 @@ from spbench.engine.remaining_time import format_remaining
 from spbench.record.case_counts import case_counts
 from spbench.record.phase_words import phase_words, start_words
 from spbench.record.state import RunState
+from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
 from spbench.tui.run.replaying import describe_replay
 from spbench.tui.run.words import MUTED, RunFinding, status_colour
-from spbench.tui.signs import format_status
 from spbench.tui.widgets.text import cell_width, fit
 from spbench_core.events import clock
 from spbench_core.quantities import format_quantity

@@ -19,11 +19,11 @@ from spbench.suites.shipped import file_of, seen_from
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
+from spbench.tui.panes import Pane
 from spbench.tui.run import replaying
 from spbench.tui.run.body import Body
 from spbench.tui.run.details import build_case_details, build_rank_details
 from spbench.tui.run.headline import Headline
-from spbench.tui.run.pane import Pane
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.selection import RunSelection
 from spbench.tui.widgets.keys import key

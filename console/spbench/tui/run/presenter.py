@@ -9,16 +9,16 @@ from time import monotonic
 
 from textual.widget import Widget
 
+from spbench.tui.cells import FULL_IDS_WIDTH
+from spbench.tui.panes import Pane
 from spbench.tui.run.body import Body
 from spbench.tui.run.charts import ChartPane
 from spbench.tui.run.hosts_panel import HostLoadRows
 from spbench.tui.run.log_view import LogView
-from spbench.tui.run.pane import Pane
 from spbench.tui.run.rank_cells import describe_row
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.selection import RunSelection
 from spbench.tui.run.words import FindingsPanel, RunFinding
-from spbench.tui.signs import FULL_IDS_WIDTH
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.table_columns import Column, Rows

@@ -10,8 +10,7 @@ from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import format_factor, format_rate, format_time
 from spbench.record.places import PlaceName, place_words
 from spbench.record.rank_rows import RECENT, RankRow
-from spbench.tui.run.cells import format_time_cell
-from spbench.tui.signs import status_cell
+from spbench.tui.cells import format_time_cell, status_cell
 from spbench.tui.widgets.glyphs import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RankPhase

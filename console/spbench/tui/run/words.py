@@ -17,8 +17,8 @@ from spbench.record.noise import summarize_noise
 from spbench.record.number_formatting import NOISY
 from spbench.record.sentences.enumeration import enumerate_names, name_cases
 from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
+from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed
-from spbench.tui.signs import format_status
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MUTED = "$foreground 60%"

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from spbench.engine.estimate import NO_ESTIMATE, RunEstimate
 from spbench.suites.case import Case
-from spbench.tui.filter_pane import FilterPane, leave_filter_key
+from spbench.tui.panes import FilterPane, leave_filter_key
 from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable

@@ -22,8 +22,7 @@ from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.field import Field
 from spbench.suites.expectations import metrics_of
 from spbench.tui.chooser import Choice, Chooser
-from spbench.tui.dialogs import Confirm
-from spbench.tui.modal import Modal
+from spbench.tui.dialogs import Confirm, Modal
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
 from spbench.tui.suites.form import typed_case
 from spbench.tui.suites.form.case_reader import DraftResult, read_draft

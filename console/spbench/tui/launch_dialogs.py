@@ -1,4 +1,4 @@
-"""The launcher, hosts and environment of runs that are started here."""
+"""Dialogs for the launcher, hosts and environment of runs started in the console."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
-    """Ask which launcher starts the ranks of runs from here, or whose lines are shown."""
+    """Ask for the launcher of runs, or for an MPI library to show launch lines for."""
     from spbench.launch.detect import traits_named
 
     plugins = await asyncio.to_thread(plugin_launchers)
-    own = (Choice(name, traits_named(name).title) for name in LAUNCHERS)
-    more = (Choice(offer.name, f"of the plug-in {offer.plugin}") for offer in plugins.values())
-    choices = (_AUTO, *own, *more, _ASSUMED)
+    built_in = (Choice(name, traits_named(name).title) for name in LAUNCHERS)
+    added = (Choice(offer.name, f"of the plug-in {offer.plugin}") for offer in plugins.values())
+    choices = (_AUTO, *built_in, *added, _ASSUMED)
     name = await app.push_screen_wait(Chooser("Launcher of runs from here", choices))
     if name is None:
         return
@@ -46,33 +46,33 @@ async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
 
 
 async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
-    """Ask for the hosts of runs from here: a hostfile, or a list; empty: as the suite says."""
-    chosen = context.launch_choice
-    now = str(chosen.hostfile) if chosen.hostfile else chosen.hosts or ""
+    """Ask for the hosts of runs: a hostfile or a list; empty for those of the suite."""
+    choice = context.launch_choice
+    current = str(choice.hostfile) if choice.hostfile else choice.hosts or ""
     question = "Hosts of runs from here: a hostfile, or node[01-08]:4,other; empty: the suite's own"
-    line = await app.push_screen_wait(AskLine(question, now, empty=True))
+    line = await app.push_screen_wait(AskLine(question, current, empty=True))
     if line is None:
         return
-    file = context.options.folder / Path(line).expanduser()
-    there: bool = await asyncio.to_thread(_is_file, file)
-    if line and there:
-        context.launch_choice = replace(chosen, hostfile=file, hosts=None)
+    path = context.options.folder / Path(line).expanduser()
+    is_file: bool = await asyncio.to_thread(_is_file, path)
+    if line and is_file:
+        context.launch_choice = replace(choice, hostfile=path, hosts=None)
     else:
-        context.launch_choice = replace(chosen, hostfile=None, hosts=line or None)
+        context.launch_choice = replace(choice, hostfile=None, hosts=line or None)
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name too long for one, as a pasted list of hosts may be
+    except OSError:  # a long list of hosts is not a valid file name
         return False
 
 
 async def choose_environment(app: App[Any], context: ConsoleContext) -> None:
-    """Ask for variables of the ranks' environment, beside those of the suite."""
-    now = shlex.join(context.environment)
+    """Ask for additional environment variables of the ranks."""
+    current = shlex.join(context.environment)
     question = "Environment of the ranks of runs from here: NAME=VALUE NAME=VALUE; empty: none"
-    line = await app.push_screen_wait(AskLine(question, now, empty=True))
+    line = await app.push_screen_wait(AskLine(question, current, empty=True))
     if line is None:
         return
     try:
@@ -82,21 +82,21 @@ async def choose_environment(app: App[Any], context: ConsoleContext) -> None:
 
 
 def parse_environment(line: str) -> tuple[str, ...]:
-    """Return the ``NAME=VALUE`` of a line, in which a shell's quotes hold spaces.
+    """Return the ``NAME=VALUE`` parts of a line with shell quoting.
 
     Raises:
-        UsageError: Something in it is not of that form, or a variable is set twice.
+        UsageError: A part has another form, or a variable is set twice.
     """
     try:
-        words = shlex.split(line)
+        assignments = shlex.split(line)
     except ValueError as error:
         raise UsageError(f"{line}: {str(error).lower()}") from None
     names: set[str] = set()
-    for word in words:
-        name, equals, _ = word.partition("=")
+    for assignment in assignments:
+        name, equals, _ = assignment.partition("=")
         if not equals or _NAME.fullmatch(name) is None:
-            raise UsageError(f"{word!r} is not NAME=VALUE")
+            raise UsageError(f"{assignment!r} is not NAME=VALUE")
         if name in names:
             raise UsageError(f"{name} is set twice")
         names.add(name)
-    return tuple(words)
+    return tuple(assignments)

@@ -1,0 +1,61 @@
+"""Statuses, times and other values as the cells of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from spbench.record.number_formatting import GLYPHS, NOISY, format_time, format_value
+from spbench.tui.widgets.table_columns import TableCell
+from spbench_core.events.statuses import CaseStatus, RunStatus
+
+STATUS_SYMBOLS: Mapping[str, str] = {
+    **GLYPHS,
+    CaseStatus.RUNNING: "…",
+    CaseStatus.WAITING: "·",
+    CaseStatus.UNFINISHED: "!",
+}
+FULL_IDS_WIDTH = 100
+"""Width of a table, in cells, from which the ids of cases are not abbreviated."""
+_STYLES: Mapping[str, str] = {CaseStatus.UNFINISHED: "slow"}
+_COLOURS: Mapping[str, str] = {
+    RunStatus.PASSED: "$text-success",
+    **dict.fromkeys((RunStatus.FAILED, RunStatus.ERROR, RunStatus.TIMEOUT), "$text-error"),
+    **dict.fromkeys((RunStatus.UNFINISHED, RunStatus.UNREADABLE), "$text-warning"),
+    RunStatus.RUNNING: "$text-primary",
+}
+_YEAR_SHOWN_AFTER_S = 300 * 86400.0
+
+
+def format_status(status: str) -> str:
+    """Return a status with its symbol in front."""
+    return f"{STATUS_SYMBOLS.get(status, '?')} {status}"
+
+
+def status_cell(status: str, *, noisy: bool = False) -> TableCell:
+    """Return a status with symbol and colour, and a sign if the times are noisy."""
+    text = f"{format_status(status)} {NOISY}" if noisy else format_status(status)
+    return TableCell(text, _STYLES.get(status, status))
+
+
+def status_span(status: str) -> tuple[str, str]:
+    """Return a status with its symbol, and its colour."""
+    return format_status(status), _COLOURS.get(status, "$text-muted")
+
+
+def format_time_cell(ms: float | None) -> str:
+    """Return a time, given in ms, with its unit; empty if it is None."""
+    return "" if ms is None else format_time(ms)
+
+
+def format_value_cell(value: float | None, unit: str, name: str = "") -> str:
+    """Return the value of a metric with its unit; empty if it is None."""
+    return "" if value is None else format_value(value, unit, name)
+
+
+def format_moment(seconds: float | None, now: float) -> str:
+    """Return ``11-21 14:36`` (UTC), or the date with its year if it is long ago."""
+    if seconds is None:
+        return "unknown"
+    pattern = "%m-%d %H:%M" if 0 <= now - seconds < _YEAR_SHOWN_AFTER_S else "%Y-%m-%d"
+    return datetime.fromtimestamp(seconds, UTC).strftime(pattern)

@@ -1,0 +1,106 @@
+"""Panes of pages: a frame with a title, and a table with a filter."""
+
+from __future__ import annotations
+
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input
+
+from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.line_table import LineTable
+
+
+class Pane(Vertical):
+    """A frame with a title that can fill the page; on a small screen it has no border."""
+
+    ALLOW_MAXIMIZE = True
+    DEFAULT_CSS = "Pane.-maximized { height: 1fr; max-height: 100%; }"
+
+    def __init__(self, title: str, *children: Widget, id: str) -> None:
+        super().__init__(*children, id=id, classes="pane")
+        self._title = ""
+        self._remark = ""
+        self.set_title(title)
+
+    def set_title(self, title: str) -> None:
+        """Change the title."""
+        if title != self._title:
+            self._title = title
+            self.border_title = Content(title)  # not parsed as markup
+
+    def set_remark(self, remark: str) -> None:
+        """Change the remark in the lower border."""
+        if remark != self._remark:
+            self._remark = remark
+            self.border_subtitle = Content(remark)
+
+    def set_framed(self, framed: bool) -> None:
+        """Draw the border or leave it out."""
+        self.set_class(framed, "pane")
+
+
+def leave_filter_key(page: str, rows: str) -> Binding:
+    """Return the key binding that shows all rows of a pane again."""
+    title = "No filter"
+    tooltip = f"Show all {rows} again"
+    return key(f"{page}.no-filter", "escape", "leave_filter", title, tooltip, show=True)
+
+
+class FilterPane(Vertical):
+    """A pane with a `LineTable` and an `Input` that filters it.
+
+    The input is visible while it has the focus or is not empty. A subclass composes both, binds
+    `leave_filter_key`, and may override `show_filtered`.
+    """
+
+    DEFAULT_CSS = """
+    FilterPane { border-subtitle-color: $text-muted; }
+    FilterPane Input { display: none; }
+    FilterPane Input.open { display: block; }
+    """
+
+    def __init__(self, title: str) -> None:
+        super().__init__(classes="pane")
+        self.border_title = title
+
+    @property
+    def table(self) -> LineTable:
+        """The table."""
+        return self.query_one(LineTable)
+
+    def show_filtered(self, text: str) -> None:
+        """Show the rows that have all words of the filter."""
+        self.table.filter = text
+
+    def open_filter(self) -> None:
+        """Show the input of the filter and focus it."""
+        filter_input = self.query_one(Input)
+        filter_input.add_class("open")
+        # Unlike `focus`, this takes effect at once, so that keys typed ahead go to the input.
+        self.screen.set_focus(filter_input)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to leave the filter if it is open."""
+        if action == "leave_filter":
+            return self.is_mounted and self.query_one(Input).has_class("open")
+        return super().check_action(action, parameters)
+
+    def action_leave_filter(self) -> None:
+        """Show all rows again and focus the table."""
+        filter_input = self.query_one(Input)
+        filter_input.clear()
+        filter_input.remove_class("open")
+        self.table.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while the user types."""
+        event.stop()
+        self.show_filtered(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Focus the table; hide the input if it is empty."""
+        event.stop()
+        event.input.set_class(bool(event.value.strip()), "open")
+        self.table.focus()
