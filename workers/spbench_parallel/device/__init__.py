@@ -1,1 +1,1 @@
-"""The device of a rank: which one, its streams and its clock, its settings and its errors."""
+"""The device of a rank: its streams, memory, number formats and errors."""

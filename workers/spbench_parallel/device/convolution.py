@@ -1,4 +1,4 @@
-"""Convolution on a device, with arguments that its kernels compute right."""
+"""Convolution on a device, with workarounds for defects of its kernels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.nn import functional
 from spbench_core.layout.window import expand_pair
 
 Sizes = int | Sequence[int]
-"""One number for each axis, or one for all."""
+"""One number per axis, or one for both."""
 
-_DEFECTIVE = (torch.bfloat16, torch.uint8)
+_DEFECTIVE_DTYPES = (torch.bfloat16, torch.uint8)  # see `widen_lone_column`
 
 
 def convolve(
@@ -27,28 +27,28 @@ def convolve(
     dilation: Sizes,
     groups: int,
 ) -> torch.Tensor:
-    """Return what `torch.conv2d` is to give, ``batch x channels x rows x cols``.
+    """Return the result of `torch.conv2d`, ``batch x channels x rows x cols``.
 
-    The gradient of the bias is summed by torch, as it is with CUDA: oneDNN adds one pixel after
-    another in the pixels' own format, and the sum of 1024x1024 is off by up to 1 in 100,000.
+    Torch sums the gradient of the bias, as it does on CUDA. oneDNN adds pixel by pixel in the
+    pixels' number format: its sum over 1024x1024 pixels is off by up to 1 in 100,000.
     """
-    pixels, alone = widen_lone_column(pixels, weight, stride, padding, dilation)
-    fixed = None if bias is None else bias.detach()
-    made = torch.conv2d(pixels, weight, fixed, stride, padding, dilation, groups)
-    made = made[..., :1] if alone else made
+    pixels, is_widened = widen_lone_column(pixels, weight, stride, padding, dilation)
+    detached_bias = None if bias is None else bias.detach()
+    outputs = torch.conv2d(pixels, weight, detached_bias, stride, padding, dilation, groups)
+    outputs = outputs[..., :1] if is_widened else outputs
     if bias is None or not (bias.requires_grad and torch.is_grad_enabled()):
-        return made
-    summed: torch.Tensor = _OfBias.apply(made, bias)
-    return summed
+        return outputs
+    biased: torch.Tensor = _BiasGradient.apply(outputs, bias)
+    return biased
 
 
-class _OfBias(Function):
-    """A sum with a bias, as it is, that gives the bias its gradient."""
+class _BiasGradient(Function):
+    """Identity on outputs that include the bias; backward it sums the bias gradient."""
 
     @staticmethod
-    def forward(ctx: Any, made: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        ctx.mark_dirty(made)  # the same tensor: nothing is copied
-        return made
+    def forward(ctx: Any, outputs: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(outputs)  # return the same tensor without a copy
+        return outputs
 
     @staticmethod
     @once_differentiable
@@ -59,18 +59,22 @@ class _OfBias(Function):
 def widen_lone_column(
     pixels: torch.Tensor, weight: torch.Tensor, stride: Sizes, padding: Sizes, dilation: Sizes
 ) -> tuple[torch.Tensor, bool]:
-    """Return pixels whose convolution has no lone column, and whether its second is to be dropped.
+    """Widen pixels so that the outputs have a second column.
 
-    oneDNN's kernels for AMX (torch 2.13; bf16, and 8 bits) compute a lone column of outputs wrong
-    where the stride across it is above 1. Behind zeros there is a second one, and both are right.
+    oneDNN's AMX kernels (torch 2.13, bf16 and 8 bits) compute a single column of outputs wrong if
+    the stride across it exceeds 1. With zeros appended there is a second column, and both are
+    right.
+
+    Returns:
+        The pixels, and whether the second column of the outputs must be dropped.
     """
-    if pixels.dtype not in _DEFECTIVE or pixels.device.type != "cpu":
+    if pixels.dtype not in _DEFECTIVE_DTYPES or pixels.device.type != "cpu":
         return pixels, False
-    _, step = expand_pair(stride)
-    _, spacing = expand_pair(dilation)
-    _, zeros = expand_pair(padding)
-    span = spacing * (weight.shape[-1] - 1) + 1
-    reach = pixels.shape[-1] + 2 * zeros - span
-    if step > 1 and 0 <= reach < step:
-        return functional.pad(pixels, (0, step)), True
+    _, col_stride = both_axes(stride)
+    _, col_dilation = both_axes(dilation)
+    _, col_padding = both_axes(padding)
+    span = col_dilation * (weight.shape[-1] - 1) + 1
+    reach = pixels.shape[-1] + 2 * col_padding - span
+    if col_stride > 1 and 0 <= reach < col_stride:
+        return functional.pad(pixels, (0, col_stride)), True
     return pixels, False

@@ -1,4 +1,4 @@
-"""The calls of NVIDIA's driver API that are needed before or beside torch."""
+"""NVIDIA driver API calls that are needed before torch starts or that torch lacks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 _LIBRARY = "libcuda.so.1"
-_LONGEST_ADDRESS = 32
+_MAX_ADDRESS_LENGTH = 32
 
 
 class Driver:
-    """NVIDIA's driver API in this process; its devices are those that CUDA_VISIBLE_DEVICES shows.
+    """The NVIDIA driver API in this process; it sees the GPUs in CUDA_VISIBLE_DEVICES.
 
     Args:
         library: The loaded library.
@@ -21,24 +21,30 @@ class Driver:
         self._library = library
 
     def count_gpus(self) -> int:
-        """Return the number of GPUs; 0 where the driver does not work."""
-        found = ctypes.c_int(0)
-        if self._library.cuInit(0) or self._library.cuDeviceGetCount(ctypes.byref(found)):
+        """Return the number of GPUs; 0 if the driver does not work."""
+        count = ctypes.c_int(0)
+        if self._library.cuInit(0) or self._library.cuDeviceGetCount(ctypes.byref(count)):
             return 0
-        return found.value
+        return count.value
 
     def read_pci_address(self, index: int) -> str | None:
-        """Return the PCI address of a GPU, ``0000:81:00.0``; of a MIG instance, that of its GPU."""
-        text = ctypes.create_string_buffer(_LONGEST_ADDRESS)
+        """Return the PCI address of a GPU, ``0000:81:00.0``; None if it is unknown.
+
+        A MIG instance has the address of its GPU.
+        """
+        text = ctypes.create_string_buffer(_MAX_ADDRESS_LENGTH)
         device = ctypes.c_int(0)
         if self._library.cuDeviceGet(ctypes.byref(device), index):
             return None
-        if self._library.cuDeviceGetPCIBusId(text, _LONGEST_ADDRESS, device):
+        if self._library.cuDeviceGetPCIBusId(text, _MAX_ADDRESS_LENGTH, device):
             return None
         return text.value.decode().lower()
 
     def make_current(self, index: int) -> bool:
-        """Make a GPU this thread's current one, by the primary context, which torch takes too."""
+        """Make a GPU current for this thread; return whether that worked.
+
+        It uses the primary context, the one that torch uses too.
+        """
         device = ctypes.c_int(0)
         context = ctypes.c_void_p()
         return not (
@@ -50,7 +56,7 @@ class Driver:
 
 @cache
 def load_driver() -> Driver | None:
-    """Return the driver; None where the library is not there."""
+    """Return the driver; None if its library is missing."""
     try:
         return Driver(ctypes.CDLL(_LIBRARY))
     except OSError:

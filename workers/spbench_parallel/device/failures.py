@@ -1,4 +1,4 @@
-"""Errors of a GPU as one sentence each: memory, compute mode, hardware, driver."""
+"""User-facing messages for GPU errors: memory, compute mode, hardware, driver."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from typing import Any
 from spbench_parallel.errors import CannotRunError
 
 _SIZE = r"[\d.]+ (?:bytes|[KMGT]iB)"
-_ASKED = re.compile(rf"Tried to allocate (?P<asked>{_SIZE})")
-_HELD = re.compile(
+_REQUESTED = re.compile(rf"Tried to allocate (?P<asked>{_SIZE})")
+_CAPACITY = re.compile(
     rf"GPU (?P<gpu>\d+) has a total capacity of (?P<total>{_SIZE}) "
     rf"of which (?P<free>{_SIZE}) is free"
 )
 _OTHERS = re.compile(rf"Process \d+ has ({_SIZE}) memory in use")
 _LIMIT = re.compile(rf"({_SIZE}) allowed;")
-_OF_GPUS = re.compile(r"cuda|cudnn|cublas|nvidia|nccl", re.IGNORECASE)
-_NO_MEMORY = re.compile(
+_GPU_ERROR = re.compile(r"cuda|cudnn|cublas|nvidia|nccl", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(
     r"out of memory|ALLOC_FAILED|ALLOCATION_FAILED|cudaErrorMemoryAllocation", re.IGNORECASE
 )
-_NO_MEMORY_EITHER = re.compile(
+_OTHER_OUT_OF_MEMORY = re.compile(
     r"(can't|not enough).* memory|unable to find an engine", re.IGNORECASE
 )
-"""The host's words, and torch's where no algorithm of cuDNN had the memory that it needs."""
+"""Messages of the host, and of torch if no cuDNN algorithm had enough memory."""
 _LIBRARIES = ("cuDNN", "cuBLAS", "NCCL")
-_SMALLER = (
+# Parameters that save memory if they are lowered, or raised.
+_LOWER_PARAMS = (
     "image_size",
     "batch_size",
     "batch_sizes",
@@ -40,10 +41,11 @@ _SMALLER = (
     "size",
     "max_bytes",
 )
-_MORE = ("parts", "split_size", "num_spatial_parts", "local_DP")
+_RAISE_PARAMS = ("parts", "split_size", "num_spatial_parts", "local_DP")
 _FORMATS = ("precision", "dtype")
-_WIDE = ("fp32", "fp64", "tf32")
-_SENTENCES = (
+_WIDE_FORMATS = ("fp32", "fp64", "tf32")
+# Pattern of an error, and the message for it; the first match counts.
+_MESSAGES = (
     (
         r"devices?(\(s\))? (is|are|is/are) busy or unavailable|cudaErrorDevicesUnavailable"
         r"|exclusive-thread device already in use|cudaErrorDeviceAlreadyInUse",
@@ -113,123 +115,122 @@ _SENTENCES = (
 
 
 @contextmanager
-def note_activity(what: str) -> Iterator[None]:
-    """Add to an exception a note of what was being done, such as ``stage 2 was built``."""
+def note_activity(activity: str) -> Iterator[None]:
+    """Add the current activity, such as ``stage 2 was built``, to an exception."""
     try:
         yield
     except Exception as error:
-        error.add_note(f"while {what}")
+        error.add_note(f"while {activity}")
         raise
 
 
 def translate_gpu_error(error: Exception, params: Mapping[str, Any] | None = None) -> Exception:
-    """Return the error to raise in place of one of a GPU: a sentence that names the device.
+    """Return the error to raise instead of a GPU error; its message names the device.
 
     Any other error is returned unchanged.
 
     Args:
         error: The error.
-        params: The case's parameters: where memory is short, those to change are named.
+        params: The case's parameters. If memory is short, the message names those to change.
     """
-    sentence = (
-        None if isinstance(error, CannotRunError) else describe_gpu_error(error, params or {})
-    )
-    if sentence is None:
+    message = None if isinstance(error, CannotRunError) else describe_gpu_error(error, params or {})
+    if message is None:
         return error
-    return CannotRunError(f"{_device()}: {sentence}")
+    return CannotRunError(f"{_device_name()}: {message}")
 
 
 def describe_gpu_error(error: BaseException, params: Mapping[str, Any]) -> str | None:
-    """Return an exception of a GPU or its memory as one sentence; None for any other."""
+    """Return the message for a GPU or GPU memory error; None for any other error."""
     text = str(error)
-    kind = type(error).__name__
-    known = ("OutOfMemoryError", "AcceleratorError", "RuntimeError", "DeferredCudaCallError")
-    if kind not in (*known, "DistBackendError") or not _OF_GPUS.search(text):
+    error_type = type(error).__name__
+    error_types = ("OutOfMemoryError", "AcceleratorError", "RuntimeError", "DeferredCudaCallError")
+    if error_type not in (*error_types, "DistBackendError") or not _GPU_ERROR.search(text):
         return None
-    if kind == "OutOfMemoryError" or _NO_MEMORY.search(text):
-        return f"{_out_of_memory(text)}{_where(error)}; {_to_change(params)}"
-    for pattern, sentence in _SENTENCES:
+    if error_type == "OutOfMemoryError" or _OUT_OF_MEMORY.search(text):
+        cause = _describe_out_of_memory(text) + _describe_activity(error)
+        return f"{cause}; {_suggest_changes(params)}"
+    for pattern, message in _MESSAGES:
         if re.search(pattern, text, re.IGNORECASE):
-            return sentence
+            return message
     return None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that there was no memory, of a GPU or of the host."""
+    """Return whether an exception reports a lack of memory, on a GPU or the host."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     text = str(error)
-    return bool(_NO_MEMORY.search(text) or _NO_MEMORY_EITHER.search(text))
+    return bool(_OUT_OF_MEMORY.search(text) or _OTHER_OUT_OF_MEMORY.search(text))
 
 
-def _out_of_memory(text: str) -> str:
-    asked = _ASKED.search(text)
-    held = _HELD.search(text)
-    if asked is None:
-        # Not of torch's own memory: of a context, kernels, a library, or pinned.
-        library = next((one for one in _LIBRARIES if one.lower() in text.lower()), "CUDA")
+def _describe_out_of_memory(text: str) -> str:
+    requested = _REQUESTED.search(text)
+    capacity = _CAPACITY.search(text)
+    if requested is None:
+        # Not torch's allocator: a context, kernels, a library, or pinned memory.
+        library = next((name for name in _LIBRARIES if name.lower() in text.lower()), "CUDA")
         return (
             f"{library} got no memory: the GPU has none left for it, or the host none to pin "
             "(ulimit -l and the job's memory limit)"
         )
-    if held is None:
-        return f"the GPU has no memory left: {asked['asked']} were asked for"
-    others = _OTHERS.findall(text)
+    if capacity is None:
+        return f"the GPU has no memory left: {requested['requested']} were asked for"
+    other_usage = _OTHERS.findall(text)
     limit = _LIMIT.search(text)
-    shared = f", other processes have {' and '.join(others)} of it" if others else ""
-    allowed = f", this process may have {limit[1]}" if limit else ""
+    others_text = f", other processes have {' and '.join(other_usage)} of it" if other_usage else ""
+    limit_text = f", this process may have {limit[1]}" if limit else ""
     return (
-        f"GPU {held['gpu']} has no memory left: {asked['asked']} were asked for, "
-        f"{held['free']} of {held['total']} were free{shared}{allowed}"
+        f"GPU {capacity['gpu']} has no memory left: {requested['requested']} were asked for, "
+        f"{capacity['free']} of {capacity['total']} were free{others_text}{limit_text}"
     )
 
 
-def _to_change(params: Mapping[str, Any]) -> str:
-    """Return the changes of a case's parameters by which it takes less memory, in words."""
-    smaller, more = (
+def _suggest_changes(params: Mapping[str, Any]) -> str:
+    """Return the changes of a case's parameters that save memory, as text."""
+    lower, higher = (
         " or ".join(name for name in names if params.get(name) is not None)
-        for names in (_SMALLER, _MORE)
+        for names in (_LOWER_PARAMS, _RAISE_PARAMS)
     )
-    formats = [f"{name} bf16" for name in _FORMATS if params.get(name) in _WIDE]
-    words = [f"lower {smaller}"] if smaller else []
-    words += [f"raise {more}"] if more else []
-    words += [f"take {formats[0]}"] if formats else []
-    return ", ".join(words) or "take a smaller case"
+    formats = [f"{name} bf16" for name in _FORMATS if params.get(name) in _WIDE_FORMATS]
+    changes = [f"lower {lower}"] if lower else []
+    changes += [f"raise {higher}"] if higher else []
+    changes += [f"take {formats[0]}"] if formats else []
+    return ", ".join(changes) or "take a smaller case"
 
 
-def _where(error: BaseException) -> str:
-    """Return what was being done, by the exception's notes or the running layer; or nothing."""
-    notes = [one for one in getattr(error, "__notes__", []) if one.startswith("while ")]
+def _describe_activity(error: BaseException) -> str:
+    """Return the activity from the exception's notes or the running layer; or ""."""
+    notes = [note for note in getattr(error, "__notes__", []) if note.startswith("while ")]
     if notes:
         return f", {notes[0]}"
-    layer = _layer(error)
+    layer = _find_running_layer(error)
     return f", while layer {layer} worked forward" if layer else ""
 
 
-def _layer(error: BaseException) -> str | None:
-    """Return the layer of a stage (a row of modules) that was running at the exception."""
+def _find_running_layer(error: BaseException) -> str | None:
+    """Return the layer of a stage that was running at the exception; or None."""
     if "torch" not in sys.modules:
         return None
     from torch.nn import Sequential as Row
 
     trace = error.__traceback__
     while trace is not None:
-        own = trace.tb_frame.f_locals
-        row = own.get("self")
-        module = own.get("module")
+        variables = trace.tb_frame.f_locals
+        row = variables.get("self")
+        module = variables.get("module")
         if isinstance(row, Row) and trace.tb_frame.f_code.co_name == "forward":
-            return next((name for name, one in row.named_children() if one is module), None)
+            return next((name for name, child in row.named_children() if child is module), None)
         trace = trace.tb_next
     return None
 
 
-def _device() -> str:
-    """Return ``cuda:0 (NVIDIA H200)`` where torch can still tell, else ``cuda``."""
+def _device_name() -> str:
+    """Return ``cuda:0 (NVIDIA H200)``, or ``cuda`` if torch does not know the device."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return "cuda"
     try:
         index = torch.cuda.current_device()
         return f"cuda:{index} ({torch.cuda.get_device_name(index)})"
-    except Exception:  # the device may be lost: then it tells nothing
+    except Exception:  # a lost device has no name
         return "cuda"

@@ -1,4 +1,4 @@
-"""The GPUs that this process sees: their facts, and why there is none."""
+"""GPUs visible to this process: their properties, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from spbench_parallel.errors import CannotRunError
 
 
 class NoDeviceError(CannotRunError):
-    """A device was asked for that is not there."""
+    """Error: a requested device does not exist."""
 
     missing = True
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The GPU of a rank, with its facts.
+    """The GPU of a rank.
 
     Attributes:
-        index: Its number in this process.
-        name: The name of its model.
-        address: Its address on the PCI bus of the host.
+        index: Its index in this process.
+        name: The name of the model.
+        address: Its PCI address on the host.
         capability: Its compute capability.
     """
 
@@ -37,7 +37,7 @@ class Gpu:
 
     @classmethod
     def from_device(cls, device: torch.device) -> Gpu:
-        """Return the facts about a GPU from torch and the driver."""
+        """Read the properties of a GPU from torch and the driver."""
         return cls(
             device.index or 0,
             torch.cuda.get_device_name(device),
@@ -47,16 +47,16 @@ class Gpu:
 
 
 def explain_missing_gpu() -> str:
-    """Return why torch sees no GPU, as a clause; empty where it sees one."""
+    """Return why torch sees no GPU (a clause); empty if it sees one."""
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is a build without CUDA"
-    shown = os.environ.get(VISIBLE_DEVICES)
-    if shown is not None and shown.strip() in ("", "-1", "NoDevFiles"):
-        return f"{VISIBLE_DEVICES} is {shown!r}, which hides every GPU"
+    visible = os.environ.get(VISIBLE)
+    if visible is not None and visible.strip() in ("", "-1", "NoDevFiles"):
+        return f"{VISIBLE} is {visible!r}, which hides every GPU"
     if torch.cuda.is_available() and torch.cuda.device_count():
         return ""
     count = torch.cuda.device_count()
-    hidden = f" with {VISIBLE_DEVICES}={shown}" if shown is not None else ""
+    hidden = f" with {VISIBLE}={visible}" if visible is not None else ""
     return (
         f"torch {torch.__version__} for CUDA {torch.version.cuda} counts {count} usable GPUs"
         f"{hidden}: no driver, one too old for it, or no GPU"
@@ -64,13 +64,14 @@ def explain_missing_gpu() -> str:
 
 
 def read_pci_address(device: torch.device) -> str:
-    """Return the address of a GPU on the PCI bus of its host, ``0000:81:00.0``, unique there.
+    """Return the PCI address of a GPU, ``0000:81:00.0``, unique on its host.
 
-    A launcher may show each rank another GPU under the same number. Instances of MIG have uuids of
-    their own and one address, as NCCL sees them. The driver tells it; otherwise torch does.
+    A launcher may give each rank another GPU with the same index. MIG instances of a GPU share its
+    address; they differ in their UUIDs. NCCL identifies GPUs in the same way. The driver is asked
+    first, because it is right for MIG; torch is the fallback.
     """
-    known = load_driver()
-    address = known.read_pci_address(device.index or 0) if known is not None else None
+    driver = load_driver()
+    address = driver.read_pci_address(device.index or 0) if driver is not None else None
     if address is not None:
         return address
     gpu: Any = torch.cuda.get_device_properties(device)

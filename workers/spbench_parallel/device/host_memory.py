@@ -1,4 +1,4 @@
-"""Pinned memory of the host, through which data of a GPU is staged for MPI."""
+"""Pinned host memory through which GPU data is staged for MPI."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import torch
 from spbench_parallel.device.streams import get_streams, is_gpu
 
 FETCH_BUFFERS = 2
+"""Buffers for copies from the GPU, used in turn."""
 SEND_BUFFERS = 16
-"""Buffers from the GPU and to it, used in turn: so many copies may be under way before the host
-waits for the first of them."""
+"""Buffers for copies to the GPU, used in turn: so the host waits only if the next one is in use."""
 
 
 class HostMemory:
-    """Pinned buffers that are used again: a GPU copies from and to them while the host goes on.
+    """Reusable pinned buffers for copies from and to a GPU.
+
+    The host continues while the GPU copies.
 
     Args:
         device: The GPU.
@@ -27,93 +29,97 @@ class HostMemory:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._streams = get_streams(device)
-        self._fetched = [_Buffer(device) for _ in range(FETCH_BUFFERS)]
-        self._sent = [_Buffer(device) for _ in range(SEND_BUFFERS)]
-        self._next_fetched = cycle(self._fetched)
-        self._next_sent = cycle(self._sent)
+        self._fetch_buffers = [_PinnedBuffer(device) for _ in range(FETCH_BUFFERS)]
+        self._send_buffers = [_PinnedBuffer(device) for _ in range(SEND_BUFFERS)]
+        self._next_fetch = cycle(self._fetch_buffers)
+        self._next_send = cycle(self._send_buffers)
 
     def fetch(self, values: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Return values of the GPU on the host, after waiting for the copy.
+        """Return GPU values on the host, after waiting for the copy.
 
-        The result may be written to; its memory is used again at the next call but one of this and
-        of `room`.
+        The result may be written to. Its memory is reused by the second next call of `fetch` or
+        `reserve`.
 
         Args:
             values: A tensor on the GPU.
             dtype: The number format of the result; None keeps that of the values.
         """
-        own = values.detach().to(dtype or values.dtype)
-        there = self.reserve(own.shape, own.dtype)
-        there.copy_(own, non_blocking=True)
+        source = values.detach().to(dtype or values.dtype)
+        staged = self.reserve(source.shape, source.dtype)
+        staged.copy_(source, non_blocking=True)
         self._streams.synchronize()
-        return there
+        return staged
 
     def reserve(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return memory as `fetch` does, with undefined values."""
-        _make_room(self._fetched, shape, dtype)
-        return next(self._next_fetched).memory(shape, dtype)
+        """Return uninitialised memory with the lifetime of a result of `fetch`."""
+        _grow_buffers(self._fetch_buffers, shape, dtype)
+        return next(self._next_fetch).memory(shape, dtype)
 
-    def put(self, values: torch.Tensor, into: torch.Tensor) -> None:
-        """Copy values of the host to a tensor of the GPU, in its number format.
+    def copy_to_gpu(self, values: torch.Tensor, into: torch.Tensor) -> None:
+        """Copy host values to a tensor of the GPU, in the tensor's number format.
 
-        The values may change at once after the call, except for the memory that `fetch` or `room`
-        returned, which is copied directly; later work of the current stream finds them.
+        Later work of the current stream sees them. The values may change right after the call. The
+        exception is memory that `fetch` or `reserve` returned, which is copied directly.
         """
-        buffer = next((one for one in self._fetched if one.holds(values, into.dtype)), None)
+        buffer = next(
+            (buffer for buffer in self._fetch_buffers if buffer.holds(values, into.dtype)), None
+        )
         if buffer is None:
-            _make_room(self._sent, values.shape, into.dtype)
-            buffer = next(self._next_sent)
-            there = buffer.memory(values.shape, into.dtype)
-            there.copy_(values)
-            values = there
+            _grow_buffers(self._send_buffers, values.shape, into.dtype)
+            buffer = next(self._next_send)
+            staged = buffer.memory(values.shape, into.dtype)
+            staged.copy_(values)
+            values = staged
         into.copy_(values, non_blocking=True)
-        buffer.leave()
+        buffer.mark_copied()
 
     def send(self, values: torch.Tensor) -> torch.Tensor:
-        """Return values of the host on the GPU, as `put` has them."""
-        made = torch.empty(values.shape, dtype=values.dtype, device=self._device)
-        self.put(values, made)
-        return made
+        """Return host values on the GPU; see `copy_to_gpu`."""
+        target = torch.empty(values.shape, dtype=values.dtype, device=self._device)
+        self.copy_to_gpu(values, target)
+        return target
 
 
 MIN_BUFFER_BYTES = 1 << 16
-"""The least bytes of a buffer."""
+"""The smallest size of a buffer, in bytes."""
 
 
-class _Buffer:
-    """A pinned buffer, and the event after which it may be written again."""
+class _PinnedBuffer:
+    """A pinned buffer, with the event after which it may be overwritten."""
 
     def __init__(self, device: torch.device) -> None:
         self._pins = device.type == "cuda"
         self._bytes = torch.empty(0, dtype=torch.uint8)
-        self._left = get_streams(device).event()
+        self._copied = get_streams(device).event()
 
     def memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return it in a shape, once earlier copies from it have ended."""
-        self._left.synchronize()
+        """Return the buffer in a shape, after earlier copies from it have ended."""
+        self._copied.synchronize()
         size = prod(shape) * dtype.itemsize
         return self._bytes[:size].view(dtype).view(tuple(shape))
 
     @property
     def size(self) -> int:
-        """The bytes of the buffer."""
+        """The size in bytes."""
         return len(self._bytes)
 
     def grow(self, size: int) -> None:
-        """Replace the memory by one of so many bytes; copies under way keep the old one."""
+        """Replace the memory by ``size`` bytes; copies in progress keep the old memory."""
         self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=self._pins)
 
     def holds(self, values: torch.Tensor, dtype: torch.dtype) -> bool:
-        """Whether the values are in this buffer, in that number format."""
+        """Return whether the values are in this buffer, in that number format."""
         return values.dtype == dtype and values.data_ptr() == self._bytes.data_ptr() != 0
 
-    def leave(self) -> None:
-        """Record that a copy from it was started."""
-        self._left.record()
+    def mark_copied(self) -> None:
+        """Record that a copy from the buffer was started."""
+        self._copied.record()
 
 
-def _make_room(buffers: Sequence[_Buffer], shape: Sequence[int], dtype: torch.dtype) -> None:
-    """Grow all buffers at once: one by one they would grow in the midst of later steps."""
+def _grow_buffers(
+    buffers: Sequence[_PinnedBuffer], shape: Sequence[int], dtype: torch.dtype
+) -> None:
+    """Grow all buffers together; otherwise the others would grow during later steps."""
     size = max(MIN_BUFFER_BYTES, prod(shape) * dtype.itemsize)
     if size > buffers[0].size:
         for buffer in buffers:
@@ -122,10 +128,10 @@ def _make_room(buffers: Sequence[_Buffer], shape: Sequence[int], dtype: torch.dt
 
 @cache
 def get_host_memory(device: torch.device) -> HostMemory:
-    """Return the pinned buffers of a GPU, the same at each call."""
+    """Return the pinned buffers of a GPU; each call returns the same object."""
     return HostMemory(device)
 
 
 def copy_to_device(values: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return values of the host on a device; the host does not wait for the copy to a GPU."""
+    """Return host values on a device; the host does not wait for a copy to a GPU."""
     return get_host_memory(device).send(values) if is_gpu(device) else values

@@ -1,7 +1,7 @@
-"""Memory and events of a GPU that processes of one host share: CUDA IPC.
+"""CUDA IPC: GPU memory and events shared between processes of one host.
 
-A process shares memory that it has allocated, and events that it has made, by handles; others open
-these and use them as their own. `ipc_of` returns what a device has of it.
+A process shares its memory and events by handles, which other processes open. `get_device_ipc`
+returns the interface of a device.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from typing import Any, Protocol
 import torch
 
 Handle = Any
-"""A handle of memory, as torch makes it: a tuple that can be sent to one other process."""
+"""Torch's handle of memory: a tuple that can be sent to one other process."""
 
 
 class OwnEvent(Protocol):
-    """An event of this process, for which others wait."""
+    """An event of this process for which other processes wait."""
 
     def record(self) -> None:
-        """Set it after all work of the current stream so far."""
+        """Set the event after all work of the current stream so far."""
 
 
 class OpenedEvent(Protocol):
     """An event of another process."""
 
     def wait(self) -> None:
-        """Let later work of the current stream wait for what that process has recorded by now.
+        """Make the current stream wait for the latest record of that process.
 
-        It records before it says so by other means.
+        The process must record the event before it announces that by other means.
         """
 
 
 class DeviceIpc(Protocol):
-    """Memory and events that a process shares of its device, and opens of others."""
+    """Memory and events that a process shares with others, and opens of others."""
 
     @property
     def packed(self) -> OwnEvent:
-        """This process's event for what it has packed."""
+        """This process's event for packed pieces."""
 
     @property
     def read(self) -> OwnEvent:
-        """This process's event for what it has read."""
+        """This process's event for pieces that it has read."""
 
     def event_handles(self) -> tuple[bytes, bytes]:
         """Return handles of ``packed`` and ``read``.
 
         Raises:
-            RuntimeError: The driver shares none.
+            RuntimeError: The driver cannot share events.
         """
 
     def open_event(self, handle: bytes) -> OpenedEvent:
-        """Return the event of another process, the same at each call.
+        """Return the event of another process; each call returns the same object.
 
         Raises:
             RuntimeError: The driver cannot open it.
@@ -62,13 +62,13 @@ class DeviceIpc(Protocol):
         """Return a handle of a dense tensor's memory, for one process.
 
         Raises:
-            RuntimeError: The driver shares none.
+            RuntimeError: The driver cannot share memory.
         """
 
     def open_memory(self, handle: Handle) -> torch.Tensor:
-        """Return the memory of another process, as bytes, until the tensor goes.
+        """Return the memory of another process as bytes, valid while the tensor lives.
 
-        Wait for that process's ``packed`` before the first read: opening waits for nothing.
+        Wait for that process's ``packed`` event before the first read: opening waits for nothing.
 
         Raises:
             RuntimeError: The driver cannot open it.
@@ -76,15 +76,15 @@ class DeviceIpc(Protocol):
 
 
 def storage_functions(storages: type) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return torch's private functions that share a storage and open a shared one.
+    """Return torch's private functions that share and open a storage.
 
     Args:
-        storages: The class of storages, ``torch.UntypedStorage``.
+        storages: The storage class, ``torch.UntypedStorage``.
 
     Raises:
         RuntimeError: This version of torch has neither the old names nor the new ones.
     """
-    # The old names come first: torch versions with both use the new ones for other devices only.
+    # Old names first: torch versions that have both use the new names for other devices only.
     for share, open_shared in (
         ("_share_cuda_", "_new_shared_cuda"),
         ("_share_device_", "_new_shared_device"),
@@ -95,7 +95,7 @@ def storage_functions(storages: type) -> tuple[Callable[..., Any], Callable[...,
 
 
 class CudaSharedEvent:
-    """An event of a GPU between processes."""
+    """A GPU event shared between processes."""
 
     def __init__(self, device: torch.device, event: torch.cuda.Event) -> None:
         self._device = device
@@ -109,56 +109,56 @@ class CudaSharedEvent:
 
 
 class CudaIpc:
-    """CUDA IPC by way of torch, which keeps memory until all who have opened it are done with it.
+    """CUDA IPC through torch.
 
-    A process has two events for all that it shares: drivers grant a limited number. What another
-    process has packed or read is waited for with all that it packed or read before, and nothing
-    that it was asked for later: nobody waits in a circle.
+    Torch keeps shared memory until every process that opened it is done. A process shares only two
+    events, because drivers limit their number. A waiter waits for all work recorded so far, but not
+    for later work, so there is no circular wait.
 
-    Memory is opened under this process's own GPU, wherever it lies: kernels then read it where it
-    is, and a process needs no context on the GPUs of others, nor to see them.
+    Memory is opened under this process's own GPU, also if it is on another one. Kernels then read
+    it remotely. The process needs no context on other GPUs and need not see them.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._share_storage, self._open_storage = storage_functions(torch.UntypedStorage)
-        self._own = torch.cuda.Event(interprocess=True), torch.cuda.Event(interprocess=True)
-        self.packed, self.read = (CudaSharedEvent(device, event) for event in self._own)
-        self._opened: dict[bytes, CudaSharedEvent] = {}
-        self._handles: tuple[bytes, bytes] | None = None
+        self._own_events = torch.cuda.Event(interprocess=True), torch.cuda.Event(interprocess=True)
+        self.packed, self.read = (CudaSharedEvent(device, event) for event in self._own_events)
+        self._opened_events: dict[bytes, CudaSharedEvent] = {}
+        self._event_handles: tuple[bytes, bytes] | None = None
 
     def event_handles(self) -> tuple[bytes, bytes]:
-        if self._handles is None:
-            packed, read = self._own
-            self._handles = packed.ipc_handle(), read.ipc_handle()
-        return self._handles
+        if self._event_handles is None:
+            packed, read = self._own_events
+            self._event_handles = packed.ipc_handle(), read.ipc_handle()
+        return self._event_handles
 
     def open_event(self, handle: bytes) -> CudaSharedEvent:
-        if handle not in self._opened:
+        if handle not in self._opened_events:
             event = torch.cuda.Event.from_ipc_handle(self._device, handle)
-            self._opened[handle] = CudaSharedEvent(self._device, event)
-        return self._opened[handle]
+            self._opened_events[handle] = CudaSharedEvent(self._device, event)
+        return self._opened_events[handle]
 
     def share(self, memory: torch.Tensor) -> Handle:
         return self._share_storage(memory.untyped_storage())
 
     def open_memory(self, handle: Handle) -> torch.Tensor:
         _, *fields, _ = handle
-        # The last field asks torch to open an event for this memory, which it never destroys.
-        # Drivers grant a limited number of events, and readers wait for `packed` anyway.
-        return self._open(*fields, False)
+        # The last field asks torch to open an event for this memory, which torch never destroys.
+        # Drivers limit the number of events, and readers wait for `packed` anyway.
+        return self._open_storage_memory(*fields, False)
 
-    def _open(self, *fields: Any) -> torch.Tensor:
+    def _open_storage_memory(self, *fields: Any) -> torch.Tensor:
         """Open memory by the fields of its handle, without the sender's device."""
         storage = self._open_storage(self._device.index or 0, *fields)
         return torch.empty(0, dtype=torch.uint8, device=self._device).set_(storage)
 
 
 IPC_FACTORIES: dict[str, Callable[[torch.device], DeviceIpc]] = {"cuda": CudaIpc}
-"""Functions that make what a device shares, by its type."""
+"""Functions that create the IPC interface of a device, by device type."""
 
 
 @cache
 def get_device_ipc(device: torch.device) -> DeviceIpc:
-    """Return what a device shares with other processes, the same at each call."""
+    """Return the IPC interface of a device; each call returns the same object."""
     return IPC_FACTORIES[device.type](device)

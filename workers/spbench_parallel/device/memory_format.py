@@ -1,4 +1,4 @@
-"""Memory formats of maps: channel by channel, or pixel by pixel with all channels together."""
+"""Memory formats of maps: contiguous, or channels-last."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ MEMORY_FORMATS: dict[MemoryFormat, torch.memory_format] = {
     "contiguous": torch.contiguous_format,
     "channels_last": torch.channels_last,
 }
-_MAP = 4
-"""The dimensions of a batch of maps."""
+_MAP_DIMENSIONS = 4  # batch, channels, rows, cols
 
 
 def set_memory_format(stage: nn.Module, memory_format: MemoryFormat) -> None:
-    """Lay out the weights of a stage's convolutions: their maps then lie as these do."""
+    """Set the memory format of the weights of a stage's convolutions.
+
+    Their outputs get the same format.
+    """
     if memory_format != "contiguous":
-        # Of this one argument the stubs know nothing.
+        # The type stubs lack this overload.
         stage.to(memory_format=MEMORY_FORMATS[memory_format])  # type: ignore[call-overload]
 
 
 def convert_maps(
     tensors: tuple[torch.Tensor, ...], memory_format: MemoryFormat
 ) -> tuple[torch.Tensor, ...]:
-    """Return maps that lie so in memory; the same tensors where they do already."""
+    """Return maps in a memory format; tensors that already have it are not copied."""
     if memory_format == "contiguous":
         return tensors
-    wanted = MEMORY_FORMATS[memory_format]
+    layout = MEMORY_FORMATS[memory_format]
     return tuple(
-        tensor.contiguous(memory_format=wanted) if tensor.ndim == _MAP else tensor
+        tensor.contiguous(memory_format=layout) if tensor.ndim == _MAP_DIMENSIONS else tensor
         for tensor in tensors
     )

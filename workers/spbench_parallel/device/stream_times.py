@@ -1,4 +1,4 @@
-"""Timing of a GPU's current stream by events, which are read when all work is done."""
+"""Timing of a GPU's current stream by events, read when all work is done."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from spbench_parallel.device.streams import DeviceEvent, get_streams
 
 
 class StreamTimes:
-    """Successive named stretches of the current stream, with an event between any two.
+    """Successive named spans of the current stream, separated by events.
 
-    A stretch begins when the stream has done all earlier work: it holds the work that is launched
-    within it, and the time in which the stream is idle. So stretches add up to the time from the
-    first event to the last.
+    A span begins when the stream has done all earlier work. It contains the work launched within it
+    and idle time of the stream. The spans add up to the time from the first event to the last.
 
-    Several threads may begin stretches in turn, as autograd's do: their current stream must be the
-    same.
+    Several threads may begin spans in turn, as autograd's do, if they have the same current stream.
 
     Args:
         device: The GPU.
@@ -23,29 +21,29 @@ class StreamTimes:
 
     def __init__(self, device: torch.device) -> None:
         self._streams = get_streams(device)
-        # Events are recorded again: to make one takes as long as to record it.
+        # Events are reused: creating one takes as long as recording it.
         self._events: list[DeviceEvent] = []
         self._names: list[str] = []
 
     def begin(self, name: str) -> None:
-        """Begin the first stretch of a reading; earlier stretches are dropped."""
+        """Begin the first span of a reading, and drop all earlier spans."""
         self._names.clear()
         self.switch(name)
 
     def switch(self, name: str) -> None:
-        """End the current stretch, and begin another."""
-        place = len(self._names)
-        if place == len(self._events):
+        """End the current span and begin another one."""
+        index = len(self._names)
+        if index == len(self._events):
             self._events.append(self._streams.event(timing=True))
-        self._events[place].record()
+        self._events[index].record()
         self._names.append(name)
 
     def read(self) -> list[tuple[str, float]]:
-        """End the last stretch and wait for it; return each one's name and seconds, in order."""
+        """End the last span and wait for it; return name and seconds of each, in order."""
         self.switch("")
         last = len(self._names) - 1
         self._events[last].synchronize()
         return [
-            (self._names[place], self._events[place + 1].seconds_since(self._events[place]))
-            for place in range(last)
+            (self._names[index], self._events[index + 1].seconds_since(self._events[index]))
+            for index in range(last)
         ]

@@ -1,7 +1,7 @@
-"""Streams and events of a device, which order its work, wait for it and time it.
+"""Streams and events of a device: they order its work, wait for it and time it.
 
-A GPU runs launched work later, stream by stream, each in its own order. The host runs it at once:
-its one stream is always done. `streams_of` returns the streams of a device.
+A GPU runs launched work later, in order per stream. The host runs work at once, so its only stream
+is always done. `get_streams` returns the streams of a device.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ import torch
 
 
 def is_gpu(device: torch.device) -> bool:
-    """Whether a device has memory and streams of its own."""
+    """Return whether a device has its own memory and streams."""
     return device.type != "cpu"
 
 
 class DeviceEvent(Protocol):
-    """An event: a point in the work of a stream, set by `record`; passed where it was never set."""
+    """A point in the work of a stream, set by `record`; passed if it was never set."""
 
     def record(self) -> None:
-        """Set it after all work of the current stream so far."""
+        """Set the event after all work of the current stream so far."""
 
     def query(self) -> bool:
-        """Whether that work is done."""
+        """Return whether that work is done."""
 
     def synchronize(self) -> None:
         """Wait until that work is done."""
 
     def seconds_since(self, earlier: Any) -> float:
-        """Return the seconds between two events of this device, both of which have passed."""
+        """Return the seconds between two events of this device; both must have passed."""
 
 
 class DeviceStreams(Protocol):
-    """The streams of a device: the current one, and a second one for copies.
+    """The streams of a device: the current stream, and a second one for copies.
 
-    No method waits for the whole device: while a receive of NCCL is posted, that may take for ever.
+    No method waits for the whole device: that may never return while a receive of NCCL is posted.
     """
 
     def synchronize(self) -> None:
         """Wait for all work of the current stream."""
 
     def use_copy_stream(self) -> AbstractContextManager[object]:
-        """Return a context in which work is launched on the copy stream."""
+        """Return a context that launches work on the copy stream."""
 
     def fork_copy_stream(self) -> None:
-        """Let later work of the copy stream wait for all earlier work of the current stream."""
+        """Make later work of the copy stream wait for earlier work of the current stream."""
 
     def join_copy_stream(self) -> None:
-        """Let later work of the current stream wait for all earlier work of the copy stream."""
+        """Make later work of the current stream wait for earlier work of the copy stream."""
 
     def event(self, *, timing: bool = False) -> DeviceEvent:
-        """Return an event; only one made for ``timing`` tells seconds."""
+        """Return an event; `seconds_since` needs events made with ``timing``."""
 
 
 class HostEvent:
-    """An event of the host, which has passed when it is recorded."""
+    """An event of the host, which passes when it is recorded."""
 
     def __init__(self) -> None:
         self._time = 0.0
@@ -119,8 +119,8 @@ class CudaEvent:
 class CudaStreams:
     """The streams of a GPU.
 
-    All exchanges share one copy stream: torch has 32 streams and uses them in turn, so that more
-    would share theirs with NCCL.
+    All exchanges share one copy stream. Torch has a pool of 32 streams and assigns them in turn:
+    with more, copies would share a stream with NCCL.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -151,25 +151,25 @@ STREAM_FACTORIES: dict[str, Callable[[torch.device], DeviceStreams]] = {
     "cpu": _host_streams,
     "cuda": CudaStreams,
 }
-"""Functions that make a device's streams, by its type."""
+"""Functions that create a device's streams, by device type."""
 
 
 @cache
 def get_streams(device: torch.device) -> DeviceStreams:
-    """Return the streams of a device, the same at each call."""
+    """Return the streams of a device; each call returns the same object."""
     return STREAM_FACTORIES[device.type](device)
 
 
 def synchronize_stream(device: torch.device) -> None:
-    """Wait until the current stream of a device is done; the host always is."""
+    """Wait for the current stream of a device; on the host return at once."""
     if is_gpu(device):
         get_streams(device).synchronize()
 
 
 def time_on_device(device: torch.device, body: Callable[[], object]) -> float:
-    """Return the seconds of ``body`` until all work that it launches on the device is done.
+    """Return the seconds of ``body`` until all work that it launches is done.
 
-    The device finishes earlier work first, which does not count.
+    Earlier work of the device is finished first and does not count.
     """
     synchronize_stream(device)
     start = perf_counter()

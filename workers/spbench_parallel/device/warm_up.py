@@ -1,4 +1,4 @@
-"""Start of CUDA on a rank's GPU, before the console watches the rank for silence."""
+"""CUDA start-up on the GPU of a rank, before the console watches for heartbeats."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from spbench_parallel.device.gpus import explain_missing_gpu
 
 
 def start_gpu(local_rank: int) -> None:
-    """Start CUDA on the GPU of a local rank, and load the libraries that most cases use.
+    """Start CUDA on the GPU of a local rank, and load common libraries.
 
-    The start of the driver, of cuBLAS and of cuDNN can each hold Python's global lock for seconds,
-    and a process that waits for it sends no heartbeat. Without a GPU this returns at once. A
-    failure is not reported here: the case meets it again and reports it with its parameters.
+    Starting the driver, cuBLAS and cuDNN can hold the GIL for seconds each, during which a process
+    sends no heartbeat. Without a GPU this returns at once. Failures are ignored here: the case
+    meets them again and reports them with its parameters.
     """
     if explain_missing_gpu():
         return
@@ -22,13 +22,13 @@ def start_gpu(local_rank: int) -> None:
         device = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
         load_libraries(device)
-        # cuBLAS keeps memory for its products, which would count for cases that have none.
+        # Free the cuBLAS workspace: it would count as memory of cases without matrix products.
         torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.empty_cache()
 
 
 def load_libraries(device: torch.device) -> None:
-    """Multiply and convolve once on a device, with gradients, and wait for the results."""
+    """Multiply and convolve once with gradients, and wait for the results."""
     matrix = torch.ones(8, 8, device=device)
     image = torch.ones(1, 8, 8, 8, device=device, requires_grad=True)
     weight = torch.ones(8, 8, 3, 3, device=device, requires_grad=True)

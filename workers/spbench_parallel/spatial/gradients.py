@@ -67,7 +67,7 @@ def allreduce_sum(
     with COMM_STATS.time_exchange():
         if is_gpu(tensor.device):
             memory = get_host_memory(tensor.device)
-            memory.put(_sum(comm, memory.fetch(tensor, wire)), tensor)
+            memory.copy_to_gpu(_sum(comm, memory.fetch(tensor, wire)), tensor)
             return
         values = tensor.detach().to(device="cpu", dtype=wire or tensor.dtype).contiguous()
         tensor.copy_(_sum(comm, values))

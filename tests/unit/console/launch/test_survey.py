@@ -136,9 +136,13 @@ async def test_whether_mpi_takes_memory_of_gpus_comes_with_its_evidence(ssh):
     name = "spbench_parallel.device.mpi_memory"
     told = "lambda *, started: (None, f'Open MPI: asked with {started}')"
     module = f"import sys, types\nsys.modules[{name!r}] = module = types.ModuleType({name!r})\n"
-    ssh.equip("node01", more=f"{module}module.cuda_aware = {told}\n")
-    raising = "def cuda_aware(started):\n    raise RuntimeError('SPBENCH_CUDA_AWARE is 7')\n"
-    ssh.equip("node02", more=f"{module}{raising}module.cuda_aware = cuda_aware\n")
+    ssh.equip("node01", more=f"{module}module.detect_cuda_awareness = {told}\n")
+    raising = (
+        "def detect_cuda_awareness(started):\n    raise RuntimeError('SPBENCH_CUDA_AWARE is 7')\n"
+    )
+    ssh.equip(
+        "node02", more=f"{module}{raising}module.detect_cuda_awareness = detect_cuda_awareness\n"
+    )
     found = await survey_of(ssh, "node01", "node02")
     assert found["node01"].mpi_memory == (None, "Open MPI: asked with False")
     assert found["node02"].mpi_memory == (None, "SPBENCH_CUDA_AWARE is 7")

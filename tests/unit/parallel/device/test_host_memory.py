@@ -56,7 +56,7 @@ def test_what_is_put_waits_for_nobody_and_comes_in_order(memory):
     target = late(0, 0)
     LATE.waits = 0
     values = torch.tensor([3.0, 4.0])
-    memory.put(values, target)
+    memory.copy_to_gpu(values, target)
     doubled = target * 2
     values.fill_(9.0)
     assert LATE.waits == 0
@@ -66,7 +66,7 @@ def test_what_is_put_waits_for_nobody_and_comes_in_order(memory):
 
 def test_it_is_put_in_the_format_of_its_target(memory):
     target = late(0, 0, dtype=torch.bfloat16)
-    memory.put(torch.tensor([3.0, 4.0]), target)
+    memory.copy_to_gpu(torch.tensor([3.0, 4.0]), target)
     assert target.cpu().tolist() == [3, 4]
 
 
@@ -74,7 +74,7 @@ def test_what_was_fetched_goes_back_as_it_is(memory, monkeypatch):
     found = memory.fetch(late(1, 2))
     monkeypatch.setattr(memory, "_next_sent", None)
     target = late(0, 0)
-    memory.put(found.mul_(5), target)
+    memory.copy_to_gpu(found.mul_(5), target)
     assert target.cpu().tolist() == [5, 10]
 
 
@@ -87,7 +87,7 @@ def test_memory_that_was_fetched_is_not_used_again_while_it_goes_back(memory):
     targets = []
     for turn in range(3 * FETCH_BUFFERS):
         target = late(float(turn))
-        memory.put(memory.fetch(target).add_(100), target)
+        memory.copy_to_gpu(memory.fetch(target).add_(100), target)
         targets.append(target)
     assert [int(one.cpu()) for one in targets] == [100 + turn for turn in range(3 * FETCH_BUFFERS)]
 

@@ -31,7 +31,7 @@ def new_memory(nbytes=512):
 def test_small_pieces_share_a_mapping_until_all_are_closed(ipc):
     memory = [new_memory().fill_(value) for value in (1, 2)]
     install().streams.synchronize()
-    opened = [ipc.opened(ipc.share(piece)) for piece in memory]
+    opened = [ipc.open_memory(ipc.share(piece)) for piece in memory]
     assert [int(piece[0]) for piece in opened] == [1, 2]
     assert len(ipc.mappings) == 1
     opened.pop()
@@ -44,11 +44,11 @@ def test_small_pieces_share_a_mapping_until_all_are_closed(ipc):
 def test_fails_to_map_more_segments_than_the_limit(ipc):
     memory = [new_memory(LARGE) for _ in range(3)]
     handles = [ipc.share(piece) for piece in memory]
-    opened = [ipc.opened(handle) for handle in handles[:2]]
+    opened = [ipc.open_memory(handle) for handle in handles[:2]]
     with pytest.raises(RuntimeError, match="mapping of buffer object failed"):
-        ipc.opened(handles[2])
+        ipc.open_memory(handles[2])
     opened.pop()
-    ipc.opened(handles[2])
+    ipc.open_memory(handles[2])
 
 
 @pytest.mark.usefixtures("_limit_of_two")
@@ -74,7 +74,7 @@ def test_handles_beyond_the_sender_s_limit_have_no_event(ipc, monkeypatch):
 
 def test_freed_memory_is_overwritten_where_it_is_still_open(ipc):
     memory = new_memory()
-    opened = ipc.opened(ipc.share(memory))
+    opened = ipc.open_memory(ipc.share(memory))
     install().streams.synchronize()
     del memory
     assert elem_of(opened).tolist() == [0xFF] * 512
