@@ -231,7 +231,7 @@ class LateIpc:
             self._small = Segment(_SEGMENT)
         return self._small
 
-    def _open(self, handle, nbytes, offset, counters, counter, event, opens_event):
+    def _open_storage_memory(self, handle, nbytes, offset, counters, counter, event, opens_event):
         """Do what torch's ``_new_shared_cuda`` does with these fields.
 
         Its event stays open, as torch destroys none, and the caller must wait by other means.

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from spbench_core.layout.tiles import Box, Grid
     from spbench_parallel.errors import CannotRunError
     from spbench_parallel.network import Load, ParallelNetwork
-    from spbench_parallel.spatial.all_gather import AllGather
     from spbench_parallel.spatial.conv import SpatialConv2d
     from spbench_parallel.spatial.fused.blocks import FusedBlock, FusedSequential, fuse
     from spbench_parallel.spatial.fused.graph_blocks import FusedGraph
-    from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
     from spbench_parallel.spatial.norm import SpatialBatchNorm2d
     from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
     from spbench_parallel.spatial.redistribute import Redistribute
+    from spbench_parallel.spatial.replicated import AllGather, SpatialGlobalAvgPool2d
     from spbench_parallel.spatial.tiling import Tiling
     from spbench_parallel.spatial.transports import TransportError
 
@@ -49,7 +48,7 @@ __all__ = [
     "fuse",
 ]
 MODULES = {
-    "AllGather": "spbench_parallel.spatial.all_gather",
+    "AllGather": "spbench_parallel.spatial.replicated",
     "Box": "spbench_core.layout.tiles",
     "CannotRunError": "spbench_parallel.errors",
     "FusedBlock": "spbench_parallel.spatial.fused.blocks",
@@ -62,7 +61,7 @@ MODULES = {
     "SpatialAvgPool2d": "spbench_parallel.spatial.pool",
     "SpatialBatchNorm2d": "spbench_parallel.spatial.norm",
     "SpatialConv2d": "spbench_parallel.spatial.conv",
-    "SpatialGlobalAvgPool2d": "spbench_parallel.spatial.global_pool",
+    "SpatialGlobalAvgPool2d": "spbench_parallel.spatial.replicated",
     "SpatialMaxPool2d": "spbench_parallel.spatial.pool",
     "Tiling": "spbench_parallel.spatial.tiling",
     "TransportError": "spbench_parallel.spatial.transports",

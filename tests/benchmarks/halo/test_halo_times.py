@@ -90,7 +90,7 @@ class Exchange:
         self.transport = transport
         self.memory_path = memory_path
         self.tried_ms = {}
-        self.sent = [Piece(0, Box((0, 1), (0, bytes_)))]
+        self.outgoing = [Piece(0, Box((0, 1), (0, bytes_)))]
         self.start = lambda: LATE.work(0.001)
         self.wait = lambda: LATE.work(0.004)
         self.unpack = lambda: LATE.work(0.002)

@@ -46,8 +46,8 @@ from spbench_parallel.spatial.transports import (
     staged,
 )
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
-from spbench_parallel.spatial.transports.packed import PackedTransport
-from spbench_workers.benchmarks.halo.faults import inject_halo_fault
+from spbench_parallel.spatial.transports.persistent import PackedTransport
+from spbench_workers.benchmarks.halo.faults import plant_in_halo
 from standins.late_device import install
 from standins.late_ipc import install_ipc
 

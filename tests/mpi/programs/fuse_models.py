@@ -36,7 +36,7 @@ from spbench_parallel.spatial import norm
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.fused import graph_blocks
 from spbench_parallel.spatial.gather import Gather
-from spbench_parallel.spatial.moments import Moments
+from spbench_parallel.spatial.norm import Moments
 
 SEED = 1
 IMAGES = 3

@@ -29,15 +29,14 @@ from spbench_parallel.p2p.mpi import MpiP2P
 from spbench_parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.spatial import gather
-from spbench_parallel.spatial.all_gather import AllGather
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.exchange import Traffic
 from spbench_parallel.spatial.fused.blocks import fuse
-from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
 from spbench_parallel.spatial.operator import TiledWindow
 from spbench_parallel.spatial.overlap import OverlapChoice
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
+from spbench_parallel.spatial.replicated import AllGather, SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.training import gradients
 from spbench_parallel.training import master_comm as mirrors
@@ -55,11 +54,11 @@ class HostExchange:
     transport = "host"
 
     def __init__(self, comm, table, outgoing, *, device, adjoint=False, **_):
-        self.sent = table.list_sent(comm.rank)
-        self.expected = table.list_received(comm.rank)
+        self.outgoing = table.sent_by(comm.rank)
+        self.incoming = table.received_by(comm.rank)
         if adjoint:
-            self.sent, self.expected = self.expected, self.sent
-        self.traffic = Traffic(len(self.sent), 0)
+            self.outgoing, self.incoming = self.incoming, self.outgoing
+        self.traffic = Traffic(len(self.outgoing), 0)
         self.received = []
         self._comm = comm
         self._device = device
@@ -75,7 +74,7 @@ class HostExchange:
     def start(self):
         memory = get_host_memory(self._device)
         pieces = [memory.fetch(view).clone() for view in self._outgoing]
-        targets = [piece.peer for piece in self.sent]
+        targets = [piece.peer for piece in self.outgoing]
         self._requests = [
             self._comm.isend(one, target, self._tag)
             for one, target in zip(pieces, targets, strict=True)
@@ -85,7 +84,7 @@ class HostExchange:
         pass
 
     def wait(self):
-        sources = [piece.peer for piece in self.expected]
+        sources = [piece.peer for piece in self.incoming]
         pieces = [self._comm.recv(source=source, tag=self._tag) for source in sources]
         self.received = [copy_to_device(one, self._device) for one in pieces]
         MPI.Request.waitall(self._requests)

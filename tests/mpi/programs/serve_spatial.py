@@ -33,10 +33,10 @@ from spbench_parallel.spatial import interior_split
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.fused.blocks import fuse
 from spbench_parallel.spatial.gather import Gather
-from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_parallel.spatial.redistribute import Redistribute
+from spbench_parallel.spatial.replicated import SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.tiling import Tiling
 
 # So narrow that the inner outputs of small images come in several bands too.

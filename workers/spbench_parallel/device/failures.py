@@ -174,13 +174,13 @@ def _describe_out_of_memory(text: str) -> str:
             "(ulimit -l and the job's memory limit)"
         )
     if capacity is None:
-        return f"the GPU has no memory left: {requested['requested']} were asked for"
+        return f"the GPU has no memory left: {requested['asked']} were asked for"
     other_usage = _OTHERS.findall(text)
     limit = _LIMIT.search(text)
     others_text = f", other processes have {' and '.join(other_usage)} of it" if other_usage else ""
     limit_text = f", this process may have {limit[1]}" if limit else ""
     return (
-        f"GPU {capacity['gpu']} has no memory left: {requested['requested']} were asked for, "
+        f"GPU {capacity['gpu']} has no memory left: {requested['asked']} were asked for, "
         f"{capacity['free']} of {capacity['total']} were free{others_text}{limit_text}"
     )
 

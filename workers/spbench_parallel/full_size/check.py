@@ -46,16 +46,19 @@ from spbench_parallel.models.imported.plain_modules import find_used_once, is_pl
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32
 from spbench_parallel.progress import NO_PROGRESS, Progress
-from spbench_parallel.spatial.all_gather import AllGather
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.fetched.box import FetchingOperator
 from spbench_parallel.spatial.fused.blocks import FusedBlock, FusedSequential
-from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.group_norm import SpatialGroupNorm
 from spbench_parallel.spatial.pixelwise import PixelwiseOperator
 from spbench_parallel.spatial.pool import TiledPool
 from spbench_parallel.spatial.redistribute import Redistribute
-from spbench_parallel.spatial.replicated import OwnTile, ReplicatedValues
+from spbench_parallel.spatial.replicated import (
+    AllGather,
+    OwnTile,
+    ReplicatedValues,
+    SpatialGlobalAvgPool2d,
+)
 from spbench_parallel.spatial.tile_buffer import PaddedReLU
 from spbench_parallel.verify.worst_error import WorstError
 

@@ -14,12 +14,11 @@ from spbench_parallel.models.imported.pieces import ImportedPiece
 from spbench_parallel.models.imported.tiled_piece import build_tiled_piece
 from spbench_parallel.models.modules import CellModule, ConcatModule, ResidualModule, sequential
 from spbench_parallel.models.shifted_conv import ShiftedConv2d, SpatialShiftedConv2d
-from spbench_parallel.spatial.all_gather import AllGather
 from spbench_parallel.spatial.conv import SpatialConv2d
-from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
 from spbench_parallel.spatial.operator import TiledWindow
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
+from spbench_parallel.spatial.replicated import AllGather, SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.tiling import Tiling
 
 

@@ -1,4 +1,4 @@
-"""Statistics of this process' communication among the tiles of an image: time and traffic."""
+"""Statistics of this process's communication between the tiles of an image."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ ExchangeTimer = Callable[[], AbstractContextManager[object]]
 
 @dataclass(slots=True)
 class CommStats:
-    """Time in halo exchanges and sums over tiles, and this rank's traffic of halos.
+    """Time in halo exchanges and sums over tiles, and this rank's halo traffic.
 
     Attributes:
-        seconds: Time of calls in which nothing else was done: packing, waits, unpacking, sums. Of a
-            halo that travels while the rank computes, only start and end count. It is by the
-            host's clock, which on a GPU tells little: earlier work may be waited for.
-        messages: Messages to other ranks, of halos and of their gradients.
-        bytes: Bytes in all of them together.
-        buffer_bytes: Bytes of the pieces that the exchanges in being send and receive at a time.
-        watch: Times exchanges in place of the host's clock; None: the host's clock does.
+        seconds: Time of calls that only communicate: packing, waits, unpacking, sums. If the rank
+            computes during an exchange, only its start and end count. The host's clock is used,
+            which is inaccurate on a GPU: a call may wait for earlier work.
+        messages: Messages to other ranks, of halos and their gradients.
+        bytes: Their total size.
+        buffer_bytes: Bytes of the pieces that the existing exchanges send and receive at a time.
+        timer: Times exchanges; None: the host's clock.
     """
 
     seconds: float = 0.0
@@ -32,21 +32,22 @@ class CommStats:
     timer: ExchangeTimer | None = None
 
     def time_exchange(self) -> AbstractContextManager[object]:
-        """Count the time of an exchange inside."""
-        return _Timed(self) if self.timer is None else self.timer()
+        """Return a context that counts the time of an exchange."""
+        return _HostTimer(self) if self.timer is None else self.timer()
 
     @contextmanager
-    def use_timer(self, watch: ExchangeTimer) -> Iterator[None]:
-        """Let ``watch`` time the exchanges inside, in place of the host's clock."""
-        kept, self.timer = self.timer, watch
+    def use_timer(self, timer: ExchangeTimer) -> Iterator[None]:
+        """Time the exchanges inside with ``timer`` instead of the host's clock."""
+        previous = self.timer
+        self.timer = timer
         try:
             yield
         finally:
-            self.timer = kept
+            self.timer = previous
 
 
-class _Timed:
-    """A block timed by the host's clock."""
+class _HostTimer:
+    """A context timed by the host's clock."""
 
     __slots__ = ("_start", "_stats")
 
@@ -61,4 +62,4 @@ class _Timed:
 
 
 COMM_STATS = CommStats()
-"""The statistics of this process since it started: take the difference of two readings."""
+"""The statistics since the process started; take the difference of two readings."""

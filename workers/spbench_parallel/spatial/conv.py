@@ -1,4 +1,4 @@
-"""Spatial convolution: over an image whose tiles are on different ranks, with halo exchange."""
+"""Spatial convolution of an image in tiles on different ranks, with halo exchange."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from spbench_parallel.spatial.tiling import Tiling
 
 
 class SpatialConv2d(nn.Conv2d):
-    """`torch.nn.Conv2d` of an image whose tiles are on different ranks.
+    """`torch.nn.Conv2d` of an image in tiles on different ranks.
 
-    Input and output are this rank's tiles, ``batch x channels x rows x cols``; together the outputs
-    are what the convolution of the whole image gives. The gradients of weight and bias are summed
-    over the tiles, so that every rank has those of the whole image. All ranks must call forward,
-    and backward, in the same order.
+    Input and output are this rank's tiles, ``batch x channels x rows x cols``. The output tiles
+    form the convolution of the whole image. The gradients of weight and bias are summed over the
+    tiles, so every rank has the gradients of the whole image. All ranks must call forward and
+    backward in the same order.
 
     Args:
         in_channels: Channels of the input.
         out_channels: Channels of the output.
-        kernel_size: Rows and columns; even kernels and 1xk too.
+        kernel_size: Rows and columns; even and 1xk kernels are supported.
         stride: The strides of rows and columns.
         padding: Zeros around the whole image.
-        dilation: Pixels from one tap to the next.
-        groups: Groups of channels that do not mix.
-        bias: Whether a bias is added.
+        dilation: Distance between taps in pixels.
+        groups: Number of separate channel groups.
+        bias: Whether to add a bias.
         tiling: The tiles of the input.
-        gradient_dtype: The number format in which the parameters' gradients travel; their own
-            where it is None.
+        gradient_dtype: The number format in which gradients of parameters are sent; None: the
+            gradients' format.
         device: The device of the parameters.
         dtype: The number format of the parameters.
 
@@ -86,7 +86,7 @@ class SpatialConv2d(nn.Conv2d):
         return self.tiled.run(tile, self.operator())
 
     def operator(self) -> LocalOperator:
-        """Return the convolution of pixels that have their halos."""
+        """Return the convolution of pixels with their halos."""
         parameters = self.shared_parameters()
         return LocalOperator(
             lambda pixels, padding, _: self.local(pixels, padding, *parameters),
@@ -99,7 +99,7 @@ class SpatialConv2d(nn.Conv2d):
         self.tiled.free()
 
     def shared_parameters(self) -> tuple[torch.Tensor, ...]:
-        """Return weight and bias, whose gradients are summed over the tiles."""
+        """Return weight and bias with gradients that are summed over the tiles."""
         parameters = (self.weight,) if self.bias is None else (self.weight, self.bias)
         return share_parameters(self.tiled.tiling.comm, parameters, self.gradient_dtype)
 
@@ -110,17 +110,17 @@ class SpatialConv2d(nn.Conv2d):
         weight: torch.Tensor,
         bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Convolve pixels that have their halos."""
+        """Convolve pixels with their halos."""
         pixels = self.read(pixels)
         return convolve(pixels, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def read(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the pixels that the kernel goes over: all of them."""
+        """Return the pixels that the kernel reads: here all of them."""
         return pixels
 
 
 def make_window(kernel: Pair, stride: Pair, padding: Pair, dilation: Pair = 1) -> Window2d:
-    """Return the window that torch's arguments describe: one number for both axes, or two."""
+    """Return the window of torch's arguments: one number for both axes, or two."""
     axes = zip(
         expand_pair(kernel),
         expand_pair(stride),

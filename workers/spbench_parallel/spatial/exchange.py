@@ -1,4 +1,4 @@
-"""Exchange of pieces of an image between ranks, such as halos: one message for each neighbour."""
+"""Exchange of pieces of an image between ranks, such as halos."""
 
 from __future__ import annotations
 
@@ -19,49 +19,48 @@ from spbench_parallel.spatial.transports.choose import open_transport
 
 Index = tuple[slice, slice, slice, slice]
 """Pixels of a tensor ``batch x channels x rows x cols``."""
-_TAGS = 30_000
-"""Tags in use, from 1 up: MPI grants 32767 at least."""
+_TAG_COUNT = 30_000  # tags 1 to 30,000; MPI guarantees at least 32,767
 _tags = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Traffic of one exchange of a rank: ``messages`` sent, and ``bytes`` in all of them."""
+    """Messages that a rank sends in one exchange, and their total size in bytes."""
 
     messages: int
     bytes: int
 
 
 class Exchange:
-    """An exchange of pieces of a tensor: each rank sends what others need, and receives its own.
+    """An exchange of pieces of a tensor: a rank sends the pixels that others need.
 
-    Buffers, requests and the choice of the transport are set up once. Each exchange is
-    `start`, `wait`, `unpack`, `release`, or all of them in `run`. `unbind` lets the memory that was
-    sent go; then `bind` comes before the next one. All ranks of the communicator
-    must make it, and go through its exchanges, together.
+    It sends one message per neighbour. Buffers, requests and the choice of the transport are set up
+    once. Each exchange is `start`, `wait`, `unpack`, `release`, or all of them in `run`. `unbind`
+    releases the memory that was sent; then `bind` must precede the next exchange. All ranks of the
+    communicator must create an exchange and run its exchanges together.
 
     Args:
         comm: The ranks.
         table: The pieces that each rank sends to each other rank.
         outgoing: Views to send from, in the order of ``table.sent_by``; `bind` replaces them.
-        into: Views that `unpack` fills, in the order of ``table.received_by``; without them, read
+        into: Views that `unpack` fills, in the order of ``table.received_by``. Without them, read
             `received`.
         batch: Number of images.
         channels: Channels of each image.
-        transport: Its name; ``auto`` takes the fastest, as measured here and now.
-        adjoint: Run the table backward: send the pieces that it receives, and receive those that it
-            sends.
+        transport: The transport's name; ``auto`` measures here and takes the fastest.
+        adjoint: Run the table backward: send the pieces that the rank receives, and receive those
+            that it sends.
 
     Attributes:
         transport: The name of the transport in use.
-        memory_path: Of a GPU's tensors that go over MPI, ``pinned`` or ``device pointers``, and the
-            evidence for it; else None.
-        tried_ms: Under ``auto``, the time of an exchange over each transport that applies, in ms.
+        memory_path: For GPU tensors sent by MPI, ``pinned`` or ``device pointers`` with the
+            evidence; otherwise None.
+        tried_ms: With ``auto``, the time of an exchange over each applicable transport, in ms.
         sent: The pieces that this rank sends.
         expected: The pieces that it receives.
 
     Raises:
-        DisagreementError: The ranks do not all want the same exchange.
+        DisagreementError: The ranks do not all request the same exchange.
         TransportError: The transport cannot be used here.
     """
 
@@ -80,10 +79,10 @@ class Exchange:
         transport: str = "auto",
         adjoint: bool = False,
     ) -> None:
-        self.sent = table.list_sent(comm.rank)
-        self.expected = table.list_received(comm.rank)
+        self.outgoing = table.sent_by(comm.rank)
+        self.incoming = table.received_by(comm.rank)
         if adjoint:
-            self.sent, self.expected = self.expected, self.sent
+            self.outgoing, self.incoming = self.incoming, self.outgoing
         require_agreement(
             comm,
             {
@@ -97,23 +96,26 @@ class Exchange:
                 "adjoint": adjoint,
             },
         )
-        wiring = TransportSpec(
+        spec = TransportSpec(
             comm=comm,
             tag=_next_tag(comm),
             outgoing=outgoing,
-            targets=[piece.peer for piece in self.sent],
-            shapes=[(batch, channels, p.box.height, p.box.width) for p in self.expected],
-            sources=[piece.peer for piece in self.expected],
+            targets=[piece.peer for piece in self.outgoing],
+            shapes=[
+                (batch, channels, piece.box.height, piece.box.width) for piece in self.incoming
+            ],
+            sources=[piece.peer for piece in self.incoming],
             into=into,
             dtype=dtype,
             device=device,
             channels_last=channels_last,
         )
-        self._bytes_a_pixel = batch * channels * dtype.itemsize
-        self._sizes = [one.numel() * one.element_size() for one in outgoing]
-        self._buffer_bytes = sum(self._sizes) + sum(map(self.piece_bytes, self.expected))
-        self.transport, self._transport, self.tried_ms = open_transport(transport, wiring)
+        self._bytes_per_pixel = batch * channels * dtype.itemsize
+        self._sizes = [view.numel() * view.element_size() for view in outgoing]
+        self._buffer_bytes = sum(self._sizes) + sum(map(self.piece_bytes, self.incoming))
+        self.transport, self._transport, self.tried_ms = open_transport(transport, spec)
         self.memory_path = self._transport.memory_path
+        # Bound methods, to save a call per step of an exchange.
         self.bind = self._transport.bind
         self.unbind = self._transport.unbind
         self.start = self._transport.start
@@ -126,7 +128,7 @@ class Exchange:
 
     @property
     def received(self) -> Sequence[torch.Tensor]:
-        """The pieces that have come, in the order of `expected`, from `wait` to `release`."""
+        """The received pieces in the order of `expected`, valid from `wait` to `release`."""
         return self._transport.received
 
     @property
@@ -135,8 +137,8 @@ class Exchange:
         return Traffic(len(self._sizes), sum(self._sizes))
 
     def piece_bytes(self, piece: Piece) -> int:
-        """Return the bytes of a piece on the wire."""
-        return piece.box.height * piece.box.width * self._bytes_a_pixel
+        """Return the size of a piece in a message, in bytes."""
+        return piece.box.height * piece.box.width * self._bytes_per_pixel
 
     def free(self) -> None:
         """Free buffers and requests. All ranks must call it."""
@@ -144,7 +146,7 @@ class Exchange:
         self._transport.free()
 
     def run(self) -> None:
-        """Exchange once; return when all pieces have come and been unpacked."""
+        """Exchange once, and return when all pieces are received and unpacked."""
         self.start()
         self.wait()
         self.unpack()
@@ -152,18 +154,18 @@ class Exchange:
 
 
 def view_box(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
-    """Return the part of a tensor that holds a box of the image.
+    """Return the view of a box of the image in a tensor.
 
     Args:
         tensor: ``batch x channels x rows x cols``.
-        origin: The pixels of the image that it holds.
-        box: Pixels among them.
+        origin: The box of the image that the tensor contains.
+        box: A box within ``origin``.
     """
     return tensor[box_index(origin, box)]
 
 
 def box_index(origin: Box, box: Box) -> Index:
-    """Return the index of a box in a tensor that holds the pixels of another."""
+    """Return the index of a box in a tensor that contains the pixels of ``origin``."""
     top = origin.rows[0]
     left = origin.cols[0]
     rows = slice(box.rows[0] - top, box.rows[1] - top)
@@ -172,23 +174,25 @@ def box_index(origin: Box, box: Box) -> Index:
 
 
 def is_channels_last(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is channels-last in memory, itself or what it is a box of.
+    """Return whether a tensor, or the tensor it is a view of, is channels-last.
 
-    One that fits both formats is not.
+    A tensor that fits both formats is not.
     """
     return not tensor.is_contiguous() and tensor.stride(1) == 1 < tensor.stride(-1)
 
 
-def add_overlap(total: torch.Tensor, at: Box, gradient: torch.Tensor | None, box: Box) -> None:
-    """Add to the tensor at one box the gradient at another, where the two boxes overlap."""
-    shared = at.intersect(box)
+def add_overlap(
+    total: torch.Tensor, total_box: Box, gradient: torch.Tensor | None, box: Box
+) -> None:
+    """Add a gradient at ``box`` to ``total``, where the boxes overlap."""
+    shared = total_box.intersect(box)
     if gradient is not None and not shared.empty:
-        view_box(total, at, shared).add_(view_box(gradient, box, shared))
+        view_box(total, total_box, shared).add_(view_box(gradient, box, shared))
 
 
 def _next_tag(comm: MPI.Intracomm) -> int:
-    """Return a tag that no rank of the communicator has used for another exchange of late."""
+    """Return a tag that no rank of the communicator has used recently."""
     global _tags
     tag: int = comm.allreduce(next(_tags), op=MPI.MAX)
     _tags = count(tag + 1)
-    return 1 + tag % _TAGS
+    return 1 + tag % _TAG_COUNT

@@ -1,4 +1,4 @@
-"""The ways of an operator over tiles: its interior while halos travel, or all outputs at once."""
+"""Execution of an operator over tiles, with its halo exchange."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from spbench_parallel.spatial.interior_split import InteriorSplit, find_own_read
 from spbench_parallel.spatial.tiling import Tiling
 
 LocalFunction = Callable[[torch.Tensor, tuple[int, int], Box], torch.Tensor]
-"""Computes a box of outputs from all pixels that they read: the pixels, the rows and columns that
-the operator is to add around them, and the box. It must not change the pixels."""
+"""Computes a box of outputs from all pixels that they read. Arguments: the pixels, the rows and
+columns of padding that the operator adds, and the box. It must not change the pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalOperator:
-    """An operator with a window, on pixels that are all there.
+    """An operator with a window, applied to pixels with their halos.
 
     Attributes:
         local: Computes a box of its outputs.
         channels: Channels of the output.
-        parameters: Further tensors that the outputs depend on; a rank without outputs gives them
-            gradients of zero.
+        parameters: Further tensors that the outputs depend on. A rank without outputs gives them
+            zero gradients.
     """
 
     local: LocalFunction
@@ -40,18 +40,18 @@ class LocalOperator:
 
 
 class TiledExecution:
-    """One way of an operator over tiles: its outputs in parts, and the gathers of their halos.
+    """One execution of an operator over tiles: its output split and its halo gathers.
 
     Args:
         tiling: The tiles of the input.
         window: The operator's window.
-        split: The parts of this rank's outputs.
+        split: The split of this rank's outputs.
         halo: The pixels that each rank needs.
-        fill: The value of the pixels outside the image.
+        fill: The value outside the image.
 
     Attributes:
-        split: The parts of this rank's outputs.
-        gathers: The gathers of what the strips read.
+        split: The split of this rank's outputs.
+        gathers: The gathers of the pixels that the strips read.
     """
 
     def __init__(
@@ -69,48 +69,52 @@ class TiledExecution:
         self._bands = split.bands(window)
 
     def run(self, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> torch.Tensor:
-        """Return this rank's outputs; ``overlap``: the inner ones are computed as halos travel."""
+        """Return this rank's outputs.
+
+        With ``overlap`` the inner outputs are computed while the halos travel.
+        """
         gather = self.gathers.get(tile)
-        flight = gather.start(tile)
+        pending = gather.start(tile)
         if overlap:
-            inner = self._inner(flight.tile, operator.local, gather.forward.progress)
-            return self._joined(tile, inner, gather.finish(flight), operator)
-        return self.compute(flight.tile, gather.finish(flight), operator)
+            inner = self._compute_inner(pending.tile, operator.local, gather.forward.progress)
+            return self._join_outputs(tile, inner, gather.finish(pending), operator)
+        return self.compute(pending.tile, gather.finish(pending), operator)
 
     def run_without_halo(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
-        """Return this rank's outputs where all of them, on all ranks, read the own tile alone."""
+        """Return this rank's outputs if no rank reads pixels beyond its own tile."""
         read = find_own_read(self._window, self.split, self._tile)
-        part = tile if read in (self._tile, EMPTY_BOX) else view_box(tile, self._tile, read)
-        return self._joined(tile, (), [part], operator)
+        part = tile if read in (self._tile, NOTHING) else view_box(tile, self._tile, read)
+        return self._join_outputs(tile, (), [part], operator)
 
     def compute(
         self, tile: torch.Tensor, parts: Sequence[torch.Tensor], operator: LocalOperator
     ) -> torch.Tensor:
-        """Return this rank's outputs, computed from its tile and from what its strips read."""
-        return self._joined(tile, self._inner(tile, operator.local), parts, operator)
+        """Return this rank's outputs from its tile and the pixels that the strips read."""
+        return self._join_outputs(tile, self._compute_inner(tile, operator.local), parts, operator)
 
-    def _inner(
+    def _compute_inner(
         self,
         tile: torch.Tensor,
         local: LocalFunction,
         progress: Callable[[], object] = lambda: None,
     ) -> Sequence[torch.Tensor]:
-        """Return the outputs that need no halo, band by band; nothing where there are none."""
+        """Return the outputs that need no halo, band by band; empty if there are none."""
         pieces = []
+        # Between two bands MPI can make progress on the halos.
         for band in self._bands:
             crop = view_box(tile, self._tile, band.crop)
             pieces.append(local(crop, self.split.padding, band.outputs))
             progress()
         return pieces
 
-    def _joined(
+    def _join_outputs(
         self,
         tile: torch.Tensor,
         inner: Sequence[torch.Tensor],
         parts: Sequence[torch.Tensor],
         operator: LocalOperator,
     ) -> torch.Tensor:
-        """Return all outputs: the inner ones, and those in strips, computed from the parts."""
+        """Return all outputs: the inner ones and the strips, computed from the parts."""
         split = self.split
         if split.outputs.empty:
             shape = (tile.shape[0], operator.channels, *split.outputs.shape)
@@ -120,24 +124,24 @@ class TiledExecution:
             for part, strip in zip(parts, split.strips, strict=True)
         ]
         boxes = [*(band.outputs for band in self._bands), *split.strips]
-        return _join(split.outputs, boxes, [*inner, *outer])
+        return _join_boxes(split.outputs, boxes, [*inner, *outer])
 
 
 def make_empty_output(shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
-    """Return an empty tensor that depends on the inputs; backward they get gradients of zero."""
-    nothing: torch.Tensor = _Nothing.apply(shape, *inputs)
-    return nothing
+    """Return an empty tensor that depends on the inputs, with zero gradients for them."""
+    output: torch.Tensor = _EmptyOutput.apply(shape, *inputs)
+    return output
 
 
-def _join(outputs: Box, boxes: Sequence[Box], pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+def _join_boxes(outputs: Box, boxes: Sequence[Box], pieces: Sequence[torch.Tensor]) -> torch.Tensor:
     if len(pieces) == 1:
         return pieces[0]
-    joined: torch.Tensor = _Join.apply(outputs, boxes, *pieces)
+    joined: torch.Tensor = _JoinBoxes.apply(outputs, boxes, *pieces)
     return joined
 
 
-class _Join(Function):
-    """The join of boxes of outputs; backward each gets its part of the gradient."""
+class _JoinBoxes(Function):
+    """Join boxes of outputs; backward each box gets its part of the gradient."""
 
     @staticmethod
     def forward(
@@ -163,8 +167,11 @@ class _Join(Function):
         return None, None, *(view_box(gradient, ctx.outputs, box) for box in ctx.boxes)
 
 
-class _Nothing(Function):
-    """An empty output with gradients of zero, for a rank without a tile, in all exchanges."""
+class _EmptyOutput(Function):
+    """An empty output with zero gradients.
+
+    A rank without a tile uses it to take part in all exchanges.
+    """
 
     @staticmethod
     def forward(ctx: Any, shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:

@@ -1,14 +1,14 @@
-"""Gathers of halos: parts of an image beyond a rank's tile, with gradients sent back to the owners.
+"""Gathers of halos: boxes of an image beyond a rank's tile, with gradients.
 
-A gather gives a rank one or more boxes of the image. It copies the rank's own pixels from its tile
-and others from the pieces that ranks send, and fills pixels outside the image. Its adjoint
-sends the gradient of every received pixel back to the owner, which adds it to its own.
+A gather gives a rank one or more boxes of the image. It copies the rank's pixels from its tile and
+other pixels from received pieces, and fills pixels outside the image. Its adjoint sends the
+gradient of every received pixel back to the owner, which adds it to its gradient.
 
-In between, a rank can compute on its tile while the pieces travel:
+While the pieces travel, a rank can compute on its tile:
 
-    flight = gather.start(tile)
-    inner = compute(flight.tile)
-    parts = gather.finish(flight)
+    pending = gather.start(tile)
+    inner = compute(pending.tile)
+    parts = gather.finish(pending)
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class PartGradients:
     """Gradients of the gathered parts, kept until they are added to the tile's.
 
     Attributes:
-        tensors: One for each part; None where nothing depends on it. None at all before the
-            adjoint exchange has started.
+        tensors: One per part, None for an unused part. The attribute is None before the adjoint
+            exchange has started.
     """
 
     tensors: Sequence[torch.Tensor | None] | None = None
@@ -52,13 +52,13 @@ class PartGradients:
 
 @dataclass(frozen=True, slots=True)
 class PendingGather:
-    """A gather in flight: its exchange has started.
+    """A gather with a started exchange.
 
     Attributes:
-        tile: This rank's tile, to compute on meanwhile.
-        token: Ties the gathered parts to the tile in autograd's graph; holds no values.
-        gradients: Holds the gradients of the parts for the backward pass.
-        padded: The buffer that the tile lies in, where there is one.
+        tile: This rank's tile, to compute on during the exchange.
+        token: Ties the gathered parts to the tile in the autograd graph; holds no values.
+        gradients: Receives the gradients of the parts in the backward pass.
+        padded: The buffer that contains the tile, if there is one.
     """
 
     tile: torch.Tensor
@@ -72,19 +72,20 @@ class Gather:
 
     Args:
         comm: The ranks that share the image.
-        table: The box that each rank needs; this rank's parts, as far as they lie in the image,
-            must lie in its box.
+        table: The box that each rank needs. It must contain the pixels of this rank's parts that
+            are in the image.
         parts: The boxes to gather; they may reach beyond the image and may overlap.
         fill: The value outside the image.
-        sample: A tile: its batch, channels, dtype, device and memory format are those of all
-            others.
+        sample: A tile. All other tiles must have its batch, channels, dtype, device and memory
+            format.
         transport: The name of the transport of the pieces.
-        takes_gradients: Whether the parts' gradients are nobody else's, so that they may be
-            changed: those of a convolution's input are.
+        owns_gradients: Whether the gather may change the gradients of the parts, because nothing
+            else reads them. That holds for the gradients of a convolution's input.
 
     Attributes:
-        spoil: The fault that ``--inject`` plants in received pieces, of all gathers; mostly None.
-        spoil_gradients: Likewise, in received gradients.
+        fault_hook: Called with received pieces, to inject a fault (``--inject``); mostly None. It
+            applies to all gathers.
+        gradient_fault_hook: The same for received gradients.
     """
 
     fault_hook: ClassVar[Callable[[Sequence[torch.Tensor]], None] | None] = None
@@ -108,18 +109,18 @@ class Gather:
         self.fill = fill
         self.tile = table.owned.tile(comm.rank)
         self._sources = [find_sources(box, table, comm.rank) for box in self.parts]
-        self._sent = [box_index(self.tile, piece.box) for piece in table.list_sent(comm.rank)]
+        self._sent_indices = [box_index(self.tile, piece.box) for piece in table.sent_by(comm.rank)]
         self.token = sample.detach().new_empty(0)
         self._channels_last = bool(comm.allreduce(is_channels_last(sample), op=MPI.MAX))
         self._batch, self._channels = sample.shape[:2]
-        self.forward = self._exchange(self._outgoing(sample.detach()), transport)
+        self.forward = self._make_exchange(self._views_to_send(sample.detach()), transport)
         self.forward.unbind()
 
     @cached_property
     def backward(self) -> Exchange:
-        """The adjoint exchange of gradients, made at the first backward pass."""
-        self._gradients = [self.allocate(piece.box) for piece in self.forward.expected]
-        return self._exchange(self._gradients, self.forward.transport, adjoint=True)
+        """The adjoint exchange of gradients, created at the first backward pass."""
+        self._gradients = [self.allocate(piece.box) for piece in self.forward.incoming]
+        return self._make_exchange(self._gradients, self.forward.transport, adjoint=True)
 
     def start(self, tile: torch.Tensor) -> PendingGather:
         """Start to send this tile's pieces; the tile must not change before `finish`."""
@@ -128,15 +129,15 @@ class Gather:
         if not (tile.requires_grad and torch.is_grad_enabled()):
             self.send(tile)
             return PendingGather(tile, self.token, gradients, padded)
-        tile, token = _Start.apply(tile, self, gradients)
+        tile, token = _StartGather.apply(tile, self, gradients)
         return PendingGather(tile, token, gradients, padded)
 
-    def finish(self, flight: PendingGather) -> tuple[torch.Tensor, ...]:
-        """Wait for the pieces that this rank needs; return the parts."""
-        if not flight.token.requires_grad:
-            return self.assemble(flight.tile, flight.padded)
-        parts: tuple[torch.Tensor, ...] = _Finish.apply(
-            flight.token, flight.tile.detach(), self, flight.gradients, flight.padded
+    def finish(self, pending: PendingGather) -> tuple[torch.Tensor, ...]:
+        """Wait for the pieces that this rank needs, and return the parts."""
+        if not pending.token.requires_grad:
+            return self.assemble(pending.tile, pending.padded)
+        parts: tuple[torch.Tensor, ...] = _FinishGather.apply(
+            pending.token, pending.tile.detach(), self, pending.gradients, pending.padded
         )
         return parts
 
@@ -149,19 +150,19 @@ class Gather:
     def send(self, tile: torch.Tensor) -> None:
         """Start the exchange of this tile."""
         with COMM_STATS.time_exchange():
-            self.forward.bind(self._outgoing(tile))
-            self._start(self.forward)
+            self.forward.bind(self._views_to_send(tile))
+            self._start_exchange(self.forward)
 
     def assemble(
         self, tile: torch.Tensor, padded: TileBuffer | None = None
     ) -> tuple[torch.Tensor, ...]:
-        """Wait for the pieces and put the parts together: in the tile's own buffer, if it fits."""
+        """Wait for the pieces and assemble the parts, in the tile's buffer if it fits."""
         with COMM_STATS.time_exchange():
             self.forward.wait()
             if Gather.fault_hook is not None:
                 Gather.fault_hook(self.forward.received)
             pieces = self.forward.received
-            if padded is not None and self._fits(padded):
+            if padded is not None and self._fits_buffer(padded):
                 completed = self._sources[0].complete(padded, pieces, self.fill)
                 parts: tuple[torch.Tensor, ...] = (completed,)
             else:
@@ -170,34 +171,34 @@ class Gather:
                     for sources in self._sources
                 )
             self.forward.release()
-            self.forward.unbind()  # the tile lives no longer for having been sent
+            self.forward.unbind()  # release the views, so that the tile can be freed
         return parts
 
     def send_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Start to send the gradients of received pixels back to their owners."""
         exchange = self.backward
         with COMM_STATS.time_exchange():
-            for piece, total in zip(exchange.sent, self._gradients, strict=True):
+            for piece, total in zip(exchange.outgoing, self._gradients, strict=True):
                 total.zero_()
                 for box, gradient in zip(self.parts, gradients, strict=True):
                     add_overlap(total, piece.box, gradient, box)
-            self._start(exchange)
+            self._start_exchange(exchange)
 
     def compute_gradient(self, gradients: Sequence[torch.Tensor | None]) -> torch.Tensor:
-        """Return the gradient of the tile: the sum of the parts' and of those that others send.
+        """Return the gradient of the tile: those of the parts, and those received.
 
-        Where it may be, it lies within that of the one part, and nothing is copied.
+        If possible it is a view of the only part's gradient, without a copy.
         """
         first = gradients[0] if self._takes_gradients and len(gradients) == 1 else None
-        holds = self.tile.intersect(self.parts[0]) == self.tile
-        if first is not None and holds and _is_dense(first):
+        contains_tile = self.tile.intersect(self.parts[0]) == self.tile
+        if first is not None and contains_tile and _is_dense(first):
             return self._add_received(view_box(first, self.parts[0], self.tile))
         return self.add_gradients(self.allocate(self.tile).zero_(), gradients)
 
     def add_gradients(
         self, total: torch.Tensor, gradients: Sequence[torch.Tensor | None]
     ) -> torch.Tensor:
-        """Add the gradients of the parts, and those that others send, to that of the tile."""
+        """Add the gradients of the parts, and those received, to the tile's gradient."""
         with COMM_STATS.time_exchange():
             for box, gradient in zip(self.parts, gradients, strict=True):
                 add_overlap(total, self.tile, gradient, box)
@@ -208,21 +209,21 @@ class Gather:
             self.backward.wait()
             if Gather.gradient_fault_hook is not None:
                 Gather.gradient_fault_hook(self.backward.received)
-            for piece, gradient in zip(self.backward.expected, self.backward.received, strict=True):
+            for piece, gradient in zip(self.backward.incoming, self.backward.received, strict=True):
                 add_overlap(total, self.tile, gradient, piece.box)
             self.backward.release()
         return total
 
-    def _start(self, exchange: Exchange) -> None:
+    def _start_exchange(self, exchange: Exchange) -> None:
         exchange.start()
         traffic = exchange.traffic
         COMM_STATS.messages += traffic.messages
         COMM_STATS.bytes += traffic.bytes
 
-    def _outgoing(self, tile: torch.Tensor) -> list[torch.Tensor]:
-        return [tile[index] for index in self._sent]
+    def _views_to_send(self, tile: torch.Tensor) -> list[torch.Tensor]:
+        return [tile[index] for index in self._sent_indices]
 
-    def _fits(self, padded: TileBuffer) -> bool:
+    def _fits_buffer(self, padded: TileBuffer) -> bool:
         return (
             (padded.box,) == self.parts
             and self._sources[0].covered
@@ -240,7 +241,7 @@ class Gather:
             memory_format=layout,
         )
 
-    def _exchange(
+    def _make_exchange(
         self, outgoing: Sequence[torch.Tensor], transport: str, *, adjoint: bool = False
     ) -> Exchange:
         return Exchange(
@@ -258,14 +259,14 @@ class Gather:
 
 
 class GatherCache:
-    """Gathers of the same boxes, one for each shape, number format and device of tiles.
+    """Gathers of the same boxes, one per shape, number format and device of tiles.
 
     Args:
         tiling: The tiles of the image.
-        table: As for `Gather`.
-        parts: As for `Gather`.
+        table: See `Gather`.
+        parts: See `Gather`.
         fill: The value outside the image.
-        takes_gradients: As for `Gather`.
+        owns_gradients: See `Gather`.
     """
 
     def __init__(
@@ -282,16 +283,16 @@ class GatherCache:
         self._parts = parts
         self._fill = fill
         self._takes_gradients = owns_gradients
-        self._made: dict[Any, Gather] = {}
+        self._gathers: dict[Any, Gather] = {}
 
     def __iter__(self) -> Iterator[Gather]:
-        return iter(self._made.values())
+        return iter(self._gathers.values())
 
     def get(self, tile: torch.Tensor) -> Gather:
-        """Return the gather for tiles like this one; all ranks must ask together."""
+        """Return the gather for tiles like this one. Collective."""
         key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
-        if key not in self._made:
-            self._made[key] = Gather(
+        if key not in self._gathers:
+            self._gathers[key] = Gather(
                 self._tiling.comm,
                 self._table,
                 self._parts,
@@ -300,17 +301,17 @@ class GatherCache:
                 transport=self._tiling.transport,
                 owns_gradients=self._takes_gradients,
             )
-        return self._made[key]
+        return self._gathers[key]
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
         for gather in self:
             gather.free()
-        self._made.clear()
+        self._gathers.clear()
 
 
-class _Start(Function):
-    """Identity; the exchange starts, and backward its adjoint ends."""
+class _StartGather(Function):
+    """Identity on the tile. Forward starts the exchange, backward ends its adjoint."""
 
     @staticmethod
     def forward(
@@ -328,21 +329,21 @@ class _Start(Function):
         gather = ctx.gather
         parts = ctx.gradients.tensors
         if parts is None:
-            # This rank has no parts, or uses none; others may still have gradients for its tile.
+            # This rank has no parts, or does not use them. Others may have gradients for its tile.
             parts = (None,) * len(gather.parts)
             gather.send_gradients(parts)
         ctx.gradients.tensors = None
         if gradient is None:
-            # Nothing was computed on the tile itself: all that comes, comes through the parts.
+            # The tile itself was not used: all gradients come through the parts.
             return gather.compute_gradient(parts), None, None
         return gather.add_gradients(gradient, parts), None, None
 
 
-class _Finish(Function):
-    """The parts; backward the adjoint exchange starts.
+class _FinishGather(Function):
+    """Return the parts; backward starts the adjoint exchange.
 
-    Autograd goes through a graph from its last node to its first: what was computed on the tile
-    between `Gather.start` and `Gather.finish` has its backward while the adjoint is under way.
+    Autograd traverses the graph from its last node to its first. Therefore the backward of
+    computations between `Gather.start` and `Gather.finish` runs during the adjoint exchange.
     """
 
     @staticmethod
@@ -368,6 +369,6 @@ class _Finish(Function):
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether all values of a tensor lie side by side, in either memory format."""
+    """Return whether a tensor is contiguous in either memory format."""
     formats = torch.contiguous_format, torch.channels_last
-    return any(tensor.is_contiguous(memory_format=each) for each in formats)
+    return any(tensor.is_contiguous(memory_format=layout) for layout in formats)

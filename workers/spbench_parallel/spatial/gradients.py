@@ -1,9 +1,9 @@
 """Allreduce of the gradients of parameters that all tiles share.
 
-MPI adds, on the host; a GPU's numbers go there and back through pinned memory, with NCCL for
-messages between stages too. Over tiles there are many sums, in autograd's order, and all but a few
-are small: NCCL would add a stream to wait for, and a group to open, for each group of tiles, and
-save only the time of copying some KiB.
+MPI adds on the host. GPU values are staged through pinned memory, also if NCCL carries the messages
+between stages. Over tiles there are many sums, in autograd's order, and most are small. NCCL would
+need another stream and one group per group of tiles, and would only save the time to copy a few
+KiB.
 """
 
 from __future__ import annotations
@@ -20,74 +20,75 @@ from spbench_parallel.device.host_memory import get_host_memory
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 
-_SUMMED = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
-"""The formats that MPI itself can add; it knows no 16-bit numbers."""
+_MPI_TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
+"""The formats that MPI can add; it has no 16-bit floating-point numbers."""
 
 
 def share_parameters(
     comm: MPI.Intracomm, parameters: Sequence[torch.Tensor], wire: torch.dtype | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """Return the parameters, with gradients that are summed over the ranks in backward.
+    """Return the parameters with gradients that are summed over the ranks.
 
     Args:
-        comm: The ranks, each with a tile. All must use the returned tensors, and call backward.
+        comm: The ranks, each with a tile. All must use the returned tensors and call backward.
         parameters: The parameters, equal on all ranks.
-        wire: The number format in which gradients travel; their own where it is None.
+        wire: The number format in which gradients are sent; None: their own.
     """
     if not torch.is_grad_enabled():
         return tuple(parameters)
-    shared: tuple[torch.Tensor, ...] = _Shared.apply(comm, wire, *parameters)
+    shared: tuple[torch.Tensor, ...] = _ShareParameters.apply(comm, wire, *parameters)
     return shared
 
 
 def share_weights(
     comm: MPI.Intracomm, weight: torch.Tensor, bias: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return weight and bias of an operator as `shared_by_tiles` does."""
-    own = (weight,) if bias is None else (weight, bias)
-    shared = share_parameters(comm, own)
+    """Return weight and bias of an operator with gradients summed over the tiles."""
+    parameters = (weight,) if bias is None else (weight, bias)
+    shared = share_parameters(comm, parameters)
     return shared[0], None if bias is None else shared[1]
 
 
 def differentiable_sum(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
-    """Return the sum of values over the ranks; its gradient is summed too, as every rank uses it.
+    """Return the sum of values over the ranks.
 
-    All ranks must call it, and backward, in the same order.
+    Its gradient is summed too, because every rank uses the sum. All ranks must call it, and
+    backward, in the same order.
     """
-    total: torch.Tensor = _Sum.apply(comm, values)
+    total: torch.Tensor = _SumOverRanks.apply(comm, values)
     return total
 
 
 def allreduce_sum(
     comm: MPI.Intracomm, tensor: torch.Tensor, wire: torch.dtype | None = None
 ) -> None:
-    """Sum a tensor over the ranks, in place and in one message; all get the same values."""
+    """Sum a tensor over the ranks in place, in one message; all get equal values."""
     if comm.size == 1 and wire in (None, tensor.dtype):
         return
     with COMM_STATS.time_exchange():
         if is_gpu(tensor.device):
             memory = get_host_memory(tensor.device)
-            memory.copy_to_gpu(_sum(comm, memory.fetch(tensor, wire)), tensor)
+            memory.copy_to_gpu(_sum_on_host(comm, memory.fetch(tensor, wire)), tensor)
             return
         values = tensor.detach().to(device="cpu", dtype=wire or tensor.dtype).contiguous()
-        tensor.copy_(_sum(comm, values))
+        tensor.copy_(_sum_on_host(comm, values))
 
 
-def _sum(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
-    if values.dtype in _SUMMED:
-        comm.Allreduce(MPI.IN_PLACE, [_memory(values), _SUMMED[values.dtype]])
+def _sum_on_host(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    if values.dtype in _MPI_TYPES:
+        comm.Allreduce(MPI.IN_PLACE, [_mpi_buffer(values), _MPI_TYPES[values.dtype]])
         return values
-    # 16-bit numbers travel as they are and are added in fp32, on all ranks in the same order.
-    everyones = values.new_empty((comm.size, *values.shape))
-    comm.Allgather([_memory(values), MPI.BYTE], [_memory(everyones), MPI.BYTE])
-    return everyones.float().sum(0)
+    # 16-bit numbers are sent unchanged and added in fp32, on all ranks in the same order.
+    gathered = values.new_empty((comm.size, *values.shape))
+    comm.Allgather([_mpi_buffer(values), MPI.BYTE], [_mpi_buffer(gathered), MPI.BYTE])
+    return gathered.float().sum(0)
 
 
-def _memory(values: torch.Tensor) -> MPI.buffer:
+def _mpi_buffer(values: torch.Tensor) -> MPI.buffer:
     return MPI.buffer.fromaddress(values.data_ptr(), values.numel() * values.element_size())
 
 
-class _Sum(Function):
+class _SumOverRanks(Function):
     @staticmethod
     def forward(ctx: Any, comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
         ctx.comm = comm
@@ -103,7 +104,7 @@ class _Sum(Function):
         return None, total
 
 
-class _Shared(Function):
+class _ShareParameters(Function):
     @staticmethod
     def forward(
         ctx: Any, comm: MPI.Intracomm, wire: torch.dtype | None, *parameters: torch.Tensor
@@ -118,5 +119,5 @@ class _Shared(Function):
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
         allreduce_sum(ctx.comm, flat, ctx.wire)
         parts = flat.split([gradient.numel() for gradient in gradients])
-        summed = [part.view(one.shape) for part, one in zip(parts, gradients, strict=True)]
-        return None, None, *summed
+        sums = [part.view(gradient.shape) for part, gradient in zip(parts, gradients, strict=True)]
+        return None, None, *sums

@@ -1,4 +1,4 @@
-"""Group normalisation over tiles: by the statistics of each image's groups of channels, whole."""
+"""Group normalisation over tiles, by the statistics of the whole images."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from spbench_parallel.spatial.tiling import Tiling
 
 
 class SpatialGroupNorm(nn.GroupNorm):
-    """`torch.nn.GroupNorm` of images whose tiles are on different ranks.
+    """`torch.nn.GroupNorm` of images in tiles on different ranks.
 
     Input and output are this rank's tiles, ``batch x channels x rows x cols``. Mean and variance
-    are those of a whole image's group of channels, and the gradients of weight and bias are those
-    of the whole images on every rank: two messages a rank forward, and as many backward. With as
-    many groups as channels it is instance normalisation. All ranks must call forward, and backward,
-    in the same order.
+    are those of a channel group of a whole image. The gradients of weight and bias are those of the
+    whole images, on every rank. That takes two messages per rank forward, and two backward. With
+    one group per channel it is instance normalisation. All ranks must call forward and backward in
+    the same order.
 
     Args:
         num_groups: Groups of channels.
         num_channels: Channels.
         eps: Added to the variance.
-        affine: Whether there are weight and bias.
+        affine: Whether it has weight and bias.
         tiling: The tiles of the input.
     """
 
@@ -43,20 +43,22 @@ class SpatialGroupNorm(nn.GroupNorm):
         """Return this rank's tile, normalised.
 
         Raises:
-            ValueError: The tile has not the shape that the tiling says.
+            ValueError: The tile does not have the shape of this rank's tile in the tiling.
         """
         check_tile(self.tiling, tile)
         comm = self.tiling.comm
         (images, channels, rows, cols) = tile.shape
-        wide = tile.to(torch.promote_types(tile.dtype, torch.float32))
-        groups = wide.reshape(images, self.num_groups, -1)
+        wide_tile = tile.to(torch.promote_types(tile.dtype, torch.float32))
+        groups = wide_tile.reshape(images, self.num_groups, -1)
         area = self.tiling.partition.height * self.tiling.partition.width
         count = area * channels // self.num_groups
-        # The mean first, and then the distances from it: their squares lose no digits.
+        # In two passes: squares of distances from the mean do not lose digits.
         distances = groups - differentiable_sum(comm, groups.sum(2, keepdim=True)) / count
         variance = differentiable_sum(comm, distances.square().sum(2, keepdim=True)) / count
-        made = (distances * (variance + self.eps).rsqrt()).reshape(images, channels, rows, cols)
+        normalised = (distances * (variance + self.eps).rsqrt()).reshape(
+            images, channels, rows, cols
+        )
         if self.affine:
             weight, bias = share_parameters(comm, (self.weight, self.bias))
-            made = made * weight[:, None, None] + bias[:, None, None]
-        return made.to(tile.dtype)
+            normalised = normalised * weight[:, None, None] + bias[:, None, None]
+        return normalised.to(tile.dtype)

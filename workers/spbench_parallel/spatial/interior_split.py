@@ -1,6 +1,6 @@
-"""Interior split: outputs of a tile that need no halo, and the strips around them that do.
+"""Split of a tile's outputs: the interior needs no halo, the strips around it do.
 
-The other way is to compute all outputs at once, from the tile with its halo: `whole_split_of`.
+The alternative is to compute all outputs at once from the tile with its halo: `make_whole_split`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from spbench_core.layout.tiles import Box, Interval, part_bounds
 from spbench_core.layout.window import Window, Window2d
 
 MIN_INNER_SHARE = 0.5
-"""The least share of inner outputs; with less, all are computed at once."""
+"""The least share of inner outputs. With less, all outputs are computed at once."""
 MAX_BANDS = 4
 MIN_BAND = 32
-"""Rows, or columns, of the narrowest band."""
+"""The least number of rows or columns of a band."""
 
 
 @dataclass(frozen=True, slots=True)
 class InteriorSplit:
-    """A rank's outputs in parts: inner ones from its tile alone, the others in strips with halos.
+    """A rank's outputs in parts: inner ones, and strips that need halos.
 
     Attributes:
         outputs: The outputs of this rank.
-        inner: The outputs that are computed from the tile alone; empty where that is not worth it.
+        inner: The outputs that are computed from the tile only; empty if they are too few.
         crop: The pixels of the tile that the inner outputs read.
-        padding: Rows and columns that the operator itself adds around the crop: along an axis that
-            is not divided, and so needs no neighbours, its own padding.
+        padding: Rows and columns that the operator adds around the crop. Along an undivided axis,
+            which has no neighbours, this is its own padding.
         strips: The other outputs, as boxes that do not overlap.
-        reads: The pixels that each strip reads, its halo among them.
+        reads: The pixels that each strip reads, including its halo.
         strip_padding: Rows and columns that the operator adds around these.
     """
 
@@ -42,35 +42,35 @@ class InteriorSplit:
     strip_padding: tuple[int, int] = (0, 0)
 
     def bands(self, window: Window2d) -> tuple[Band, ...]:
-        """Return the inner outputs in bands: between two of them, MPI can make progress."""
+        """Return the inner outputs in bands; MPI can make progress between two of them."""
         if self.inner.empty:
             return ()
-        # Padding would come into every band: an axis that the operator pads itself stays whole.
+        # The operator would pad every band: an axis that it pads itself is not cut.
         boxes = [self.inner]
         if self.padding[0] == 0:
-            boxes = [Box(band, self.inner.cols) for band in _cut(self.inner.rows)]
+            boxes = [Box(band, self.inner.cols) for band in _cut_interval(self.inner.rows)]
         elif self.padding[1] == 0:
-            boxes = [Box(self.inner.rows, band) for band in _cut(self.inner.cols)]
-        return tuple(Band(box, self._crop_of(box, window)) for box in boxes)
+            boxes = [Box(self.inner.rows, band) for band in _cut_interval(self.inner.cols)]
+        return tuple(Band(box, self._find_crop(box, window)) for box in boxes)
 
-    def _crop_of(self, box: Box, window: Window2d) -> Box:
-        whole_rows = box.rows == self.inner.rows
-        whole_cols = box.cols == self.inner.cols
+    def _find_crop(self, box: Box, window: Window2d) -> Box:
+        all_rows = box.rows == self.inner.rows
+        all_cols = box.cols == self.inner.cols
         return Box(
-            self.crop.rows if whole_rows else window.rows.find_inputs(box.rows),
-            self.crop.cols if whole_cols else window.cols.find_inputs(box.cols),
+            self.crop.rows if all_rows else window.rows.need(box.rows),
+            self.crop.cols if all_cols else window.cols.need(box.cols),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Some of the inner outputs, and the pixels of the tile that they read."""
+    """A band of inner outputs, and the pixels of the tile that it reads."""
 
     outputs: Box
     crop: Box
 
 
-def _cut(interval: Interval) -> list[Interval]:
+def _cut_interval(interval: Interval) -> list[Interval]:
     first = interval[0]
     length = interval[1] - interval[0]
     count = max(1, min(MAX_BANDS, length // MIN_BAND))
@@ -81,14 +81,14 @@ def _cut(interval: Interval) -> list[Interval]:
 def make_interior_split(
     window: Window2d, owned: Partition, produced: Partition, rank: int
 ) -> InteriorSplit:
-    """Return the interior split of a rank's outputs, or the whole one where little is inner."""
+    """Return the interior split of a rank's outputs; the whole split if few are inner."""
     outputs = produced.tile(rank)
     tile = owned.tile(rank)
-    rows = _axis(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
-    cols = _axis(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
+    rows = _split_axis(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
+    cols = _split_axis(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
     inner = Box(rows.inner, cols.inner)
-    everything = outputs.height * outputs.width
-    if inner.empty or inner.height * inner.width < MIN_INNER_SHARE * everything:
+    area = outputs.height * outputs.width
+    if inner.empty or inner.height * inner.width < MIN_INNER_SHARE * area:
         return make_whole_split(window, owned, produced, rank)
     crop = Box(rows.crop, cols.crop)
     padding = rows.padding, cols.padding
@@ -100,69 +100,69 @@ def make_interior_split(
 def make_whole_split(
     window: Window2d, owned: Partition, produced: Partition, rank: int
 ) -> InteriorSplit:
-    """Return the split of a rank's outputs that has no inner ones: a single strip, of them all.
+    """Return the split of a rank's outputs into a single strip, without inner ones.
 
-    Along an axis that is not divided the operator adds its own padding.
+    Along an undivided axis the operator adds its own padding.
     """
     outputs = produced.tile(rank)
     tile = owned.tile(rank)
     if outputs.empty:
-        return InteriorSplit(outputs, EMPTY_BOX, EMPTY_BOX, (0, 0), (outputs,), (EMPTY_BOX,))
-    rows, top = _all_at_once(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
-    cols, left = _all_at_once(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
+        return InteriorSplit(outputs, NOTHING, NOTHING, (0, 0), (outputs,), (NOTHING,))
+    rows, top = _read_axis(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
+    cols, left = _read_axis(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
     reads = (Box(rows, cols),)
     return InteriorSplit(outputs, EMPTY_BOX, EMPTY_BOX, (0, 0), (outputs,), reads, (top, left))
 
 
 def window_transfers(window: Window2d, owned: Partition, produced: Partition) -> Transfers:
-    """Return the transfers of halos: they give each rank the pixels that its outputs read."""
-    needs = (window.find_inputs(produced.tile(rank)) for rank in range(owned.size))
+    """Return the transfers of halos: each rank gets the pixels that its outputs read."""
+    needs = (window.need(produced.tile(rank)) for rank in range(owned.size))
     return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _AxisSplit:
     inner: Interval
     crop: Interval
     padding: int
 
 
-def _axis(window: Window, divided: bool, outputs: Interval, tile: Interval) -> _Axis:
+def _split_axis(window: Window, divided: bool, outputs: Interval, tile: Interval) -> _AxisSplit:
     if not divided:
-        return _Axis(outputs, tile, window.padding)
-    first, last = window.find_outputs(tile)
+        return _AxisSplit(outputs, tile, window.padding)
+    first, last = window.inside(tile)
     inner = max(first, outputs[0]), min(last, outputs[1])
-    return _Axis(inner, window.find_inputs(inner), 0)
+    return _AxisSplit(inner, window.need(inner), 0)
 
 
-def _all_at_once(
+def _read_axis(
     window: Window, divided: bool, outputs: Interval, tile: Interval
 ) -> tuple[Interval, int]:
-    """Return what the outputs read along an axis, and how much the operator pads it itself."""
-    first, last = window.find_inputs(outputs)
+    """Return the pixels read along an axis, and the operator's own padding."""
+    first, last = window.need(outputs)
     if divided:
         return (first, last), 0
-    # An output may read padding alone, but no operator takes nothing.
-    least = max(1, window.span - 2 * window.padding)
-    return (tile[0], min(tile[1], max(last, least))), window.padding
+    # An output may read only padding, but an operator needs at least one pixel.
+    min_length = max(1, window.span - 2 * window.padding)
+    return (tile[0], min(tile[1], max(last, min_length))), window.padding
 
 
 def find_own_read(window: Window2d, split: InteriorSplit, tile: Box) -> Box:
-    """Return the pixels of a tile that make a whole split's outputs, which read no others.
+    """Return the pixels that a whole split reads if it reads only this rank's tile.
 
-    What a stride leaves out at the end is among them: to cut it off would be a copy.
+    They include pixels at the end that the stride skips: cutting them off would cost a copy.
     """
     (read,) = split.reads
     if read.empty:
         return read
     top, left = split.strip_padding
     return Box(
-        _to_the_end(window.rows, read.rows, top, tile.rows),
-        _to_the_end(window.cols, read.cols, left, tile.cols),
+        _extend_to_end(window.rows, read.rows, top, tile.rows),
+        _extend_to_end(window.cols, read.cols, left, tile.cols),
     )
 
 
-def _to_the_end(window: Window, read: Interval, padding: int, tile: Interval) -> Interval:
+def _extend_to_end(window: Window, read: Interval, padding: int, tile: Interval) -> Interval:
     def outputs(last: int) -> int:
         return (last - read[0] + 2 * padding - window.span) // window.stride
 
@@ -170,7 +170,10 @@ def _to_the_end(window: Window, read: Interval, padding: int, tile: Interval) ->
 
 
 def border_strips(outputs: Box, inner: Box) -> tuple[Box, ...]:
-    """Return the strips above and below over the full width, then left and right of the inner."""
+    """Return the strips around the inner box.
+
+    First those above and below over the full width, then those left and right.
+    """
     strips = (
         Box((outputs.rows[0], inner.rows[0]), outputs.cols),
         Box((inner.rows[1], outputs.rows[1]), outputs.cols),
@@ -181,7 +184,7 @@ def border_strips(outputs: Box, inner: Box) -> tuple[Box, ...]:
 
 
 def strips_outside(box: Box, image: Box) -> tuple[Box, ...]:
-    """Return the strips of a box that lie beyond the image."""
+    """Return the strips of a box that are outside the image."""
     if box.empty:
         return ()
     inside = box.intersect(image)

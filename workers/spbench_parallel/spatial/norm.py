@@ -1,22 +1,104 @@
-"""Sync batch norm over tiles: batch normalisation by the statistics of the whole image."""
+"""Sync batch norm over tiles: normalisation by the statistics of the whole image."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from mpi4py import MPI
 from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Box
+from spbench_parallel.device.host_memory import copy_to_device, get_host_memory
 from spbench_parallel.device.streams import is_gpu
+from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.gradients import allreduce_sum, share_parameters
-from spbench_parallel.spatial.moments import Moments, compute_moments
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Mean and variance of a batch of images, the same on all ranks.
+
+    Attributes:
+        mean: The mean per channel; fp32, or fp64 for pixels of fp64.
+        variance: Per channel, the mean of the squared distances from the mean.
+        count: Values of each channel, over all images and tiles.
+    """
+
+    mean: torch.Tensor
+    variance: torch.Tensor
+    count: int
+
+    @property
+    def unbiased_variance(self) -> torch.Tensor:
+        """The unbiased estimate of the variance, with ``count - 1`` in the denominator."""
+        return self.variance * (self.count / (self.count - 1))
+
+
+def compute_moments(tiling: Tiling, pixels: torch.Tensor, box: Box) -> Moments:
+    """Return mean and variance over the pixels that the ranks own. Collective.
+
+    Each rank sends the mean and squared distances over its pixels in one message. All ranks
+    combine them by Chan's formula, in the same order. Every rank knows the pixel count of the
+    others.
+
+    Args:
+        tiling: The pixels that each rank owns.
+        pixels: ``batch x channels x box.height x box.width``.
+        box: Their box in the image; it contains this rank's tile.
+
+    Raises:
+        ValueError: There is only one value per channel.
+    """
+    partition = tiling.partition
+    batch = pixels.shape[0]
+    count = batch * partition.height * partition.width
+    if count < 2:
+        raise ValueError(
+            f"rank {tiling.comm.rank} got a batch of {count} value a channel; batch norm in "
+            "training needs more than 1: give it a larger batch or image, or call eval()"
+        )
+    tiles = [partition.tile(rank) for rank in range(partition.size)]
+    counts = [batch * tile.height * tile.width for tile in tiles]
+    means, squares = _gather_moments(
+        tiling.comm, _own_moments(view_box(pixels, box, tiling.tile))
+    ).unbind(1)
+    shares = torch.tensor(counts, dtype=torch.float64).unsqueeze(1) / count
+    mean = (shares * means).sum(0)
+    variance = squares.sum(0) / count + (shares * (means - mean).square()).sum(0)
+    wide_dtype = torch.promote_types(pixels.dtype, torch.float32)
+    mean, variance = mean.to(wide_dtype), variance.to(wide_dtype)
+    if is_gpu(pixels.device):
+        mean, variance = copy_to_device(torch.stack((mean, variance)), pixels.device).unbind()
+    return Moments(mean, variance, count)
+
+
+def _own_moments(pixels: torch.Tensor) -> torch.Tensor:
+    """Return mean and sum of squared distances of own pixels, ``2 x channels``."""
+    wide_dtype = torch.promote_types(pixels.dtype, torch.float32)
+    if pixels.numel() == 0:
+        return pixels.new_zeros((2, pixels.shape[1]), dtype=wide_dtype)
+    axes = (0, 2, 3)
+    mean = pixels.mean(axes, keepdim=True, dtype=wide_dtype)
+    return torch.stack((mean.flatten(), (pixels - mean).square_().sum(axes)))
+
+
+def _gather_moments(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    """Return the values of all ranks, ``ranks x ...``, in fp64 on the host."""
+    with COMM_STATS.time_exchange():
+        on_gpu = is_gpu(values.device)
+        values_on_host = get_host_memory(values.device).fetch(values) if on_gpu else values
+        received = values_on_host.new_empty((comm.size, *values_on_host.shape))
+        comm.Allgather([memory_of(values_on_host), MPI.BYTE], [memory_of(received), MPI.BYTE])
+    return received.double()
 
 
 @runtime_checkable
@@ -24,37 +106,37 @@ class TileNorm(Protocol):
     """A normalisation of tiles that fused layers can use.
 
     Attributes:
-        tiling: The tiles of its input, which are those of its output.
+        tiling: The tiles of its input and output.
     """
 
     tiling: Tiling
 
-    def normalise(self, pixels: torch.Tensor, held: Box) -> torch.Tensor:
-        """Return pixels normalised, of which this rank may own only some."""
+    def normalise(self, pixels: torch.Tensor, box: Box) -> torch.Tensor:
+        """Return normalised pixels, of which this rank may own only some."""
 
 
 class SpatialBatchNorm2d(nn.BatchNorm2d):
-    """`torch.nn.BatchNorm2d` of an image whose tiles are on different ranks.
+    """`torch.nn.BatchNorm2d` of an image in tiles on different ranks.
 
     Input and output are this rank's tiles, ``batch x channels x rows x cols``. In training, mean
-    and variance are those of the whole image, and the gradients of weight and bias too, on every
-    rank: one message a rank forward, and one backward. In evaluation nothing is sent; only the
-    gradients of weight and bias, where they are asked for, are summed over the tiles. All ranks
-    must call forward, and backward, in the same order.
+    and variance are those of the whole image, and so are the gradients of weight and bias, on every
+    rank. That takes one message per rank forward and one backward. In evaluation only the gradients
+    of weight and bias, if required, are summed over the tiles. All ranks must call forward and
+    backward in the same order.
 
     Args:
         num_features: Channels.
         eps: Added to the variance.
-        momentum: The share of a new batch in the running statistics; None for their plain mean.
-        affine: Whether there are weight and bias.
-        track_running_stats: Whether there are running statistics; without them, evaluation takes
-            those of its batch, as training does.
+        momentum: The weight of a new batch in the running statistics; None: cumulative mean.
+        affine: Whether it has weight and bias.
+        track_running_stats: Whether it keeps running statistics. Without them, evaluation uses the
+            statistics of its batch, like training.
         tiling: The tiles of the input.
         device: The device of the parameters.
         dtype: The number format of the parameters.
 
     Attributes:
-        output: The tiles of the output, which are those of the input.
+        output: The tiles of the output, equal to those of the input.
     """
 
     def __init__(
@@ -79,34 +161,34 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
 
         Raises:
             ValueError: The tile does not have the shape of this rank's tile in the tiling, or, in
-                training, there is only one value in each channel of the whole batch.
+                training, the batch has only one value per channel.
         """
         check_tile(self.tiling, tile)
         return self.normalise(tile, self.tiling.tile)
 
-    def normalise(self, pixels: torch.Tensor, held: Box) -> torch.Tensor:
-        """Return pixels, normalised, of which this rank may own only some.
+    def normalise(self, pixels: torch.Tensor, box: Box) -> torch.Tensor:
+        """Return normalised pixels, of which this rank may own only some.
 
-        The statistics are of the pixels that the ranks own; no copy enters them twice.
+        The statistics are those of owned pixels; copies of other ranks' pixels do not count.
 
         Args:
-            pixels: ``batch x channels x held.height x held.width``.
-            held: The pixels' box in the image; it holds this rank's tile, and may reach beyond it.
+            pixels: ``batch x channels x box.height x box.width``.
+            box: The pixels' box in the image; it contains this rank's tile and may reach beyond
+                it.
 
         Raises:
-            ValueError: In training, there is only one value in each channel of the whole batch.
+            ValueError: In training, the batch has only one value per channel.
         """
         mean = self.running_mean
         variance = self.running_var
         if not self.training and mean is not None and variance is not None:
             weight, bias = self._shared_parameters()
             return functional.batch_norm(pixels, mean, variance, weight, bias, eps=self.eps)
-        moments = compute_moments(self.tiling, pixels.detach(), held)
+        moments = compute_moments(self.tiling, pixels.detach(), box)
         if self.training and mean is not None and variance is not None:
-            self._track(mean, variance, moments)
-        place = (held, self.tiling)
+            self._update_running_stats(mean, variance, moments)
         normalised: torch.Tensor = _Normalise.apply(
-            pixels, self.weight, self.bias, moments, place, self.eps
+            pixels, self.weight, self.bias, moments, (box, self.tiling), self.eps
         )
         return normalised
 
@@ -116,23 +198,25 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
         weight, bias = share_parameters(self.tiling.comm, (self.weight, self.bias))
         return weight, bias
 
-    def _track(self, mean: torch.Tensor, variance: torch.Tensor, moments: Moments) -> None:
+    def _update_running_stats(
+        self, mean: torch.Tensor, variance: torch.Tensor, moments: Moments
+    ) -> None:
         batches = self.num_batches_tracked
         assert batches is not None, "running statistics come with their count"
         batches.add_(1)
-        share = 1.0 / float(batches) if self.momentum is None else self.momentum
-        mean.mul_(1.0 - share).add_(moments.mean, alpha=share)
-        variance.mul_(1.0 - share).add_(moments.unbiased_variance, alpha=share)
+        weight = 1.0 / float(batches) if self.momentum is None else self.momentum
+        mean.mul_(1.0 - weight).add_(moments.mean, alpha=weight)
+        variance.mul_(1.0 - weight).add_(moments.unbiased_variance, alpha=weight)
 
 
 class _Normalise(Function):
-    """Normalisation of pixels by statistics that depend on the owned ones among them.
+    """Normalisation by statistics that depend on the owned pixels.
 
     With x the pixels, y the outputs, h = (x - mean) / deviation and sums over all pixels that any
     rank holds, copies included:
 
         dbias = sum dy,  dweight = sum dy h
-        dx = weight / deviation * (dy - (dbias + h dweight) / count)    for a pixel that is owned
+        dx = weight / deviation * (dy - (dbias + h dweight) / count)    for an owned pixel
         dx = weight / deviation * dy                                    for a copy
     """
 
@@ -143,17 +227,17 @@ class _Normalise(Function):
         weight: torch.Tensor | None,
         bias: torch.Tensor | None,
         moments: Moments,
-        place: tuple[Box, Tiling],
+        boxes: tuple[Box, Tiling],
         eps: float,
     ) -> torch.Tensor:
         ctx.save_for_backward(pixels, weight)
         ctx.moments = moments
-        ctx.place = place
+        ctx.boxes = boxes
         ctx.eps = eps
         mean = moments.mean
         variance = moments.variance
         return functional.batch_norm(
-            pixels, mean, variance, _as(mean, weight), _as(mean, bias), eps=eps
+            pixels, mean, variance, _convert(mean, weight), _convert(mean, bias), eps=eps
         )
 
     @staticmethod
@@ -161,37 +245,37 @@ class _Normalise(Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         pixels, weight = ctx.saved_tensors
         moments: Moments = ctx.moments
-        held, tiling = ctx.place
+        box, tiling = ctx.boxes
         inverse = (moments.variance + ctx.eps).rsqrt()
-        sums = _sums(gradient, pixels, moments.mean, inverse)
+        sums = _sum_gradients(gradient, pixels, moments.mean, inverse)
         allreduce_sum(tiling.comm, sums)
-        wide = _as(inverse, weight)
+        wide_weight = _convert(inverse, weight)
         dweight, dbias = sums
         parameters = (None, None) if weight is None else sums.to(weight.dtype).unbind()
         if not ctx.needs_input_grad[0]:
             return None, *parameters, None, None, None
-        scale = inverse if wide is None else inverse * wide
+        scale = inverse if wide_weight is None else inverse * wide_weight
         share = -scale / moments.count
-        owned = functional.batch_norm(
-            view_box(pixels, held, tiling.tile),
+        correction = functional.batch_norm(
+            view_box(pixels, box, tiling.tile),
             moments.mean,
             moments.variance,
             share * dweight,
             share * dbias,
             eps=ctx.eps,
         )
-        if held == tiling.tile:
-            return _plus_scaled(owned, gradient, scale), *parameters, None, None, None
-        through = (gradient * scale[:, None, None]).to(pixels.dtype)
-        view_box(through, held, tiling.tile).add_(owned)
-        return through, *parameters, None, None, None
+        if box == tiling.tile:
+            return _add_scaled(correction, gradient, scale), *parameters, None, None, None
+        gradient_in = (gradient * scale[:, None, None]).to(pixels.dtype)
+        view_box(gradient_in, box, tiling.tile).add_(correction)
+        return gradient_in, *parameters, None, None, None
 
 
-def _plus_scaled(total: torch.Tensor, gradient: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Add a gradient to a total, scaled by channel; return the total.
+def _add_scaled(total: torch.Tensor, gradient: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Add a gradient, scaled per channel, to a total in place; return the total.
 
-    Where factors have more bits than the gradient, ATen's kernels for the CPU convert one number
-    after another, and take 2 to 20 times as long as normalising, which scales as well.
+    If the factors have more bits than the gradient, ATen's CPU kernels convert number by number and
+    take 2 to 20 times as long as `batch_norm`, which scales too.
     """
     if gradient.dtype == scale.dtype or is_gpu(gradient.device):
         return total.addcmul_(gradient, scale[:, None, None])
@@ -202,22 +286,22 @@ def _plus_scaled(total: torch.Tensor, gradient: torch.Tensor, scale: torch.Tenso
     return total.add_(scaled)
 
 
-def _sums(
+def _sum_gradients(
     gradient: torch.Tensor, pixels: torch.Tensor, mean: torch.Tensor, inverse: torch.Tensor
 ) -> torch.Tensor:
     """Return sum dy h and sum dy of this rank's pixels, ``2 x channels``.
 
-    CUDA's kernels take the number format of the sums from a weight, and sum nothing without one;
-    nor do they take a tile without pixels (ATen, native/cuda/Normalization.cuh).
+    CUDA kernels take the number format of the sums from the weight, and return no sums without a
+    weight. They also reject a tile without pixels (ATen, native/cuda/Normalization.cuh).
     """
     if pixels.numel() == 0:
         return mean.new_zeros((2, len(mean)))
     ones = torch.ones_like(mean)
-    _, products, plain = torch.ops.aten.native_batch_norm_backward(
+    _, products, sums = torch.ops.aten.native_batch_norm_backward(
         gradient, pixels, ones, None, None, mean, inverse, True, 0.0, [False, True, True]
     )
-    return torch.stack((products, plain))
+    return torch.stack((products, sums))
 
 
-def _as(like: torch.Tensor, tensor: torch.Tensor | None) -> torch.Tensor | None:
+def _convert(like: torch.Tensor, tensor: torch.Tensor | None) -> torch.Tensor | None:
     return None if tensor is None else tensor.to(like.dtype)

@@ -1,12 +1,9 @@
-"""Operators with a window over tiles, and those whose output is the same on every rank."""
+"""Operators with a window over tiles, and the check of their input."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import nn
-from torch.autograd import Function
 
 from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
@@ -27,20 +24,20 @@ from spbench_parallel.spatial.tiling import Tiling
 
 
 class TiledWindow:
-    """An operator with a window, run over tiles with the result of the operator on the whole image.
+    """An operator with a window, run over tiles with the result of the whole image.
 
-    There are two ways: to compute the interior while the halo travels, and the rest in strips
-    (overlap), or all outputs at once from the tile with its halo.
+    There are two executions. With overlap, the interior is computed while the halo travels, and the
+    rest in strips. Without, all outputs are computed at once from the tile with its halo.
 
     Args:
-        tiling: The tiles of the input; it says which way is taken.
+        tiling: The tiles of the input; it determines the execution.
         window: The operator's window.
-        fill: The value of the pixels outside the image, for this operator.
+        fill: The value outside the image.
 
     Attributes:
         output: The tiles of the output.
-        ways: The two ways, by whether they overlap.
-        chosen: The choice for the last tile, where it was left open; else None.
+        executions: The two executions, by whether they overlap.
+        last_choice: The choice for the last tile; None if ``tiling.overlap`` is set.
 
     Raises:
         ValueError: The window is larger than the padded image.
@@ -61,11 +58,11 @@ class TiledWindow:
             for overlap, split in ((True, make_interior_split), (False, make_whole_split))
         }
         self.last_choice: OverlapChoice | None = None
-        self._exchanges = any(halo.list_received(each) for each in range(owned.size))
-        self._alone = not self._exchanges and all(
-            read.intersect(owned.tile(each)) == read
-            for each in range(owned.size)
-            for read in make_whole_split(window, owned, produced, each).reads
+        self._exchanges = any(halo.received_by(peer) for peer in range(owned.size))
+        self._reads_own_tile = not self._exchanges and all(
+            read.intersect(owned.tile(peer)) == read
+            for peer in range(owned.size)
+            for read in make_whole_split(window, owned, produced, peer).reads
         )
 
     def run(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
@@ -75,7 +72,7 @@ class TiledWindow:
             ValueError: The tile does not have the shape of this rank's tile in the tiling.
         """
         check_tile(self.tiling, tile)
-        if self._alone:
+        if self._reads_own_tile:
             return self.executions[False].run_without_halo(tile, operator)
         overlap = self.choose_overlap(tile, operator).overlap
         return self.executions[overlap].run(tile, operator, overlap=overlap)
@@ -83,9 +80,9 @@ class TiledWindow:
     def choose_overlap(
         self, tile: torch.Tensor, operator: LocalOperator, *, timed: bool = False
     ) -> OverlapChoice:
-        """Return whether it overlaps for tiles like this one; all ranks must ask together.
+        """Return whether to overlap for tiles like this one. Collective.
 
-        ``timed``: Both ways are timed even where nothing could be hidden.
+        ``timed``: Time both executions even if overlap cannot help.
         """
         overlap = self.tiling.overlap
         comm = self.tiling.comm
@@ -96,66 +93,40 @@ class TiledWindow:
         ):
             self.last_choice = WITHIN_HOST
             return self.last_choice
-        likeness = (
+        # Operators with the same key take the same time and share one choice.
+        cost_key = (
             self.window,
             self.tiling.partition,
             *(tile.shape[0], tile.shape[1], operator.channels),
             *(tile.dtype, tile.device.type),
         )
-        self.last_choice = choose_faster(comm, self.executions, tile, operator, likeness)
+        self.last_choice = choose_faster(comm, self.executions, tile, operator, cost_key)
         return self.last_choice
 
     @property
     def padded_box(self) -> Box | None:
-        """The tile and the halo that all outputs are computed from at once; None if there is none.
+        """The tile with the halo from which all outputs are computed; None without halo.
 
         A tile that lies in a buffer of these pixels is not copied.
         """
         tile = self.tiling.tile
         (read,) = self.executions[False].split.reads
-        roomy = not self._alone and not tile.empty and read.intersect(tile) == tile
-        return read if roomy else None
+        has_halo = not self._reads_own_tile and not tile.empty and read.intersect(tile) == tile
+        return read if has_halo else None
 
     def make_preceding_relu(self) -> nn.ReLU:
-        """Return a ReLU for its input that leaves room for the halo around the tile."""
-        room = self.padded_box
-        return nn.ReLU() if room is None else PaddedReLU(self.tiling.tile, room)
+        """Return a ReLU for the input that leaves space for the halo around the tile."""
+        box = self.padded_box
+        return nn.ReLU() if box is None else PaddedReLU(self.tiling.tile, box)
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
-        for way in self.executions.values():
-            way.gathers.free()
-
-
-class WholeImageOperator(nn.Module):
-    """An operator over tiles whose output is the same on every rank.
-
-    Args:
-        tiling: The tiles of the input.
-
-    Attributes:
-        function: What it computes, and its gradient, of a tile and the tiling.
-    """
-
-    function: ClassVar[type[Function]]
-
-    def __init__(self, *, tiling: Tiling) -> None:
-        super().__init__()
-        self.tiling = tiling
-
-    def forward(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return the output.
-
-        Raises:
-            ValueError: The tile has not the shape that the tiling says.
-        """
-        check_tile(self.tiling, tile)
-        output: torch.Tensor = self.function.apply(tile, self.tiling)
-        return output
+        for execution in self.executions.values():
+            execution.gathers.free()
 
 
 def check_tile(tiling: Tiling, tile: torch.Tensor) -> None:
-    """Refuse a tensor that is no tile of this rank.
+    """Check the shape of this rank's tile.
 
     Raises:
         ValueError: The tensor does not have the shape of this rank's tile in the tiling.

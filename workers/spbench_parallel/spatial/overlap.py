@@ -1,4 +1,4 @@
-"""The choice of overlap: which way of an operator over tiles is the faster, as measured here."""
+"""Choice of overlap: measures which execution of an operator over tiles is faster."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from spbench_parallel.spatial.tile_buffer import attach_buffer, get_buffer
 
 ROUNDS = 5
 MAX_SECONDS = 0.5
-"""Seconds after which no further round begins."""
-_CHOSEN: dict[Hashable, OverlapChoice] = {}
+"""Time after which no further round starts."""
+_CHOICES: dict[Hashable, OverlapChoice] = {}
 _ON_ONE_HOST: dict[tuple[int, ...], bool] = {}
 
 
@@ -29,102 +29,109 @@ class OverlapChoice:
     """Whether the interior is computed while halos travel.
 
     Attributes:
-        overlap: Whether it is.
-        tried_ms: The ms of a pass with overlap and without; None where neither was timed.
-        why: The reason, where neither was timed.
+        overlap: The choice.
+        tried_ms: The ms of a pass with overlap and without; None if they were not timed.
+        why: The reason, if they were not timed.
     """
 
     overlap: bool
     tried_ms: tuple[float, float] | None = None
-    why: str = "asked for"
+    explanation: str = "asked for"
 
     @property
     def reason(self) -> str:
-        """The reason, as a report gives it."""
+        """The reason for reports."""
         if self.tried_ms is None:
-            return self.why
-        on, off = (format_duration(ms / 1e3) for ms in self.tried_ms)
-        return f"the faster of on {on}, off {off} in a few passes, any gradients included"
+            return self.explanation
+        time_on, time_off = (time_text(ms / 1e3) for ms in self.tried_ms)
+        return f"the faster of on {time_on}, off {time_off} in a few passes, any gradients included"
 
 
 WITHIN_HOST = OverlapChoice(
-    False, why="within a host the ranks' own cores move all data: nothing could be hidden"
+    False, explanation="within a host the ranks' own cores move all data: nothing could be hidden"
 )
 
 
 def overlap_cannot_help(comm: MPI.Intracomm, device: torch.device) -> bool:
-    """Whether no halo travels by itself: all ranks are on one host, and so are the data.
+    """Return whether no halo can travel in the background. Collective.
 
-    All ranks must ask together; what they are told is kept.
+    That is so if all ranks are on one host and the data is in host memory. The answer is cached.
     """
     if is_gpu(device):
         return False
-    names = _names(comm)
-    if names not in _ON_ONE_HOST:
-        _ON_ONE_HOST[names] = is_on_one_host(comm)
-    return _ON_ONE_HOST[names]
+    ranks = _world_ranks(comm)
+    if ranks not in _ON_ONE_HOST:
+        _ON_ONE_HOST[ranks] = is_on_one_host(comm)
+    return _ON_ONE_HOST[ranks]
 
 
 def summarize_overlap(choices: Sequence[OverlapChoice]) -> tuple[str, str] | None:
-    """Return the choice of several operators in a word, and its reason; None where there is none.
+    """Return the choice of several operators and its reason; None without operators.
 
-    Those that are alike were timed once and share their choice.
+    Operators with equal cost were timed once and share their choice.
     """
     if not choices:
         return None
     if all(choice is WITHIN_HOST for choice in choices):
-        return "off", WITHIN_HOST.why
+        return "off", WITHIN_HOST.explanation
     timed = list({id(choice): choice for choice in choices}.values())
     faster = sum(choice.overlap for choice in timed)
-    word = "on" if faster == len(timed) else "off" if not faster else "on and off"
+    summary = "on and off" if faster else "off"
+    if faster == len(timed):
+        summary = "on"
     shapes = "1 shape" if len(timed) == 1 else f"{len(timed)} shapes"
-    return word, f"timed for {shapes} of {len(choices)} operators; {faster} faster with overlap"
+    return summary, f"timed for {shapes} of {len(choices)} operators; {faster} faster with overlap"
 
 
 def choose_faster(
     comm: MPI.Intracomm,
-    ways: dict[bool, TiledExecution],
+    executions: dict[bool, TiledExecution],
     tile: torch.Tensor,
     operator: LocalOperator,
-    likeness: Hashable,
+    cost_key: Hashable,
 ) -> OverlapChoice:
-    """Return the faster way for tiles like this one; all ranks must ask together.
+    """Return the faster execution for tiles like this one. Collective.
 
-    It is timed once for all operators that are alike: forward, and backward where gradients are
-    asked for. Each round is as long as its slowest rank.
+    Operators with the same cost key are timed once, with backward if gradients are required. A
+    round takes as long as its slowest rank.
 
     Args:
         comm: The ranks that share the image.
-        ways: The two ways, by whether they overlap.
+        executions: The two executions, by whether they overlap.
         tile: This rank's tile.
         operator: The operator.
-        likeness: What operators have in common that take as long; the same on all ranks.
+        cost_key: Equal for operators that take the same time; the same on all ranks.
     """
-    key = (_names(comm), torch.is_grad_enabled(), tile.requires_grad, likeness)
-    if key not in _CHOSEN:
-        on, off = _times(comm, ways, tile, operator)
-        _CHOSEN[key] = OverlapChoice(on < off, (on * 1000.0, off * 1000.0))
-    return _CHOSEN[key]
+    key = (_world_ranks(comm), torch.is_grad_enabled(), tile.requires_grad, cost_key)
+    if key not in _CHOICES:
+        seconds_on, seconds_off = _time_executions(comm, executions, tile, operator)
+        _CHOICES[key] = OverlapChoice(
+            seconds_on < seconds_off, (seconds_on * 1000.0, seconds_off * 1000.0)
+        )
+    return _CHOICES[key]
 
 
-def _times(
+def _time_executions(
     comm: MPI.Intracomm,
-    ways: dict[bool, TiledExecution],
+    executions: dict[bool, TiledExecution],
     tile: torch.Tensor,
     operator: LocalOperator,
 ) -> tuple[float, float]:
-    """Return the seconds of a pass with overlap and without, medians of interleaved rounds."""
+    """Return the median seconds of a pass with overlap and without.
+
+    The rounds of both are interleaved.
+    """
     alternatives = {
-        overlap: partial(_seconds, comm, ways[overlap], tile, operator, overlap=overlap)
+        overlap: partial(_time_pass, comm, executions[overlap], tile, operator, overlap=overlap)
         for overlap in (True, False)
     }
     times = time_alternatives(alternatives, rounds=ROUNDS, comm=comm, max_seconds=MAX_SECONDS)
     return times[True], times[False]
 
 
-def _seconds(
+def _time_pass(
     comm: MPI.Intracomm,
-    way: TiledExecution,
+    execution: TiledExecution,
     tile: torch.Tensor,
     operator: LocalOperator,
     *,
@@ -133,27 +140,27 @@ def _seconds(
     synchronize_stream(tile.device)
     comm.Barrier()
     start = perf_counter()
-    _pass(way, tile, operator, overlap=overlap)
+    _run_pass(execution, tile, operator, overlap=overlap)
     synchronize_stream(tile.device)
     return perf_counter() - start
 
 
-def _pass(
-    way: TiledExecution, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool
+def _run_pass(
+    execution: TiledExecution, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool
 ) -> None:
-    """Run the operator once, and its backward where gradients are asked for."""
+    """Run the operator once, and its backward if gradients are required."""
     leaf = attach_buffer(tile.detach().requires_grad_(tile.requires_grad), get_buffer(tile))
-    made = way.run(leaf, operator, overlap=overlap)
-    if torch.is_grad_enabled() and made.requires_grad:
-        wanted = [one for one in (leaf, *operator.parameters) if one.requires_grad]
-        torch.autograd.grad(made, wanted, torch.ones_like(made), allow_unused=True)
+    outputs = execution.run(leaf, operator, overlap=overlap)
+    if torch.is_grad_enabled() and outputs.requires_grad:
+        inputs = [tensor for tensor in (leaf, *operator.parameters) if tensor.requires_grad]
+        torch.autograd.grad(outputs, inputs, torch.ones_like(outputs), allow_unused=True)
 
 
-def _names(comm: MPI.Intracomm) -> tuple[int, ...]:
-    """Return the ranks of a communicator by their numbers in the job."""
-    ours = comm.Get_group()
-    everyone = MPI.COMM_WORLD.Get_group()
-    ranks = tuple(ours.Translate_ranks(None, everyone))
-    ours.Free()
-    everyone.Free()
+def _world_ranks(comm: MPI.Intracomm) -> tuple[int, ...]:
+    """Return the ranks of a communicator as ranks of MPI_COMM_WORLD."""
+    group = comm.Get_group()
+    world = MPI.COMM_WORLD.Get_group()
+    ranks = tuple(group.Translate_ranks(None, world))
+    group.Free()
+    world.Free()
     return ranks

@@ -1,4 +1,4 @@
-"""Images of random values, of which any rank makes any box without communication."""
+"""Images of random values; every rank computes any box without communication."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import torch
 
 from spbench_core.layout.tiles import Box
 
+# Values per step, by device type; each needs an integer of eight bytes. On a CPU they fit into a
+# cache: measured, 16 times as many take twice the time.
 _CHUNKS = {"cpu": 1 << 16}
-"""Values that a kind of device makes at once; the integers behind them have eight bytes each.
-
-On a CPU they fit into a cache: 16 times as many take twice the time.
-"""
-_CHUNK = 1 << 22
-"""Values that any other device makes at once."""
+_CHUNK = 1 << 22  # values per step on any other device
 _CPU = torch.device("cpu")
-_ODD = (-0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
+_MULTIPLIERS = (-0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
 """The multipliers of splitmix64, as signed numbers."""
 
 
@@ -24,9 +21,9 @@ _ODD = (-0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
 class RandomImage:
     """An image of ``batch x channels x height x width`` random values.
 
-    A value follows from its place, the seed and the round alone: one of 2048 numbers between 1/16
-    and 16, or their negatives, that fp64, fp32, fp16 and bf16 all hold exactly. No value is zero,
-    and every value differs from that of the round before.
+    A value depends only on its position, the seed and the round. It is one of 2048 numbers between
+    1/16 and 16, or a negative of one, which fp64, fp32, fp16 and bf16 all represent exactly. No
+    value is zero, and every value differs from that of the previous round.
     """
 
     batch: int
@@ -40,7 +37,7 @@ class RandomImage:
     ) -> torch.Tensor:
         """Return the values of a box, ``batch x channels x box.height x box.width``.
 
-        Every device makes the same values.
+        All devices return the same values.
         """
         planes = torch.arange(self.batch * self.channels, device=device).unsqueeze(1) * self.height
         rows = (planes + torch.arange(*box.rows, device=device)).flatten() * self.width
@@ -48,13 +45,16 @@ class RandomImage:
         values = torch.empty((rows.numel(), box.width), dtype=dtype, device=device)
         step = max(1, _CHUNKS.get(device.type, _CHUNK) // max(1, box.width))
         for first in range(0, rows.numel(), step):
-            places = rows[first : first + step].unsqueeze(1) + cols
-            bits = _hash(_hash(places, self.seed), round_)
+            positions = rows[first : first + step].unsqueeze(1) + cols
+            bits = _hash(_hash(positions, self.seed), round_)
             values[first : first + step] = self.values(bits, round_)
         return values.view(self.batch, self.channels, box.height, box.width)
 
     def values(self, bits: torch.Tensor, round_: int) -> torch.Tensor:
-        """Return fp32 numbers: ten bits of a hash, and the round's parity as the lowest bit."""
+        """Return fp32 numbers from ten bits of a hash and the round's parity.
+
+        The parity is the lowest bit, so that rounds differ.
+        """
         sign = bits & (1 << 9)
         exponent = 123 + ((bits >> 6) & 7)
         mantissa = ((bits & 63) << 1) | (round_ & 1)
@@ -64,28 +64,31 @@ class RandomImage:
 
 @dataclass(frozen=True, slots=True)
 class IntegerImage(RandomImage):
-    """An image of whole numbers from ``-largest`` to ``largest``.
+    """An image of integers from ``-largest`` to ``largest``.
 
-    Of each 2 ** 16 values about ``share`` are drawn so; the others are zero.
+    About ``share`` of each 2 ** 16 values are drawn; the others are zero.
     """
 
     largest: int
     share: int = 1 << 16
 
     def values(self, bits: torch.Tensor, round_: int) -> torch.Tensor:
-        """Return whole numbers; the upper bits of the hash say which, the lower ones whether."""
+        """Return integers drawn by the upper bits of a hash.
+
+        The lower bits select the values that are not zero.
+        """
         numbers = _shift(bits, 16) % (2 * self.largest + 1) - self.largest
         return torch.where((bits & 0xFFFF) < self.share, numbers, 0).float()
 
 
 def _hash(numbers: torch.Tensor, key: int) -> torch.Tensor:
-    """Mix as splitmix64 does; torch's 64-bit numbers wrap, as it needs."""
-    mixed = (numbers + 1 + key) * _ODD[0]
-    for shift, factor in ((30, _ODD[1]), (27, _ODD[2])):
+    """Mix like splitmix64, which relies on torch's wrapping 64-bit integers."""
+    mixed = (numbers + 1 + key) * _MULTIPLIERS[0]
+    for shift, factor in ((30, _MULTIPLIERS[1]), (27, _MULTIPLIERS[2])):
         mixed = (mixed ^ _shift(mixed, shift)) * factor
     return mixed ^ _shift(mixed, 31)
 
 
-def _shift(numbers: torch.Tensor, by: int) -> torch.Tensor:
-    """Shift right, zeros coming in from the left."""
-    return (numbers >> by) & ((1 << (64 - by)) - 1)
+def _shift(numbers: torch.Tensor, count: int) -> torch.Tensor:
+    """Shift right by ``count`` bits, filling with zeros."""
+    return (numbers >> count) & ((1 << (64 - count)) - 1)

@@ -1,4 +1,4 @@
-"""Operators with parameters that work pixel by pixel, over tiles: their gradients are summed."""
+"""Pixelwise operators with parameters over tiles: their gradients are summed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spbench_parallel.spatial.gradients import share_weights
 
 
 class PixelwiseOperator(nn.Module):
-    """A linear layer or a layer normalisation over the last axis, or a PReLU, of each pixel.
+    """A linear layer, a layer normalisation over the last axis, or a PReLU, per pixel.
 
     The gradients of its parameters are summed over the tiles. All ranks must call backward in the
     same order.
@@ -24,18 +24,18 @@ class PixelwiseOperator(nn.Module):
     def __init__(self, module: nn.Linear | nn.LayerNorm | nn.PReLU, comm: MPI.Intracomm) -> None:
         super().__init__()
         self._comm = comm
-        self._of = (module,)  # in a tuple, so that its parameters are registered once
+        self._module = (module,)  # a tuple, so that torch registers its parameters only once
         for name, parameter in module.named_parameters():
             self.register_parameter(name, parameter)
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return the operator's values at this rank's pixels."""
-        (module,) = self._of
-        own = self._parameters.get("weight")
-        if own is None:
+        (module,) = self._module
+        own_weight = self._parameters.get("weight")
+        if own_weight is None:
             assert isinstance(module, nn.LayerNorm), "others have weights"
             return functional.layer_norm(tile, module.normalized_shape, eps=module.eps)
-        weight, bias = share_weights(self._comm, own, self._parameters.get("bias"))
+        weight, bias = share_weights(self._comm, own_weight, self._parameters.get("bias"))
         if isinstance(module, nn.LayerNorm):
             return functional.layer_norm(tile, module.normalized_shape, weight, bias, module.eps)
         if isinstance(module, nn.PReLU):

@@ -1,4 +1,4 @@
-"""Spatial max and average pooling: over an image whose tiles are on different ranks."""
+"""Spatial max and average pooling of an image in tiles on different ranks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from spbench_parallel.spatial.tiling import Tiling
 class TiledPool(nn.Module, ABC):
     """A pooling over tiles.
 
-    Input and output are this rank's tiles, ``batch x channels x rows x cols``; together the outputs
-    are what the pooling of the whole image gives. All ranks must call forward, and backward, in the
-    same order.
+    Input and output are this rank's tiles, ``batch x channels x rows x cols``. The output tiles
+    form the pooling of the whole image. All ranks must call forward and backward in the same order.
 
     Attributes:
-        tiled: What gathers the halos.
+        tiled: Gathers the halos.
     """
 
     tiled: TiledWindow
@@ -37,30 +36,30 @@ class TiledPool(nn.Module, ABC):
 
     @abstractmethod
     def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
-        """Pool pixels that are all there."""
+        """Pool pixels with their halos."""
 
     def free(self) -> None:
-        """Give all buffers and requests back. All ranks must call it."""
+        """Free all buffers and requests. All ranks must call it."""
         self.tiled.free()
 
 
 class SpatialMaxPool2d(TiledPool, nn.MaxPool2d):
-    """`torch.nn.MaxPool2d` of an image whose tiles are on different ranks; see `TiledPool`.
+    """`torch.nn.MaxPool2d` of an image in tiles; see `TiledPool`.
 
     Args:
         kernel_size: Rows and columns.
-        stride: The strides of rows and columns; None: those of the kernel.
-        padding: Around the whole image; half the kernel at most.
-        dilation: Pixels from one tap to the next.
+        stride: The strides of rows and columns; None: the kernel size.
+        padding: Padding around the whole image; at most half the kernel.
+        dilation: Distance between taps in pixels.
         tiling: The tiles of the input.
 
     Attributes:
-        fill: The value outside the image, which is never the largest.
+        fill: The value outside the image: minus infinity, which is never the maximum.
         output: The tiles of the output.
 
     Raises:
-        ValueError: The kernel is larger than the padded image, or the padding than half the kernel,
-            or a window has no pixel of the image.
+        ValueError: The kernel is larger than the padded image, the padding exceeds half the
+            kernel, or a window has no pixel of the image.
     """
 
     fill = -math.inf
@@ -75,26 +74,26 @@ class SpatialMaxPool2d(TiledPool, nn.MaxPool2d):
         tiling: Tiling,
     ) -> None:
         super().__init__(kernel_size, stride, padding, dilation)
-        self.window = _window_of(kernel_size, stride, padding, dilation)
+        self.window = _make_pool_window(kernel_size, stride, padding, dilation)
         self.tiled = TiledWindow(tiling, self.window, self.fill)
-        _refuse_empty_windows(self.window, tiling)
+        _reject_empty_windows(self.window, tiling)
         self.output = self.tiled.output
 
     def local(
         self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box | None = None
     ) -> torch.Tensor:
-        """Pool pixels that have their halos; the place of the outputs makes no difference."""
+        """Pool pixels with their halos; the position of the outputs is not used."""
         return functional.max_pool2d(pixels, self.kernel_size, self.stride, padding, self.dilation)
 
 
 class SpatialAvgPool2d(TiledPool, nn.AvgPool2d):
-    """`torch.nn.AvgPool2d` of an image whose tiles are on different ranks; see `TiledPool`.
+    """`torch.nn.AvgPool2d` of an image in tiles; see `TiledPool`.
 
     Args:
         kernel_size: Rows and columns.
-        stride: The strides of rows and columns; None: those of the kernel.
-        padding: Zeros around the whole image; half the kernel at most.
-        count_include_pad: Whether the padding counts in the mean.
+        stride: The strides of rows and columns; None: the kernel size.
+        padding: Zeros around the whole image; at most half the kernel.
+        count_include_pad: Whether padding counts in the mean.
         tiling: The tiles of the input.
 
     Attributes:
@@ -102,7 +101,8 @@ class SpatialAvgPool2d(TiledPool, nn.AvgPool2d):
         output: The tiles of the output.
 
     Raises:
-        ValueError: The kernel is larger than the padded image, or the padding than half the kernel.
+        ValueError: The kernel is larger than the padded image, or the padding exceeds half the
+            kernel.
     """
 
     fill = 0.0
@@ -117,18 +117,18 @@ class SpatialAvgPool2d(TiledPool, nn.AvgPool2d):
         tiling: Tiling,
     ) -> None:
         super().__init__(kernel_size, stride, padding, count_include_pad=count_include_pad)
-        self.window = _window_of(kernel_size, stride, padding)
+        self.window = _make_pool_window(kernel_size, stride, padding)
         self.tiled = TiledWindow(tiling, self.window, self.fill)
         self.output = self.tiled.output
         self._factors: dict[Any, torch.Tensor | None] = {}
 
     def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
-        """Pool pixels that have their halos.
+        """Pool pixels with their halos.
 
         Args:
             pixels: The pixels that the outputs read, with zeros outside the image.
-            padding: Rows and columns that the pooling itself adds around them: none, or all.
-            outputs: The outputs that the pixels become, as places in the whole output.
+            padding: Rows and columns of padding that the pooling adds: none, or the whole padding.
+            outputs: The box of the outputs, in coordinates of the whole output.
         """
         means = functional.avg_pool2d(
             pixels,
@@ -145,23 +145,25 @@ class SpatialAvgPool2d(TiledPool, nn.AvgPool2d):
     def _factor(
         self, means: torch.Tensor, padding: tuple[int, int], outputs: Box
     ) -> torch.Tensor | None:
-        """Return the factor from means over windows to means over image pixels; None if it is 1."""
+        """Return the factor from window means to means of image pixels; None if it is 1."""
         key = (padding, outputs, means.dtype, means.device)
         if key not in self._factors:
             partition = self.tiled.tiling.partition
-            rows = _taps_over_counted(self.window.rows, padding[0], outputs.rows, partition.height)
-            cols = _taps_over_counted(self.window.cols, padding[1], outputs.cols, partition.width)
+            rows = _scale_to_counted(self.window.rows, padding[0], outputs.rows, partition.height)
+            cols = _scale_to_counted(self.window.cols, padding[1], outputs.cols, partition.width)
             factor = rows[:, None] * cols
             scales = bool((factor != 1.0).any())
             self._factors[key] = factor.to(means.device, means.dtype) if scales else None
         return self._factors[key]
 
 
-def _window_of(kernel: Pair, stride: Pair | None, padding: Pair, dilation: Pair = 1) -> Window2d:
+def _make_pool_window(
+    kernel: Pair, stride: Pair | None, padding: Pair, dilation: Pair = 1
+) -> Window2d:
     """Return the window of a pooling.
 
     Raises:
-        ValueError: Torch refuses this padding.
+        ValueError: Torch rejects this padding.
     """
     window = make_window(kernel, kernel if stride is None else stride, padding, dilation)
     for axis in (window.rows, window.cols):
@@ -173,26 +175,26 @@ def _window_of(kernel: Pair, stride: Pair | None, padding: Pair, dilation: Pair 
     return window
 
 
-def _taps_over_counted(
-    window: Window, padding: int, outputs: Interval, length: int
-) -> torch.Tensor:
-    """Return, for each output along an axis, the taps of its window over those that count.
+def _scale_to_counted(window: Window, padding: int, outputs: Interval, length: int) -> torch.Tensor:
+    """Return, per output along an axis, the window's taps over its taps in the image.
 
-    Only taps inside the image count. Torch sees to that itself where it is the one that pads.
+    If torch adds the padding, it excludes the padding from the mean, and the factor is 1.
     """
     if padding:
         return torch.ones(outputs[1] - outputs[0], dtype=torch.float64)
     first = torch.arange(*outputs) * window.stride - window.padding
     counted = (first + window.kernel).clamp(max=length) - first.clamp(min=0)
-    # An output outside the image, as fused layers compute it, may see none: its value is not used.
+    # Fused layers compute outputs outside the image too. Their value is not used, so any will do.
     return window.kernel / counted.clamp(min=1).double()
 
 
-def _refuse_empty_windows(window: Window2d, tiling: Tiling) -> None:
-    """Refuse windows without a pixel: torch's backward would write beyond its memory.
+def _reject_empty_windows(window: Window2d, tiling: Tiling) -> None:
+    """Reject windows without a pixel of the image.
+
+    With them, torch's backward would write beyond its memory.
 
     Raises:
-        ValueError: All taps of a window lie in the padding, which dilation makes possible.
+        ValueError: All taps of a window are in the padding, which dilation makes possible.
     """
     height = tiling.partition.height
     width = tiling.partition.width

@@ -14,14 +14,15 @@ from spbench_parallel.spatial.tiling import Tiling
 
 
 class Redistribute(nn.Module):
-    """Redistribution: from a rank's tile of one partition to its tile of another.
+    """Redistribution from a rank's tile of one partition to its tile of another.
 
-    Tiles become those of another grid, or of other ranks; one rank's image becomes tiles, and tiles
-    become one rank's image. A tile is ``batch x channels x rows x cols``; that of a rank without
-    pixels is ``batch x channels x 0 x 0``. Backward the gradients go the other way. All ranks must
-    call forward, and backward, in the same order: those without pixels too, and those have the same
-    batch and channels as the others. Where one rank's input requires a gradient, every rank's must,
-    the empty ones among them.
+    The tiles of one grid become those of another grid or of other ranks. One of the partitions may
+    be a single rank with the whole image. A tile is ``batch x channels x rows x cols``; a rank
+    without pixels has ``batch x channels x 0 x 0``, with the batch and channels of the others.
+    Backward, gradients are sent in the opposite direction.
+
+    All ranks must call forward and backward in the same order, including those without pixels. If
+    the input of one rank requires a gradient, that of every rank must.
 
     Args:
         source: The tiles of the input.
@@ -29,7 +30,7 @@ class Redistribute(nn.Module):
 
     Attributes:
         output: The tiles of the output, with the communicator of the input.
-        gathers: What moves the tiles.
+        gathers: The gathers that move the tiles.
 
     Raises:
         ValueError: The two are not of one image and one communicator.

@@ -1,12 +1,13 @@
-"""From what every rank has back to tiles: a tile of a whole image, and vectors that meet tiles.
+"""Conversion between tiles and values that are the same on every rank.
 
-What is computed alike on every rank has one gradient, the loss' own. Where it meets tiles, each
-rank knows the part that its tile gives: the parts are summed over the ranks.
+Values that every rank computes alike have one gradient, that of the loss. If such values are
+combined with tiles, each rank computes the part of the gradient from its tile, and the parts are
+summed over the ranks.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -15,7 +16,107 @@ from torch.autograd.function import once_differentiable
 
 from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.gradients import allreduce_sum
+from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
+
+
+class WholeImageOperator(nn.Module):
+    """An operator over tiles with the same output on every rank.
+
+    Args:
+        tiling: The tiles of the input.
+
+    Attributes:
+        function: The autograd function; it takes a tile and the tiling.
+    """
+
+    function: ClassVar[type[Function]]
+
+    def __init__(self, *, tiling: Tiling) -> None:
+        super().__init__()
+        self.tiling = tiling
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return the output.
+
+        Raises:
+            ValueError: The tile does not have the shape of this rank's tile in the tiling.
+        """
+        check_tile(self.tiling, tile)
+        output: torch.Tensor = self.function.apply(tile, self.tiling)
+        return output
+
+
+class _AllGather(Function):
+    @staticmethod
+    def forward(ctx: Any, tile: torch.Tensor, tiling: Tiling) -> torch.Tensor:
+        ctx.tiling = tiling
+        image_box = tiling.partition.image
+        image = tile.new_zeros((*tile.shape[:2], image_box.height, image_box.width))
+        # Exactly one rank has a pixel and the others have zero, so the sum is the pixel.
+        view_box(image, image_box, tiling.tile).copy_(tile)
+        allreduce_sum(tiling.comm, image)
+        return image
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        tiling: Tiling = ctx.tiling
+        return view_box(gradient, tiling.partition.image, tiling.tile), None
+
+
+class AllGather(WholeImageOperator):
+    """All-gather of an image in tiles on different ranks.
+
+    Input is this rank's tile, ``batch x channels x rows x cols``. Output is the image, ``batch x
+    channels x height x width``, the same on every rank; it must fit into each rank's memory. All
+    ranks must call forward in the same order.
+
+    All ranks compute the following layers alike, and so their gradients, as after
+    `SpatialGlobalAvgPool2d`. Therefore each rank takes its tile of the gradient in backward,
+    without a message.
+
+    Args:
+        tiling: The tiles of the input.
+    """
+
+    function = _AllGather
+
+
+class _Mean(Function):
+    @staticmethod
+    def forward(ctx: Any, tile: torch.Tensor, tiling: Tiling) -> torch.Tensor:
+        ctx.shape = tile.shape
+        ctx.area = tiling.partition.height * tiling.partition.width
+        # 16-bit numbers are added in fp32, because their format cannot represent the sum.
+        sum_dtype = torch.promote_types(tile.dtype, torch.float32)
+        total = tile.sum((2, 3), keepdim=True, dtype=sum_dtype)
+        allreduce_sum(tiling.comm, total)
+        mean: torch.Tensor = total / ctx.area
+        return mean.to(tile.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return (gradient / ctx.area).expand(ctx.shape), None
+
+
+class SpatialGlobalAvgPool2d(WholeImageOperator):
+    """`torch.nn.AdaptiveAvgPool2d(1)` of an image in tiles on different ranks.
+
+    Input is this rank's tile, ``batch x channels x rows x cols``. Output is the mean over the whole
+    image, ``batch x channels x 1 x 1``, the same on every rank. All ranks must call forward in the
+    same order.
+
+    All ranks compute the following layers alike. Their gradient is that of the loss on every rank,
+    not a share of it. Therefore backward uses it unchanged: it sends and sums nothing. The
+    parameters of following layers also have their complete gradient on every rank.
+
+    Args:
+        tiling: The tiles of the input.
+    """
+
+    function = _Mean
 
 
 class _OwnTile(Function):
@@ -29,16 +130,16 @@ class _OwnTile(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         tiling: Tiling = ctx.tiling
-        whole = gradient.new_zeros(ctx.shape)
-        view_box(whole, tiling.partition.image, tiling.tile).copy_(gradient)
-        allreduce_sum(tiling.comm, whole)
-        return whole, None
+        image_gradient = gradient.new_zeros(ctx.shape)
+        view_box(image_gradient, tiling.partition.image, tiling.tile).copy_(gradient)
+        allreduce_sum(tiling.comm, image_gradient)
+        return image_gradient, None
 
 
 class OwnTile(nn.Module):
     """This rank's tile of an image that every rank has.
 
-    Input is the image, ``batch x channels x height x width``, the same on every rank; output is
+    Input is the image, ``batch x channels x height x width``, the same on every rank. Output is
     this rank's tile. All ranks must call backward in the same order.
 
     Args:
@@ -55,7 +156,7 @@ class OwnTile(nn.Module):
         return tile
 
 
-class _BesideTiles(Function):
+class _SumGradient(Function):
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, tiling: Tiling) -> torch.Tensor:
         ctx.tiling = tiling
@@ -70,10 +171,10 @@ class _BesideTiles(Function):
 
 
 class ReplicatedValues(nn.Module):
-    """Values that every rank has, for an operator that takes them beside tiles.
+    """Values that every rank has, as an input of an operator that also reads tiles.
 
-    They are the same on every rank, and stay as they are; their gradient is the sum over all tiles.
-    All ranks must call backward in the same order.
+    The values are unchanged; their gradient is summed over all tiles. All ranks must call backward
+    in the same order.
 
     Args:
         tiling: The tiles.
@@ -85,5 +186,5 @@ class ReplicatedValues(nn.Module):
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Return the values."""
-        beside: torch.Tensor = _BesideTiles.apply(values, self.tiling)
-        return beside
+        output: torch.Tensor = _SumGradient.apply(values, self.tiling)
+        return output

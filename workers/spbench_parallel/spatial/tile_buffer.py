@@ -1,7 +1,7 @@
-"""Padded tiles: a tile in a buffer with room for the halo that the next operator reads.
+"""Tiles in buffers that have space for the halo that the next operator reads.
 
-An operator over tiles that computes all outputs at once reads the tile and its halo as one tensor.
-Where the operator before it writes the tile into the middle of that, it is not copied again.
+An operator that computes all outputs at once reads the tile and its halo as one tensor. If the
+operator before it writes the tile into the middle of such a buffer, the tile is not copied again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from spbench_parallel.spatial.exchange import is_channels_last, view_box
 
 @dataclass(slots=True, eq=False)
 class TileBuffer:
-    """The buffer that a tile lies in.
+    """The buffer that contains a tile.
 
     Attributes:
         buffer: ``batch x channels x rows x cols`` of the box.
-        box: The pixels of the buffer, some of them beyond the tile.
-        beyond: The value that pixels beyond the image have; None before they have been written.
+        box: The pixels of the buffer: the tile and pixels around it.
+        outside_fill: The value of pixels outside the image; None before they are written.
     """
 
     buffer: torch.Tensor
@@ -34,35 +34,35 @@ class TileBuffer:
 
 
 def get_buffer(tile: torch.Tensor) -> TileBuffer | None:
-    """Return the buffer that a tile lies in; None where it has no room around it."""
+    """Return the buffer that contains a tile; None if there is none."""
     return getattr(tile, "padded", None)
 
 
-def copy_into_buffer(tile: torch.Tensor, place: Box, box: Box) -> torch.Tensor:
-    """Return a copy of a tile with room around it, which holds NaN until a halo is written there.
+def copy_into_buffer(tile: torch.Tensor, tile_box: Box, box: Box) -> torch.Tensor:
+    """Return a copy of a tile in a buffer; around it are NaNs until a halo is written.
 
     Args:
-        tile: The values; they may lie in a buffer already.
-        place: The pixels of the tile.
-        box: The pixels that the next operator reads; they hold the tile.
+        tile: The values; they may be in a buffer already.
+        tile_box: The pixels of the tile.
+        box: The pixels that the next operator reads; they contain the tile.
     """
-    padded = _buffer_like(tile, box)
+    padded = _allocate_buffer(tile, box)
     padded.buffer.fill_(torch.nan)
-    return attach_buffer(view_box(padded.buffer, box, place).copy_(tile), padded)
+    return attach_buffer(view_box(padded.buffer, box, tile_box).copy_(tile), padded)
 
 
 def attach_buffer(tile: torch.Tensor, padded: TileBuffer | None) -> torch.Tensor:
-    """Return the same tile, of which the next operator knows the buffer that it lies in."""
+    """Attach its buffer to a tile, for the next operator; return the tile."""
     tile.padded = padded  # type: ignore[attr-defined]
     return tile
 
 
 class PaddedReLU(nn.ReLU):
-    """`torch.nn.ReLU` of a tile, whose output has room for the next operator's halo around it.
+    """`torch.nn.ReLU` of a tile that leaves space around its output for a halo.
 
     Args:
         tile: The pixels of the tile.
-        box: The pixels that the next operator reads; they hold the tile.
+        box: The pixels that the next operator reads; they contain the tile.
     """
 
     def __init__(self, tile: Box, box: Box) -> None:
@@ -71,14 +71,14 @@ class PaddedReLU(nn.ReLU):
         self._box = box
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return the positive values, and 0 in place of others; of other pixels without room."""
+        """Return the ReLU; inputs that are not this tile get no buffer."""
         if tile.dim() != 4 or tuple(tile.shape[2:]) != self._tile.shape:
             return super().forward(tile)
-        padded = _buffer_like(tile, self._box)
-        return attach_buffer(_ReLUInto.apply(tile, padded, self._tile), padded)
+        padded = _allocate_buffer(tile, self._box)
+        return attach_buffer(_ReLUIntoBuffer.apply(tile, padded, self._tile), padded)
 
 
-def _buffer_like(tile: torch.Tensor, box: Box) -> TileBuffer:
+def _allocate_buffer(tile: torch.Tensor, box: Box) -> TileBuffer:
     layout = torch.channels_last if is_channels_last(tile) else torch.contiguous_format
     buffer = torch.empty(
         (*tile.shape[:2], *box.shape), dtype=tile.dtype, device=tile.device, memory_format=layout
@@ -86,12 +86,12 @@ def _buffer_like(tile: torch.Tensor, box: Box) -> TileBuffer:
     return TileBuffer(buffer, box)
 
 
-class _ReLUInto(Function):
-    """ReLU into the middle of a buffer."""
+class _ReLUIntoBuffer(Function):
+    """ReLU that writes into the middle of a buffer."""
 
     @staticmethod
-    def forward(ctx: Any, tile: torch.Tensor, padded: TileBuffer, place: Box) -> torch.Tensor:
-        middle = view_box(padded.buffer, padded.box, place)
+    def forward(ctx: Any, tile: torch.Tensor, padded: TileBuffer, tile_box: Box) -> torch.Tensor:
+        middle = view_box(padded.buffer, padded.box, tile_box)
         torch.clamp_min(tile, 0.0, out=middle)
         ctx.save_for_backward(middle)
         return middle

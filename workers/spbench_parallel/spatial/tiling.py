@@ -1,4 +1,4 @@
-"""Tilings: a tensor cut into tiles, as the operators are told of their input."""
+"""Tilings: the tiles of a tensor on the ranks of a communicator."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from spbench_core.layout.tiles import Box, Grid
 
 @dataclass(frozen=True)
 class Tiling:
-    """A tensor cut into tiles, one a rank, and the transport of its halos.
+    """A tensor cut into tiles, one per rank, and the transport of its halos.
 
     Attributes:
         comm: The ranks that share the tensor.
         partition: Their tiles.
-        transport: The transport of halos; ``auto`` takes the fastest, as measured at the first use,
-            ``once`` as measured at the first use of an exchange of about its size.
-        overlap: Whether operators compute the interior, which needs no halo, while halos travel;
-            None: where that is the faster way, as measured at the first tile of each shape; within
-            a host nothing could be hidden.
+        transport: The transport of halos. ``auto`` measures at the first use and takes the fastest;
+            ``once`` measures at the first use of an exchange of about the same size.
+        overlap: Whether operators compute the interior, which needs no halo, while halos travel.
+            None: the faster execution is measured at the first tile of each shape; within a host it
+            is off, because overlap cannot help there.
     """
 
     comm: MPI.Intracomm
@@ -40,8 +40,8 @@ class Tiling:
         transport: str = "auto",
         overlap: bool | None = None,
     ) -> Tiling:
-        """Cut an image for the ranks of a communicator, one tile each."""
-        partition = Partition.from_grid(grid, height, width, size=comm.size)
+        """Cut an image for the ranks of a communicator, one tile per rank."""
+        partition = Partition.of_grid(grid, height, width, size=comm.size)
         return cls(comm, partition, transport, overlap)
 
     @property

@@ -121,7 +121,7 @@ def test_a_small_case_without_a_gpu_gives_nothing_back(cuda):
 def test_a_large_process_without_a_gpu_gives_its_heap_back(cuda, monkeypatch):
     """Also what only a reference cycle holds, and what the C library would keep."""
     cuda.initialized = False
-    monkeypatch.setattr(memory, "_LARGE", 0)
+    monkeypatch.setattr(memory, "_MIN_RESIDENT_BYTES", 0)
     held = Held()
     held.blocks = [bytearray(64 << 10) for _ in range(2000)]
     last = held.blocks[-1]  # above the others, so that they do not end the heap

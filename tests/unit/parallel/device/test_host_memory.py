@@ -17,7 +17,7 @@ from spbench_parallel.device.host_memory import (
 )
 from spbench_parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
 from spbench_parallel.spatial.gradients import allreduce_sum, share_parameters
-from spbench_parallel.spatial.moments import compute_moments
+from spbench_parallel.spatial.norm import compute_moments
 from spbench_parallel.spatial.tiling import Tiling
 from standins.late_device import install
 from standins.twin import Twin
@@ -72,7 +72,7 @@ def test_it_is_put_in_the_format_of_its_target(memory):
 
 def test_what_was_fetched_goes_back_as_it_is(memory, monkeypatch):
     found = memory.fetch(late(1, 2))
-    monkeypatch.setattr(memory, "_next_sent", None)
+    monkeypatch.setattr(memory, "_next_send", None)
     target = late(0, 0)
     memory.copy_to_gpu(found.mul_(5), target)
     assert target.cpu().tolist() == [5, 10]

@@ -56,11 +56,11 @@ def test_fails_to_open_more_events_than_the_limit_even_if_memory_is_closed(ipc):
     memory = new_memory()
     _, *fields, has_event = ipc.share(memory)
     assert has_event is True
-    ipc._open(*fields, True)
-    ipc._open(*fields, True)
+    ipc._open_storage_memory(*fields, True)
+    ipc._open_storage_memory(*fields, True)
     with pytest.raises(RuntimeError, match="mapping of buffer object failed"):
-        ipc._open(*fields, True)
-    ipc._open(*fields, False)
+        ipc._open_storage_memory(*fields, True)
+    ipc._open_storage_memory(*fields, False)
 
 
 def test_handles_beyond_the_sender_s_limit_have_no_event(ipc, monkeypatch):

@@ -19,7 +19,7 @@ def test_operators_that_are_alike_are_counted_once(choices, word, reason):
 
 
 def test_within_a_host_the_reason_is_that_nothing_could_be_hidden():
-    assert summarize_overlap([WITHIN_HOST] * 3) == ("off", WITHIN_HOST.why)
+    assert summarize_overlap([WITHIN_HOST] * 3) == ("off", WITHIN_HOST.explanation)
 
 
 def test_where_nothing_was_timed_there_is_no_choice_to_report():

@@ -45,10 +45,13 @@ from spbench_parallel.models.imported.tracing import (
     list_targets,
     trace_network,
 )
-from spbench_parallel.spatial.all_gather import AllGather
-from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.operator import TiledWindow
-from spbench_parallel.spatial.replicated import OwnTile, ReplicatedValues
+from spbench_parallel.spatial.replicated import (
+    AllGather,
+    OwnTile,
+    ReplicatedValues,
+    SpatialGlobalAvgPool2d,
+)
 from spbench_parallel.spatial.tiling import Tiling
 
 _RELUS = (functional.relu, torch.relu, "relu")

@@ -1,6 +1,6 @@
-"""Operators over tiles that fetch the pixels that their outputs read, wherever they are.
+"""Operators over tiles that fetch the box of pixels that their outputs read.
 
-Where outputs are not a window of stride and padding that is the same for all of them (resized maps,
-adaptive pools, other paddings than zeros, transposed convolutions, crops), a rank fetches the box
-that its own outputs read, and computes them by torch.
+They serve operators without a uniform window: resizing, adaptive pools, padding other than zeros,
+transposed convolutions, crops. A rank fetches the box that its outputs read, and computes them with
+torch.
 """

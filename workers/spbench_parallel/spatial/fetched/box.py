@@ -1,4 +1,4 @@
-"""Fetches of boxes of an image, with gradients sent back to the owners of the pixels."""
+"""Fetches of boxes of an image, with gradients sent back to the owners."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class FetchedBox:
 
     Args:
         tiling: The tiles of the image.
-        box_of: The box of each rank; it may reach beyond the image.
+        rank_box: The box of each rank; it may reach beyond the image.
         fill: The value outside the image.
 
     Attributes:
-        box: That of this rank.
+        box: The box of this rank.
     """
 
-    def __init__(self, tiling: Tiling, box_of: RankBox, fill: float = 0.0) -> None:
+    def __init__(self, tiling: Tiling, rank_box: RankBox, fill: float = 0.0) -> None:
         owned = tiling.partition
         self._tiling = tiling
-        needs = [box_of(rank) for rank in range(tiling.comm.size)]
+        needs = [rank_box(rank) for rank in range(tiling.comm.size)]
         inside = (need.intersect(owned.image) for need in needs)
-        table = Transfers(owned, tuple(EMPTY_BOX if one.empty else one for one in inside))
+        table = Transfers(owned, tuple(NOTHING if box.empty else box for box in inside))
         self.box = needs[tiling.comm.rank]
         self._gathers = GatherCache(tiling, table, [self.box], fill)
 
@@ -53,7 +53,7 @@ class FetchedBox:
 
 
 class FetchingOperator(nn.Module):
-    """An operator over tiles that fetches what its outputs read.
+    """An operator over tiles that fetches the pixels that its outputs read.
 
     Attributes:
         fetches: Its fetches.
@@ -68,77 +68,77 @@ class FetchingOperator(nn.Module):
 
 
 class PaddedBox:
-    """The fetch of a box of a padded image for each rank, whatever it is padded with.
+    """The fetch of a box of a padded image for each rank, with any kind of padding.
 
     Args:
         tiling: The tiles of the image.
-        box_of: The box of each rank, in places of the image: those outside are padding.
-        mode: ``constant``, ``reflect``, ``replicate`` or ``circular``, as of torch's ``pad``.
-        value: The padding, if it is constant.
+        rank_box: The box of each rank in coordinates of the image. Pixels outside are padding.
+        mode: ``constant``, ``reflect``, ``replicate`` or ``circular``, like torch's ``pad``.
+        value: The value of constant padding.
     """
 
     def __init__(
-        self, tiling: Tiling, box_of: RankBox, mode: str = "constant", value: float = 0.0
+        self, tiling: Tiling, rank_box: RankBox, mode: str = "constant", value: float = 0.0
     ) -> None:
         image = tiling.partition.image
-        self._box = box_of(tiling.comm.rank)
+        self._box = rank_box(tiling.comm.rank)
         self._mode = mode
         self._sides = image.height, image.width
         if mode == "constant":
-            self._fetches = {(0, 0): FetchedBox(tiling, box_of, value)}
+            self._fetches = {(0, 0): FetchedBox(tiling, rank_box, value)}
             return
         parts = range(3 if mode == "circular" else 1)
         self._fetches = {
-            (row, col): FetchedBox(tiling, self._part_of(box_of, row, col))
+            (row, col): FetchedBox(tiling, self._part_box(rank_box, row, col))
             for row in parts
             for col in parts
-            if any(not self._part_of(box_of, row, col)(rank).empty for rank in _ranks(tiling))
+            if any(not self._part_box(rank_box, row, col)(rank).empty for rank in _ranks(tiling))
         }
 
     @property
     def fetches(self) -> tuple[FetchedBox, ...]:
-        """Its fetches, in their order."""
+        """Its fetches, in order."""
         return tuple(self._fetches.values())
 
     def fetch(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's box, ``batch x channels x rows x cols``."""
-        found = {key: fetch.fetch(tile) for key, fetch in self._fetches.items()}
+        parts = {key: fetch.fetch(tile) for key, fetch in self._fetches.items()}
         if self._mode == "constant":
-            return found[0, 0]
+            return parts[0, 0]
         if self._mode == "circular":
-            # Empty parts too: their gradients are exchanged as those of other ranks are.
+            # Include empty parts, so that this rank takes part in the exchange of their gradients.
             rows, cols = (
-                [last - first for first, last in _inside(interval, length, self._mode)]
+                [last - first for first, last in _source_intervals(interval, length, self._mode)]
                 for interval, length in self._axes()
             )
-            lines = (
+            rows_of_parts = (
                 [
-                    found.get((row, col), tile.new_empty(*tile.shape[:2], height, width))
+                    parts.get((row, col), tile.new_empty(*tile.shape[:2], height, width))
                     for col, width in enumerate(cols)
                 ]
                 for row, height in enumerate(rows)
             )
-            return torch.cat([torch.cat(line, 3) for line in lines], 2)
-        (part,) = found.values()
+            return torch.cat([torch.cat(row_parts, 3) for row_parts in rows_of_parts], 2)
+        (part,) = parts.values()
         for axis, (interval, length) in enumerate(self._axes()):
-            sources = _sources(interval, length, self._mode)
+            sources = _source_indices(interval, length, self._mode)
             first = min(sources, default=0)
             if sources != list(range(first, first + len(sources))):
-                places = torch.tensor([one - first for one in sources], device=part.device)
-                part = part.index_select(2 + axis, places)
+                indices = torch.tensor([index - first for index in sources], device=part.device)
+                part = part.index_select(2 + axis, indices)
         return part
 
     def _axes(self) -> Iterable[tuple[Interval, int]]:
         return zip((self._box.rows, self._box.cols), self._sides, strict=True)
 
-    def _part_of(self, box_of: RankBox, row: int, col: int) -> RankBox:
-        """Return which pixels of the image a part of each rank's box is made of."""
+    def _part_box(self, rank_box: RankBox, row: int, col: int) -> RankBox:
+        """Return the source box of one part of each rank's box."""
 
         def part(rank: int) -> Box:
-            box = box_of(rank)
+            box = rank_box(rank)
             rows, cols = (
-                _inside(interval, length, self._mode)[at]
-                for interval, length, at in zip(
+                _source_intervals(interval, length, self._mode)[index]
+                for interval, length, index in zip(
                     (box.rows, box.cols), self._sides, (row, col), strict=True
                 )
             )
@@ -151,8 +151,8 @@ def _ranks(tiling: Tiling) -> range:
     return range(tiling.comm.size)
 
 
-def _inside(interval: Interval, length: int, mode: str) -> list[Interval]:
-    """Return the pixels of an axis that an interval is made of: one interval, or three of them."""
+def _source_intervals(interval: Interval, length: int, mode: str) -> list[Interval]:
+    """Return the source intervals of an interval: one, or three if circular."""
     first, last = interval
     if mode == "circular":
         return [
@@ -160,13 +160,13 @@ def _inside(interval: Interval, length: int, mode: str) -> list[Interval]:
             (max(first, 0), max(min(last, length), max(first, 0))),
             (max(first, length) - length, last - length) if last > length else (0, 0),
         ]
-    sources = _sources(interval, length, mode)
+    sources = _source_indices(interval, length, mode)
     return [(min(sources), max(sources) + 1) if sources else (0, 0)]
 
 
-def _sources(interval: Interval, length: int, mode: str) -> list[int]:
-    """Return the pixel of an axis that stands at each place of an interval."""
+def _source_indices(interval: Interval, length: int, mode: str) -> list[int]:
+    """Return the source index of each position of an interval."""
     last = length - 1
     if mode == "replicate":
-        return [min(max(place, 0), last) for place in range(*interval)]
-    return [last - abs(last - abs(place)) for place in range(*interval)]
+        return [min(max(position, 0), last) for position in range(*interval)]
+    return [last - abs(last - abs(position)) for position in range(*interval)]

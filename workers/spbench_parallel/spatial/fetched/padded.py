@@ -1,4 +1,4 @@
-"""Operators over tiles of images padded in any way: convolutions, maximum pools, padding itself."""
+"""Operators on padded images in tiles: convolution, max pooling, and padding."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from spbench_parallel.spatial.gradients import share_weights
 from spbench_parallel.spatial.tiling import Tiling
 
 Pads = tuple[int, int, int, int]
-"""Pixels around an image in torch's order: left, right, top, bottom; fewer than 0 are cut off."""
+"""Pixels to add around an image: left, right, top, bottom (torch's order); negative: crop."""
 
 
 class SpatialPad2d(FetchingOperator):
-    """An image with pixels around it, or with fewer, whose tiles are on different ranks.
+    """`torch.nn.functional.pad` of an image in tiles; negative padding crops.
 
     Input and output are this rank's tiles, ``batch x channels x rows x cols``. All ranks must call
-    forward, and backward, in the same order.
+    forward and backward in the same order.
 
     Args:
-        pads: The pixels on each side.
+        pads: The pixels to add on each side.
         mode: ``constant``, ``reflect``, ``replicate`` or ``circular``.
-        value: Of constant ones.
+        value: The value of constant padding.
         tiling: The tiles of the input.
 
     Attributes:
@@ -46,7 +46,9 @@ class SpatialPad2d(FetchingOperator):
         tile_of = self.output.partition.tile
         self._padded = PaddedBox(
             tiling,
-            lambda rank: Box(_less(tile_of(rank).rows, top), _less(tile_of(rank).cols, left)),
+            lambda rank: Box(
+                _shift_back(tile_of(rank).rows, top), _shift_back(tile_of(rank).cols, left)
+            ),
             mode,
             value,
         )
@@ -57,15 +59,15 @@ class SpatialPad2d(FetchingOperator):
         return self._padded.fetch(tile)
 
 
-class _Windows:
-    """The fetch of what windows over a padded image read, for each rank's outputs.
+class _PaddedWindows:
+    """The fetch of the pixels that windows over a padded image read.
 
     Args:
-        window: The window over the padded image, without padding of its own.
+        window: The window over the padded image, without its own padding.
         pads: The pixels around the image.
         sides: Height and width of the output.
-        mode: As of `SpatialPad2d`.
-        value: Likewise.
+        mode: See `SpatialPad2d`.
+        value: See `SpatialPad2d`.
         tiling: The tiles of the input.
     """
 
@@ -82,14 +84,14 @@ class _Windows:
         tile_of = self.output.partition.tile
 
         def reads(rank: int) -> Box:
-            needs = window.find_inputs(tile_of(rank))
-            return Box(_less(needs.rows, pads[2]), _less(needs.cols, pads[0]))
+            box = window.need(tile_of(rank))
+            return Box(_shift_back(box.rows, pads[2]), _shift_back(box.cols, pads[0]))
 
         self.box = PaddedBox(tiling, reads, mode, value)
 
 
 class SpatialPaddedConv2d(FetchingOperator):
-    """`torch.nn.Conv2d` over tiles with any padding: reflect, replicate, circular, uneven zeros.
+    """`torch.nn.Conv2d` over tiles with any kind of padding, or uneven zeros.
 
     See `spbench_parallel.spatial.conv.SpatialConv2d`.
 
@@ -119,7 +121,7 @@ class SpatialPaddedConv2d(FetchingOperator):
             cols.count_outputs(owned.width + pads[0] + pads[1]),
         )
         mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
-        windows = _Windows(Window2d(rows, cols), pads, sides, mode, 0.0, tiling)
+        windows = _PaddedWindows(Window2d(rows, cols), pads, sides, mode, 0.0, tiling)
         self.output = windows.output
         self._padded = windows.box
         self.fetches = self._padded.fetches
@@ -128,25 +130,28 @@ class SpatialPaddedConv2d(FetchingOperator):
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
         weight, bias = share_weights(self._comm, self.weight, self.bias)
-        words = self._stride, (0, 0), self._dilation, self._groups
-        return convolve(self._padded.fetch(tile), weight, bias, *words)
+        settings = self._stride, (0, 0), self._dilation, self._groups
+        return convolve(self._padded.fetch(tile), weight, bias, *settings)
 
 
 def get_pads(conv: nn.Conv2d) -> Pads:
-    """Return the pixels that a convolution puts around its image: torch's own, for words too."""
+    """Return the pixels that a convolution adds around its image, like torch.
+
+    That includes paddings that are given as words.
+    """
     left, right, top, bottom = conv._reversed_padding_repeated_twice
     return left, right, top, bottom
 
 
 class SpatialCeilMaxPool2d(FetchingOperator):
-    """`torch.nn.MaxPool2d` over tiles with ``ceil_mode``: the last windows may reach beyond.
+    """`torch.nn.MaxPool2d` over tiles with ``ceil_mode``: windows may end outside.
 
     Args:
         kernel_size: Rows and columns.
         stride: The strides of rows and columns.
-        padding: Around the whole image.
-        dilation: Pixels from one tap to the next.
-        sides: Height and width of the output, as torch has them.
+        padding: Padding around the whole image.
+        dilation: Distance between taps in pixels.
+        sides: Height and width of the output, as computed by torch.
         tiling: The tiles of the input.
 
     Attributes:
@@ -164,19 +169,19 @@ class SpatialCeilMaxPool2d(FetchingOperator):
         tiling: Tiling,
     ) -> None:
         super().__init__()
-        self._words = kernel_size, stride, 0, dilation
-        around = make_window(kernel_size, stride, padding, dilation)
-        pads = around.cols.padding, 0, around.rows.padding, 0
+        self._settings = kernel_size, stride, 0, dilation
+        padded_window = make_window(kernel_size, stride, padding, dilation)
+        pads = padded_window.cols.padding, 0, padded_window.rows.padding, 0
         window = make_window(kernel_size, stride, 0, dilation)
-        windows = _Windows(window, pads, sides, "constant", -math.inf, tiling)
+        windows = _PaddedWindows(window, pads, sides, "constant", -math.inf, tiling)
         self.output = windows.output
         self._padded = windows.box
         self.fetches = self._padded.fetches
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        return functional.max_pool2d(self._padded.fetch(tile), *self._words)
+        return functional.max_pool2d(self._padded.fetch(tile), *self._settings)
 
 
-def _less(interval: Interval, by: int) -> Interval:
-    return interval[0] - by, interval[1] - by
+def _shift_back(interval: Interval, offset: int) -> Interval:
+    return interval[0] - offset, interval[1] - offset

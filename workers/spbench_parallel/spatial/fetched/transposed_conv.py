@@ -13,12 +13,12 @@ from spbench_parallel.spatial.tiling import Tiling
 
 
 class SpatialConvTranspose2d(FetchingOperator):
-    """`torch.nn.ConvTranspose2d` of an image whose tiles are on different ranks.
+    """`torch.nn.ConvTranspose2d` of an image in tiles on different ranks.
 
     Input ``i`` adds to the outputs ``i * stride - padding + dilation * tap``. A rank fetches the
-    inputs that add to its own outputs, and leaves out what they add to others. The gradients of
-    weight and bias are summed over the tiles. All ranks must call forward, and backward, in the
-    same order.
+    inputs that contribute to its outputs, and drops their contributions to other outputs. The
+    gradients of weight and bias are summed over the tiles. All ranks must call forward and backward
+    in the same order.
 
     Args:
         conv: The transposed convolution of whole images, with its weights.
@@ -39,13 +39,18 @@ class SpatialConvTranspose2d(FetchingOperator):
         self.output = tiling.resized(*sides)
         self._comm = tiling.comm
         axes = [
-            _Axis(conv.kernel_size[at], conv.stride[at], int(conv.padding[at]), conv.dilation[at])
-            for at in (0, 1)
+            _Axis(
+                conv.kernel_size[axis],
+                conv.stride[axis],
+                int(conv.padding[axis]),
+                conv.dilation[axis],
+            )
+            for axis in (0, 1)
         ]
         image = tiling.partition.image
         tile_of = self.output.partition.tile
 
-        def reads(rank: int) -> Box:
+        def find_read_box(rank: int) -> Box:
             tile = tile_of(rank)
             if tile.empty:
                 return Box((0, 0), (0, 0))
@@ -53,7 +58,7 @@ class SpatialConvTranspose2d(FetchingOperator):
                 axes[0].reads(tile.rows, image.height), axes[1].reads(tile.cols, image.width)
             )
 
-        self._fetch = FetchedBox(tiling, reads)
+        self._fetch = FetchedBox(tiling, find_read_box)
         self.fetches = (self._fetch,)
         box = self._fetch.box
         tile = self.output.tile
@@ -67,7 +72,7 @@ class SpatialConvTranspose2d(FetchingOperator):
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
         weight, bias = share_weights(self._comm, self.weight, self.bias)
-        made = functional.conv_transpose2d(
+        outputs = functional.conv_transpose2d(
             self._fetch.fetch(tile),
             weight,
             None,
@@ -76,8 +81,8 @@ class SpatialConvTranspose2d(FetchingOperator):
             dilation=self._dilation,
         )
         for axis, (first, count) in enumerate(self._shifts, start=2):
-            made = _part(made, axis, first, count)
-        return made if bias is None else made + bias.to(made.dtype)[:, None, None]
+            outputs = _take_outputs(outputs, axis, first, count)
+        return outputs if bias is None else outputs + bias.to(outputs.dtype)[:, None, None]
 
 
 class _Axis:
@@ -89,19 +94,22 @@ class _Axis:
         self._padding = padding
 
     def first(self, inputs: int) -> int:
-        """Return the first output that an input adds to."""
+        """Return the first output that an input contributes to."""
         return inputs * self._stride - self._padding
 
     def reads(self, outputs: Interval, length: int) -> Interval:
-        """Return the inputs that add to some outputs; at least one, whose sum is then left out."""
+        """Return the inputs that contribute to outputs.
+
+        There is at least one; its contribution may be dropped later.
+        """
         first = -(-(outputs[0] + self._padding - self._span) // self._stride)
         last = (outputs[1] - 1 + self._padding) // self._stride
         first = min(max(first, 0), length - 1)
         return first, max(min(last + 1, length), first + 1)
 
 
-def _part(values: torch.Tensor, axis: int, first: int, count: int) -> torch.Tensor:
-    """Return some outputs along an axis; those that no input adds to are 0."""
+def _take_outputs(values: torch.Tensor, axis: int, first: int, count: int) -> torch.Tensor:
+    """Return some outputs along an axis; those without any input are 0."""
     length = values.shape[axis]
     start = min(max(first, 0), length)
     end = max(min(first + count, length), start)

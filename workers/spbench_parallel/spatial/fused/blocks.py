@@ -1,8 +1,8 @@
-"""Fused blocks: one wide halo exchange for several layers, and no other until their outputs.
+"""Fused blocks: one wide halo exchange for several layers.
 
 A rank gathers all pixels that its outputs of the last layer depend on, and computes every layer on
-them: the halos of the inner layers too, which a neighbour computes as well. That saves messages,
-and costs the pixels computed twice.
+them. That includes halos of inner layers, which a neighbour computes too. It saves messages, at the
+cost of pixels that are computed twice.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ WINDOWED = (SpatialConv2d, SpatialMaxPool2d, SpatialAvgPool2d)
 
 
 class FusedBlock(nn.Sequential):
-    """Fused layers in a row, with one halo exchange; equal to the same layers without fusion.
+    """A sequence of layers with one halo exchange, equal to the layers without fusion.
 
-    Input and output are this rank's tiles, ``batch x channels x rows x cols``. The names of the
-    parameters are those of `torch.nn.Sequential`. All ranks must call forward, and backward, in the
-    same order.
+    Input and output are this rank's tiles, ``batch x channels x rows x cols``. The parameters have
+    the names that they have in `torch.nn.Sequential`. All ranks must call forward and backward in
+    the same order.
 
     Args:
-        layers: Spatial convolutions, pools and batch norms, each made for the tiling that the one
-            before it puts out, and modules of `PIXELWISE`.
+        layers: Spatial convolutions, pools and batch norms, and modules of `PIXELWISE`. Each must
+            be created for the output tiling of the layer before it.
         tiling: The tiles of the input.
 
     Attributes:
         output: The tiles of the output.
-        redundant_share: How much more the ranks compute than they own: 0.1 is a tenth more.
-        gathers: What gathers the halos.
+        redundant_share: The redundant computation: 0.1 is a tenth more than the ranks own.
+        gathers: The gathers of the halos.
 
     Raises:
-        TypeError: A layer is none of these.
-        ValueError: No layer has a window, or one was made for other tiles than it gets.
+        TypeError: A layer has another type.
+        ValueError: No layer has a window, or a layer was created for other tiles.
     """
 
     def __init__(self, layers: Sequence[nn.Module], tiling: Tiling) -> None:
         super().__init__(*layers)
         self.tiling = tiling
-        self._links, self.output = _chain(layers, tiling)
+        self._links, self.output = _make_chain(layers, tiling)
         rank = tiling.comm.rank
         produced = self.output.partition
         self.redundant_share = redundant_share(self._links, produced)
@@ -80,49 +80,49 @@ class FusedBlock(nn.Sequential):
         ]
         gather = self.gathers.get(tile)
         (pixels,) = gather.finish(gather.start(tile))
-        held = self._boxes[0]
+        box = self._boxes[0]
         for index, parameters in enumerate(shared):
-            pixels = self._cleared(index, pixels, held)
-            pixels = _crop(pixels, held, self._boxes[index])
-            pixels, held = self._computed(index, pixels, parameters)
-        return _crop(pixels, held, self._boxes[-1])
+            pixels = self._fill_boundary(index, pixels, box)
+            pixels = _crop(pixels, box, self._boxes[index])
+            pixels, box = self._compute_layer(index, pixels, parameters)
+        return _crop(pixels, box, self._boxes[-1])
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
         self.gathers.free()
 
-    def _cleared(self, index: int, pixels: torch.Tensor, held: Box) -> torch.Tensor:
-        """Return the input of a layer with its boundary fill, where it has one."""
+    def _fill_boundary(self, index: int, pixels: torch.Tensor, box: Box) -> torch.Tensor:
+        """Return the input of a layer with its boundary fill, if it has one."""
         if index not in self._fills:
             return pixels
-        strips = strips_outside(held, self._links[index].owned.image)
+        strips = strips_outside(box, self._links[index].owned.image)
         if strips and isinstance(self[index - 1], PIXELWISE):
-            # The layer before may need its outputs for backward.
+            # The previous layer may need its outputs unchanged for backward.
             pixels = pixels.clone()
-        return fill_outside(pixels, held, strips, self._fills[index])
+        return fill_outside(pixels, box, strips, self._fills[index])
 
-    def _computed(
+    def _compute_layer(
         self, index: int, pixels: torch.Tensor, parameters: tuple[torch.Tensor, ...]
     ) -> tuple[torch.Tensor, Box]:
         """Return the outputs of a layer, and their box."""
         layer: Any = self[index]
-        before, after = self._boxes[index : index + 2]
+        input_box, output_box = self._boxes[index : index + 2]
         if isinstance(layer, PIXELWISE):
-            return layer(pixels), before
+            return layer(pixels), input_box
         if isinstance(layer, SpatialBatchNorm2d):
-            return layer.normalise(pixels, before), before
-        if after.empty:
+            return layer.normalise(pixels, input_box), input_box
+        if output_box.empty:
             channels = layer.out_channels if parameters else pixels.shape[1]
-            shape = (pixels.shape[0], channels, after.height, after.width)
-            return make_empty_output(shape, pixels, *parameters), after
+            shape = (pixels.shape[0], channels, output_box.height, output_box.width)
+            return make_empty_output(shape, pixels, *parameters), output_box
         padding = self._links[index].padding
         if isinstance(layer, SpatialConv2d):
-            return layer.local(pixels, padding, *parameters), after
-        return layer.local(pixels, padding, after), after
+            return layer.local(pixels, padding, *parameters), output_box
+        return layer.local(pixels, padding, output_box), output_box
 
 
 class FusedSequential(nn.Sequential):
-    """Fused blocks in a row, under the names that their layers have without fusion.
+    """A sequence of fused blocks; layers have the names that they have without fusion.
 
     Attributes:
         blocks: The blocks.
@@ -131,7 +131,7 @@ class FusedSequential(nn.Sequential):
 
     def __init__(self, blocks: Sequence[FusedBlock]) -> None:
         super().__init__(*(layer for block in blocks for layer in block))
-        # A tuple: torch registers the layers, and not the blocks besides.
+        # A tuple, so that torch registers the layers but not the blocks.
         self.blocks = tuple(blocks)
         self.output = self.blocks[-1].output
 
@@ -143,7 +143,7 @@ class FusedSequential(nn.Sequential):
 
     @property
     def gathers(self) -> list[Gather]:
-        """The gathers of halos made so far."""
+        """The halo gathers created so far."""
         return [gather for block in self.blocks for gather in block.gathers]
 
     def free(self) -> None:
@@ -156,13 +156,13 @@ def fuse(layers: Sequence[nn.Module], tiling: Tiling, fused_layers: int) -> Fuse
     """Return the layers in fused blocks.
 
     Args:
-        layers: As `FusedBlock` takes them.
+        layers: See `FusedBlock`.
         tiling: The tiles of the input.
-        fused_layers: Layers with a window in a block, at most; with 1 each exchanges on its own.
-            A block ends before the next of them: pixelwise layers go with the last.
+        fused_layers: The most layers with a window per block; with 1 each has its own exchange. A
+            block also contains the pixelwise layers after its last window.
 
     Raises:
-        TypeError: A layer is none that `FusedBlock` takes.
+        TypeError: `FusedBlock` does not support a layer.
         ValueError: ``fused_layers`` is below 1, or above the number of layers with a window.
     """
     windowed = sum(isinstance(layer, WINDOWED) for layer in layers)
@@ -173,8 +173,8 @@ def fuse(layers: Sequence[nn.Module], tiling: Tiling, fused_layers: int) -> Fuse
         )
     groups: list[list[nn.Module]] = [[]]
     for layer in layers:
-        inside = sum(isinstance(one, WINDOWED) for one in groups[-1])
-        if isinstance(layer, WINDOWED) and inside == fused_layers:
+        windows_in_group = sum(isinstance(member, WINDOWED) for member in groups[-1])
+        if isinstance(layer, WINDOWED) and windows_in_group == fused_layers:
             groups.append([])
         groups[-1].append(layer)
     blocks: list[FusedBlock] = []
@@ -183,17 +183,17 @@ def fuse(layers: Sequence[nn.Module], tiling: Tiling, fused_layers: int) -> Fuse
     return FusedSequential(blocks)
 
 
-def _chain(layers: Sequence[nn.Module], tiling: Tiling) -> tuple[list[ChainLayer], Tiling]:
-    """Return the layers' places, and the tiles of the last one's output."""
+def _make_chain(layers: Sequence[nn.Module], tiling: Tiling) -> tuple[list[ChainLayer], Tiling]:
+    """Return the chain of the layers, and the tiles of the last one's output."""
     links = []
     for index, layer in enumerate(layers):
         name = f"layer {index} ({type(layer).__name__})"
-        made_for = tiling
+        expected = tiling
         if isinstance(layer, WINDOWED):
-            made_for = layer.tiled.tiling
+            expected = layer.tiled.tiling
             links.append(ChainLayer(tiling.partition, layer.window))
         elif isinstance(layer, SpatialBatchNorm2d):
-            made_for = layer.tiling
+            expected = layer.tiling
             links.append(ChainLayer(tiling.partition, statistics=True))
         elif isinstance(layer, PIXELWISE):
             links.append(ChainLayer(tiling.partition))
@@ -202,7 +202,7 @@ def _chain(layers: Sequence[nn.Module], tiling: Tiling) -> tuple[list[ChainLayer
                 f"{name} cannot be fused; it must be a spatial convolution, pool or batch norm, or "
                 "a module without parameters that works on each value alone"
             )
-        if made_for.partition != tiling.partition:
+        if expected.partition != tiling.partition:
             raise ValueError(
                 f"{name} was made for other tiles than it gets; give it the output of the layer "
                 "before it as its tiling"
@@ -213,5 +213,5 @@ def _chain(layers: Sequence[nn.Module], tiling: Tiling) -> tuple[list[ChainLayer
     return links, tiling
 
 
-def _crop(pixels: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
-    return pixels if box == held else view_box(pixels, held, box)
+def _crop(pixels: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
+    return pixels if box == origin else view_box(pixels, origin, box)

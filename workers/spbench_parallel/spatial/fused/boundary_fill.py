@@ -1,7 +1,7 @@
-"""Boundary fill: values outside the image, inside a chain of layers that exchanges once.
+"""Boundary fill: values outside the image in a chain with one exchange.
 
-A chain computes beyond the image too, where the results mean nothing. Before a layer with a window
-reads such pixels, they are set to the value that this layer pads with.
+A chain also computes pixels outside the image, with meaningless results. Before a layer with a
+window reads them, they are set to the padding value of that layer.
 """
 
 from __future__ import annotations
@@ -38,44 +38,44 @@ PIXELWISE: tuple[type[nn.Module], ...] = (
     nn.Softplus,
     nn.Softsign,
 )
-"""Torch's modules that compute each value from the one at its place, without parameters and without
-chance: two ranks that compute the same pixel get the same."""
+"""Torch's modules that compute each value from the input at the same position, without parameters
+and random numbers. Two ranks that compute the same pixel get the same value."""
 
 
 def find_fills(layers: Sequence[nn.Module]) -> dict[int, float]:
-    """Return the boundary fills, by the index of the layer before which each is applied.
+    """Return the boundary fills by the index of the layer that follows.
 
-    A fill is applied as early as its value lasts: a ReLU leaves the zeros of a convolution as they
-    are, and needs its own outputs unchanged for its backward.
+    A fill is applied as early as possible without changing its value. A ReLU maps a convolution's
+    zeros to zeros, and its backward needs its outputs unchanged.
     """
     fills = {}
     for index, layer in enumerate(layers):
         fill = getattr(layer, "fill", None)
         if fill is None:
             continue
-        place = index
-        while place > 0 and _leaves(layers[place - 1], fill):
-            place -= 1
-        fills[place] = float(fill)
+        position = index
+        while position > 0 and _preserves(layers[position - 1], fill):
+            position -= 1
+        fills[position] = float(fill)
         if math.isinf(fill):
-            # The outputs of a maximum pool out there are infinite, and 0 * inf is no gradient.
+            # Outputs of a max pool outside the image are infinite, with NaN gradients (0 * inf).
             fills.setdefault(index + 1, 0.0)
     return fills
 
 
-def _leaves(layer: nn.Module, fill: float) -> bool:
-    """Whether a layer maps a value to itself."""
+def _preserves(layer: nn.Module, fill: float) -> bool:
+    """Return whether a layer maps a value to itself."""
     return isinstance(layer, PIXELWISE) and float(layer(torch.tensor(fill))) == fill
 
 
 def fill_outside(
     pixels: torch.Tensor, origin: Box, strips: Sequence[Box], value: float
 ) -> torch.Tensor:
-    """Fill strips of a tensor with a value, in place; backward their gradient is zero.
+    """Fill strips of a tensor with a value in place; their gradient is zero.
 
     Args:
         pixels: ``batch x channels x rows x cols``. No backward may need its values.
-        origin: The box that it holds.
+        origin: The box that it contains.
         strips: Boxes among those pixels.
         value: The value to fill with.
     """
@@ -100,7 +100,7 @@ class _Fill(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        # In place: the layer that reads the pixels has made this gradient for nobody else.
+        # In place is safe: nothing else reads this gradient.
         for strip in ctx.strips:
             view_box(gradient, ctx.origin, strip).zero_()
         return gradient, None, None, None

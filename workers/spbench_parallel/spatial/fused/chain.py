@@ -1,8 +1,8 @@
-"""Boxes along a chain of layers that exchanges once: the pixels that a rank computes of each layer.
+"""Boxes along a chain of layers that exchanges once.
 
-Going back from the outputs that a rank owns, every layer needs a box of its input. A box is not cut
-at the image's border: pixels beyond are padding of one layer or another. An axis that is not
-divided needs no neighbours: along it every layer pads as it would alone.
+From the outputs that a rank owns backward, every layer needs a box of its input. A box is not cut
+at the image border: pixels outside are padding of one of the layers. Along an undivided axis there
+are no neighbours, and every layer adds its own padding.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from spbench_core.layout.window import Window, Window2d
 
 @dataclass(frozen=True, slots=True)
 class ChainLayer:
-    """One layer of a chain.
+    """A layer of a chain.
 
     Attributes:
         owned: The tiles of its input.
-        window: None for a layer that works pixel by pixel.
-        statistics: Whether it takes statistics, and so reads all pixels that the rank owns.
+        window: None for a pixelwise layer.
+        statistics: Whether it computes statistics, and therefore reads all pixels that the rank
+            owns.
     """
 
     owned: Partition
@@ -41,7 +42,7 @@ class ChainLayer:
         )
 
     def need(self, outputs: Box, rank: int) -> Box:
-        """Return the box of the input that a rank computes these outputs from."""
+        """Return the input box from which a rank computes outputs."""
         if self.statistics:
             return hull(outputs, self.owned.tile(rank))
         if self.window is None:
@@ -50,13 +51,13 @@ class ChainLayer:
             return EMPTY_BOX
         owned = self.owned
         return Box(
-            _need(self.window.rows, outputs.rows, owned.grid.rows, owned.height),
-            _need(self.window.cols, outputs.cols, owned.grid.cols, owned.width),
+            _need_interval(self.window.rows, outputs.rows, owned.grid.rows, owned.height),
+            _need_interval(self.window.cols, outputs.cols, owned.grid.cols, owned.width),
         )
 
 
 def chain_boxes(links: Sequence[ChainLayer], produced: Partition, rank: int) -> tuple[Box, ...]:
-    """Return the box of each layer's input that a rank works on, and last the outputs it owns."""
+    """Return the input box of each layer on a rank, and last its owned outputs."""
     boxes = [produced.tile(rank)]
     for link in reversed(links):
         boxes.append(link.need(boxes[-1], rank))
@@ -64,17 +65,17 @@ def chain_boxes(links: Sequence[ChainLayer], produced: Partition, rank: int) -> 
 
 
 def chain_transfers(links: Sequence[ChainLayer], produced: Partition) -> Transfers:
-    """Return the transfers that give each rank all pixels that the chain reads, in one exchange."""
+    """Return the transfers of all pixels that the chain reads, in one exchange."""
     owned = links[0].owned
     needs = (chain_boxes(links, produced, rank)[0] for rank in range(owned.size))
     return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
 
 
 def redundant_share(links: Sequence[ChainLayer], produced: Partition) -> float:
-    """Return the redundant share of computation: 0.1 is a tenth more than the ranks own.
+    """Return the redundant computation: 0.1 is a tenth more than the ranks own.
 
-    It counts the outputs of layers with a window, those beyond the image among them. It
-    is below 0 where a layer leaves out pixels that no later layer reads.
+    It counts the outputs of layers with a window, including those outside the image. It is negative
+    if a layer skips pixels that no later layer reads.
     """
     results = [*(link.owned for link in links[1:]), produced]
     ranks = [chain_boxes(links, produced, rank) for rank in range(produced.size)]
@@ -83,12 +84,12 @@ def redundant_share(links: Sequence[ChainLayer], produced: Partition) -> float:
     return computed / sum(_area(results[index].image) for index in windowed) - 1.0
 
 
-def _need(window: Window, outputs: Interval, tiles: int, length: int) -> Interval:
-    return (0, length) if tiles == 1 else window.find_inputs(outputs)
+def _need_interval(window: Window, outputs: Interval, tiles: int, length: int) -> Interval:
+    return (0, length) if tiles == 1 else window.need(outputs)
 
 
 def hull(a: Box, b: Box) -> Box:
-    """Return the smallest box that holds both."""
+    """Return the smallest box that contains both."""
     if a.empty or b.empty:
         return b if a.empty else a
     rows = zip(a.rows, b.rows, strict=True)

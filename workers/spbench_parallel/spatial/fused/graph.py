@@ -1,9 +1,9 @@
-"""Boxes in a graph of operators that exchanges once: the pixels of each value on a rank.
+"""Boxes in a graph of operators that exchanges once.
 
-Going back from the pixels that a rank owns of the results, every operator needs a box of its
-inputs; of a value that several operators read, a rank needs the smallest box that holds the needs
-of all. Boxes end at the image's border: an operator pads there as it would alone, and no value ever
-reaches beyond. Along an axis that is not divided every box is whole.
+From the owned pixels of the results backward, every operator needs a box of its inputs. If several
+operators read a value, a rank needs the smallest box that contains all their needs. Boxes end at
+the image border, where operators add their padding, and no value reaches beyond. Along an undivided
+axis every box is complete.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from spbench_parallel.spatial.fused.chain import hull
 
 @dataclass(frozen=True, slots=True)
 class OperatorStep:
-    """One operator of a graph, which makes one value.
+    """An operator of a graph, with one output.
 
     Attributes:
-        reads: The values that it works on, by number.
-        made: The tiles of its output.
-        window: None for an operator that works pixel by pixel.
-        statistics: Whether it takes statistics, and so reads all pixels that the rank owns.
+        reads: The indices of the values that it reads.
+        output: The tiles of its output.
+        window: None for a pixelwise operator.
+        statistics: Whether it computes statistics, and therefore reads all pixels that the rank
+            owns.
     """
 
     reads: tuple[int, ...]
@@ -41,8 +42,8 @@ class OperatorGraph:
 
     Attributes:
         inputs: The tiles of each input.
-        steps: The operators; each reads values of lower numbers.
-        results: The values that are outputs, by number.
+        steps: The operators; each reads values with lower indices.
+        results: The indices of the values that are outputs.
     """
 
     inputs: tuple[Partition, ...]
@@ -57,13 +58,13 @@ class OperatorGraph:
 
 @dataclass(frozen=True, slots=True)
 class InputCut:
-    """The cut of its input that an operator with a window computes its outputs from.
+    """The part of its input from which an operator with a window computes its outputs.
 
     Attributes:
-        box: Pixels of its input; all of them are in the image.
-        padding: Rows and columns that the operator itself adds, as many before as after.
-        beyond: Padding added before, where it differs on two sides: columns before and after, then
-            rows before and after.
+        box: Pixels of its input, all in the image.
+        padding: Rows and columns that the operator adds on both sides.
+        uneven_padding: Padding added before the operator if the sides differ: columns before and
+            after, then rows before and after.
     """
 
     box: Box
@@ -72,22 +73,24 @@ class InputCut:
 
 
 def cut_input(window: Window2d, owned: Partition, outputs: Box) -> InputCut:
-    """Return the cut of the input that these outputs, not none, are computed from.
+    """Return the part of the input from which outputs are computed.
 
     Args:
         window: The operator's window.
         owned: The tiles of its input.
-        outputs: Pixels of its output.
+        outputs: Pixels of its output; not empty.
     """
-    rows = _axis(window.rows, owned.grid.rows > 1, outputs.rows, owned.height)
-    cols = _axis(window.cols, owned.grid.cols > 1, outputs.cols, owned.width)
+    rows = _cut_axis(window.rows, owned.grid.rows > 1, outputs.rows, owned.height)
+    cols = _cut_axis(window.cols, owned.grid.cols > 1, outputs.cols, owned.width)
     return InputCut(
-        Box(rows.inside, cols.inside), (rows.padding, cols.padding), (*cols.beyond, *rows.beyond)
+        Box(rows.inside, cols.inside),
+        (rows.padding, cols.padding),
+        (*cols.uneven_padding, *rows.uneven_padding),
     )
 
 
 def graph_boxes(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
-    """Return the box of each value that a rank works on."""
+    """Return the box of each value on a rank."""
     values = graph.values
     boxes = [EMPTY_BOX] * len(values)
     for value in graph.results:
@@ -95,13 +98,13 @@ def graph_boxes(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
     first = len(graph.inputs)
     for index in reversed(range(len(graph.steps))):
         step = graph.steps[index]
-        made = first + index
+        output = first + index
         if step.statistics:
-            boxes[made] = hull(boxes[made], step.output.tile(rank))
-        if boxes[made].empty:
+            boxes[output] = hull(boxes[output], step.output.tile(rank))
+        if boxes[output].empty:
             continue
         for value in step.reads:
-            box = boxes[made]
+            box = boxes[output]
             if step.window is not None:
                 box = cut_input(step.window, values[value], box).box
             boxes[value] = hull(boxes[value], box)
@@ -109,7 +112,7 @@ def graph_boxes(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
 
 
 def graph_transfers(graph: OperatorGraph) -> tuple[Transfers, ...]:
-    """Return, for each input, the transfers that give every rank all pixels that it needs."""
+    """Return, per input, the transfers of all pixels that the ranks need."""
     ranks = [graph_boxes(graph, rank) for rank in range(graph.inputs[0].size)]
     return tuple(
         Transfers(owned, tuple(boxes[value] for boxes in ranks))
@@ -118,7 +121,10 @@ def graph_transfers(graph: OperatorGraph) -> tuple[Transfers, ...]:
 
 
 def last_uses(graph: OperatorGraph) -> tuple[tuple[int, ...], ...]:
-    """Return, for each step, the values that no later step reads and that are no results."""
+    """Return, per step, the values that can be freed after it.
+
+    No later step reads them, and they are not results.
+    """
     last: dict[int, int] = {}
     for index, step in enumerate(graph.steps):
         last |= dict.fromkeys(step.reads, index)
@@ -129,19 +135,19 @@ def last_uses(graph: OperatorGraph) -> tuple[tuple[int, ...], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _AxisCut:
     inside: Interval
     padding: int
-    beyond: tuple[int, int]
+    uneven_padding: tuple[int, int]
 
 
-def _axis(window: Window, divided: bool, outputs: Interval, length: int) -> _Axis:
+def _cut_axis(window: Window, divided: bool, outputs: Interval, length: int) -> _AxisCut:
     if not divided:
-        return _Axis((0, length), window.padding, (0, 0))
-    first, last = window.find_inputs(outputs)
+        return _AxisCut((0, length), window.padding, (0, 0))
+    first, last = window.need(outputs)
     inside = max(first, 0), min(last, length)
     before = inside[0] - first
     after = last - inside[1]
     if before == after:
-        return _Axis(inside, before, (0, 0))
-    return _Axis(inside, 0, (before, after))
+        return _AxisCut(inside, before, (0, 0))
+    return _AxisCut(inside, 0, (before, after))

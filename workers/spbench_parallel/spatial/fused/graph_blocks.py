@@ -1,8 +1,8 @@
-"""Fused graphs: layers of any form with one wide halo exchange for each input, and no other.
+"""Fused graphs: layers of any form with one wide halo exchange per input.
 
-A rank gathers all pixels that its outputs depend on, and runs every operator on them, as
-`spbench_parallel.spatial.fused.graph` says. A neighbour's pixels are computed by the neighbour too;
-statistics are of the pixels that each rank owns, so that nothing counts twice.
+A rank gathers all pixels that its outputs depend on, and runs every operator on them; see
+`spbench_parallel.spatial.fused.graph`. A neighbour may compute the same pixels. Statistics use only
+the pixels that each rank owns, so that no pixel counts twice.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from spbench_parallel.tensors import TensorTuple
 
 
 class FusedGraph:
-    """Fused layers of any form, with one halo exchange; equal to the same layers without fusion.
+    """Fused layers of any form with one halo exchange; equal to layers without fusion.
 
     Inputs and outputs are this rank's tiles, ``batch x channels x rows x cols``. The layers keep
-    their parameters; the gradients of all their convolutions are summed over the tiles in one
+    their parameters. The gradients of all their convolutions are summed over the tiles in one
     message. All ranks must call it, and backward, in the same order.
 
     Args:
         layers: By name: spatial convolutions, pools and batch norms, modules of `PIXELWISE`, and
-            modules that combine such with `+` and `torch.cat`. The first takes as many tensors
-            as there are tilings: one, or a tuple of two.
-        tilings: The tiles of each.
+            modules that combine them with `+` and `torch.cat`. The first layer takes one tensor per
+            tiling: one, or a tuple of two.
+        tilings: The tiles of each input.
 
     Attributes:
-        graph: Their operators.
+        graph: The graph of operators.
         tables: For each input, the transfers of pixels between ranks.
 
     Raises:
-        TypeError: The layers have an operator that cannot be fused.
-        ValueError: An operator was made for other tiles than it gets.
+        TypeError: An operator cannot be fused.
+        ValueError: An operator was created for other tiles than it gets.
     """
 
     def __init__(self, layers: Mapping[str, nn.Module], tilings: Sequence[Tiling]) -> None:
@@ -65,8 +65,8 @@ class FusedGraph:
             any(table.list_received(rank) for rank in range(self._comm.size))
             for table in self.tables
         )
-        self._boxes = self._held(graph_boxes(self.graph, self._comm.rank))
-        self._cuts = tuple(self._cut(index) for index in range(len(self._operators)))
+        self._boxes = self._value_boxes(graph_boxes(self.graph, self._comm.rank))
+        self._cuts = tuple(self._cut_step(index) for index in range(len(self._operators)))
         self._last_uses = last_uses(self.graph)
         inputs = zip(self._tilings, self.tables, self._boxes[: self._first], strict=True)
         self._gathers = [GatherCache(tiling, table, [box]) for tiling, table, box in inputs]
@@ -77,15 +77,17 @@ class FusedGraph:
         Raises:
             ValueError: A tile does not have the shape of this rank's tile in its tiling.
         """
-        flights = [self._start(number, tile) for number, tile in enumerate(tiles)]
-        # Here, so that backward the sum over the tiles comes while gradients of halos travel.
+        pending = [self._start(number, tile) for number, tile in enumerate(tiles)]
+        # After the start, so that backward sums over the tiles while gradients of halos travel.
         parameters = self._parameters()
-        values = {number: self._finish(number, one) for number, one in enumerate(flights)}
+        values = {number: self._finish(number, gather) for number, gather in enumerate(pending)}
         for index in range(len(self._operators)):
-            values[self._first + index] = self._made(index, values, parameters.get(index, ()))
+            values[self._first + index] = self._compute_step(
+                index, values, parameters.get(index, ())
+            )
             for value in self._last_uses[index]:
                 del values[value]
-        return tuple(self._result(value, values[value]) for value in self.graph.results)
+        return tuple(self._crop_result(value, values[value]) for value in self.graph.results)
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
@@ -94,17 +96,17 @@ class FusedGraph:
 
     @property
     def gathers(self) -> list[Gather]:
-        """What has been made to gather halos, by now."""
+        """The halo gathers created so far."""
         return [gather for cache in self._gathers for gather in cache]
 
-    def _held(self, needed: tuple[Box, ...]) -> tuple[Box, ...]:
-        """Return the box of each value; an input of which nothing is exchanged stays as it is."""
+    def _value_boxes(self, needed: tuple[Box, ...]) -> tuple[Box, ...]:
+        """Return the box of each value; an input without exchange keeps its tile."""
         inputs = zip(needed[: self._first], self._exchanged, self._tilings, strict=True)
-        held = (box if exchanged else tiling.tile for box, exchanged, tiling in inputs)
-        return *held, *needed[self._first :]
+        boxes = (box if exchanged else tiling.tile for box, exchanged, tiling in inputs)
+        return *boxes, *needed[self._first :]
 
-    def _cut(self, index: int) -> InputCut | None:
-        """Return the cut of a step's input; None where it has no window, or no outputs."""
+    def _cut_step(self, index: int) -> InputCut | None:
+        """Return the cut of a step's input; None without a window or outputs."""
         step = self.graph.steps[index]
         outputs = self._boxes[self._first + index]
         if step.window is None or outputs.empty:
@@ -117,26 +119,28 @@ class FusedGraph:
             return tile
         return self._gathers[number].get(tile).start(tile)
 
-    def _finish(self, number: int, flight: torch.Tensor | PendingGather) -> torch.Tensor:
-        if isinstance(flight, torch.Tensor):
-            return flight
-        (pixels,) = self._gathers[number].get(flight.tile).finish(flight)
+    def _finish(self, number: int, pending: torch.Tensor | PendingGather) -> torch.Tensor:
+        if isinstance(pending, torch.Tensor):
+            return pending
+        (pixels,) = self._gathers[number].get(pending.tile).finish(pending)
         return pixels
 
     def _parameters(self) -> dict[int, TensorTuple]:
         """Return the convolutions' parameters, by step."""
-        own = {
-            index: (one.weight,) if one.bias is None else (one.weight, one.bias)
-            for index, one in enumerate(self._operators)
-            if isinstance(one, SpatialConv2d)
+        parameters = {
+            index: (operator.weight,) if operator.bias is None else (operator.weight, operator.bias)
+            for index, operator in enumerate(self._operators)
+            if isinstance(operator, SpatialConv2d)
         }
-        if not own:
+        if not parameters:
             return {}
-        flat = [parameter for several in own.values() for parameter in several]
+        flat = [parameter for tensors in parameters.values() for parameter in tensors]
         shared = iter(share_parameters(self._comm, flat))
-        return {index: tuple(next(shared) for _ in several) for index, several in own.items()}
+        return {
+            index: tuple(next(shared) for _ in tensors) for index, tensors in parameters.items()
+        }
 
-    def _made(
+    def _compute_step(
         self, index: int, values: Mapping[int, torch.Tensor], parameters: TensorTuple
     ) -> torch.Tensor:
         """Return the output of a step."""
@@ -144,18 +148,20 @@ class FusedGraph:
         step = self.graph.steps[index]
         box = self._boxes[self._first + index]
         if step.window is not None:
-            return self._windowed(index, values[step.reads[0]], parameters)
+            return self._compute_windowed(index, values[step.reads[0]], parameters)
         pixels = [_crop(values[value], self._boxes[value], box) for value in step.reads]
-        made: torch.Tensor
+        output: torch.Tensor
         if step.statistics:
-            made = operator.normalise(pixels[0], box)
+            output = operator.normalise(pixels[0], box)
         elif operator is torch.cat:
-            made = torch.cat(pixels, dim=1)
+            output = torch.cat(pixels, dim=1)
         else:
-            made = operator(*pixels)
-        return made
+            output = operator(*pixels)
+        return output
 
-    def _windowed(self, index: int, pixels: torch.Tensor, parameters: TensorTuple) -> torch.Tensor:
+    def _compute_windowed(
+        self, index: int, pixels: torch.Tensor, parameters: TensorTuple
+    ) -> torch.Tensor:
         operator: Any = self._operators[index]
         cut = self._cuts[index]
         outputs = self._boxes[self._first + index]
@@ -166,17 +172,17 @@ class FusedGraph:
         pixels = _crop(pixels, self._boxes[read], cut.box)
         if any(cut.uneven_padding):
             pixels = pad(pixels, cut.uneven_padding, value=operator.fill)
-        made: torch.Tensor = operator.local(pixels, cut.padding, *(parameters or (outputs,)))
-        return made
+        result: torch.Tensor = operator.local(pixels, cut.padding, *(parameters or (outputs,)))
+        return result
 
-    def _result(self, value: int, pixels: torch.Tensor) -> torch.Tensor:
+    def _crop_result(self, value: int, pixels: torch.Tensor) -> torch.Tensor:
         tile = self.graph.values[value].tile(self._comm.rank)
         if tile.empty:
             return make_empty_output((*pixels.shape[:2], *tile.shape), pixels)
         return _crop(pixels, self._boxes[value], tile)
 
 
-def _crop(pixels: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
-    if box == held:
+def _crop(pixels: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
+    if box == origin:
         return pixels
-    return pixels[:, :, :0, :0] if box.empty else view_box(pixels, held, box)
+    return pixels[:, :, :0, :0] if box.empty else view_box(pixels, origin, box)

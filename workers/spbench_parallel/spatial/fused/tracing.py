@@ -1,8 +1,8 @@
-"""Tracing of layers to the graph of their operators, by their own forward.
+"""Tracing of layers to the graph of their operators.
 
-Torch runs the layers' forward once on symbols (torch.fx) and notes each operator that they reach.
-Modules that combine operators (rows, residual sums, cells) need no second description, and a fused
-layer cannot do anything else than the layer alone.
+Torch runs the forward of the layers once on symbols (torch.fx) and records the operators. Modules
+that combine operators (sequences, residual sums, cells) need no second description, and a fused
+layer computes exactly what the layer computes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_parallel.spatial.tiling import Tiling
 
 Operator = nn.Module | Callable[..., Any]
-"""An operator over tiles, a module that works value by value, `operator.add` or `torch.cat`."""
+"""An operator over tiles, a pixelwise module, `operator.add` or `torch.cat`."""
 WINDOWED = (SpatialConv2d, SpatialMaxPool2d, SpatialAvgPool2d)
 _OPERATORS = (*WINDOWED, TileNorm, *PIXELWISE)
 
@@ -32,25 +32,24 @@ _OPERATORS = (*WINDOWED, TileNorm, *PIXELWISE)
 def trace(
     layers: Mapping[str, nn.Module], tilings: Sequence[Tiling]
 ) -> tuple[OperatorGraph, tuple[Operator, ...]]:
-    """Return the graph of layers in a row, and the operator of each of its steps.
+    """Return the graph of a sequence of layers, and the operator of each step.
 
     Args:
-        layers: By name. The first takes as many tensors as there are tilings: one, or a tuple of
-            two.
-        tilings: The tiles of each.
+        layers: By name. The first layer takes one tensor per tiling: one, or a tuple of two.
+        tilings: The tiles of each input.
 
     Raises:
-        TypeError: The layers have an operator that cannot be fused.
-        ValueError: An operator was made for other tiles than it gets.
+        TypeError: An operator cannot be fused.
+        ValueError: An operator was created for other tiles than it gets.
     """
-    row = (_Row if len(tilings) == 1 else _RowOfTwo)(layers)
-    traced = _Traced(row, [tiling.partition for tiling in tilings])
-    for node in _Tracer().trace(row).nodes:
-        traced.take(node)
-    return traced.graph, tuple(traced.operators)
+    sequence = (_LayerSequence if len(tilings) == 1 else _LayerSequenceOfTwo)(layers)
+    builder = _GraphBuilder(sequence, [tiling.partition for tiling in tilings])
+    for node in _Tracer().trace(sequence).nodes:
+        builder.add_node(node)
+    return builder.graph, tuple(builder.operators)
 
 
-class _Row(nn.Module):
+class _LayerSequence(nn.Module):
     """Layers one after the other."""
 
     def __init__(self, layers: Mapping[str, nn.Module]) -> None:
@@ -63,12 +62,12 @@ class _Row(nn.Module):
         return data
 
 
-class _RowOfTwo(nn.Module):
-    """Layers one after the other, from a tuple of two tensors, which torch.fx cannot trace."""
+class _LayerSequenceOfTwo(nn.Module):
+    """Layers one after the other, from two tensors: torch.fx cannot trace a tuple."""
 
     def __init__(self, layers: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        self.row = _Row(layers)
+        self.row = _LayerSequence(layers)
 
     def forward(self, before: Any, older: Any) -> Any:
         return self.row((before, older))
@@ -80,12 +79,12 @@ class _Tracer(fx.Tracer):
 
 
 @dataclass(slots=True)
-class _Traced:
-    """A graph while it is traced.
+class _GraphBuilder:
+    """Builds an `OperatorGraph` from the nodes of torch's graph.
 
     Attributes:
         row: The layers.
-        inputs: The tiles of each of their inputs.
+        inputs: The tiles of each input.
         operators: The operators of the steps.
     """
 
@@ -94,74 +93,78 @@ class _Traced:
     operators: list[Operator] = field(default_factory=list)
     _steps: list[OperatorStep] = field(default_factory=list)
     _values: list[Partition] = field(default_factory=list)
-    _numbers: dict[fx.Node, int] = field(default_factory=dict)
+    _indices: dict[fx.Node, int] = field(default_factory=dict)
     _results: tuple[int, ...] = ()
 
     @property
     def graph(self) -> OperatorGraph:
-        """The graph, when all nodes have been taken."""
+        """The graph, after all nodes have been added."""
         return OperatorGraph(tuple(self.inputs), tuple(self._steps), self._results)
 
-    def take(self, node: fx.Node) -> None:
+    def add_node(self, node: fx.Node) -> None:
         """Add the operator of a node of torch's graph."""
         if node.op == "placeholder":
-            self._add(node, self.inputs[len(self._values)])
+            self._add_value(node, self.inputs[len(self._values)])
         elif node.op == "call_module":
             module = self.row.get_submodule(str(node.target))
-            self._take_module(node, module)
+            self._add_module(node, module)
         elif node.op == "output":
-            (given,) = node.args
-            nodes = given if isinstance(given, tuple) else (given,)
-            self._results = self._numbers_of(nodes)
+            (inputs,) = node.args
+            nodes = inputs if isinstance(inputs, tuple) else (inputs,)
+            self._results = self._find_indices(nodes)
         elif node.target is operator.add:
-            self._step(node, operator.add, node.args)
+            self._add_step(node, operator.add, node.args)
         elif node.target is torch.cat and node.kwargs == {"dim": 1}:
-            (given,) = node.args
-            self._step(node, torch.cat, given)
+            (inputs,) = node.args
+            self._add_step(node, torch.cat, inputs)
         else:
             raise TypeError(f"{node.format_node()} cannot be fused")
 
-    def _take_module(self, node: fx.Node, module: nn.Module) -> None:
-        (number,) = self._numbers_of(node.args)
-        read = self._values[number]
+    def _add_module(self, node: fx.Node, module: nn.Module) -> None:
+        (index,) = self._find_indices(node.args)
+        tiles = self._values[index]
         if isinstance(module, nn.Identity):
-            self._numbers[node] = number
+            self._indices[node] = index
         elif isinstance(module, WINDOWED):
-            _check(node, module.tiled.tiling.partition, read)
-            self._step(node, module, node.args, module.output.partition, window=module.window)
+            _check_tiles(node, module.tiled.tiling.partition, tiles)
+            self._add_step(node, module, node.args, module.output.partition, window=module.window)
         elif isinstance(module, TileNorm):
-            _check(node, module.tiling.partition, read)
-            self._step(node, module, node.args, statistics=True)
+            _check_tiles(node, module.tiling.partition, tiles)
+            self._add_step(node, module, node.args, statistics=True)
         elif isinstance(module, PIXELWISE):
-            self._step(node, module, node.args)
+            self._add_step(node, module, node.args)
         else:
             raise TypeError(f"{node.target} ({type(module).__name__}) cannot be fused")
 
-    def _step(
+    def _add_step(
         self,
         node: fx.Node,
-        made_by: Operator,
-        read: Any,
-        made: Partition | None = None,
+        operator_: Operator,
+        inputs: Any,
+        output: Partition | None = None,
         **kind: Any,
     ) -> None:
-        numbers = self._numbers_of(read)
-        made = made or self._values[numbers[0]]
-        self.operators.append(made_by)
-        self._steps.append(OperatorStep(numbers, made, **kind))
-        self._add(node, made)
+        indices = self._find_indices(inputs)
+        output = output or self._values[indices[0]]
+        self.operators.append(operator_)
+        self._steps.append(OperatorStep(indices, output, **kind))
+        self._add_value(node, output)
 
-    def _add(self, node: fx.Node, partition: Partition) -> None:
-        self._numbers[node] = len(self._values)
+    def _add_value(self, node: fx.Node, partition: Partition) -> None:
+        self._indices[node] = len(self._values)
         self._values.append(partition)
 
-    def _numbers_of(self, nodes: Any) -> tuple[int, ...]:
-        return tuple(self._numbers[node] for node in nodes)
+    def _find_indices(self, nodes: Any) -> tuple[int, ...]:
+        return tuple(self._indices[node] for node in nodes)
 
 
-def _check(node: fx.Node, made_for: Partition, read: Partition) -> None:
-    # Not who else shares the image: statistics may be over more ranks than its tiles'.
-    if (made_for.grid, made_for.height, made_for.width) != (read.grid, read.height, read.width):
+def _check_tiles(node: fx.Node, expected: Partition, actual: Partition) -> None:
+    # Do not compare the ranks: statistics may use more ranks than those of the tiles.
+    if (expected.grid, expected.height, expected.width) != (
+        actual.grid,
+        actual.height,
+        actual.width,
+    ):
         raise ValueError(
             f"{node.target} was made for other tiles than it gets; give it the output of what is "
             "before it as its tiling"

@@ -1,13 +1,13 @@
 """Transports of pieces of images between ranks, all with one interface.
 
-A transport is made once for fixed shapes and peers, and then used for every exchange:
+A transport is created once for fixed shapes and peers, and then used for every exchange:
 
     transport.start()    # pack and send
-    transport.wait()     # everything has come
-    transport.unpack()   # into the wiring's targets, where there are any
-    transport.release()  # received tensors have been read
+    transport.wait()     # all pieces have arrived
+    transport.unpack()   # into the views of the specification, if there are any
+    transport.release()  # received tensors may be overwritten
 
-All ranks make the same transports in the same order and go through the same exchanges.
+All ranks create the same transports in the same order and run the same exchanges.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Shape = tuple[int, int, int, int]
 """``batch x channels x rows x cols``."""
 
 MemoryPath = tuple[str, str]
-"""The memory that MPI is given for a GPU's tensors, ``pinned`` or ``device pointers``; and why."""
+"""The memory that MPI gets for GPU tensors, ``pinned`` or ``device pointers``, and the reason."""
 
 
 class TransportError(CannotRunError):
-    """A transport cannot be used here."""
+    """Error: a transport cannot be used here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class TransportSpec:
 
     Attributes:
         comm: The ranks.
-        tag: The tag of all messages, the same on all ranks, and of this exchange alone.
+        tag: The tag of all messages. It is the same on all ranks, and unique to this exchange.
         outgoing: Views to send from, one message each. `Transport.bind` can replace them.
-        targets: The rank that each of them goes to; no rank twice.
+        targets: The rank that each outgoing piece goes to; all different.
         shapes: The shapes of the pieces to receive.
-        sources: The rank that each of those comes from; no rank twice.
-        into: Views that `unpack` fills; None where the reader takes `Transport.received`.
+        sources: The rank that each incoming piece comes from; all different.
+        into: Views that `unpack` fills; None if the caller reads `Transport.received`.
         dtype: The number format of all tensors.
         device: The device of all tensors.
-        channels_last: Whether pieces lie in memory with their channels together.
+        channels_last: Whether pieces are channels-last in memory.
     """
 
     comm: MPI.Intracomm
@@ -60,12 +60,12 @@ class TransportSpec:
     device: torch.device
     channels_last: bool = False
 
-    def without_views(self) -> TransportSpec:
-        """Return it without the views to send from, whose memory a transport must not keep."""
+    def drop_views(self) -> TransportSpec:
+        """Return a copy without `outgoing`: a transport must not keep that memory alive."""
         return replace(self, outgoing=())
 
     def allocate(self, shape: Sequence[int], *, pinned: bool = False) -> torch.Tensor:
-        """Return memory for a piece: on the device, or pinned memory of the host."""
+        """Return memory for a piece, on the device or in pinned host memory."""
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         device = torch.device("cpu") if pinned else self.device
         pin = pinned and self.device.type == "cuda"
@@ -74,104 +74,87 @@ class TransportSpec:
         )
 
     def allocate_receive(self, index: int) -> torch.Tensor:
-        """Return the memory that a piece arrives in: its target where dense, or else a buffer."""
+        """Return the memory that a piece is received into.
+
+        That is its target if it is dense, and a new buffer otherwise.
+        """
         if self.into is not None and self.is_dense(self.into[index]):
             return self.into[index]
         return self.allocate(self.shapes[index])
 
     def is_dense(self, tensor: torch.Tensor) -> bool:
-        """Whether a view is one block of memory, in the order that pieces have on the wire."""
+        """Return whether a view is contiguous in the pieces' memory format."""
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         return tensor.is_contiguous(memory_format=layout)
 
 
 class ReceiveBuffers:
-    """Pieces that arrive in memory of this rank.
+    """Pieces that are received in memory of this rank.
 
     Attributes:
-        received: Where they arrive, in the order of the sources.
+        received: The pieces in the order of the sources.
     """
 
-    def __init__(self, wiring: TransportSpec, received: Sequence[torch.Tensor]) -> None:
+    def __init__(self, spec: TransportSpec, received: Sequence[torch.Tensor]) -> None:
         self.received = received
-        pairs = zip(wiring.into or received, received, strict=True)
+        pairs = zip(spec.into or received, received, strict=True)
         self._unpacks = [(target, piece) for target, piece in pairs if target is not piece]
 
     def unpack(self) -> None:
-        """Copy the pieces that have arrived elsewhere than in their targets into these."""
+        """Copy the pieces that were not received in their targets into the targets."""
         for target, piece in self._unpacks:
             target.copy_(piece)
 
     def poison(self) -> None:
-        """Fill the memory that pieces arrive in with NaN."""
+        """Fill the memory of incoming pieces with NaN."""
         for piece in self.received:
             piece.fill_(float("nan"))
 
 
-class PersistentRequests(ReceiveBuffers):
-    """Persistent requests of MPI on memory of the host: its subclasses make and start them."""
-
-    memory_path = None
-    _all: list[MPI.Prequest]
-
-    def progress(self) -> None:
-        """Let MPI move data."""
-        MPI.Request.Testall(self._all)
-
-    def wait(self) -> None:
-        """Wait for all requests."""
-        MPI.Request.Waitall(self._all)
-
-    def release(self) -> None:
-        """Nothing arrives before the next `start`."""
-
-    def free(self) -> None:
-        """Give the requests back."""
-        for request in self._all:
-            request.Free()
-
-
 class Transport(Protocol):
-    """A transport of the pieces of a wiring."""
+    """A transport of the pieces of a specification."""
 
     @property
     def memory_path(self) -> MemoryPath | None:
-        """The memory that MPI is given, and why; None on the host, and where MPI sends nothing."""
+        """The memory that MPI gets, and why; None on the host or without MPI messages."""
 
     @property
     def received(self) -> Sequence[torch.Tensor]:
-        """The pieces that have come, from `wait` to `release`, in the order of the sources."""
+        """The received pieces in the order of the sources, from `wait` to `release`."""
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
-        """Set the views to send from; their shapes are those of the wiring."""
+        """Set the views to send from; they have the shapes of the specification."""
 
     def unbind(self) -> None:
-        """Forget the views to send from, whose memory may go; `bind` comes before `start` then."""
+        """Drop the views to send from, so that their memory can be freed.
+
+        Then `bind` must precede the next `start`.
+        """
 
     def start(self) -> None:
-        """Pack the pieces and send them. What is sent must not change before `wait` returns."""
+        """Pack and send the pieces; they must not change before `wait` returns."""
 
     def progress(self) -> None:
-        """Let MPI make progress, without waiting: it may move data only in its calls."""
+        """Let MPI make progress without waiting: it may move data only within calls."""
 
     def wait(self) -> None:
-        """Return when all pieces have come and what was sent may change."""
+        """Wait until all pieces are received and the sent ones may change."""
 
     def unpack(self) -> None:
-        """Copy the pieces into the wiring's targets; nothing to do where it has none."""
+        """Copy the pieces into the specification's targets, if there are any."""
 
     def release(self) -> None:
-        """Release the received tensors: their memory may be written again."""
+        """Allow the memory of received tensors to be overwritten."""
 
     def poison(self) -> None:
-        """Fill the memory that pieces arrive in with NaN. No exchange may be under way."""
+        """Fill the memory of incoming pieces with NaN. No exchange may be in progress."""
 
     def free(self) -> None:
         """Free everything. All ranks must call it."""
 
 
 def exchange_once(transport: Transport) -> None:
-    """Exchange all pieces of a transport, with nothing else to do meanwhile."""
+    """Exchange all pieces of a transport, without other work in between."""
     transport.start()
     transport.wait()
     transport.unpack()

@@ -1,4 +1,4 @@
-"""Choice of a transport: those that apply here, and the fastest of them, as measured."""
+"""Choice of a transport: checks which ones apply here, and measures the fastest."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from spbench_parallel.spatial.transports import (
     exchange_once,
 )
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
-from spbench_parallel.spatial.transports.datatype import DatatypeTransport
 from spbench_parallel.spatial.transports.nccl import NcclTransport
-from spbench_parallel.spatial.transports.packed import PackedTransport
-from spbench_parallel.spatial.transports.shared import SharedTransport
+from spbench_parallel.spatial.transports.persistent import DatatypeTransport, PackedTransport
+from spbench_parallel.spatial.transports.slots import SharedTransport
 from spbench_parallel.spatial.transports.staged import StagedTransport, query_device_pointers
 
 TRANSPORTS: Mapping[str, Callable[[TransportSpec], Transport]] = {
@@ -36,140 +35,140 @@ TRANSPORTS: Mapping[str, Callable[[TransportSpec], Transport]] = {
     "cuda-ipc": CudaIpcTransport,
     "nccl": NcclTransport,
 }
-"""``cuda`` gives MPI device pointers where that takes them. Then ``auto`` tries pinned memory too:
-for small pieces that may be the faster way, or the library may say yes and be slow."""
-_KINDS = {**TRANSPORT_DEVICES, "cuda-pinned": TRANSPORT_DEVICES["cuda"]}
-_PLACES = {"cpu": "the host", "cuda": "a GPU"}
-Likeness = tuple[tuple[int, ...], str, int]
-"""Ranks, kind of device, and the logarithm of the most bytes that a rank sends."""
-_CHOSEN: dict[Likeness, str] = {}
+"""``cuda`` gives MPI device pointers if it accepts them. Then ``auto`` also tries pinned memory: it
+may be faster for small pieces, or if the library supports device pointers but is slow."""
+_DEVICE_TYPES = {**TRANSPORT_DEVICES, "cuda-pinned": TRANSPORT_DEVICES["cuda"]}
+_DEVICE_NAMES = {"cpu": "the host", "cuda": "a GPU"}
+SizeKey = tuple[tuple[int, ...], str, int]
+"""Ranks, device type, and the logarithm of the most bytes that a rank sends."""
+_CHOICES: dict[SizeKey, str] = {}
 ROUNDS = 9
 BATCH = 3
-"""Exchanges that are timed together: a single one is too short for the clock and the barrier."""
+"""Exchanges per timing: a single one is too short for the clock and the barrier."""
 
 
-def find_refusals(wiring: TransportSpec) -> dict[str, str]:
-    """Return the transports that cannot carry a wiring, each with the reason.
+def find_refusals(spec: TransportSpec) -> dict[str, str]:
+    """Return the transports that cannot carry a specification, each with the reason.
 
-    All ranks must call it, and all get the same answer.
+    Collective; all ranks get the same answer.
     """
-    device = wiring.device
+    device = spec.device
     reasons = {
-        name: f"is for memory of {_PLACES[kind]}, and the device is {device.type}"
-        for name, kind in _KINDS.items()
-        if kind != device.type
+        name: f"is for memory of {_DEVICE_NAMES[device_type]}, and the device is {device.type}"
+        for name, device_type in _DEVICE_TYPES.items()
+        if device_type != device.type
     }
     within_a_host = "shm" if device.type == "cpu" else "cuda-ipc"
-    if not is_on_one_host(wiring.comm):
+    if not is_on_one_host(spec.comm):
         reasons[within_a_host] = "needs all ranks on one host"
     if device.type == "cuda":
-        if reason := nccl_refusal(wiring.comm, device):
+        if reason := nccl_refusal(spec.comm, device):
             reasons["nccl"] = reason
-        takes, evidence = query_device_pointers(wiring.comm)
-        if not takes:
+        accepts, evidence = query_device_pointers(spec.comm)
+        if not accepts:
             reasons["cuda-pinned"] = f"is what cuda is here: {evidence}"
     return reasons
 
 
-def open_transport(name: str, wiring: TransportSpec) -> tuple[str, Transport, dict[str, float]]:
-    """Make a transport; ``auto`` makes all that apply, times them and keeps the fastest.
+def open_transport(name: str, spec: TransportSpec) -> tuple[str, Transport, dict[str, float]]:
+    """Create a transport; ``auto`` creates all that apply and keeps the fastest.
 
-    ``once`` does so for the first wiring of its size between the same ranks, and takes for others
-    what was the fastest then: for models, whose layers have many exchanges that are alike.
+    ``once`` measures at the first exchange of its size between the same ranks, and reuses the
+    choice for others. It is for models, which have many similar exchanges.
 
-    All ranks must call it, and all get the same answer.
+    Collective; all ranks get the same answer.
 
     Returns:
-        The name, the transport, and the ms that an exchange took over each that was tried.
+        The name, the transport, and the ms of an exchange over each transport that was tried.
 
     Raises:
-        TransportError: The transport cannot carry this wiring.
+        TransportError: The transport cannot carry this specification.
     """
     if name == "once":
-        return _open_once(wiring)
-    refused = find_refusals(wiring)
-    names = [one for one in TRANSPORTS if one not in refused]
+        return _open_once(spec)
+    refusals = find_refusals(spec)
+    names = [candidate for candidate in TRANSPORTS if candidate not in refusals]
     if name != "auto":
         if name not in names:
-            reason = refused.get(name, "is not known")
+            reason = refusals.get(name, "is not known")
             raise TransportError(f"transport {name} {reason}; those that apply: {', '.join(names)}")
-        return name, TRANSPORTS[name](wiring), {}
-    transports = _opened(names, wiring)
-    times = _times(wiring, transports)
-    chosen = min(times, key=lambda one: times[one])
-    for one, transport in transports.items():
-        if one != chosen:
+        return name, TRANSPORTS[name](spec), {}
+    transports = _open_all(names, spec)
+    times = _time_transports(spec, transports)
+    fastest = min(times, key=lambda candidate: times[candidate])
+    for candidate, transport in transports.items():
+        if candidate != fastest:
             transport.free()
-    return chosen, transports[chosen], times
+    return fastest, transports[fastest], times
 
 
-def _open_once(wiring: TransportSpec) -> tuple[str, Transport, dict[str, float]]:
-    key = _likeness(wiring)
-    if key in _CHOSEN:
-        return _CHOSEN[key], TRANSPORTS[_CHOSEN[key]](wiring), {}
-    opened = open_transport("auto", wiring)
-    _CHOSEN[key] = opened[0]
+def _open_once(spec: TransportSpec) -> tuple[str, Transport, dict[str, float]]:
+    key = _make_size_key(spec)
+    if key in _CHOICES:
+        return _CHOICES[key], TRANSPORTS[_CHOICES[key]](spec), {}
+    opened = open_transport("auto", spec)
+    _CHOICES[key] = opened[0]
     return opened
 
 
-def _likeness(wiring: TransportSpec) -> Likeness:
-    """Return a key for exchanges that are alike: ranks, kind of device, and size."""
-    size = sum(one.numel() * one.element_size() for one in wiring.outgoing)
-    largest: int = wiring.comm.allreduce(size, op=MPI.MAX)
-    ours = wiring.comm.Get_group()
-    everyone = MPI.COMM_WORLD.Get_group()
-    ranks = tuple(ours.Translate_ranks(None, everyone))
-    ours.Free()
-    everyone.Free()
-    return ranks, wiring.device.type, largest.bit_length()
+def _make_size_key(spec: TransportSpec) -> SizeKey:
+    """Return a key for similar exchanges: ranks, device type, and size."""
+    size = sum(view.numel() * view.element_size() for view in spec.outgoing)
+    largest: int = spec.comm.allreduce(size, op=MPI.MAX)
+    group = spec.comm.Get_group()
+    world = MPI.COMM_WORLD.Get_group()
+    ranks = tuple(group.Translate_ranks(None, world))
+    group.Free()
+    world.Free()
+    return ranks, spec.device.type, largest.bit_length()
 
 
-def _opened(names: Sequence[str], wiring: TransportSpec) -> dict[str, Transport]:
-    """Return the transports that all ranks could make.
+def _open_all(names: Sequence[str], spec: TransportSpec) -> dict[str, Transport]:
+    """Return the transports that all ranks could create.
 
     Raises:
-        TransportError: No transport could be made on all ranks.
+        TransportError: No transport could be created on all ranks.
     """
-    opened = {}
+    transports = {}
     problems = []
     for name in names:
-        transport, problem = _tried(name, wiring)
-        said = [one for one in wiring.comm.allgather(problem) if one]
-        if said:
-            problems.append(f"{name} ({said[0]})")
+        transport, problem = _try_open(name, spec)
+        failures = [failure for failure in spec.comm.allgather(problem) if failure]
+        if failures:
+            problems.append(f"{name} ({failures[0]})")
         elif transport is not None:
-            opened[name] = transport
-    if not opened:
+            transports[name] = transport
+    if not transports:
         raise TransportError(f"no transport could be opened: {'; '.join(problems)}")
-    return opened
+    return transports
 
 
-def _tried(name: str, wiring: TransportSpec) -> tuple[Transport | None, str]:
-    """Return a transport, or why it could not be made: no memory to share, say."""
+def _try_open(name: str, spec: TransportSpec) -> tuple[Transport | None, str]:
+    """Return a transport, or why it could not be created, such as no shared memory."""
     try:
-        return TRANSPORTS[name](wiring), ""
+        return TRANSPORTS[name](spec), ""
     except (TransportError, MPI.Exception, RuntimeError) as error:
         return None, first_line(error)
 
 
-def _times(wiring: TransportSpec, transports: Mapping[str, Transport]) -> dict[str, float]:
-    """Return the ms of an exchange over each transport, as long as the slowest rank's."""
+def _time_transports(spec: TransportSpec, transports: Mapping[str, Transport]) -> dict[str, float]:
+    """Return the ms of an exchange over each transport, on the slowest rank."""
     alternatives = {
-        name: partial(_seconds, wiring, transport) for name, transport in transports.items()
+        name: partial(_time_exchange, spec, transport) for name, transport in transports.items()
     }
-    # One after another: a case exchanges in a loop over one transport, with its buffers in cache.
+    # Not interleaved: a case also exchanges in a loop over one transport, with buffers in cache.
     times = time_alternatives(
-        alternatives, rounds=ROUNDS, warm_up=1, comm=wiring.comm, interleaved=False
+        alternatives, rounds=ROUNDS, warm_up=1, comm=spec.comm, interleaved=False
     )
     return {name: 1000.0 * seconds for name, seconds in times.items()}
 
 
-def _seconds(wiring: TransportSpec, transport: Transport) -> float:
-    # Only the current stream: others may hold receives of NCCL, whose senders wait for this.
-    synchronize_stream(wiring.device)
-    wiring.comm.Barrier()
+def _time_exchange(spec: TransportSpec, transport: Transport) -> float:
+    # Only the current stream: others may hold NCCL receives from senders that wait for this rank.
+    synchronize_stream(spec.device)
+    spec.comm.Barrier()
     start = perf_counter()
     for _ in range(BATCH):
         exchange_once(transport)
-    synchronize_stream(wiring.device)
+    synchronize_stream(spec.device)
     return (perf_counter() - start) / BATCH

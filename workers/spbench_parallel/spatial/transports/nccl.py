@@ -1,4 +1,4 @@
-"""The transport ``nccl``: torch.distributed carries dense pieces from GPU to GPU."""
+"""The transport ``nccl``: torch.distributed sends dense pieces from GPU to GPU."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spbench_parallel.spatial.transports import ReceiveBuffers, TransportError, 
 
 
 class NcclTransport(ReceiveBuffers):
-    """One batch of sends and receives an exchange, on a stream of NCCL's own.
+    """One batch of sends and receives per exchange, on a stream of NCCL.
 
-    NCCL knows no tags: ranks start their exchanges in the same order. The promises of `wait`
-    and `unpack` hold for all later work of the current stream.
+    NCCL has no tags: ranks must start their exchanges in the same order. The guarantees of `wait`
+    and `unpack` hold for later work of the current stream.
 
     Raises:
         TransportError: A rank has no memory for the pieces, or could not join the group.
@@ -23,22 +23,22 @@ class NcclTransport(ReceiveBuffers):
 
     memory_path = None
 
-    def __init__(self, wiring: TransportSpec) -> None:
-        self._wiring = wiring.without_views()
-        self._buffers, received = create_on_all_ranks(
-            wiring.comm, lambda: _buffers(wiring), _no_memory
+    def __init__(self, spec: TransportSpec) -> None:
+        self._spec = spec.drop_views()
+        self._send_buffers, received = create_on_all_ranks(
+            spec.comm, lambda: _allocate_buffers(spec), _no_memory_error
         )
-        super().__init__(wiring, received)
-        self._receives = _messages(self.received, wiring.sources)
+        super().__init__(spec, received)
+        self._receives = _make_messages(self.received, spec.sources)
         self._works: list[torch_group.TorchWork] = []
-        self._group = _acquired(wiring)
-        self.bind(wiring.outgoing)
+        self._group = _acquire_group(spec)
+        self.bind(spec.outgoing)
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
-        views = list(zip(self._buffers, outgoing, strict=True))
-        self._packs = [(buffer, view) for buffer, view in views if not self._wiring.is_dense(view)]
-        pieces = [view if self._wiring.is_dense(view) else buffer for buffer, view in views]
-        self._sends = _messages(pieces, self._wiring.targets)
+        views = list(zip(self._send_buffers, outgoing, strict=True))
+        self._packs = [(buffer, view) for buffer, view in views if not self._spec.is_dense(view)]
+        pieces = [view if self._spec.is_dense(view) else buffer for buffer, view in views]
+        self._sends = _make_messages(pieces, self._spec.targets)
 
     def unbind(self) -> None:
         self._packs = []
@@ -47,7 +47,7 @@ class NcclTransport(ReceiveBuffers):
     def start(self) -> None:
         for buffer, view in self._packs:
             buffer.copy_(view)
-        self._works = self._group.exchange(self._receives, self._sends, self._wiring.tag)
+        self._works = self._group.exchange(self._receives, self._sends, self._spec.tag)
 
     def progress(self) -> None:
         """Do nothing: NCCL needs no help from the host."""
@@ -58,32 +58,32 @@ class NcclTransport(ReceiveBuffers):
         self._works = []
 
     def release(self) -> None:
-        """Do nothing: the next `start` lets NCCL wait for the readers."""
+        """Do nothing: the next `start` makes NCCL wait for the readers."""
 
     def free(self) -> None:
-        torch_group.release(self._wiring.comm, self._wiring.device)
+        torch_group.release(self._spec.comm, self._spec.device)
 
 
-def _buffers(wiring: TransportSpec) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _allocate_buffers(spec: TransportSpec) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return memory to send from and to receive into."""
     return (
-        [wiring.allocate(view.shape) for view in wiring.outgoing],
-        [wiring.allocate_receive(index) for index in range(len(wiring.shapes))],
+        [spec.allocate(view.shape) for view in spec.outgoing],
+        [spec.allocate_receive(index) for index in range(len(spec.shapes))],
     )
 
 
-def _no_memory(rank: int, why: str) -> TransportError:
-    return TransportError(f"transport nccl: rank {rank} has no memory for it ({why})")
+def _no_memory_error(rank: int, reason: str) -> TransportError:
+    return TransportError(f"transport nccl: rank {rank} has no memory for it ({reason})")
 
 
-def _acquired(wiring: TransportSpec) -> torch_group.TorchGroup:
+def _acquire_group(spec: TransportSpec) -> torch_group.TorchGroup:
     try:
-        return torch_group.acquire(wiring.comm, wiring.device)
+        return torch_group.acquire(spec.comm, spec.device)
     except torch_group.GroupError as error:
         raise TransportError(f"transport nccl: {error}; choose another transport") from error
 
 
-def _messages(pieces: Sequence[torch.Tensor], ranks: Sequence[int]) -> list[Message]:
-    """Return dense pieces as the vectors that they are in memory, whatever the order of axes."""
+def _make_messages(pieces: Sequence[torch.Tensor], ranks: Sequence[int]) -> list[Message]:
+    """Return dense pieces as the vectors that they are in memory, in any axis order."""
     vectors = [piece.as_strided((piece.numel(),), (1,)) for piece in pieces]
     return list(zip(vectors, ranks, strict=True))

@@ -1,7 +1,7 @@
-"""Slots in the memory of a sender, from which receivers read pieces, and flags that tell of them.
+"""Slots in the memory of a sender, from which receivers read pieces, with flags.
 
-A sender packs a piece into one of its message's two slots, by turns, and says that it is ready. The
-receiver reads it there, and says that it was taken; only then is the slot filled again.
+A sender packs a piece into one of the two slots of its message, alternately, and sets a flag. The
+receiver reads the piece there and sets another flag. Only then is the slot reused.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.spatial.transports import TransportSpec
+from spbench_parallel.groups import is_on_one_host
+from spbench_parallel.spatial.transports import TransportError, TransportSpec
 
 LINE = 64
-"""Bytes of a cache line: no two flags share one, and no piece shares one with a flag."""
+"""Bytes of a cache line. No two flags share a line, nor do a flag and a piece."""
 SLOTS = 2
-"""A sender may pack the next piece while the last one is still read."""
-_NUMBERS = LINE // 8
-"""64-bit numbers from one flag to the next."""
-_LOOKS = 200
-"""Looks at a flag before the core is offered to others."""
+"""Slots per message: a sender may pack the next piece while the last one is read."""
+_FLAG_STRIDE = LINE // 8  # distance between flags in 64-bit numbers
+_SPINS = 200  # reads of a flag before the core is yielded to other ranks
 
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    """The place of a message in its sender's memory.
+    """The position of a message's slots in its sender's memory.
 
     Attributes:
-        index: The number of its flags.
+        index: The index of its flags.
         offset: The first byte of its slots.
         nbytes: The bytes from one slot to the next.
     """
@@ -41,27 +41,27 @@ class SlotLayout:
 
 
 def lay_out_slots(
-    wiring: TransportSpec, start: int, unit: int = LINE
+    spec: TransportSpec, start: int, unit: int = LINE
 ) -> tuple[list[SlotLayout], int]:
-    """Return the places of a rank's messages, with slots from a byte on, and the byte behind them.
+    """Return the slot layouts of a rank's messages, and the end of the last slot.
 
-    Slots start at multiples of ``unit``.
+    The first slot begins at byte ``start``; slots are aligned to ``unit`` bytes.
     """
-    places = []
-    for index, view in enumerate(wiring.outgoing):
+    layouts = []
+    for index, view in enumerate(spec.outgoing):
         nbytes = -(-view.numel() * view.element_size() // unit) * unit
-        places.append(SlotLayout(index, start, nbytes))
+        layouts.append(SlotLayout(index, start, nbytes))
         start += SLOTS * nbytes
-    return places, start
+    return layouts, start
 
 
-def flag_bytes(wiring: TransportSpec) -> int:
-    """Return the bytes that the flags of a rank's messages take."""
-    return 2 * LINE * len(wiring.outgoing)
+def flag_bytes(spec: TransportSpec) -> int:
+    """Return the size of the flags of a rank's messages."""
+    return 2 * LINE * len(spec.outgoing)
 
 
 def view_as_piece(flat: torch.Tensor, shape: Sequence[int], *, channels_last: bool) -> torch.Tensor:
-    """Return a vector as the piece that lies in it."""
+    """Return a vector as a piece in its shape and memory format."""
     batch, channels, rows, cols = shape
     if channels_last:
         return flat.view(batch, rows, cols, channels).permute(0, 3, 1, 2)
@@ -69,9 +69,9 @@ def view_as_piece(flat: torch.Tensor, shape: Sequence[int], *, channels_last: bo
 
 
 class SegmentWindow:
-    """A window of MPI with a segment of each rank's, in memory of the host that all of them share.
+    """An MPI shared-memory window with a segment per rank of a host.
 
-    All ranks must make it and free it. It is full of zeros when it has been made.
+    All ranks must create and free it. It is initially filled with zeros.
     """
 
     def __init__(self, comm: MPI.Intracomm, nbytes: int) -> None:
@@ -80,7 +80,7 @@ class SegmentWindow:
         self.sync = self._window.Sync
         self.get_segment(comm.rank)[:] = bytes(max(nbytes, LINE))
         self.sync()
-        comm.Barrier()  # nobody may take what was in the memory before for a flag
+        comm.Barrier()  # no rank may read a flag before all segments are cleared
 
     def get_segment(self, rank: int) -> memoryview:
         """Return the segment of a rank."""
@@ -88,47 +88,47 @@ class SegmentWindow:
         return memoryview(memory)  # type: ignore[arg-type]
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._window.Unlock_all()
         self._window.Free()
 
 
 class SlotMessage:
-    """Flags and slots of one message, as sender and receiver see them.
+    """Flags and slots of one message, for sender and receiver.
 
     Args:
         segment: The sender's segment of the window, with its flags.
-        place: The place of the message.
+        layout: The position of the message.
         slots: Its slots.
     """
 
     def __init__(
-        self, segment: memoryview, place: SlotLayout, slots: Sequence[torch.Tensor]
+        self, segment: memoryview, layout: SlotLayout, slots: Sequence[torch.Tensor]
     ) -> None:
         self._flags = segment[: segment.nbytes // 8 * 8].cast("q")
-        self._ready = 2 * place.index * _NUMBERS
-        self._taken = self._ready + _NUMBERS
+        self._ready_flag = 2 * layout.index * _FLAG_STRIDE
+        self._taken_flag = self._ready_flag + _FLAG_STRIDE
         self.slots = slots
 
     def wait_ready(self, exchange: int) -> None:
-        """Return when the piece of this exchange has been packed."""
-        self._await(self._ready, exchange)
+        """Wait until the piece of this exchange has been packed."""
+        self._wait_for_flag(self._ready_flag, exchange)
 
     def wait_taken(self, exchange: int) -> None:
-        """Return when the piece of this exchange has been read."""
-        self._await(self._taken, exchange)
+        """Wait until the piece of this exchange has been read."""
+        self._wait_for_flag(self._taken_flag, exchange)
 
     def mark_ready(self, exchange: int) -> None:
-        """Tell the reader that the piece of this exchange has been packed."""
-        self._flags[self._ready] = exchange
+        """Signal the reader that the piece of this exchange has been packed."""
+        self._flags[self._ready_flag] = exchange
 
     def mark_taken(self, exchange: int) -> None:
-        """Tell the sender that the piece of this exchange has been read."""
-        self._flags[self._taken] = exchange
+        """Signal the sender that the piece of this exchange has been read."""
+        self._flags[self._taken_flag] = exchange
 
-    def _await(self, flag: int, exchange: int) -> None:
+    def _wait_for_flag(self, flag: int, exchange: int) -> None:
         flags = self._flags
-        for _ in range(_LOOKS):
+        for _ in range(_SPINS):
             if flags[flag] >= exchange:
                 return
         while flags[flag] < exchange:
@@ -136,32 +136,34 @@ class SlotMessage:
 
 
 class SlotTransport:
-    """A transport over slots; its subclasses start exchanges and wait for them.
+    """A transport over slots; subclasses start exchanges and wait for them.
 
     Args:
-        wiring: The pieces to carry.
+        spec: The pieces to carry.
         outgoing: The messages that this rank sends, in the order of the targets.
-        incoming: Those that it receives, in the order of the sources.
+        incoming: The messages that it receives, in the order of the sources.
     """
 
     memory_path = None
 
     def __init__(
         self,
-        wiring: TransportSpec,
+        spec: TransportSpec,
         outgoing: Sequence[SlotMessage],
         incoming: Sequence[SlotMessage],
     ) -> None:
-        self._wiring = wiring.without_views()
-        self._out = outgoing
-        self._in = incoming
+        self._spec = spec.drop_views()
+        self._outgoing = outgoing
+        self._incoming = incoming
         self._exchange = 0
-        self._landed = [[message.slots[slot] for message in incoming] for slot in range(SLOTS)]
-        self.bind(wiring.outgoing)
+        self._received_by_slot = [
+            [message.slots[slot] for message in incoming] for slot in range(SLOTS)
+        ]
+        self.bind(spec.outgoing)
 
     @property
     def received(self) -> Sequence[torch.Tensor]:
-        return self._landed[self._exchange % SLOTS]
+        return self._received_by_slot[self._exchange % SLOTS]
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         self._views = list(outgoing)
@@ -170,16 +172,87 @@ class SlotTransport:
         self._views = []
 
     def progress(self) -> None:
-        """Do nothing: a piece is there as soon as its sender has packed it."""
+        """Do nothing: a piece is available as soon as its sender has packed it."""
 
     def unpack(self) -> None:
-        if self._wiring.into is not None:
-            for target, piece in zip(self._wiring.into, self.received, strict=True):
+        if self._spec.into is not None:
+            for target, piece in zip(self._spec.into, self.received, strict=True):
                 target.copy_(piece)
 
-    def _forget(self) -> None:
-        """Drop all views of slots."""
-        self._out = []
-        self._in = []
-        self._landed = [[] for _ in range(SLOTS)]
+    def _drop_views(self) -> None:
+        self._outgoing = []
+        self._incoming = []
+        self._received_by_slot = [[] for _ in range(SLOTS)]
         self.unbind()
+
+
+class SharedTransport(SlotTransport):
+    """Transport ``shm``: shared memory of a host; MPI is needed only for set-up.
+
+    Raises:
+        TransportError: The ranks are not all on one host.
+    """
+
+    def __init__(self, spec: TransportSpec) -> None:
+        comm = spec.comm
+        if not is_on_one_host(comm):
+            raise TransportError("transport shm: the ranks are not all on one host; use auto")
+        layouts, nbytes = lay_out_slots(spec, flag_bytes(spec))
+        self._window = SegmentWindow(comm, nbytes)
+        all_layouts = comm.allgather(dict(zip(spec.targets, layouts, strict=True)))
+
+        def make_message(sender: int, layout: SlotLayout, shape: Sequence[int]) -> SlotMessage:
+            segment = self._window.get_segment(sender)
+            starts = (layout.offset + slot * layout.nbytes for slot in range(SLOTS))
+            return SlotMessage(
+                segment, layout, [_view_slot(segment, start, shape, spec) for start in starts]
+            )
+
+        super().__init__(
+            spec,
+            [
+                make_message(comm.rank, layout, view.shape)
+                for layout, view in zip(layouts, spec.outgoing, strict=True)
+            ],
+            [
+                make_message(source, all_layouts[source][comm.rank], shape)
+                for source, shape in zip(spec.sources, spec.shapes, strict=True)
+            ],
+        )
+
+    def start(self) -> None:
+        self._exchange += 1
+        exchange = self._exchange
+        slot = self._exchange % SLOTS
+        for message, view in zip(self._outgoing, self._views, strict=True):
+            message.wait_taken(exchange - SLOTS)
+            message.slots[slot].copy_(view)
+            self._window.sync()  # the piece must be visible before its flag
+            message.mark_ready(exchange)
+
+    def wait(self) -> None:
+        for message in self._incoming:
+            message.wait_ready(self._exchange)
+        self._window.sync()
+
+    def release(self) -> None:
+        self._window.sync()
+        for message in self._incoming:
+            message.mark_taken(self._exchange)
+
+    def poison(self) -> None:
+        """Fill the own outgoing slots; a barrier must precede the next `start`."""
+        for message in self._outgoing:
+            for slot in message.slots:
+                slot.fill_(float("nan"))
+
+    def free(self) -> None:
+        self._drop_views()
+        self._window.free()
+
+
+def _view_slot(
+    segment: memoryview, start: int, shape: Sequence[int], spec: TransportSpec
+) -> torch.Tensor:
+    flat = torch.frombuffer(segment, dtype=spec.dtype, offset=start, count=prod(shape))
+    return view_as_piece(flat, shape, channels_last=spec.channels_last)

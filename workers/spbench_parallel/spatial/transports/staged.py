@@ -1,4 +1,4 @@
-"""The transport ``cuda``: pieces are packed on the GPU and go by MPI, through the host or not."""
+"""The transport ``cuda``: pieces are packed on the GPU and sent by MPI."""
 
 from __future__ import annotations
 
@@ -15,56 +15,54 @@ from spbench_parallel.spatial.transports import MemoryPath, ReceiveBuffers, Tran
 
 
 class StagedTransport(ReceiveBuffers):
-    """Persistent requests on pinned memory of the host, or on memory of the GPU.
+    """Persistent requests on pinned host memory, or on GPU memory.
 
-    Copies run on the device's copy stream, so that the GPU goes on with the work of the current
-    stream. `start` does not wait for the GPU: pieces that are not packed yet when it returns are
-    sent by `wait`. Ranks must therefore wait for their exchanges in the same order. The promises
-    of `wait` and `unpack` hold for all later work of the current stream.
+    Copies run on the device's copy stream, so that the GPU continues with the work of the current
+    stream. `start` does not wait for the GPU: `wait` sends the pieces that are not packed when
+    `start` returns. Therefore ranks must wait for their exchanges in the same order. The guarantees
+    of `wait` and `unpack` hold for later work of the current stream.
 
     Args:
-        wiring: The pieces to carry.
-        direct: Whether MPI is given memory of the GPU; None: if the MPI of all ranks takes it.
+        spec: The pieces to carry.
+        direct: Whether MPI gets GPU memory; None: if the MPI of all ranks accepts it.
 
     Raises:
         CannotRunError: ``SPBENCH_CUDA_AWARE`` is neither 0 nor 1.
     """
 
-    def __init__(self, wiring: TransportSpec, direct: bool | None = None) -> None:
-        self._wiring = wiring.without_views()
+    def __init__(self, spec: TransportSpec, direct: bool | None = None) -> None:
+        self._spec = spec.drop_views()
         evidence = "asked for"
         if direct is None:
-            direct, evidence = query_device_pointers(wiring.comm)
+            direct, evidence = query_device_pointers(spec.comm)
         self._direct = direct
         self.memory_path: MemoryPath = "device pointers" if direct else "pinned", evidence
-        self._streams = get_streams(wiring.device)
-        self._packed = [wiring.allocate(view.shape) for view in wiring.outgoing]
-        super().__init__(
-            wiring, [wiring.allocate_receive(index) for index in range(len(wiring.shapes))]
-        )
-        self._outbox = self._packed
-        self._inbox = self.received
+        self._streams = get_streams(spec.device)
+        self._packed = [spec.allocate(view.shape) for view in spec.outgoing]
+        super().__init__(spec, [spec.allocate_receive(index) for index in range(len(spec.shapes))])
+        self._send_memory = self._packed
+        self._receive_memory = self.received
         if not self._direct:
-            self._outbox = [wiring.allocate(view.shape, pinned=True) for view in wiring.outgoing]
-            self._inbox = [wiring.allocate(shape, pinned=True) for shape in wiring.shapes]
+            self._send_memory = [spec.allocate(view.shape, pinned=True) for view in spec.outgoing]
+            self._receive_memory = [spec.allocate(shape, pinned=True) for shape in spec.shapes]
         self._receives = [
-            wiring.comm.Recv_init([mpi_buffer(box), MPI.BYTE], source=source, tag=wiring.tag)
-            for box, source in zip(self._inbox, wiring.sources, strict=True)
+            spec.comm.Recv_init([memory_of(box), MPI.BYTE], source=source, tag=spec.tag)
+            for box, source in zip(self._receive_memory, spec.sources, strict=True)
         ]
         self._sends = [
-            wiring.comm.Send_init([mpi_buffer(box), MPI.BYTE], dest=target, tag=wiring.tag)
-            for box, target in zip(self._outbox, wiring.targets, strict=True)
+            spec.comm.Send_init([memory_of(box), MPI.BYTE], dest=target, tag=spec.tag)
+            for box, target in zip(self._send_memory, spec.targets, strict=True)
         ]
-        self._all = [*self._receives, *self._sends]
-        self._read = self._streams.event()
-        self._filled = [self._streams.event() for _ in self._outbox]
-        # Each request may start when its memory has been read, or filled.
-        self._steps = [
-            *((self._read, request) for request in self._receives),
-            *zip(self._filled, self._sends, strict=True),
+        self._requests = [*self._receives, *self._sends]
+        self._receive_read = self._streams.event()
+        self._send_filled = [self._streams.event() for _ in self._send_memory]
+        # A request may start after its event: its memory has been read (receive) or filled (send).
+        self._request_events = [
+            *((self._receive_read, request) for request in self._receives),
+            *zip(self._send_filled, self._sends, strict=True),
         ]
-        self._waiting = self._steps[:0]
-        self.bind(wiring.outgoing)
+        self._pending = self._request_events[:0]
+        self.bind(spec.outgoing)
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         self._views = list(outgoing)
@@ -76,71 +74,74 @@ class StagedTransport(ReceiveBuffers):
         self._streams.fork_copy_stream()
         with self._streams.use_copy_stream():
             if self._direct:
-                self._read.record()
-            for index, (view, filled) in enumerate(zip(self._views, self._filled, strict=True)):
+                self._receive_read.record()
+            for index, (view, filled) in enumerate(
+                zip(self._views, self._send_filled, strict=True)
+            ):
                 self._pack(view, index)
                 filled.record()
-        self._waiting = self._steps
-        self._start_what_is_packed()
+        self._pending = self._request_events
+        self._start_ready_requests()
 
     def _pack(self, view: torch.Tensor, index: int) -> None:
-        if not self._direct and self._wiring.is_dense(view):
-            self._outbox[index].copy_(view, non_blocking=True)
+        if not self._direct and self._spec.is_dense(view):
+            self._send_memory[index].copy_(view, non_blocking=True)
             return
         self._packed[index].copy_(view)
         if not self._direct:
-            self._outbox[index].copy_(self._packed[index], non_blocking=True)
+            self._send_memory[index].copy_(self._packed[index], non_blocking=True)
 
-    def _start_what_is_packed(self) -> None:
-        steps, self._waiting = self._waiting, []
-        for event, request in steps:
+    def _start_ready_requests(self) -> None:
+        pending = self._pending
+        self._pending = []
+        for event, request in pending:
             if event.query():
                 request.Start()
             else:
-                self._waiting.append((event, request))
+                self._pending.append((event, request))
 
     def progress(self) -> None:
-        self._start_what_is_packed()
-        MPI.Request.Testall(self._all)
+        self._start_ready_requests()
+        MPI.Request.Testall(self._requests)
 
     def wait(self) -> None:
-        for event, request in self._waiting:
+        for event, request in self._pending:
             event.synchronize()
             request.Start()
-        self._waiting = []
-        MPI.Request.Waitall(self._all)
+        self._pending = []
+        MPI.Request.Waitall(self._requests)
         if self._direct:
             return
         with self._streams.use_copy_stream():
-            for piece, box in zip(self.received, self._inbox, strict=True):
+            for piece, box in zip(self.received, self._receive_memory, strict=True):
                 piece.copy_(box, non_blocking=True)
-            self._read.record()
+            self._receive_read.record()
         self._streams.join_copy_stream()
 
     def unpack(self) -> None:
-        # Received pieces may have been changed since: a planted fault does that.
+        # Fork again: the current stream may have changed received pieces (fault injection).
         self._streams.fork_copy_stream()
         with self._streams.use_copy_stream():
             super().unpack()
         self._streams.join_copy_stream()
 
     def release(self) -> None:
-        """Do nothing: the next `start` lets the copy stream wait for the readers."""
+        """Do nothing: the next `start` makes the copy stream wait for the readers."""
 
     def poison(self) -> None:
-        self._read.synchronize()
-        for piece in (*self.received, *self._inbox):
+        self._receive_read.synchronize()
+        for piece in (*self.received, *self._receive_memory):
             piece.fill_(float("nan"))
 
     def free(self) -> None:
-        for request in self._all:
+        for request in self._requests:
             request.Free()
 
 
 def query_device_pointers(comm: MPI.Intracomm) -> tuple[bool, str]:
-    """Return whether the MPI of all ranks takes memory of a GPU, and the evidence.
+    """Return whether the MPI of all ranks accepts GPU memory, and the evidence.
 
-    All ranks must call it, and all get the same answer.
+    Collective; all ranks get the same answer.
 
     Raises:
         CannotRunError: ``SPBENCH_CUDA_AWARE`` of a rank is neither 0 nor 1; raised on all ranks.
@@ -150,11 +151,11 @@ def query_device_pointers(comm: MPI.Intracomm) -> tuple[bool, str]:
         answer = mpi_memory.detect_cuda_awareness()
     except CannotRunError as error:
         answer = None, str(error)
-    told = comm.allgather(answer)
-    for rank, (takes, evidence) in enumerate(told):
-        if takes is None:
+    answers = comm.allgather(answer)
+    for rank, (accepts, evidence) in enumerate(answers):
+        if accepts is None:
             raise CannotRunError(f"rank {rank}: {evidence}")
-    for rank, (takes, evidence) in enumerate(told):
-        if not takes:
+    for rank, (accepts, evidence) in enumerate(answers):
+        if not accepts:
             return False, f"{evidence}{f' on rank {rank}' if rank else ''}"
-    return True, str(told[0][1])
+    return True, str(answers[0][1])

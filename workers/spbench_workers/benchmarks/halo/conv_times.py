@@ -68,8 +68,8 @@ def report_parts(context: Context, convolution: TiledConvolution) -> None:
     """Report the times of the exchange alone and of computing alone, and their overlap."""
     gather = convolution.gather
     exchange = convolution.gather.forward
-    outgoing = [view_box(convolution.tile, gather.tile, piece.box) for piece in exchange.sent]
-    incoming = [gather.allocate(piece.box) for piece in exchange.expected]
+    outgoing = [view_box(convolution.tile, gather.tile, piece.box) for piece in exchange.outgoing]
+    incoming = [gather.allocate(piece.box) for piece in exchange.incoming]
     exchange.bind(outgoing)
     phases = measure_phases(context, exchange, convolution.device)
     context.metric("exchange_ms", phases.total)
@@ -130,7 +130,7 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
         # The calls return before the GPU is done: the hidden time shows only in the whole.
         whole = exchange_ms / 1000.0
         exposed = whole - (total - median(totals[True]))
-    if convolution.gather.forward.expected:
+    if convolution.gather.forward.incoming:
         context.metric("overlap", hidden_share(whole, exposed, total - whole))
 
 

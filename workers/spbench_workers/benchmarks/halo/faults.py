@@ -37,8 +37,8 @@ Spoil = Callable[[Sequence[torch.Tensor]], None]
 
 
 def _plant(context: Context, fault: str, exchange: Exchange, spoil: Spoil) -> None:
-    if not exchange.expected:
-        raise FaultWithoutEffectError(
+    if not exchange.incoming:
+        raise NothingToSpoilError(
             f"{fault}: rank {context.world.rank} receives nothing that could be spoiled; "
             "take more tiles, or a kernel that reaches its neighbours"
         )

@@ -141,7 +141,7 @@ def report_limits(
     """
     comm = context.world.comm
     rank = context.world.rank
-    sizes = [(exchange.piece_bytes(piece), -piece.peer) for piece in exchange.sent]
+    sizes = [(exchange.piece_bytes(piece), -piece.peer) for piece in exchange.outgoing]
     total = sum(size for size, _ in sizes)
     peer = -max(sizes)[1] if sizes else -1
     count, negative, target = max(comm.allgather((total, -rank, peer)))
