@@ -96,7 +96,7 @@ class Exchange:
         self.unpack = lambda: LATE.work(0.002)
         self.release = lambda: None
 
-    def bytes_of(self, piece):
+    def piece_bytes(self, piece):
         return piece.box.width
 
 
