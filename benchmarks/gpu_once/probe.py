@@ -165,7 +165,7 @@ def check_pinned_buffers() -> object:
         values = torch.full((3000 + number,), float(number), device=DEVICE)
         fetched = memory.fetch(values)
         wrong += int((fetched != number).sum())
-        memory.put(torch.full_like(fetched, number + 0.5), values)
+        memory.copy_to_gpu(torch.full_like(fetched, number + 0.5), values)
         wrong += int((memory.fetch(values) != number + 0.5).sum())
     assert not wrong, f"{wrong} wrong values"
     return "200 rounds"

@@ -70,9 +70,9 @@ def widen_lone_column(
     """
     if pixels.dtype not in _DEFECTIVE_DTYPES or pixels.device.type != "cpu":
         return pixels, False
-    _, col_stride = both_axes(stride)
-    _, col_dilation = both_axes(dilation)
-    _, col_padding = both_axes(padding)
+    _, col_stride = expand_pair(stride)
+    _, col_dilation = expand_pair(dilation)
+    _, col_padding = expand_pair(padding)
     span = col_dilation * (weight.shape[-1] - 1) + 1
     reach = pixels.shape[-1] + 2 * col_padding - span
     if col_stride > 1 and 0 <= reach < col_stride:

@@ -50,13 +50,13 @@ def explain_missing_gpu() -> str:
     """Return why torch sees no GPU (a clause); empty if it sees one."""
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is a build without CUDA"
-    visible = os.environ.get(VISIBLE)
+    visible = os.environ.get(VISIBLE_DEVICES)
     if visible is not None and visible.strip() in ("", "-1", "NoDevFiles"):
-        return f"{VISIBLE} is {visible!r}, which hides every GPU"
+        return f"{VISIBLE_DEVICES} is {visible!r}, which hides every GPU"
     if torch.cuda.is_available() and torch.cuda.device_count():
         return ""
     count = torch.cuda.device_count()
-    hidden = f" with {VISIBLE}={visible}" if visible is not None else ""
+    hidden = f" with {VISIBLE_DEVICES}={visible}" if visible is not None else ""
     return (
         f"torch {torch.__version__} for CUDA {torch.version.cuda} counts {count} usable GPUs"
         f"{hidden}: no driver, one too old for it, or no GPU"

@@ -153,7 +153,7 @@ def _classify_mrail(
     device = _channel_device(version)
     if device != _MRAIL:
         return False, f"{name}: its device is {device or 'not told'}, and {_MRAIL} alone takes it"
-    if answers.cuda is False or not (answers.cuda or built_with_cuda(version)):
+    if answers.cuda is False or not (answers.cuda or is_built_with_cuda(version)):
         return False, f"{name}: its {_MRAIL} was configured without CUDA"
     if switch not in environ and not answers.started:
         # Other launchers leave the variable to the user.

@@ -22,9 +22,14 @@ from spbench_parallel.full_size.bound import (
     length,
     worst_pixel,
 )
-from spbench_parallel.full_size.regions import fetch
-from spbench_parallel.full_size.sums import ReferenceMoments, added, everyones, from_last_to_first
-from spbench_parallel.full_size.windows import Call
+from spbench_parallel.full_size.regions import (
+    ReferenceMoments,
+    fetch,
+    gather_values,
+    sum_over_ranks,
+    sum_reversed,
+)
+from spbench_parallel.full_size.windows import OperatorCall
 from spbench_parallel.spatial.replicated import AllGather, SpatialGlobalAvgPool2d
 
 _AXES = (0, 2, 3)

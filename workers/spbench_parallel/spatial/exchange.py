@@ -42,8 +42,8 @@ class Exchange:
     Args:
         comm: The ranks.
         table: The pieces that each rank sends to each other rank.
-        outgoing: Views to send from, in the order of ``table.sent_by``; `bind` replaces them.
-        into: Views that `unpack` fills, in the order of ``table.received_by``. Without them, read
+        outgoing: Views to send from, in the order of ``table.list_sent``; `bind` replaces them.
+        into: Views that `unpack` fills, in the order of ``table.list_received``. Without them, read
             `received`.
         batch: Number of images.
         channels: Channels of each image.
@@ -79,8 +79,8 @@ class Exchange:
         transport: str = "auto",
         adjoint: bool = False,
     ) -> None:
-        self.outgoing = table.sent_by(comm.rank)
-        self.incoming = table.received_by(comm.rank)
+        self.outgoing = table.list_sent(comm.rank)
+        self.incoming = table.list_received(comm.rank)
         if adjoint:
             self.outgoing, self.incoming = self.incoming, self.outgoing
         require_agreement(

@@ -83,7 +83,7 @@ class TiledExecution:
     def run_without_halo(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
         """Return this rank's outputs if no rank reads pixels beyond its own tile."""
         read = find_own_read(self._window, self.split, self._tile)
-        part = tile if read in (self._tile, NOTHING) else view_box(tile, self._tile, read)
+        part = tile if read in (self._tile, EMPTY_BOX) else view_box(tile, self._tile, read)
         return self._join_outputs(tile, (), [part], operator)
 
     def compute(

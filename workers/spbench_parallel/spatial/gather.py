@@ -109,7 +109,9 @@ class Gather:
         self.fill = fill
         self.tile = table.owned.tile(comm.rank)
         self._sources = [find_sources(box, table, comm.rank) for box in self.parts]
-        self._sent_indices = [box_index(self.tile, piece.box) for piece in table.sent_by(comm.rank)]
+        self._sent_indices = [
+            box_index(self.tile, piece.box) for piece in table.list_sent(comm.rank)
+        ]
         self.token = sample.detach().new_empty(0)
         self._channels_last = bool(comm.allreduce(is_channels_last(sample), op=MPI.MAX))
         self._batch, self._channels = sample.shape[:2]

@@ -57,8 +57,8 @@ class InteriorSplit:
         all_rows = box.rows == self.inner.rows
         all_cols = box.cols == self.inner.cols
         return Box(
-            self.crop.rows if all_rows else window.rows.need(box.rows),
-            self.crop.cols if all_cols else window.cols.need(box.cols),
+            self.crop.rows if all_rows else window.rows.find_inputs(box.rows),
+            self.crop.cols if all_cols else window.cols.find_inputs(box.cols),
         )
 
 
@@ -107,7 +107,7 @@ def make_whole_split(
     outputs = produced.tile(rank)
     tile = owned.tile(rank)
     if outputs.empty:
-        return InteriorSplit(outputs, NOTHING, NOTHING, (0, 0), (outputs,), (NOTHING,))
+        return InteriorSplit(outputs, EMPTY_BOX, EMPTY_BOX, (0, 0), (outputs,), (EMPTY_BOX,))
     rows, top = _read_axis(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
     cols, left = _read_axis(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
     reads = (Box(rows, cols),)
@@ -116,7 +116,7 @@ def make_whole_split(
 
 def window_transfers(window: Window2d, owned: Partition, produced: Partition) -> Transfers:
     """Return the transfers of halos: each rank gets the pixels that its outputs read."""
-    needs = (window.need(produced.tile(rank)) for rank in range(owned.size))
+    needs = (window.find_inputs(produced.tile(rank)) for rank in range(owned.size))
     return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
 
 
@@ -130,16 +130,16 @@ class _AxisSplit:
 def _split_axis(window: Window, divided: bool, outputs: Interval, tile: Interval) -> _AxisSplit:
     if not divided:
         return _AxisSplit(outputs, tile, window.padding)
-    first, last = window.inside(tile)
+    first, last = window.find_outputs(tile)
     inner = max(first, outputs[0]), min(last, outputs[1])
-    return _AxisSplit(inner, window.need(inner), 0)
+    return _AxisSplit(inner, window.find_inputs(inner), 0)
 
 
 def _read_axis(
     window: Window, divided: bool, outputs: Interval, tile: Interval
 ) -> tuple[Interval, int]:
     """Return the pixels read along an axis, and the operator's own padding."""
-    first, last = window.need(outputs)
+    first, last = window.find_inputs(outputs)
     if divided:
         return (first, last), 0
     # An output may read only padding, but an operator needs at least one pixel.

@@ -15,7 +15,7 @@ from torch.nn import functional
 from spbench_core.layout.tiles import Box
 from spbench_parallel.device.host_memory import copy_to_device, get_host_memory
 from spbench_parallel.device.streams import is_gpu
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.gradients import allreduce_sum, share_parameters
@@ -97,7 +97,7 @@ def _gather_moments(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
         on_gpu = is_gpu(values.device)
         values_on_host = get_host_memory(values.device).fetch(values) if on_gpu else values
         received = values_on_host.new_empty((comm.size, *values_on_host.shape))
-        comm.Allgather([memory_of(values_on_host), MPI.BYTE], [memory_of(received), MPI.BYTE])
+        comm.Allgather([mpi_buffer(values_on_host), MPI.BYTE], [mpi_buffer(received), MPI.BYTE])
     return received.double()
 
 

@@ -58,7 +58,7 @@ class TiledWindow:
             for overlap, split in ((True, make_interior_split), (False, make_whole_split))
         }
         self.last_choice: OverlapChoice | None = None
-        self._exchanges = any(halo.received_by(peer) for peer in range(owned.size))
+        self._exchanges = any(halo.list_received(peer) for peer in range(owned.size))
         self._reads_own_tile = not self._exchanges and all(
             read.intersect(owned.tile(peer)) == read
             for peer in range(owned.size)

@@ -43,7 +43,7 @@ class OverlapChoice:
         """The reason for reports."""
         if self.tried_ms is None:
             return self.explanation
-        time_on, time_off = (time_text(ms / 1e3) for ms in self.tried_ms)
+        time_on, time_off = (format_duration(ms / 1e3) for ms in self.tried_ms)
         return f"the faster of on {time_on}, off {time_off} in a few passes, any gradients included"
 
 

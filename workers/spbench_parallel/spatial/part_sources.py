@@ -82,7 +82,7 @@ def find_sources(box: Box, table: Transfers, rank: int) -> PartSources:
     """Return the sources of a part on a rank; pieces are in the order of `Transfers`."""
     image = table.owned.image
     inside = box.intersect(image)
-    pieces = [_share_pixels(box, piece.box) for piece in table.received_by(rank)]
+    pieces = [_share_pixels(box, piece.box) for piece in table.list_received(rank)]
     return PartSources(
         box,
         covered=inside.intersect(table.needed[rank]) == inside,

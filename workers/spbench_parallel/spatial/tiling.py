@@ -41,7 +41,7 @@ class Tiling:
         overlap: bool | None = None,
     ) -> Tiling:
         """Cut an image for the ranks of a communicator, one tile per rank."""
-        partition = Partition.of_grid(grid, height, width, size=comm.size)
+        partition = Partition.from_grid(grid, height, width, size=comm.size)
         return cls(comm, partition, transport, overlap)
 
     @property

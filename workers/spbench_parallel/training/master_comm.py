@@ -142,8 +142,8 @@ class MasterComm:
             ]
             MPI.Request.Waitall(receives)
             if memory is not None:
-                memory.copy_to_gpu(on_host, taken)
-        self._finish()
+                memory.copy_to_gpu(on_host, weights)
+        self._finish_sends()
 
     def free(self) -> None:
         """Free the communicator. All ranks must call it."""

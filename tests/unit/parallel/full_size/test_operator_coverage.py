@@ -9,7 +9,7 @@ from torch import nn
 
 import spbench_parallel.spatial
 from spbench_parallel.full_size.check import CHECKED_AS, NOT_CHECKED
-from spbench_parallel.spatial.operator import WholeImageOperator
+from spbench_parallel.spatial.replicated import WholeImageOperator
 from spbench_parallel.spatial.transports import staged
 
 ABSTRACT = (WholeImageOperator,)

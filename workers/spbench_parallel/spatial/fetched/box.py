@@ -36,7 +36,7 @@ class FetchedBox:
         self._tiling = tiling
         needs = [rank_box(rank) for rank in range(tiling.comm.size)]
         inside = (need.intersect(owned.image) for need in needs)
-        table = Transfers(owned, tuple(NOTHING if box.empty else box for box in inside))
+        table = Transfers(owned, tuple(EMPTY_BOX if box.empty else box for box in inside))
         self.box = needs[tiling.comm.rank]
         self._gathers = GatherCache(tiling, table, [self.box], fill)
 

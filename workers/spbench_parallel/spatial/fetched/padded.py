@@ -84,7 +84,7 @@ class _PaddedWindows:
         tile_of = self.output.partition.tile
 
         def reads(rank: int) -> Box:
-            box = window.need(tile_of(rank))
+            box = window.find_inputs(tile_of(rank))
             return Box(_shift_back(box.rows, pads[2]), _shift_back(box.cols, pads[0]))
 
         self.box = PaddedBox(tiling, reads, mode, value)

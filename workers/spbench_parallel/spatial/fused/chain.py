@@ -85,7 +85,7 @@ def redundant_share(links: Sequence[ChainLayer], produced: Partition) -> float:
 
 
 def _need_interval(window: Window, outputs: Interval, tiles: int, length: int) -> Interval:
-    return (0, length) if tiles == 1 else window.need(outputs)
+    return (0, length) if tiles == 1 else window.find_inputs(outputs)
 
 
 def hull(a: Box, b: Box) -> Box:

@@ -144,7 +144,7 @@ class _AxisCut:
 def _cut_axis(window: Window, divided: bool, outputs: Interval, length: int) -> _AxisCut:
     if not divided:
         return _AxisCut((0, length), window.padding, (0, 0))
-    first, last = window.need(outputs)
+    first, last = window.find_inputs(outputs)
     inside = max(first, 0), min(last, length)
     before = inside[0] - first
     after = last - inside[1]

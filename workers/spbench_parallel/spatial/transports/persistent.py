@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.transports import ReceiveBuffers, TransportSpec
 
 
@@ -48,7 +48,7 @@ class PackedTransport(PersistentRequests):
         self._packs: list[tuple[torch.Tensor, torch.Tensor] | None] = []
         super().__init__(spec, [spec.allocate_receive(index) for index in range(len(spec.shapes))])
         self._receives = [
-            spec.comm.Recv_init([memory_of(piece), MPI.BYTE], source=source, tag=spec.tag)
+            spec.comm.Recv_init([mpi_buffer(piece), MPI.BYTE], source=source, tag=spec.tag)
             for piece, source in zip(self.received, spec.sources, strict=True)
         ]
         self.bind(spec.outgoing)
@@ -74,7 +74,7 @@ class PackedTransport(PersistentRequests):
         spec = self._spec
         self._sent_addresses[index] = address
         request = spec.comm.Send_init(
-            [memory_of(piece), MPI.BYTE], dest=spec.targets[index], tag=spec.tag
+            [mpi_buffer(piece), MPI.BYTE], dest=spec.targets[index], tag=spec.tag
         )
         self._sends[index : index + 1] = [request]
 
@@ -134,7 +134,7 @@ class DatatypeTransport(PersistentRequests):
         layout = (tuple(view.shape), view.stride(), view.element_size())
         if layout not in self._types:
             self._types[layout] = self._make_datatype(*layout)
-        return memory_of(view), 1, self._types[layout]
+        return mpi_buffer(view), 1, self._types[layout]
 
     def _make_datatype(
         self, shape: tuple[int, ...], strides: tuple[int, ...], size: int

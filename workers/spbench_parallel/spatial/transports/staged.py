@@ -46,11 +46,11 @@ class StagedTransport(ReceiveBuffers):
             self._send_memory = [spec.allocate(view.shape, pinned=True) for view in spec.outgoing]
             self._receive_memory = [spec.allocate(shape, pinned=True) for shape in spec.shapes]
         self._receives = [
-            spec.comm.Recv_init([memory_of(box), MPI.BYTE], source=source, tag=spec.tag)
+            spec.comm.Recv_init([mpi_buffer(box), MPI.BYTE], source=source, tag=spec.tag)
             for box, source in zip(self._receive_memory, spec.sources, strict=True)
         ]
         self._sends = [
-            spec.comm.Send_init([memory_of(box), MPI.BYTE], dest=target, tag=spec.tag)
+            spec.comm.Send_init([mpi_buffer(box), MPI.BYTE], dest=target, tag=spec.tag)
             for box, target in zip(self._send_memory, spec.targets, strict=True)
         ]
         self._requests = [*self._receives, *self._sends]

@@ -38,7 +38,7 @@ Spoil = Callable[[Sequence[torch.Tensor]], None]
 
 def _plant(context: Context, fault: str, exchange: Exchange, spoil: Spoil) -> None:
     if not exchange.incoming:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             f"{fault}: rank {context.world.rank} receives nothing that could be spoiled; "
             "take more tiles, or a kernel that reaches its neighbours"
         )
