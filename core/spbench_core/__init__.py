@@ -1,5 +1,5 @@
 """The core of spbench: events, benchmarks, layouts, schedules, models and networks.
 
-Console and workers both stand on it. Standard library only: the console imports it without torch,
-the ranks without the console.
+Console and workers import it. It needs the standard library only, because the console runs without
+torch and the ranks run without the console.
 """

@@ -1,7 +1,7 @@
-"""The catalog: every benchmark's name, parameters, rank count, metrics and faults.
+"""The catalog: name, parameters, rank count, metrics and faults of every benchmark.
 
 A new benchmark is one folder with an ``entry.py`` in `FAMILIES`, or a plug-in. The entries of a
-family are imported when one of them is asked for: most commands and all ranks need few of them.
+family are imported on demand, because most commands and all ranks need few of them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ COMMON_FAULTS = {
 """The faults that ``--inject`` can plant in every benchmark, each with its effect."""
 
 FACTOR_FAULT = "slow"
-"""The fault that takes a factor."""
+"""The fault that takes a factor, by which it makes iterations slower."""
 MAX_FACTOR = 1000.0
 
 
 def parse_fault(text: str) -> tuple[str, float | None]:
-    """Return a fault's name and its factor: ``slow`` and 1.1 of ``slow=1.1``.
+    """Return the name and the factor of a fault: ``slow`` and 1.1 for ``slow=1.1``.
 
     Raises:
-        ValueError: It takes no factor, or none like that.
+        ValueError: The fault takes no factor, or the factor is invalid.
     """
-    name, given, factor = text.partition("=")
-    if not given:
+    name, equals, factor = text.partition("=")
+    if not equals:
         return name, None
     if name != FACTOR_FAULT:
         raise ValueError(f"{name} takes no factor; {FACTOR_FAULT} does, as {FACTOR_FAULT}=1.1")
@@ -49,47 +49,52 @@ def parse_fault(text: str) -> tuple[str, float | None]:
 
 
 class Catalog(MutableMapping[str, Benchmark]):
-    """The entries by name: spbench's own in the order of the families, then those of plug-ins.
+    """The entries by name: built-in ones in the order of the families, then those of plug-ins.
 
-    A name is looked up in its family alone. Plug-ins are looked for only if spbench has no entry of
-    a name, or if all entries are asked for.
+    A name is looked up in its family only. Plug-ins are loaded only if spbench has no entry of that
+    name, or if all entries are listed.
     """
 
     def __init__(self) -> None:
         self._families: dict[str, dict[str, Benchmark]] = {}
-        self._of_plugins: dict[str, Benchmark] | None = None
+        self._plugin_entries: dict[str, Benchmark] | None = None
 
     def __getitem__(self, name: str) -> Benchmark:
-        own = self._family(name)
-        return own[name] if name in own else self._plugins()[name]
+        entries = self._load_family(name)
+        return entries[name] if name in entries else self._load_plugins()[name]
 
     def __setitem__(self, name: str, entry: Benchmark) -> None:
-        self._family(name)[name] = entry
+        self._load_family(name)[name] = entry
 
     def __delitem__(self, name: str) -> None:
-        del self._family(name)[name]
+        del self._load_family(name)[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._own()
-        yield from self._plugins()
+        yield from self._load_built_in()
+        yield from self._load_plugins()
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _own(self) -> dict[str, Benchmark]:
-        names = dict.fromkeys([*registration.list_families(), *self._families])
-        return {name: entry for family in names for name, entry in self._family(family).items()}
+    def _load_built_in(self) -> dict[str, Benchmark]:
+        families = dict.fromkeys([*registration.list_families(), *self._families])
+        return {
+            name: entry for family in families for name, entry in self._load_family(family).items()
+        }
 
-    def _plugins(self) -> dict[str, Benchmark]:
-        if self._of_plugins is None:
-            self._of_plugins = registration.load_plugin_entries(self._own())
-        return self._of_plugins
+    def _load_plugins(self) -> dict[str, Benchmark]:
+        if self._plugin_entries is None:
+            self._plugin_entries = registration.load_plugin_entries(self._load_built_in())
+        return self._plugin_entries
 
-    def _family(self, name: str) -> dict[str, Benchmark]:
+    def _load_family(self, name: str) -> dict[str, Benchmark]:
+        """Return the entries of a benchmark's family; empty if spbench has no such family."""
         family = name.partition(".")[0]
         if family not in self._families:
-            known = registration.has_family(family)
-            self._families[family] = registration.load_family_entries(family) if known else {}
+            entries = {}
+            if registration.has_family(family):
+                entries = registration.load_family_entries(family)
+            self._families[family] = entries
         return self._families[family]
 
 

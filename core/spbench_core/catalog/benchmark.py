@@ -1,4 +1,4 @@
-"""Entries of the catalog: a benchmark's parameters, metrics, checks and rank counts as data."""
+"""Entries of the catalog: parameters, metrics, checks and rank counts of a benchmark as data."""
 
 from __future__ import annotations
 
@@ -21,19 +21,27 @@ Fold = Literal["max", "min", "sum", "mean"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that a benchmark gives.
+    """A number that a benchmark measures.
 
-    ``fold`` says how the ranks' values of one iteration become the iteration's: a time is as long
-    as its slowest rank's (``max``), a bandwidth as low as its lowest (``min``). ``part_of`` names
-    the metric of the same unit of which its samples are a share, iteration by iteration: views show
-    where that one goes. Parts of one metric do not overlap; what they leave is the rest.
-    ``waits`` marks a part in which a rank may wait for other ranks: without these parts a
-    slow rank can be distinguished from the ranks that wait for it. ``separate`` marks a number
-    that is measured in another loop than ``time_ms``: it is not a part of that time, and views mark
-    it. ``title`` is the name for people, in all benchmarks with a metric of this name, if it is not
-    the name without its unit; ``folded_title`` is that of the value over all ranks. ``remainder``
-    says what takes the time that no part accounts for, if that is known. Events and reports have
-    none of these four.
+    Events and reports do not contain `separate`, `title`, `folded_title` and `remainder`.
+
+    Attributes:
+        name: Its name.
+        unit: Its unit.
+        better: The direction in which it improves.
+        help: A description.
+        fold: How the ranks' values of an iteration become one value: ``max`` for a time, because
+            the slowest rank counts, and ``min`` for a bandwidth.
+        part_of: The metric of the same unit that its samples are a part of in each iteration. The
+            parts of a metric do not overlap; the remainder has no metric.
+        waits: Whether a rank may wait for other ranks in this part. Without such parts a slow rank
+            can be distinguished from the ranks that wait for it.
+        separate: Whether it is measured in another loop than ``time_ms``. It is then not a part of
+            that time, and views mark it.
+        title: The name that views show for all metrics of this name; empty: the name without its
+            unit.
+        folded_title: The title of the value over all ranks.
+        remainder: The work in the time that no part accounts for, if known.
     """
 
     name: str
@@ -49,30 +57,30 @@ class Metric:
     remainder: str = ""
 
 
-_OF_SLOWEST = ", as long as the slowest rank's"
-TIME_MS = Metric("time_ms", "ms", "lower", f"one iteration{_OF_SLOWEST}")
+_SLOWEST_SUFFIX = ", as long as the slowest rank's"
+TIME_MS = Metric("time_ms", "ms", "lower", f"one iteration{_SLOWEST_SUFFIX}")
 
 
 def make_time_metric(iteration: str, remainder: str = "") -> Metric:
-    """Return the metric of a benchmark's time.
+    """Return the metric ``time_ms`` with a benchmark's own description.
 
     Args:
-        iteration: What one iteration is, such as ``one barrier``.
-        remainder: What takes the time that its parts leave.
+        iteration: A description of one iteration, such as ``one barrier``.
+        remainder: The work in the time that no part accounts for.
     """
-    return replace(TIME_MS, help=f"{iteration}{_OF_SLOWEST}", remainder=remainder)
+    return replace(TIME_MS, help=f"{iteration}{_SLOWEST_SUFFIX}", remainder=remainder)
 
 
 def describe_iteration(time: Metric) -> str:
-    """Return the description of one iteration, from the metric of a benchmark's time."""
-    return time.help.removesuffix(_OF_SLOWEST)
+    """Return the description of one iteration that `make_time_metric` was given."""
+    return time.help.removesuffix(_SLOWEST_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
     """The numbers of ranks that a benchmark runs on: ``exact``, or any from ``minimum`` up.
 
-    ``why`` says what asks for ``exact``, where that is not plain.
+    ``why`` is the reason for ``exact`` if it is not obvious.
     """
 
     exact: int | None = None
@@ -81,7 +89,7 @@ class Ranks:
 
 
 class ParamError(ValueError):
-    """The error of a wrong parameter, with its name; None for the parameters as a whole."""
+    """An invalid parameter; ``param`` is its name, or None for a conflict of several."""
 
     def __init__(self, param: str | None, message: str) -> None:
         super().__init__(message)
@@ -89,7 +97,7 @@ class ParamError(ValueError):
 
 
 class IdleParamError(ParamError):
-    """The error of a parameter that does nothing beside the others; ``why`` says what stops it."""
+    """A parameter without effect; ``condition`` names the setting that makes it so."""
 
     def __init__(self, param: str, condition: str, advice: str = "leave it out") -> None:
         super().__init__(param, f"{param} does nothing {condition}; {advice}")
@@ -97,27 +105,27 @@ class IdleParamError(ParamError):
         self.condition = condition
 
 
-def _as_given(params: Params) -> Params:
+def _keep_params(params: Params) -> Params:
     return params
 
 
-def _any_ranks(_: Params) -> Ranks:
+def _allow_any_ranks(_: Params) -> Ranks:
     return Ranks()
 
 
-def _no_tile(_: Params, __: int) -> dict[str, Any]:
+def _locate_nowhere(_: Params, __: int) -> dict[str, Any]:
     return {}
 
 
-def _all_of(names: tuple[str, ...], _: Params) -> tuple[str, ...]:
+def _keep_names(names: tuple[str, ...], _: Params) -> tuple[str, ...]:
     return names
 
 
-def _all_metrics(metrics: tuple[Metric, ...], _: Params) -> tuple[Metric, ...]:
+def _keep_metrics(metrics: tuple[Metric, ...], _: Params) -> tuple[Metric, ...]:
     return metrics
 
 
-def _one_point(_: Params) -> list[Params]:
+def _make_one_point(_: Params) -> list[Params]:
     return [{}]
 
 
@@ -127,37 +135,40 @@ class Benchmark:
 
     Attributes:
         name: ``family.kind``.
-        measures: The cause that a slow result points to: a rank's own speed, a link, or the whole
-            job.
-        resolve: Fills in derived parameters and refuses contradictions with a ParamError.
-        ranks: Says from complete parameters how many ranks there must be.
-        points: Says from complete parameters which cases they make, for a benchmark that sweeps by
-            itself: of each the parameters that differ, where None takes a parameter away.
-        choose_checks: Says from its checks and complete parameters which of them are made.
-        choose_faults: Says the same of its faults, which of them change anything.
-        choose_metrics: Says from its metrics and complete parameters which there are.
-        own_lines: Whether by hand it prints lines of its own (`Context.say`) instead of the
-            reference scripts'.
-        says_passed: Whether each rank then also says that all its checks passed.
-        scaled: Returns the parameters of a case at other numbers of ranks; None: it cannot be.
-        throughput: The metric of the whole work over time, where the work is not the same or in
-            proportion to the ranks at each number of them.
-        place: Says where a rank stands, ``{"tile": ...}``, for the views.
-        faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
-        runs_in: The module below `FAMILIES` that runs it, if not that of its name.
-        checked_in: The module below `FAMILIES` whose ``check(params)`` is asked before a
-            launch, in a process without MPI; None: what the catalog knows is enough.
-        begins_with: What a new case of it is given, where it cannot be without.
-        starts_program: Whether each rank starts a program in its place, and no MPI of its own: each
-            case and repeat then has a launch to itself.
-        worker: The whole name of the module that runs a plug-in's benchmark.
-        plugin: The distribution of a plug-in, with its version; empty for our own.
+        summary: A description in one line.
+        params: Its parameters.
+        metrics: The metrics that it may have.
+        checks: The checks that it may make.
+        measures: The cause of a slow result: a rank's own speed, a link, or the whole job.
+        faults: Faults that ``--inject`` may plant in it, in addition to `COMMON_FAULTS`.
+        resolve: Fills in derived parameters and rejects contradictions with a ParamError.
+        ranks: Returns the numbers of ranks for complete parameters.
+        points: Returns the cases that complete parameters make, if the benchmark sweeps without
+            ``matrix``. A point has the parameters that differ; None removes a parameter.
+        choose_checks: Returns those of its checks that are made with complete parameters.
+        choose_faults: Returns those of its faults that change anything with complete parameters.
+        choose_metrics: Returns the metrics that it has with complete parameters.
+        own_lines: Whether it prints the lines of `Context.say` when it runs standalone, instead of
+            the lines of the reference scripts.
+        says_passed: Whether each rank then also prints that all its checks passed.
+        scaled: Returns the parameters of a case for other numbers of ranks; None: cannot scale.
+        throughput: The metric of the whole work over time. It is needed if the work is neither the
+            same for all numbers of ranks nor in proportion to them.
+        place: Returns the position of a rank for the views, such as ``{"tile": ...}``.
+        runs_in: The module below `FAMILIES` that runs it, if it is not that of its name.
+        checked_in: The module below `FAMILIES` with a ``check(params)`` that runs before a launch,
+            in a process without MPI; None: the catalog's own checks are enough.
+        begins_with: Parameters of a new case that it cannot do without.
+        starts_program: Whether each rank starts a program and does not use MPI itself. Each case
+            and repeat then has its own launch.
+        worker: The full name of the module that runs a plug-in's benchmark.
+        plugin: The distribution of a plug-in, with its version; empty for spbench itself.
         work: Estimates the work of a case from complete parameters and the number of ranks; None:
             its duration is unknown before its first run.
         imports_torch: Whether its ranks import torch if their data is on the host.
-        takes_devices: Whether its ranks take GPUs in another way than by their local rank.
-        version: Raised where it comes to measure something else: figures of two versions do not
-            compare.
+        takes_devices: Whether its ranks choose GPUs in another way than by their local rank.
+        version: Increased when its measurement changes. Results of two versions are not comparable.
+        aliases: The parameter's name for each alias.
     """
 
     name: str
@@ -167,17 +178,17 @@ class Benchmark:
     checks: tuple[str, ...]
     measures: Literal["rank", "link", "job"] = "job"
     faults: tuple[str, ...] = ()
-    resolve: Callable[[Params], Params] = _as_given
-    ranks: Callable[[Params], Ranks] = _any_ranks
-    points: Callable[[Params], list[Params]] = _one_point
-    choose_checks: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
-    choose_faults: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
-    choose_metrics: Callable[[tuple[Metric, ...], Params], tuple[Metric, ...]] = _all_metrics
+    resolve: Callable[[Params], Params] = _keep_params
+    ranks: Callable[[Params], Ranks] = _allow_any_ranks
+    points: Callable[[Params], list[Params]] = _make_one_point
+    choose_checks: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _keep_names
+    choose_faults: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _keep_names
+    choose_metrics: Callable[[tuple[Metric, ...], Params], tuple[Metric, ...]] = _keep_metrics
     own_lines: bool = False
     says_passed: bool = False
     scaled: ParamScaler | None = None
     throughput: str | None = None
-    place: Callable[[Params, int], dict[str, Any]] = _no_tile
+    place: Callable[[Params, int], dict[str, Any]] = _locate_nowhere
     runs_in: str | None = None
     checked_in: str | None = None
     begins_with: Mapping[str, Any] = field(default_factory=dict)
@@ -196,7 +207,7 @@ class Benchmark:
 
     @property
     def module(self) -> str:
-        """The worker module whose ``run(context)`` runs it."""
+        """The full name of the worker module with ``run(context)``."""
         return self.worker or f"{FAMILIES}.{self.runs_in or self.name}"
 
     @property
@@ -205,36 +216,36 @@ class Benchmark:
         return None if self.checked_in is None else f"{FAMILIES}.{self.checked_in}"
 
     def find_param(self, name: str) -> Param | None:
-        """Return the parameter of that name or alias, None where there is none."""
+        """Return the parameter with a name or alias, or None."""
         name = self.aliases.get(name, name)
         return next((param for param in self.params if param.name == name), None)
 
     def list_checks(self, params: Params) -> tuple[str, ...]:
-        """Return the checks that every rank makes under these parameters, which are complete."""
+        """Return the checks that every rank makes with complete parameters."""
         return self.choose_checks(self.checks, params)
 
     @property
     def has_chosen_metrics(self) -> bool:
-        """Whether its parameters say which metrics there are."""
-        return self.choose_metrics is not _all_metrics
+        """Whether its metrics depend on the parameters."""
+        return self.choose_metrics is not _keep_metrics
 
     def list_metrics(self, params: Params) -> tuple[Metric, ...]:
-        """Return the metrics under these parameters, which are complete."""
+        """Return the metrics that a case with complete parameters has."""
         return self.choose_metrics(self.metrics, params)
 
     def list_faults(self, params: Params) -> tuple[str, ...]:
-        """Return the faults that can be planted under these parameters, which are complete."""
+        """Return the faults that can be planted in a case with complete parameters."""
         return self.choose_faults(self.faults, params)
 
-    def complete(self, given: Mapping[str, Any]) -> Params:
-        """Return all parameters, read, defaults filled in and contradictions refused.
+    def complete(self, values: Mapping[str, Any]) -> Params:
+        """Return all parameters: parsed, with defaults filled in, and checked together.
 
         Raises:
-            ExceptionGroup: of ParamError, one for each parameter that is wrong.
+            ExceptionGroup: of ParamError, one for each invalid parameter.
         """
         params: Params = {param.name: param.default for param in self.params}
         errors: list[ParamError] = []
-        for name, value in given.items():
+        for name, value in values.items():
             param = self.find_param(name)
             if param is None:
                 errors.append(ParamError(name, f"{self.name} has no parameter {name!r}"))
@@ -250,15 +261,15 @@ class Benchmark:
                 errors.append(error)
         raise ExceptionGroup(f"parameters of {self.name}", errors)
 
-    def list_cases(self, given: Mapping[str, Any]) -> list[tuple[Params, Params]]:
-        """Return the cases of these parameters: for each those that differ, and all of them.
+    def list_cases(self, values: Mapping[str, Any]) -> list[tuple[Params, Params]]:
+        """Return the cases that parameters make: those that differ, and all of them.
 
         Raises:
             ExceptionGroup: as for `complete`.
         """
-        params = self.complete(given)
-        made = []
+        params = self.complete(values)
+        cases = []
         for point in self.points(params):
-            differs = {name: value for name, value in point.items() if value is not None}
-            made.append((differs, self.complete(params | point) if point else params))
-        return made
+            swept = {name: value for name, value in point.items() if value is not None}
+            cases.append((swept, self.complete(params | point) if point else params))
+        return cases

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -28,12 +29,13 @@ ParamKind = Literal[
     "data",
 ]
 LIST_KINDS = frozenset({"bytes_list", "choices", "ints", "words"})
-"""Kinds whose value is a list that one line can hold."""
+"""Kinds with a list as their value that can be written on one line."""
 UNSWEPT_KINDS = frozenset({"lines", "data"})
-"""Kinds over which no case is swept: lists of lines, mappings and lists of mappings."""
-_DEEPEST = 8
-"""Levels of mappings and lists in each other."""
+"""Kinds that cannot be swept: lists of lines, mappings and lists of mappings."""
+_MAX_LEVELS = 8
+"""Levels of nested mappings and lists."""
 Params = dict[str, Any]
+"""Parameters of a case by name."""
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -43,10 +45,18 @@ _FALSE = {"false", "off", "no", "0"}
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter: its type, its default, its bounds and its help.
+    """A parameter of a benchmark.
 
-    ``default`` None means that the benchmark derives it from the others. ``aliases`` are further
-    names that a reference script gives it, ``spellings`` further words for its choices.
+    Attributes:
+        name: Its name.
+        kind: The kind of its values.
+        default: Its default; None: the benchmark derives it from other parameters.
+        help: A description.
+        minimum: The least number.
+        maximum: The greatest number.
+        choices: The words that a ``choice`` or ``choices`` accepts.
+        aliases: Names that a reference script has for it.
+        spellings: Other spellings of its choices.
     """
 
     name: str
@@ -68,7 +78,7 @@ class Param:
         """Return the value in the parameter's own type.
 
         Raises:
-            ValueError: The value is of another kind or out of bounds; the text says which.
+            ValueError: The value is of another kind or out of bounds; the message has the reason.
         """
         reader = {
             "int": _read_int,
@@ -85,13 +95,13 @@ class Param:
             "lines": _read_lines,
             "data": _read_data,
         }[self.kind]
-        read = reader(value)
-        for number in read if isinstance(read, list) else [read]:
+        parsed = reader(value)
+        for number in parsed if isinstance(parsed, list) else [parsed]:
             self._check_bounds(number)
-        return read
+        return parsed
 
     def format_argument(self, value: Any) -> str:
-        """Return a value as one word of a command line, which `read` takes."""
+        """Return a value as one argument of a command line, in the form that `read` accepts."""
         if isinstance(value, bool):
             return str(value).lower()
         if self.kind == "data":
@@ -116,34 +126,35 @@ class Param:
         return text
 
     def _read_choices(self, value: Any) -> list[str]:
-        words = [self._read_choice(word) for word in _items(value)]
-        for word in words:
-            if words.count(word) > 1:
-                raise ValueError(f"{word} is listed twice")
-        return words
+        choices = [self._read_choice(item) for item in _split_items(value)]
+        for choice in choices:
+            if choices.count(choice) > 1:
+                raise ValueError(f"{choice} is listed twice")
+        return choices
 
     def _read_pair(self, value: Any) -> int | str:
         if isinstance(value, (bool, float)) or not isinstance(value, (int, str)):
             raise ValueError(f"{value!r} is neither N nor RxC")
-        least = 1 if self.minimum is None else int(self.minimum)
-        first, second = parse_pair(value, least)
+        minimum = 1 if self.minimum is None else int(self.minimum)
+        first, second = parse_pair(value, minimum)
         for number in (first, second):
             self._check_bounds(number)
         return f"{first}x{second}" if "x" in str(value).lower() else first
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of a value as a suite file may give it."""
+        """Return the JSON Schema of a value in a suite file."""
         schema: dict[str, Any] = {"description": self.help}
         if self.default is not None:
             schema["default"] = self.default
         if self.kind == "choice":
-            truths = [word for word in (True, False) if str(word) in self.spellings]
-            return schema | {"enum": [*self.choices, *self.spellings, *truths]}
+            booleans = [value for value in (True, False) if str(value) in self.spellings]
+            return schema | {"enum": [*self.choices, *self.spellings, *booleans]}
         if self.kind == "bool":
             return schema | {"enum": [True, False, "on", "off", "yes", "no"]}
         if self.kind == "choices":
-            one = {"enum": [*self.choices, *self.spellings]}
-            return schema | {"anyOf": [one, {"type": "string"}, {"type": "array", "items": one}]}
+            choice = {"enum": [*self.choices, *self.spellings]}
+            choices = {"type": "array", "items": choice}
+            return schema | {"anyOf": [choice, {"type": "string"}, choices]}
         types: dict[str, Any] = {
             "int": ["integer", "string"],
             "float": "number",
@@ -180,7 +191,7 @@ def _read_float(value: Any) -> float:
         number = float("nan") if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{value!r} is not a number") from None
-    if number != number or number in (float("inf"), float("-inf")):
+    if not math.isfinite(number):
         raise ValueError(f"{value!r} is not a finite number")
     return number
 
@@ -195,10 +206,10 @@ def _read_bool(value: Any) -> bool:
 
 
 def read_bytes(value: Any) -> int:
-    """Return a number of bytes as parameters take it: 65536, ``64KiB`` or ``1MB``.
+    """Parse a number of bytes: 65536, ``64KiB`` or ``1MB``.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The value is not a number of bytes.
     """
     match = re.fullmatch(r"\s*(\d+)\s*([kmg]?i?b?)\s*", str(value), re.IGNORECASE)
     unit = match[2].upper() if match else "?"
@@ -209,14 +220,14 @@ def read_bytes(value: Any) -> int:
 
 
 def _read_bytes_list(value: Any) -> list[int]:
-    return [read_bytes(item) for item in _items(value)]
+    return [read_bytes(item) for item in _split_items(value)]
 
 
 def _read_ints(value: Any) -> list[int]:
-    return [_read_int(item) for item in _items(value)]
+    return [_read_int(item) for item in _split_items(value)]
 
 
-def _items(value: Any) -> list[Any]:
+def _split_items(value: Any) -> list[Any]:
     items = value if isinstance(value, list) else str(value).split(",")
     if not items:
         raise ValueError("the list is empty")
@@ -224,7 +235,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def _read_text(value: Any) -> str:
-    """Return words as they are; a list as YAML has it becomes ``a,b,c``."""
+    """Return a text; a list becomes ``a,b,c``."""
     items = value if isinstance(value, list) else [value]
     if any(isinstance(item, (bool, float)) or not isinstance(item, (int, str)) for item in items):
         raise ValueError(f"{value!r} is no text")
@@ -235,26 +246,26 @@ def _read_text(value: Any) -> str:
 
 
 def _read_words(value: Any) -> list[str]:
-    """Return the words of a list; a text is split as a shell splits it, and no shell runs."""
+    """Return a list of arguments; a text is split like in a shell, but no shell runs."""
     if not isinstance(value, str):
-        return _texts(value)
+        return _read_texts(value)
     try:
-        words = shlex.split(value)
+        args = shlex.split(value)
     except ValueError as error:
         raise ValueError(f"{value!r} cannot be split into words: {error}") from None
-    if not words:
+    if not args:
         raise ValueError("the list is empty")
-    return words
+    return args
 
 
 def _read_lines(value: Any) -> list[str]:
-    """Return the texts of a list; a text has one on each line."""
+    """Return a list of lines; a text is split into its lines that are not blank."""
     if isinstance(value, str):
         value = [line for line in value.splitlines() if line.strip()]
-    return _texts(value)
+    return _read_texts(value)
 
 
-def _texts(value: Any) -> list[str]:
+def _read_texts(value: Any) -> list[str]:
     items = value if isinstance(value, list) else [value]
     if not items:
         raise ValueError("the list is empty")
@@ -265,7 +276,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _read_data(value: Any) -> Any:
-    """Return a mapping, or a list of mappings; a text is one as JSON. Keys are texts."""
+    """Return a mapping or a list of mappings, with text keys; a text is parsed as JSON."""
     if isinstance(value, str):
         try:
             value = json.loads(value, parse_int=parse_whole)
@@ -274,16 +285,17 @@ def _read_data(value: Any) -> Any:
     items = value if isinstance(value, list) else [value]
     if not items or not all(isinstance(item, Mapping) for item in items):
         raise ValueError("it is neither a mapping nor a list of mappings")
-    return _plain(value, _DEEPEST)
+    return _to_plain(value, _MAX_LEVELS)
 
 
-def _plain(value: Any, levels: int) -> Any:
+def _to_plain(value: Any, levels: int) -> Any:
+    """Copy nested data into dicts and lists of at most ``levels`` levels."""
     if levels == 0:
-        raise ValueError(f"it has more than {_DEEPEST} levels")
+        raise ValueError(f"it has more than {_MAX_LEVELS} levels")
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, levels - 1) for key, item in value.items()}
+        return {str(key): _to_plain(item, levels - 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item, levels - 1) for item in value]
+        return [_to_plain(item, levels - 1) for item in value]
     if value is None or isinstance(value, (str, int, float)):
         return value
     raise ValueError(f"{value!r} is neither text nor a number")

@@ -1,4 +1,4 @@
-"""Registration of benchmarks: those in spbench's own family folders, and those of plug-ins."""
+"""Registration of benchmarks: built-in ones from the family folders, and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from spbench_core.plugins import (
 GROUP = "spbench.benchmarks"
 ATTRIBUTE = "BENCHMARKS"
 ENTRY = "entry"
-"""The module of a family that has its entries, and its ``POSITION`` among the families."""
+"""The module of a family with its entries and its ``POSITION`` among the families."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")
 _FUNCTIONS: dict[str, type] = {

@@ -1,4 +1,4 @@
-"""A case at other numbers of ranks: strong scaling keeps its work, weak scaling a rank's."""
+"""Scaling of a case: strong scaling keeps the total work, weak scaling the work per rank."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     ParamScaler = Callable[[Params, Params, "ScalingTarget"], Params]
-    """From the parameters that a case is given, and all of them, to those at other ranks."""
+    """Returns the parameters for a target, from those that a case sets and all of them."""
 
 ScalingMode = Literal["strong", "weak"]
-"""The work that stays the same over all numbers of ranks: the whole, or that of a rank."""
+"""The work that stays the same over all numbers of ranks: in total, or per rank."""
 
 
 class ScalingTarget(NamedTuple):
-    """The number of ranks to go over to, and how.
+    """The number of ranks to scale to, and the kind of scaling.
 
     Attributes:
-        written: The ranks of the case as the suite has it; None where nothing says.
-        by: The parameter that follows the ranks; None leaves it to the benchmark.
+        ranks: The number of ranks.
+        base_ranks: The number of ranks of the case in the suite; None if it is unknown.
+        work: The work that stays the same.
+        param: The parameter that follows the ranks; None: the benchmark chooses it.
     """
 
     ranks: int
@@ -32,63 +34,64 @@ class ScalingTarget(NamedTuple):
 
 
 class ScalingError(ParamError):
-    """The error of a case that does not go over to a number of ranks."""
+    """A case that cannot be scaled to a number of ranks."""
 
     def __init__(self, message: str) -> None:
         super().__init__(None, message)
 
 
-def scale_work_per_rank(given: Params, _: Params, to: ScalingTarget) -> Params:
-    """Return the parameters as they are: each rank has work of its own, whatever their number.
+def scale_work_per_rank(values: Params, _: Params, target: ScalingTarget) -> Params:
+    """Return the parameters unchanged, for benchmarks with fixed work per rank.
 
     Raises:
-        ScalingError: The work of all is to stay the same, or a parameter to follow the ranks.
+        ScalingError: Scaling is strong, or a parameter shall follow the ranks.
     """
-    if to.work == "strong":
+    if target.work == "strong":
         raise ScalingError("each rank has work of its own: there is weak scaling alone")
-    choose_scaled_param(to, ())
-    return given
+    choose_scaled_param(target, ())
+    return values
 
 
-def scale_unchanged(given: Params, _: Params, to: ScalingTarget) -> Params:
-    """Return the parameters as they are: what is run shares its work out by itself.
-
-    Raises:
-        ScalingError: A parameter is to follow the ranks.
-    """
-    choose_scaled_param(to, ())
-    return given
-
-
-def choose_scaled_param(to: ScalingTarget, names: tuple[str, ...]) -> str:
-    """Return the parameter that follows the ranks, the first of ``names`` unless another is asked.
+def scale_unchanged(values: Params, _: Params, target: ScalingTarget) -> Params:
+    """Return the parameters unchanged, for programs that divide their work themselves.
 
     Raises:
-        ScalingError: What is asked for is none of them.
+        ScalingError: A parameter shall follow the ranks.
     """
-    if to.param is None or to.param in names:
-        return to.param or (names[0] if names else "")
+    choose_scaled_param(target, ())
+    return values
+
+
+def choose_scaled_param(target: ScalingTarget, names: tuple[str, ...]) -> str:
+    """Return the parameter that follows the ranks: the target's, or the first of ``names``.
+
+    Raises:
+        ScalingError: The target's parameter is not one of ``names``.
+    """
+    if target.param is None or target.param in names:
+        return target.param or (names[0] if names else "")
     follows = f"{', '.join(names)} can" if names else "no parameter does"
-    raise ScalingError(f"{to.param} does not follow the number of ranks: {follows}")
+    raise ScalingError(f"{target.param} does not follow the number of ranks: {follows}")
 
 
-def scale_exactly(name: str, value: int, times: int, over: int) -> int:
-    """Return ``value * times / over``.
-
-    Raises:
-        ScalingError: It is no whole number.
-    """
-    if value * times % over:
-        raise ScalingError(f"{name} would be {value * times / over:g}, which is no whole number")
-    return value * times // over
-
-
-def scale_with_ranks(name: str, value: int, to: ScalingTarget) -> int:
-    """Return a quantity of the whole work that stays the same for a rank.
+def scale_exactly(name: str, value: int, factor: int, divisor: int) -> int:
+    """Return ``value * factor / divisor``.
 
     Raises:
-        ScalingError: It is no whole number, or nothing says of how many ranks the case is.
+        ScalingError: The result is not a whole number.
     """
-    if to.base_ranks is None:
+    if value * factor % divisor:
+        scaled = value * factor / divisor
+        raise ScalingError(f"{name} would be {scaled:g}, which is no whole number")
+    return value * factor // divisor
+
+
+def scale_with_ranks(name: str, value: int, target: ScalingTarget) -> int:
+    """Return a quantity of the whole work, scaled so that it stays the same per rank.
+
+    Raises:
+        ScalingError: The result is not a whole number, or the case's number of ranks is unknown.
+    """
+    if target.base_ranks is None:
         raise ScalingError("np of the case is not known: write how many ranks its work is for")
-    return scale_exactly(name, value, to.ranks, to.base_ranks)
+    return scale_exactly(name, value, target.ranks, target.base_ranks)

@@ -1,4 +1,4 @@
-"""Parameters that several benchmarks have, so that they are spelt and bounded alike."""
+"""Parameters of several benchmarks, defined once so that names and bounds are the same."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ DTYPES = ("fp32", "fp64", "fp16", "bf16")
 
 
 def warmup(default: int) -> Param:
-    """Return the parameter ``warmup``: iterations that are dropped before the timed ones."""
+    """Return the parameter ``warmup``: iterations before the timed ones, without results."""
     return Param("warmup", "int", default, "iterations run and dropped first", minimum=0)
 
 
 def iterations(default: int) -> Param:
-    """Return the parameter ``iterations``: the timed iterations."""
+    """Return the parameter ``iterations``: the number of timed iterations."""
     return Param("iterations", "int", default, "timed iterations", minimum=1, maximum=10**7)
 
 
@@ -37,16 +37,16 @@ DEVICE_IDS = Param(
 
 
 def resolve_device_ids(params: Params) -> Params:
-    """Let device_ids ask for GPUs.
+    """Set ``device`` to ``cuda`` if ``device_ids`` is set.
 
     Raises:
-        ParamError: They are named for the host, or one is named twice.
+        ParamError: The device is the CPU, or a GPU is listed twice.
     """
-    named = params["device_ids"]
-    if named is None:
+    device_ids = params["device_ids"]
+    if device_ids is None:
         return params
     if params["device"] == "cpu":
         raise IdleParamError("device_ids", "on device cpu")
-    if len(set(named)) < len(named):
-        raise ParamError("device_ids", f"device_ids {named} names a GPU twice")
+    if len(set(device_ids)) < len(device_ids):
+        raise ParamError("device_ids", f"device_ids {device_ids} names a GPU twice")
     return params | {"device": "cuda"}

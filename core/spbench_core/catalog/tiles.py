@@ -1,4 +1,4 @@
-"""Parameters of benchmarks whose image is cut into tiles, one a rank."""
+"""Parameters of benchmarks that cut an image into tiles, one per rank."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from spbench_core.layout.tiles import Grid, format_pair, make_grid, parse_pair
 from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_core.layout.window import Window, Window2d
 
-_MOST = 1 << 20
-"""Pixels of any side."""
+_MAX_SIDE = 1 << 20
+"""Pixels of the longest side."""
 
-IMAGE_SIZE = Param("image_size", "pair", 1024, "pixels of the whole image, N or HxW", maximum=_MOST)
+IMAGE_SIZE = Param(
+    "image_size", "pair", 1024, "pixels of the whole image, N or HxW", maximum=_MAX_SIDE
+)
 BATCH_SIZE = Param("batch_size", "int", 1, "images in one exchange", minimum=1)
 IN_CHANNELS = Param("in_channels", "int", 1, "channels of the image", minimum=1)
 NUM_SPATIAL_PARTS = Param(
@@ -50,7 +52,7 @@ KERNEL = Param("kernel", "pair", None, "rows and columns of the kernel; 2 * halo
 STRIDE = Param("stride", "pair", 1, "pixels from one output to the next")
 DILATION = Param("dilation", "pair", 1, "pixels from one tap of the kernel to the next")
 PADDING = Param(
-    "padding", "pair", None, "zeros around the image; dilation * (kernel - 1) / 2", 0, _MOST
+    "padding", "pair", None, "zeros around the image; dilation * (kernel - 1) / 2", 0, _MAX_SIDE
 )
 ONE_H_DIM = Param(
     "enable_one_h_dim_kernel", "bool", False, "a kernel of one row, 1 x (2 * halo_len + 1)"
@@ -61,11 +63,11 @@ ONE_W_DIM = Param(
 
 
 def resolve_tiles(params: Params) -> Params:
-    """Fill in grid, slice_method and num_spatial_parts from whichever of them is given.
+    """Fill in grid, slice_method and num_spatial_parts from those of them that are set.
 
     Raises:
-        ParamError: The parameters contradict each other, the tiles make no such grid, the image has
-            too few pixels for it, or the transport does not fit the device.
+        ParamError: The parameters contradict each other, no such grid has this number of tiles, the
+            image has too few pixels, or the transport does not support the device.
     """
     params = _resolve_grid(params)
     height, width = parse_pair(params["image_size"])
@@ -91,8 +93,8 @@ def read_grid(params: Params) -> Grid:
 
 def _resolve_grid(params: Params) -> Params:
     method = params["slice_method"]
-    given = None if params["grid"] is None else read_grid(params)
-    grid = resolve_grid(params["num_spatial_parts"], method, given)
+    expected = None if params["grid"] is None else read_grid(params)
+    grid = resolve_grid(params["num_spatial_parts"], method, expected)
     return params | {
         "grid": str(grid),
         "num_spatial_parts": grid.size,
@@ -100,50 +102,53 @@ def _resolve_grid(params: Params) -> Params:
     }
 
 
-def resolve_grid(parts: int | None, method: str | None, given: Grid | None) -> Grid:
-    """Return the grid that num_spatial_parts, slice_method and grid ask for, where given.
+def resolve_grid(parts: int | None, method: str | None, grid: Grid | None) -> Grid:
+    """Return the grid that fits num_spatial_parts, slice_method and grid, if they are set.
 
     Raises:
-        ParamError: They contradict each other, or the tiles make no such grid.
+        ParamError: They contradict each other, or no such grid has this number of tiles.
     """
-    if given is None:
+    if grid is None:
         try:
             return make_grid(method or "square", parts or 4)
         except ValueError as error:
             raise ParamError("num_spatial_parts", f"slice_method square: {error}") from None
-    if parts not in (None, given.size):
+    if parts not in (None, grid.size):
         raise ParamError(
             "num_spatial_parts",
-            f"grid {given} has {given.size} tiles, num_spatial_parts is {parts}",
+            f"grid {grid} has {grid.size} tiles, num_spatial_parts is {parts}",
         )
     try:
-        fits = method is None or make_grid(method, given.size) == given
+        fits = method is None or make_grid(method, grid.size) == grid
     except ValueError:
         fits = False
     if not fits:
-        raise ParamError("grid", f"grid {given} is not slice_method {method}; give one of the two")
-    return given
+        raise ParamError("grid", f"grid {grid} is not slice_method {method}; give one of the two")
+    return grid
 
 
 def find_slice_method(grid: Grid) -> str | None:
-    """Return the slice_method that makes a grid; None where none does."""
+    """Return the slice_method that makes a grid, or None."""
     if grid.rows == grid.cols:
         return "square"
-    return "vertical" if grid.rows == 1 else "horizontal" if grid.cols == 1 else None
+    if grid.rows == 1:
+        return "vertical"
+    return "horizontal" if grid.cols == 1 else None
 
 
 def resolve_kernel(params: Params) -> Params:
-    """Fill in kernel and padding from the given parameters.
+    """Fill in kernel and padding.
 
     Raises:
         ParamError: The parameters contradict each other, or the kernel is larger than the padded
             image.
     """
-    kernel = _kernel(params)
+    kernel = _resolve_kernel_size(params)
     padding = params["padding"]
     if padding is None:
         dilation = parse_pair(params["dilation"])
-        rows, cols = (d * (k - 1) // 2 for k, d in zip(kernel, dilation, strict=True))
+        axes = zip(kernel, dilation, strict=True)
+        rows, cols = (step * (taps - 1) // 2 for taps, step in axes)
         padding = format_pair((rows, cols))
     params = params | {"kernel": format_pair(kernel), "padding": padding}
     try:
@@ -161,7 +166,7 @@ def read_window(params: Params) -> Window2d:
 
 
 class WindowParams(Protocol):
-    """Complete parameters that say what a convolution reads, each in rows and columns."""
+    """Parameters of a convolution's window, each for rows and columns."""
 
     @property
     def kernel(self) -> tuple[int, int]: ...
@@ -174,13 +179,13 @@ class WindowParams(Protocol):
 
 
 def make_window(params: WindowParams) -> Window2d:
-    """Return the window that a convolution reads."""
+    """Return the window of a convolution."""
     rows, cols = zip(params.kernel, params.stride, params.padding, params.dilation, strict=True)
     return Window2d(Window(*rows), Window(*cols))
 
 
 def make_conv_kwargs(params: WindowParams) -> dict[str, Any]:
-    """Return the sizes of a convolution as arguments of torch's."""
+    """Return the sizes of a convolution as keyword arguments of ``torch.nn.Conv2d``."""
     return {
         "kernel_size": params.kernel,
         "stride": params.stride,
@@ -189,9 +194,14 @@ def make_conv_kwargs(params: WindowParams) -> dict[str, Any]:
     }
 
 
-def _kernel(params: Params) -> tuple[int, int]:
+def _resolve_kernel_size(params: Params) -> tuple[int, int]:
+    """Return rows and columns of the kernel, from ``kernel`` or from ``halo_len``.
+
+    Raises:
+        ParamError: The parameters contradict each other.
+    """
     halo_len = params["halo_len"]
-    given = params["kernel"]
+    kernel = params["kernel"]
     one_row = params["enable_one_h_dim_kernel"]
     one_col = params["enable_one_w_dim_kernel"]
     if one_row and one_col:
@@ -200,56 +210,56 @@ def _kernel(params: Params) -> tuple[int, int]:
             "enable_one_h_dim_kernel and enable_one_w_dim_kernel leave a kernel of one pixel; "
             "give one of the two",
         )
-    if given is not None and halo_len is None and not (one_row or one_col):
-        return parse_pair(given)
+    if kernel is not None and halo_len is None and not (one_row or one_col):
+        return parse_pair(kernel)
     side = 2 * (halo_len or 1) + 1
-    kernel = (1 if one_row else side, 1 if one_col else side)
-    if given is not None and parse_pair(given) != kernel:
+    size = (1 if one_row else side, 1 if one_col else side)
+    if kernel is not None and parse_pair(kernel) != size:
         raise ParamError(
             "kernel",
-            f"kernel {given} is not the {kernel[0]}x{kernel[1]} that halo_len "
+            f"kernel {kernel} is not the {size[0]}x{size[1]} that halo_len "
             f"{halo_len or 1} makes; give one of the two",
         )
-    return kernel
+    return size
 
 
-def scale_tiles(given: Params, params: Params, to: ScalingTarget) -> Params:
-    """Return the parameters of a case over as many tiles as ranks.
+def scale_tiles(values: Params, params: Params, target: ScalingTarget) -> Params:
+    """Return the parameters of a case with one tile per rank.
 
     In weak scaling a tile keeps its pixels, and the image grows.
 
     Raises:
-        ScalingError: Another parameter is to follow the ranks, or these make no such tiles.
+        ScalingError: Another parameter shall follow the ranks, or no grid has this number of tiles.
     """
-    choose_scaled_param(to, ("num_spatial_parts",))
+    choose_scaled_param(target, ("num_spatial_parts",))
     method = params["slice_method"]
-    tiles = {"num_spatial_parts": to.ranks, "slice_method": method, "grid": None}
-    if to.work == "strong":
-        return given | tiles
-    now = read_grid(params)
+    tiles = {"num_spatial_parts": target.ranks, "slice_method": method, "grid": None}
+    if target.work == "strong":
+        return values | tiles
+    base_grid = read_grid(params)
     try:
-        grid = resolve_grid(to.ranks, method, None)
+        grid = resolve_grid(target.ranks, method, None)
     except ParamError as error:
         raise ScalingError(str(error)) from None
     height, width = parse_pair(params["image_size"])
-    rows = scale_exactly("the image's height", height, grid.rows, now.rows)
-    cols = scale_exactly("the image's width", width, grid.cols, now.cols)
-    return given | tiles | {"image_size": str(format_pair((rows, cols)))}
+    rows = scale_exactly("the image's height", height, grid.rows, base_grid.rows)
+    cols = scale_exactly("the image's width", width, grid.cols, base_grid.cols)
+    return values | tiles | {"image_size": str(format_pair((rows, cols)))}
 
 
-def scale_exchange(given: Params, params: Params, to: ScalingTarget) -> Params:
-    """Return the same of an exchange, which is no work that ranks could share.
+def scale_exchange(values: Params, params: Params, target: ScalingTarget) -> Params:
+    """Return the parameters of an exchange with one tile per rank, in weak scaling only.
 
     Raises:
-        ScalingError: As there, or the work of all is to stay the same.
+        ScalingError: Scaling is strong, or `scale_tiles` raises it.
     """
-    if to.work == "strong":
+    if target.work == "strong":
         raise ScalingError("an exchange is no work to share: there is weak scaling alone")
-    return scale_tiles(given, params, to)
+    return scale_tiles(values, params, target)
 
 
 def count_tile_ranks(params: Params) -> Ranks:
-    """Return the number of ranks: one a tile."""
+    """Return the number of ranks: one per tile."""
     return Ranks(exact=int(params["num_spatial_parts"]))
 
 

@@ -1,4 +1,4 @@
-"""Parameters of a benchmark as a dataclass: the catalog's entry and what benchmarks read."""
+"""Parameters of a benchmark as a dataclass, for its catalog entry and for its module."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ ValueT = TypeVar("ValueT")
 def parameter(
     kind: ParamKind, default: Any, help: str, *, optional: bool = False, **bounds: Any
 ) -> Any:
-    """Return the field of a parameter, which has the field's name.
+    """Return the dataclass field of a parameter; the field's name is the parameter's.
 
     Args:
         kind: The kind of its values.
         default: Its default; None: the benchmark derives it from other parameters.
-        help: Its help.
-        optional: Whether a benchmark that is read by the dataclass may lack it: it is None then.
-        bounds: Further arguments of `Param`.
+        help: A description.
+        optional: Whether a benchmark that shares the dataclass may lack it. It is then None.
+        bounds: More arguments of `Param`.
     """
     return reuse_parameter(Param("", kind, default, help, **bounds), optional=optional)
 
 
 def reuse_parameter(param: Param, *, optional: bool = False, **changes: Any) -> Any:
-    """Return the field of a parameter that several benchmarks have.
+    """Return the dataclass field of a parameter that several benchmarks have.
 
     Args:
         param: The parameter; the field has its name.
-        optional: Whether a benchmark that is read by the dataclass may lack it: it is None then.
-        changes: Attributes of it that differ here.
+        optional: Whether a benchmark that shares the dataclass may lack it. It is then None.
+        changes: Attributes of the parameter that differ in this benchmark.
     """
     metadata = {_METADATA: replace(param, **changes)}
     return field(default=None, metadata=metadata) if optional else field(metadata=metadata)
@@ -65,7 +65,7 @@ def read_params(cls: type[ParamsT], values: Mapping[str, Any]) -> ParamsT:
     """
     return cls(
         **{
-            field_.name: _typed(field_.metadata[_METADATA].kind, values[field_.name])
+            field_.name: _split_pair(field_.metadata[_METADATA].kind, values[field_.name])
             for field_ in fields(cls)  # type: ignore[arg-type]
             if field_.name in values or field_.default is MISSING
         }
@@ -73,12 +73,12 @@ def read_params(cls: type[ParamsT], values: Mapping[str, Any]) -> ParamsT:
 
 
 def require_value(value: ValueT | None) -> ValueT:
-    """Return the value of a parameter that the benchmark fills in for such a case."""
+    """Return the value of an optional parameter that the entry has filled in for this case."""
     assert value is not None, "the entry fills it in"
     return value
 
 
-def _typed(kind: ParamKind, value: Any) -> Any:
+def _split_pair(kind: ParamKind, value: Any) -> Any:
     if kind == "pair" and value is not None:
         return parse_pair(value, 0)
     return value

@@ -1,7 +1,7 @@
 """Estimates of the work of a case, from its parameters and its number of ranks.
 
-They serve to tell seconds from hours before a run, and to see that a case needs more memory than a
-machine has. Times are right within a factor of about 5. Memory is what the ranks need at least.
+Before a run they distinguish seconds from hours, and show whether a case needs more memory than a
+machine has. Times are right within a factor of about 5. Memory is a lower bound.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.typed_params import ParamsT, read_params
 
 _ITEM_BYTES = {"fp64": 8, "int64": 8, "fp16": 2, "bf16": 2}
-"""Bytes of a number by its format; 4 for the others."""
+"""Bytes of a number by its format; other formats have 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class Work:
 
     Attributes:
         flops: Floating-point operations of all ranks together.
-        single_flops: The same of work that one rank does while the others wait.
+        single_flops: Floating-point operations that one rank does while the others wait.
         bytes: Bytes that all ranks together copy or send.
-        messages: Messages or barriers one after another, on the rank with the most.
-        calls: Calls of torch's operators on all ranks together.
-        seconds: Time that does not depend on the machine, or waiting.
+        messages: Successive messages or barriers, on the rank with the most.
+        calls: Calls of torch operators on all ranks together.
+        seconds: Time that does not depend on the machine, such as waiting.
         memory: Bytes that the data of all ranks together needs at least.
     """
 
@@ -42,11 +42,11 @@ class Work:
 
 
 WorkEstimate = Callable[[Params, int], "Work | None"]
-"""From complete parameters and the number of ranks to the work; None if it is unknown."""
+"""Returns the work for complete parameters and a number of ranks; None if it is unknown."""
 
 
 class TimedLoop(Protocol):
-    """Parameters of a loop that is timed."""
+    """Parameters of a timed loop."""
 
     @property
     def warmup(self) -> int: ...
@@ -66,11 +66,11 @@ class ImageParams(Protocol):
 def make_estimate(
     cls: type[ParamsT], estimate: Callable[[ParamsT, int], Work | None]
 ) -> WorkEstimate:
-    """Return an estimate that reads complete parameters as their dataclass.
+    """Return an estimate from parameters by name, given one from their dataclass.
 
     Args:
         cls: The dataclass.
-        estimate: Returns the work for parameters and a number of ranks.
+        estimate: Returns the work for parameters as the dataclass and a number of ranks.
     """
     return partial(_estimate, cls, estimate)
 
@@ -87,11 +87,11 @@ def item_bytes(dtype: str) -> int:
 
 
 def count_iterations(params: TimedLoop) -> int:
-    """Return the iterations of a case, with those of its warm-up."""
+    """Return the number of iterations of a case, including its warm-up."""
     return params.iterations + params.warmup
 
 
 def count_image_values(params: ImageParams, channels: int) -> float:
-    """Return the numbers of all images of a case, with so many channels."""
+    """Return the number of values in the images of a case, given their channels."""
     height, width = params.image_size
     return float(height * width * channels * params.batch_size)
