@@ -41,7 +41,7 @@ from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import create
 from spbench.record.state import RunState
 from spbench.suites.case import Case
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 from spbench_core.events.fields import Event
 
 STAGES = ("decode", "+ log", "+ state", "+ job")
@@ -127,7 +127,7 @@ def report(bench: Bench, rounds: int) -> str:
 def one_case(ranks: int) -> Case:
     """Return a case for that many ranks."""
     text = SUITE.format(ranks=ranks, size=4 * ranks)
-    (case,) = load_text(text, Path("collector.yaml")).cases
+    (case,) = load_suite_text(text, Path("collector.yaml")).cases
     return case
 
 

@@ -39,7 +39,7 @@ from spbench.report.gate.check import check_gate
 from spbench.report.gate.check_text import gate_check_lines
 from spbench.report.recorded import RecordedRun, load_run
 from spbench.report.text_tables import PIPE_WIDTH
-from spbench.suites.yaml_nodes import compose
+from spbench.suites.yaml_nodes import parse_yaml
 
 SUITES = Path(__file__).parents[1] / "suites"
 SPBENCH = str(Path(sys.executable).parent / "spbench")
@@ -86,7 +86,7 @@ def _runs(log: TrialLog, suite: str, launches: int) -> list[Line]:
 
 def _with_launches(name: str, launches: int, home: Path) -> Path:
     """Write a shipped suite whose cases are launched so often."""
-    suite = compose((SUITES / f"{name}.yaml").read_text()).root.data
+    suite = parse_yaml((SUITES / f"{name}.yaml").read_text()).root.data
     assert isinstance(suite, dict), "a shipped suite is a mapping"
     suite["cases"] = [case | {"repeat": launches} for case in suite["cases"]]
     path = home / f"{name}.yaml"

@@ -41,7 +41,7 @@ from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder, create
 from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 from spbench_core.events import rank_events
 
 REPOSITORY = Path(__file__).parent.parent
@@ -150,7 +150,7 @@ def measure(asked: Namespace, home: Path) -> Measured:
 
 async def _run(asked: Namespace) -> Cost:
     text = SUITE.format(ranks=asked.ranks, fan_in=asked.fan_in)
-    (case,) = load_text(text, Path("scale.yaml")).cases
+    (case,) = load_suite_text(text, Path("scale.yaml")).cases
     job = Job(1, (case,), asked.ranks, case.launch)
     folder = create(asked.console, "scale")
     _write_run_json(folder)

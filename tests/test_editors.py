@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spbench.suites.json_schema import PUBLISHED
+from spbench.suites.json_schema import SCHEMA_FILE
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import UNSWEPT_KINDS
 
@@ -23,7 +23,7 @@ pytestmark = [
 PACKAGE = "yaml-language-server@1.25.0"
 UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "ENETUNREACH")
 HEAD = f"""\
-# yaml-language-server: $schema={PUBLISHED.as_uri()}
+# yaml-language-server: $schema={SCHEMA_FILE.as_uri()}
 schema: spbench.suite/1
 name: t
 cases:

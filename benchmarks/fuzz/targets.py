@@ -44,7 +44,7 @@ from spbench.report.gate.baseline_gate import BaselineGate, GatePolicy
 from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.suites.case import Case
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events.fan_in import encode_frame
@@ -279,14 +279,14 @@ def _look_at_report(report: dict[str, Any]) -> None:
 def suite(draw: random.Random, folder: Path) -> str:
     """A suite is read, its cases expanded."""
     text = mutated_text(draw, inputs.SUITE).decode(errors="replace")
-    found = load_text(text, folder / "fuzz.yaml")
+    found = load_suite_text(text, folder / "fuzz.yaml")
     return "\n".join(f"{case.id!r} {case.np}" for case in found.cases)
 
 
 def override(draw: random.Random, folder: Path) -> str:
     """A suite is read with an override that was mutated."""
     text = mutated_text(draw, draw.choice(inputs.OVERRIDES)).decode(errors="replace")
-    changed = load_text(inputs.SUITE.decode(), folder / "fuzz.yaml", [text])
+    changed = load_suite_text(inputs.SUITE.decode(), folder / "fuzz.yaml", [text])
     return "\n".join(f"{case.id!r} {case.np}" for case in changed.cases)
 
 

@@ -14,7 +14,7 @@ from spbench.planner.output.plan_description import STAGE_LEGEND
 from spbench.planner.request import compute_plan
 from spbench.planner.worker_process import plan_in_process
 from spbench.record.number_formatting import format_time
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
@@ -233,7 +233,7 @@ async def test_a_suite_is_written_and_opened(folder):
         await until(pilot, lambda: app.current_mode == "suites")
         await until(pilot, lambda: "model.resnet" in shown(app))
     [path] = folder.glob("plan-*.yaml")
-    [case] = load_text(path.read_text(), path).cases
+    [case] = load_suite_text(path.read_text(), path).cases
     assert dict(case.params)["split_size"] == 2
 
 

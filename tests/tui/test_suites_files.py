@@ -6,7 +6,7 @@ import pytest
 from textual.app import App
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.suites.edit.check import examine
+from spbench.suites.edit.check import check_text
 from spbench.tui.suites.document import SuiteDocument, new_document, open_document
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.files import FileCheck, check_file, find_same_file, find_suites
@@ -97,7 +97,7 @@ def test_what_cannot_be_opened_made_or_written(tmp_path):
 @pytest.mark.parametrize("name", ["halo", "two words", "1", "übung", "--"])
 def test_a_new_suite_lacks_nothing_but_its_cases(tmp_path, name):
     document = new_document(tmp_path / f"{name}.yaml")
-    found = [found.message for found in examine(document.text, document.path).diagnostics]
+    found = [found.message for found in check_text(document.text, document.path).diagnostics]
     assert found == ["cases must be a list, not empty"]
 
 

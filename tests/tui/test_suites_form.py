@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spbench.suites.edit.check import examine
+from spbench.suites.edit.check import check_text
 from spbench.suites.edit.compose import insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.tui.suites.form.case_reader import read_draft
@@ -227,4 +227,4 @@ def test_the_form_of_every_benchmark_begins_with_a_case_that_the_loader_takes(be
     typed = form_of(draft).initial
     assert all(text == "" for name, text in typed.texts.items() if name not in ("name", *given))
     text = insert_case("", drafted(draft)).text
-    assert examine(text, tmp_path / "suite.yaml").diagnostics == ()
+    assert check_text(text, tmp_path / "suite.yaml").diagnostics == ()

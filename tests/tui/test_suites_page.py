@@ -10,7 +10,7 @@ from spbench.engine.plan import Request, plan
 from spbench.errors import MissingError
 from spbench.launch.choice import LaunchChoice
 from spbench.suites.case import Suite
-from spbench.suites.edit.check import examine
+from spbench.suites.edit.check import check_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.suites.cases_pane import CasesPane
@@ -70,7 +70,7 @@ async def test_what_is_wrong_is_marked_and_said_while_one_types_until_it_is_mend
         await ready(pilot)
         await type_over(pilot, 14, "    matrixx:")
         text = editor(app).text
-        told = examine(text, suite).diagnostics
+        told = check_text(text, suite).diagnostics
         await until(pilot, lambda: app.screen.query_one(ProblemList).has_class("some"))
         await until(pilot, lambda: "as they were before the errors" in shown(app))
         await until(pilot, lambda: "14✗" in shown(app))
@@ -336,7 +336,7 @@ async def test_a_new_suite_is_begun_in_a_file_that_is_not_there_yet(suite):
         await until(pilot, lambda: app.started != [])
         fresh = suite.parent / "fresh.yaml"
         assert app.started == [(str(fresh),)]
-        assert examine(fresh.read_text(), fresh).suite.name == "fresh"
+        assert check_text(fresh.read_text(), fresh).suite.name == "fresh"
 
 
 async def test_all_or_one_case_is_run_with_the_hosts_that_were_chosen(suite):

@@ -12,8 +12,8 @@ from typer.main import get_command
 from places import DOCS, ROOT
 from spbench.cli.app import app
 from spbench.stats.difference import least_launches
-from spbench.suites.loader import load
-from spbench.suites.yaml_nodes import compose
+from spbench.suites.loader import load_suite_file
+from spbench.suites.yaml_nodes import parse_yaml
 
 CI = DOCS / "examples" / "ci"
 GITHUB = {"name", "on", "jobs", "env", "permissions", "concurrency", "defaults", "run-name"}
@@ -31,7 +31,7 @@ JENKINS = {"agent", "options", "environment", "stages", "post", "triggers", "par
 
 def document(name: str) -> Any:
     """The data of a YAML file, as YAML 1.2 has it: ``on`` is a word."""
-    read = compose((CI / name).read_text())
+    read = parse_yaml((CI / name).read_text())
     assert read.problems == ()
     return read.root.data
 
@@ -98,7 +98,7 @@ def test_the_command_of_a_job_file_is_one_that_spbench_takes(name: str) -> None:
     command = get_command(app).commands[verb]  # type: ignore[attr-defined]
     known = {option for param in command.params for option in param.opts}
     assert {word for word in words if word.startswith("-")} <= known
-    cases = load(ROOT / suite).cases
+    cases = load_suite_file(ROOT / suite).cases
     needed = least_launches(len(cases))
     assert [case.id for case in cases if case.repeat < needed] == []
     assert len({case.np for case in cases}) == 1

@@ -6,7 +6,7 @@ import tomllib
 import yaml
 
 from places import ROOT, SUITES
-from spbench.suites.loader import load
+from spbench.suites.loader import load_suite_file
 
 
 def recipe(target):
@@ -36,7 +36,7 @@ def test_the_readme_shows_cases_of_the_suite_that_it_runs():
     shown = re.findall(
         r"^\[ ?(\d+)/(\d+)\] . passed +(\S+) ", (ROOT / "README.md").read_text(), re.MULTILINE
     )
-    cases = load(SUITES / "halo.yaml").cases
+    cases = load_suite_file(SUITES / "halo.yaml").cases
     assert len(shown) == 6
     for number, count, name in shown:
         assert int(count) == len(cases)

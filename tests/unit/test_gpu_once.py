@@ -28,8 +28,8 @@ from benchmarks.gpu_once.steps import FIGURES, FOLDER, GPU_SUITE, STEPS, Step, S
 
 from places import ROOT
 from spbench.launch.gpu_needs import needs_gpu, needs_one_each
-from spbench.suites.loader import load
-from spbench.suites.select import select
+from spbench.suites.loader import load_suite_file
+from spbench.suites.select import select_matching
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +37,8 @@ RUNS = [step.suite for step in STEPS if step.suite is not None]
 
 
 def selected(run, expression):
-    cases = load(ROOT / run.path).cases
-    return list(select(cases, expression)) if expression else list(cases)
+    cases = load_suite_file(ROOT / run.path).cases
+    return list(select_matching(cases, expression)) if expression else list(cases)
 
 
 # The steps and their cases
@@ -56,7 +56,9 @@ def test_each_selection_has_cases_for_ranks_that_share_a_gpu(run):
 def test_each_case_that_one_gpu_is_enough_for_is_in_a_step():
     runs = [run for run in RUNS if run.path == GPU_SUITE and "--inject" not in run.options]
     covered = {case.id for run in runs for case in selected(run, run.select)}
-    assert covered == {case.id for case in select(load(ROOT / GPU_SUITE).cases, "shared")}
+    assert covered == {
+        case.id for case in select_matching(load_suite_file(ROOT / GPU_SUITE).cases, "shared")
+    }
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.select or run.path)

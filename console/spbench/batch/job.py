@@ -34,7 +34,7 @@ from spbench.launch.jobs import Job, Launch
 from spbench.record.hidden_values import hide_suite
 from spbench.record.machine.environment import facts, notable
 from spbench.record.runs.folder import working_folder, write_whole
-from spbench.suites.shipped import file_of
+from spbench.suites.shipped import locate_suite_file
 from spbench.suites.site_file import read_site_file
 from spbench_core.credentials import hide_words, select_secrets
 from spbench_core.events.batch_files import CASES_FILE
@@ -138,7 +138,7 @@ def _cases(job: Job) -> list[dict[str, Any]]:
 def _plan(
     plan: RunPlan, mark: str, scheduler: Scheduler, launches: Sequence[tuple[Job, Launch]]
 ) -> BatchPlan:
-    environment = facts(plan.request.environ, file_of(plan.suite.path), plan.suite.text)
+    environment = facts(plan.request.environ, locate_suite_file(plan.suite.path), plan.suite.text)
     start = run_start(plan, "", environment)
     return BatchPlan(
         schema="spbench.batch/1",

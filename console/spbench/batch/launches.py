@@ -18,7 +18,7 @@ from spbench.launch.jobs import Job, Launch, each_repeat, job_environment
 from spbench.launch.launcher import ALLOCATIONS, JobSpec, traits_of
 from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case, Suite
-from spbench.suites.loader import load
+from spbench.suites.loader import load_suite_file
 from spbench.suites.settings import BatchSettings, Container
 from spbench_core.events.rank_events import ENV_CASES, ENV_EVENTS_DIR
 
@@ -42,7 +42,7 @@ def load_suite(request: Request) -> Suite:
     Raises:
         UsageError: It cannot be read, or has errors.
     """
-    return load(request.suite, settings_of(request))
+    return load_suite_file(request.suite, settings_of(request))
 
 
 def plan_batch(request: Request, suite: Suite, settings: BatchSettings, folder: Path) -> RunPlan:

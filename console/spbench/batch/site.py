@@ -11,7 +11,7 @@ from spbench.config_files import UntrustedFileError, open_trusted
 from spbench.errors import UsageError
 from spbench.suites.case import Suite
 from spbench.suites.settings import BatchSettings
-from spbench.suites.site_file import FILE_NAME, read_site_file, user_site
+from spbench.suites.site_file import FILE_NAME, find_user_site, read_site_file
 
 _KEY = "launch.batch."
 
@@ -34,7 +34,7 @@ def batch_settings(
     """
     own = suite.launch.batch
     layers = [_only(own, _set(overrides)), *([read_site(site)] if site else []), own]
-    for path in (home / FILE_NAME, user_site()):
+    for path in (home / FILE_NAME, find_user_site()):
         if os.path.isfile(path):
             try:
                 layers.append(read_site(path, open_trusted))

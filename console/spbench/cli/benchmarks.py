@@ -95,7 +95,7 @@ def default_texts(entry: Benchmark) -> dict[str, str]:
 
 
 def _default_text(entry: Benchmark, param: Param, value: Any) -> str:
-    from spbench.suites.edit.ranges import bytes_text
+    from spbench.suites.edit.ranges import format_bytes
 
     if param.default is None and param.name in entry.begins_with:
         return ""
@@ -105,7 +105,7 @@ def _default_text(entry: Benchmark, param: Param, value: Any) -> str:
         return "on" if value else "off"
     values = value if isinstance(value, (list, tuple)) else [value]
     if param.kind in ("bytes", "bytes_list"):
-        return ", ".join(str(bytes_text(int(number))) for number in values)
+        return ", ".join(str(format_bytes(int(number))) for number in values)
     return ", ".join(
         f"{number:.15g}" if isinstance(number, float) else str(number) for number in values
     )

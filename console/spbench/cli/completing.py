@@ -57,10 +57,10 @@ def _sides(context: typer.Context) -> Iterable[str]:
 
 
 def _cases_of(context: typer.Context) -> Sequence[Case]:
-    from spbench.suites.loader import load
+    from spbench.suites.loader import load_suite_file
 
     suite = context.params.get("suite")
-    return load(Path(suite)).cases if suite else ()
+    return load_suite_file(Path(suite)).cases if suite else ()
 
 
 def _cases(context: typer.Context) -> Iterable[str]:
@@ -72,10 +72,10 @@ def _cases(context: typer.Context) -> Iterable[str]:
 
 
 def _faults(context: typer.Context) -> Iterable[str]:
-    from spbench.suites.inject import faults_of
+    from spbench.suites.inject import list_faults
     from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
 
-    own = [fault for case in _cases_of(context) for fault in faults_of(case)]
+    own = [fault for case in _cases_of(context) for fault in list_faults(case)]
     every = [*(fault for entry in BENCHMARKS.values() for fault in entry.faults), *COMMON_FAULTS]
     return dict.fromkeys(own or every)
 
@@ -87,9 +87,9 @@ def _benchmarks(context: typer.Context) -> Iterable[str]:
 
 
 def _launchers(context: typer.Context) -> Iterable[str]:
-    from spbench.suites.launcher_names import AUTO, launcher_names
+    from spbench.suites.launcher_names import AUTO, list_launcher_names
 
-    return (AUTO, *launcher_names())
+    return (AUTO, *list_launcher_names())
 
 
 def _networks(context: typer.Context) -> Iterable[str]:

@@ -33,9 +33,9 @@ def check_suite(path: Path | None) -> Path | None:
     """
     if path is None or ":" not in str(path):
         return path
-    from spbench.suites.shipped import suite_path
+    from spbench.suites.shipped import find_suite_file
 
-    suite_path(path)
+    find_suite_file(path)
     return path
 
 

@@ -67,15 +67,15 @@ def schema(
     ] = False,
 ) -> None:
     """Print the JSON Schema of suites or of other files."""
-    from spbench.suites.settings import json_schema
+    from spbench.suites.settings import build_json_schema
 
     if path:
         print(_published(what))
         return
     if what == "suite":
-        from spbench.suites.json_schema import suite_schema
+        from spbench.suites.json_schema import build_suite_schema
 
-        document = suite_schema()
+        document = build_suite_schema()
     elif what == "report":
         from spbench.report.model import report_schema
 
@@ -91,15 +91,15 @@ def schema(
     elif what == "cluster":
         from spbench.planner.cluster.reader import ClusterFile
 
-        document = json_schema(ClusterFile)
+        document = build_json_schema(ClusterFile)
     elif what == "profile":
         from spbench.planner.profile.json_reader import ProfileFile
 
-        document = json_schema(ProfileFile)
+        document = build_json_schema(ProfileFile)
     elif what == "site":
         from spbench.suites.site_file import SiteFile
 
-        document = json_schema(SiteFile)
+        document = build_json_schema(SiteFile)
     else:
         known = "suite, report, baseline, plan, cluster, profile and site"
         raise UsageError(f"there is no schema of {what!r}; there are {known}")
@@ -107,11 +107,11 @@ def schema(
 
 
 def _published(what: str) -> Path:
-    from spbench.suites.json_schema import PUBLISHED
+    from spbench.suites.json_schema import SCHEMA_FILE
 
     if what != "suite":
         raise UsageError(f"--path is for suites: the schema of {what!r} is no file, only printed")
-    return PUBLISHED
+    return SCHEMA_FILE
 
 
 @launch_options()

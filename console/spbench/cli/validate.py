@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.suites.case import Suite
-from spbench.suites.loader import load
+from spbench.suites.loader import load_suite_file
 from spbench.suites.systems import choose_references
 from spbench_core.quantities import format_quantity
 
@@ -33,7 +33,7 @@ def validate(
     wrong = []
     for path in suites:
         try:
-            suite = load(path, tuple(overrides))
+            suite = load_suite_file(path, tuple(overrides))
             unchecked = _check_networks(suite)
         except SuiteError as error:
             wrong.append(str(error))

@@ -85,5 +85,5 @@ def _cases(jobs: list[Job]) -> Iterator[tuple[Job, Case]]:
 def _least_bytes(job: Job, case: Case) -> float:
     """Return the memory that the ranks of a case need at least, all together."""
     ranks = job.np * (TORCH_BYTES if case.imports_torch else RANK_BYTES)
-    work = None if may_use_gpu(case) else case.work(job.np)
+    work = None if may_use_gpu(case) else case.estimate_work(job.np)
     return ranks + (work.memory if work is not None else 0.0)

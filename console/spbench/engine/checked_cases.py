@@ -15,7 +15,7 @@ from spbench.launch.reaping import killed
 from spbench.launch.survey.progress import Say, nobody
 from spbench.suites.case import Case, Suite
 from spbench.suites.settings import LaunchSettings
-from spbench.suites.yaml_nodes import Mark, Node, compose
+from spbench.suites.yaml_nodes import Mark, Node, parse_yaml
 from spbench_core.quantities import format_quantity
 
 CHECKER = ("-m", "spbench_workers.checking")
@@ -61,7 +61,7 @@ async def check_cases(
 
 
 def _diagnostics(suite: Suite, wrong: Iterable[tuple[Case, str]]) -> Iterator[Diagnostic]:
-    root = compose(suite.text).root
+    root = parse_yaml(suite.text).root
     for case, sentence in wrong:
         mark = _place(root, case)
         yield Diagnostic(str(suite.path), mark.line, mark.column, f"case {case.id}: {sentence}")
@@ -69,16 +69,16 @@ def _diagnostics(suite: Suite, wrong: Iterable[tuple[Case, str]]) -> Iterator[Di
 
 def _place(root: Node, case: Case) -> Mark:
     """Return the position of a case's network in the suite; else that of the case."""
-    entries = root.find(("cases",))
-    for _, entry in entries.children().values() if entries is not None else ():
-        name = entry.find(("name",))
+    entries = root.find_node(("cases",))
+    for _, entry in entries.list_children().values() if entries is not None else ():
+        name = entry.find_node(("name",))
         if name is None or name.data != case.name:
             continue
         for section in ("params", "matrix", "zip"):
-            network = entry.find((section, "network"))
+            network = entry.find_node((section, "network"))
             if network is None:
                 continue
-            swept = [node for _, node in network.children().values()]
+            swept = [node for _, node in network.list_children().values()]
             same = (node for node in swept if node.data == case.params.get("network"))
             return next(same, network).mark
         return entry.mark

@@ -342,7 +342,7 @@ def _repeat_seconds(
 ) -> tuple[float | None, EstimateSource]:
     if past:
         return median(row.seconds for row in past), EstimateSource.HISTORY
-    work = None if may_use_gpu(case) else case.work(job.np)
+    work = None if may_use_gpu(case) else case.estimate_work(job.np)
     if work is None:
         return None, EstimateSource.UNKNOWN
     seconds = work_seconds(work, job.np, _cores_of(plan, job)) - work.seconds

@@ -37,11 +37,11 @@ from spbench.launch.survey.reach import unreachable, unresolved
 from spbench.record.hidden_values import hide_override, restore_suite
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case, Suite
-from spbench.suites.inject import plant_all
-from spbench.suites.launcher_names import AUTO, launcher_names
-from spbench.suites.loader import load
-from spbench.suites.select import named, select
-from spbench.suites.shipped import file_of
+from spbench.suites.inject import inject_faults
+from spbench.suites.launcher_names import AUTO, list_launcher_names
+from spbench.suites.loader import load_suite_file
+from spbench.suites.select import select_matching, select_named
+from spbench.suites.shipped import locate_suite_file
 from spbench.suites.site_file import find_system
 from spbench.suites.systems import choose_references, depends_on_system
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
@@ -148,7 +148,7 @@ def plan(request: Request, warn: Say = nobody) -> RunPlan:
         UsageError: Something of it is wrong.
         NothingSelected: No case is left.
     """
-    return plan_suite(request, load(request.suite, settings_of(request)), warn)
+    return plan_suite(request, load_suite_file(request.suite, settings_of(request)), warn)
 
 
 def settings_of(request: Request) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def settings_of(request: Request) -> tuple[str, ...]:
 
 def _known(launcher: str) -> str:
     """Return the name of a launcher, which is an option here, and no line of the suite."""
-    known = (AUTO, *launcher_names())
+    known = (AUTO, *list_launcher_names())
     if launcher not in known:
         near = did_you_mean(launcher, known)
         told = f"--launcher {launcher}: unknown launcher{near}; known are {', '.join(known)}"
@@ -188,14 +188,14 @@ def plan_suite(request: Request, suite: Suite, warn: Say = nobody) -> RunPlan:
         system = request.system or find_system(request.home, warn)
         request = replace(request, system=system)
         suite = replace(suite, cases=choose_references(suite.cases, system))
-    cases = named(suite.cases, request.cases) if request.cases else suite.cases
-    cases = select(cases, request.keyword) if request.keyword else cases
-    cases = plant_all(cases, request.inject)
+    cases = select_named(suite.cases, request.cases) if request.cases else suite.cases
+    cases = select_matching(cases, request.keyword) if request.keyword else cases
+    cases = inject_faults(cases, request.inject)
     chosen = request.chosen
     ports_of(chosen.port_range)
     addresses_of(chosen.console_address)
     given = given_hosts(chosen.hostfile, chosen.hosts)
-    hosts_of = hosts_for(given, file_of(suite.path).parent, chosen.exclude_hosts)
+    hosts_of = hosts_for(given, locate_suite_file(suite.path).parent, chosen.exclude_hosts)
     return RunPlan(request, suite, group(cases, hosts_of), hosts_of)
 
 

@@ -15,9 +15,9 @@ from spbench.record.runs.files import read_file
 from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.state import RunState
 from spbench.suites.case import Case, Suite
-from spbench.suites.expression import read_expression
-from spbench.suites.loader import MAX_BYTES, load_text
-from spbench.suites.shipped import seen_from
+from spbench.suites.expression import parse_expression
+from spbench.suites.loader import MAX_BYTES, load_suite_text
+from spbench.suites.shipped import resolve_suite_path
 
 
 def plan_resumed(request: Request, name: str) -> RunPlan:
@@ -97,7 +97,7 @@ def _with_referred(ids: Iterable[str], cases: Iterable[Case]) -> list[str]:
     while waiting:
         case = by_id.get(waiting.pop())
         expressions = [item.expression for item in case.expect if item.expression] if case else []
-        figures = (figure for text in expressions for figure in read_expression(text).figures)
+        figures = (figure for text in expressions for figure in parse_expression(text).metrics)
         new = [figure.case for figure in figures if figure.case not in found]
         found |= dict.fromkeys(new)
         waiting += new
@@ -125,7 +125,7 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
         started_in = Path(run["cwd"])
         asked = replace(
             request,
-            suite=seen_from(started_in, Path(run["file"])),
+            suite=resolve_suite_path(started_in, Path(run["file"])),
             overrides=tuple(said["overrides"]),
             keyword=said["keyword"],
             cases=tuple(said["cases"]),
@@ -139,7 +139,7 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
         raise UsageError(
             f"run {folder.id}: its suite.yaml or run.json is damaged ({error}); start it again"
         ) from None
-    return asked, load_text(text, asked.suite, settings_of(asked))
+    return asked, load_suite_text(text, asked.suite, settings_of(asked))
 
 
 def _read_system(recorded: Any) -> str | None:

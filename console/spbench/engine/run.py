@@ -37,7 +37,7 @@ from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.report.document import ReportDocument
-from spbench.suites.shipped import file_of
+from spbench.suites.shipped import locate_suite_file
 from spbench_core.events import clock, run_events
 from spbench_core.events.run_events import make_run_event
 from spbench_core.events.statuses import CaseStatus, RunStatus
@@ -77,7 +77,7 @@ class Run:
             prepared = await self._stop.unless(self._look_before())
             request = self._plan.request
             suite = self._plan.suite
-            environment = facts(request.environ, file_of(suite.path), suite.text)
+            environment = facts(request.environ, locate_suite_file(suite.path), suite.text)
             environment |= {"other_work": other_work_now()}
             folder = self._plan.resumed or self._created(environment)
             self._stop.asked = partial(cancelled_where, folder)

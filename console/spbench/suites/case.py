@@ -18,16 +18,16 @@ SCHEMA = "spbench.suite/1"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 """The names of suites, cases and systems."""
 
-Order = Literal["interleaved", "together"]
+RepeatOrder = Literal["interleaved", "together"]
 """The order of repeats: each a launch of its own, the jobs by turns; or all of a case in one."""
 
-MOST_REPEATS = 1000
+MAX_REPEATS = 1000
 """The most repeats of a case."""
 
-MOST_COUNTS = 100
+MAX_RANK_COUNTS = 100
 """The most numbers of ranks that a case is run on for its efficiency."""
 
-MOST_AT_ONCE = 1000
+MAX_HOSTS_AT_ONCE = 1000
 """The most hosts on which a case runs at once, a job each."""
 
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
@@ -42,7 +42,7 @@ DERIVED_METRICS = (Metric("skew", "1", "lower", _SKEW),)
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
+class RepeatPolicy:
     """The end of a case's repeats: an interval of its median, or the time that they may take.
 
     Attributes:
@@ -55,7 +55,7 @@ class Until:
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class ScalingSeries:
     """What a case shares with the same case on other numbers of ranks.
 
     Attributes:
@@ -136,9 +136,9 @@ class Case:
     launch: LaunchSettings
     line: int
     inject: str | None = None
-    until: Until | None = None
+    until: RepeatPolicy | None = None
     at_once: int = 0
-    scaled: Scaled | None = None
+    scaled: ScalingSeries | None = None
 
     @property
     def entry(self) -> Benchmark:
@@ -155,7 +155,7 @@ class Case:
         """Whether its ranks import torch, which takes most of their start and memory."""
         return self.entry.imports_torch
 
-    def work(self, np: int) -> Work | None:
+    def estimate_work(self, np: int) -> Work | None:
         """Return the work of one repeat on so many ranks; None if it is unknown."""
         estimate = self.entry.work
         if estimate is None:
@@ -178,4 +178,4 @@ class Suite:
     description: str
     launch: SuiteLaunch
     cases: tuple[Case, ...] = field(default=())
-    order: Order = "interleaved"
+    order: RepeatOrder = "interleaved"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from spbench.errors import did_you_mean
 from spbench.suites.case import DERIVED_METRICS, STATISTICS, Expectation, PerformanceReference
-from spbench.suites.expression import CaseFigure, ExpressionError, read_expression
+from spbench.suites.expression import CaseMetric, ExpressionError, parse_expression
 from spbench.suites.findings import Findings
 from spbench.suites.systems import derive_bounds
 from spbench.suites.yaml_nodes import KeyPath
@@ -19,7 +19,9 @@ _OPS: tuple[Literal["max", "min"], ...] = ("max", "min")
 _TOLERANCES = ("lower", "upper")
 
 
-def metrics_of(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> tuple[Metric, ...]:
+def list_metrics(
+    benchmark: Benchmark, given: Mapping[str, Any] | None = None
+) -> tuple[Metric, ...]:
     """Return the metrics that an expectation on a benchmark can name: its own, then the report's.
 
     Each may be followed by one of `STATISTICS`, as ``time_ms.p95``. Of a benchmark whose parameters
@@ -33,12 +35,12 @@ def metrics_of(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> 
     return (*benchmark.list_metrics(benchmark.complete(given)), *DERIVED_METRICS)
 
 
-def metric_names(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> list[str]:
+def list_metric_names(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> list[str]:
     """Return the names of `metrics_of`."""
-    return [metric.name for metric in metrics_of(benchmark, given)]
+    return [metric.name for metric in list_metrics(benchmark, given)]
 
 
-def read_expectations(
+def parse_expectations(
     benchmark: Benchmark,
     params: Mapping[str, Any],
     given: Any,
@@ -51,20 +53,22 @@ def read_expectations(
     """
     known: list[str] | None = None
     with suppress(ExceptionGroup):
-        known = metric_names(benchmark, params)
+        known = list_metric_names(benchmark, params)
     read: list[Expectation] = []
     for metric, bounds in given.items() if isinstance(given, dict) else ():
         here = (*path, metric)
-        if known is not None and (problem := unknown_figure(benchmark, known, metric)):
-            findings.at_key(here, problem)
+        if known is not None and (problem := describe_unknown_metric(benchmark, known, metric)):
+            findings.add_at_key(here, problem)
         if bounds == {}:
-            findings.at_value(here, f"{metric} has no bound: give max, min, reference or systems")
+            findings.add_at_value(
+                here, f"{metric} has no bound: give max, min, reference or systems"
+            )
         if isinstance(bounds, dict):
             read += _read_entry(metric, bounds, here, findings)
     return tuple(read)
 
 
-def unknown_figure(benchmark: Benchmark, known: Iterable[str], metric: str) -> str:
+def describe_unknown_metric(benchmark: Benchmark, known: Iterable[str], metric: str) -> str:
     """Return why a benchmark has no such ``metric.statistic``; an empty text where it has it."""
     name, dot, statistic = metric.partition(".")
     if name not in known:
@@ -83,7 +87,7 @@ def _read_entry(
     if "systems" in entry:
         for key in _keys_in((*_OPS, "reference", *_TOLERANCES), entry):
             message = f"{metric}: systems has a reference for each system; leave out {key}"
-            findings.at_key((*path, key), message)
+            findings.add_at_key((*path, key), message)
         systems = _read_systems(entry["systems"], (*path, "systems"), findings)
         op: Literal["max", "min"] = (
             "min" if all(reference.upper is None for reference in systems.values()) else "max"
@@ -92,13 +96,13 @@ def _read_entry(
     if "reference" in entry:
         for key in _keys_in(_OPS, entry):
             message = f"{metric}: {key} follows from the reference; leave out one of the two"
-            findings.at_key((*path, key), message)
+            findings.add_at_key((*path, key), message)
         reference = _read_reference(entry, path, findings)
         return derive_bounds(metric, reference) if reference else []
     # A misspelt "reference" is reported with the shape of the file.
     known = entry.keys() <= {*_OPS, *_TOLERANCES}
     for key in _keys_in(_TOLERANCES, entry) if known else ():
-        findings.at_key((*path, key), f"{key} is a share of a reference: add the key reference")
+        findings.add_at_key((*path, key), f"{key} is a share of a reference: add the key reference")
     return _bounds(metric, entry, path, findings)
 
 
@@ -122,10 +126,10 @@ def _read_reference(
     """Return a reference; None if it has errors, of which some are those of the file's shape."""
     for key in ("reference", *_TOLERANCES):
         if key in entry and entry[key] is None:
-            findings.at_value((*path, key), f"{key} is empty: give it a number or leave it out")
+            findings.add_at_value((*path, key), f"{key} is empty: give it a number or leave it out")
     if entry.keys() == {"reference"}:
         message = "reference has no tolerance: give lower, upper or both"
-        findings.at_key((*path, "reference"), message)
+        findings.add_at_key((*path, "reference"), message)
     value = _number(entry["reference"])
     lower, upper = (_number(entry.get(key)) for key in _TOLERANCES)
     if value is None or value <= 0 or (lower is None and upper is None):
@@ -141,7 +145,7 @@ def _bounds(
     metric: str, bounds: dict[str, Any], path: KeyPath, findings: Findings
 ) -> list[Expectation]:
     for op in (op for op, limit in bounds.items() if limit is None):
-        findings.at_value((*path, op), f"{op} is empty: give it a number or leave it out")
+        findings.add_at_value((*path, op), f"{op} is empty: give it a number or leave it out")
     limits = {
         op: _limit(op, bounds[op], path, findings) for op in _OPS if bounds.get(op) is not None
     }
@@ -149,7 +153,7 @@ def _bounds(
     numbers = {item.op: item.limit for item in read if item.limit is not None}
     if {"max", "min"} <= numbers.keys() and numbers["min"] > numbers["max"]:
         message = f"{metric}: min {numbers['min']:g} is above max {numbers['max']:g}"
-        findings.at_value(path, message)
+        findings.add_at_value(path, message)
     return read
 
 
@@ -158,14 +162,14 @@ def _limit(op: str, given: Any, path: KeyPath, findings: Findings) -> float | st
     if not isinstance(given, str):
         return _number(given)
     try:
-        expression = read_expression(given)
-        return given if expression.figures else expression.value(_no_figure)
+        expression = parse_expression(given)
+        return given if expression.metrics else expression.evaluate(_no_figure)
     except ExpressionError as error:
-        findings.in_value((*path, op), error.at, f"{op} is no limit: {error}")
+        findings.add_in_text((*path, op), error.position, f"{op} is no limit: {error}")
         return None
 
 
-def _no_figure(figure: CaseFigure) -> float:
+def _no_figure(figure: CaseMetric) -> float:
     raise AssertionError(figure)
 
 

@@ -42,11 +42,11 @@ class ExpressionError(Exception):
 
     def __init__(self, message: str, at: int = 0) -> None:
         super().__init__(message)
-        self.at = at
+        self.position = at
 
 
 @dataclass(frozen=True, slots=True)
-class CaseFigure:
+class CaseMetric:
     """``case(NAME).metric.statistic``: a figure of a case, named by its name or by its id.
 
     ``named`` says where the name, with its quotes, begins and ends in the text; ``at`` where the
@@ -55,13 +55,13 @@ class CaseFigure:
 
     case: str
     metric: str
-    named: tuple[int, int]
-    at: int
+    name_span: tuple[int, int]
+    metric_start: int
 
 
-LookUp = Callable[[CaseFigure], float]
+MetricLookup = Callable[[CaseMetric], float]
 """Returns a figure's value, or raises `ExpressionError`."""
-_Value = Callable[[LookUp], float]
+_Value = Callable[[MetricLookup], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class Expression:
     """An expression that was read: its text, and the figures in it in their order."""
 
     text: str
-    figures: tuple[CaseFigure, ...]
+    metrics: tuple[CaseMetric, ...]
     _value: _Value
 
-    def value(self, look_up: LookUp) -> float:
+    def evaluate(self, look_up: MetricLookup) -> float:
         """Return what it comes to.
 
         Raises:
@@ -83,11 +83,11 @@ class Expression:
             raise ExpressionError("it comes to no finite number")
         return value
 
-    def with_cases(self, ids: tuple[str, ...]) -> str:
+    def substitute_cases(self, ids: tuple[str, ...]) -> str:
         """Return the text with these ids, one for each figure, in place of the cases' names."""
         text = self.text
-        for figure, case in reversed([*zip(self.figures, ids, strict=True)]):
-            start, end = figure.named
+        for figure, case in reversed([*zip(self.metrics, ids, strict=True)]):
+            start, end = figure.name_span
             text = text[:start] + _written(case) + text[end:]
         return text
 
@@ -98,7 +98,7 @@ def _written(case: str) -> str:
 
 
 @lru_cache(maxsize=1000)
-def read_expression(text: str) -> Expression:
+def parse_expression(text: str) -> Expression:
     """Return the expression that a text is.
 
     Raises:
@@ -116,7 +116,7 @@ class _Reader:
         self._text = text
         self._at = 0
         self._depth = 0
-        self._figures: list[CaseFigure] = []
+        self._figures: list[CaseMetric] = []
 
     def read(self) -> Expression:
         value = self._sum()
@@ -170,7 +170,7 @@ class _Reader:
         while sign := self._sign(*signs):
             rest.append((sign, part()))
 
-        def value(look_up: LookUp) -> float:
+        def value(look_up: MetricLookup) -> float:
             result = first(look_up)
             for sign, operand in rest:
                 result = _apply(sign, result, operand(look_up))
@@ -232,7 +232,7 @@ class _Reader:
         metric = self._take(_METRIC)
         if metric is None:
             raise self._unexpected("a metric, as in case(NAME).time_ms.p50,")
-        figure = CaseFigure(case, metric[0], (begin, end), at)
+        figure = CaseMetric(case, metric[0], (begin, end), at)
         self._figures.append(figure)
         return lambda look_up: look_up(figure)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spbench.errors import Diagnostic, SuiteError
-from spbench.suites.yaml_nodes import Document, KeyPath, Mark, NodePlace
+from spbench.suites.yaml_nodes import Document, KeyPath, Mark, NodeMarks
 
 
 class Findings:
@@ -40,25 +40,25 @@ class Findings:
         """Remember that the value at a path came from a command-line option."""
         self._options[path] = option
 
-    def moved(self, path: KeyPath, kept: Sequence[int]) -> None:
+    def record_kept_items(self, path: KeyPath, kept: Sequence[int]) -> None:
         """Remember that of the list at a path only the items ``kept`` are left, by index."""
         before = self._moved.get(path)
         self._moved[path] = [before[at] for at in kept] if before is not None else kept
 
-    def options_below(self, path: KeyPath) -> list[str]:
+    def list_options(self, path: KeyPath) -> list[str]:
         """Return the options that gave the values at or below a path, each once."""
         below = (o for p, o in self._options.items() if p[: len(path)] == path)
         return list(dict.fromkeys(below))
 
-    def option_at(self, path: KeyPath) -> str | None:
+    def find_option(self, path: KeyPath) -> str | None:
         """Return the option that gave the value at a path, None where the file did."""
         return next((o for p, o in self._options.items() if path[: len(p)] == p), None)
 
-    def stands(self, path: KeyPath) -> bool:
+    def has_value(self, path: KeyPath) -> bool:
         """Return whether the file has a value at a path."""
-        return self._document.root.find(path) is not None
+        return self._document.root.find_node(path) is not None
 
-    def line(self, path: KeyPath) -> int:
+    def find_line(self, path: KeyPath) -> int:
         """Return the line on which the value at a path begins."""
         return self._place(path).value.line
 
@@ -77,15 +77,15 @@ class Findings:
         diagnostic = Diagnostic(self._file, mark.line, mark.column, message)
         self._found.setdefault(diagnostic, diagnostic)
 
-    def at_key(self, path: KeyPath, message: str) -> None:
+    def add_at_key(self, path: KeyPath, message: str) -> None:
         """Add an error at the key (or the list's item) of a path."""
-        self._at(path, self._place(path).key, message)
+        self._add_or_mark(path, self._place(path).key, message)
 
-    def at_value(self, path: KeyPath, message: str) -> None:
+    def add_at_value(self, path: KeyPath, message: str) -> None:
         """Add an error at the value of a path."""
-        self._at(path, self._place(path).value, message)
+        self._add_or_mark(path, self._place(path).value, message)
 
-    def in_value(self, path: KeyPath, at: int, message: str) -> None:
+    def add_in_text(self, path: KeyPath, at: int, message: str) -> None:
         """Add an error at a character of the text at a path, counted from 0.
 
         Where the file has the text in another form (with escapes, in several lines, from an
@@ -95,20 +95,20 @@ class Findings:
         inside = self._in_text(path, at)
         if at and inside is None:
             message = f"{message} (at its character {at + 1})"
-        self._at(path, inside or mark, message)
+        self._add_or_mark(path, inside or mark, message)
 
     def _in_text(self, path: KeyPath, at: int) -> Mark | None:
-        node = self._document.root.find(self._standing(path))
-        if node is None or node.text is None or self.option_at(path) is not None:
+        node = self._document.root.find_node(self._standing(path))
+        if node is None or node.text is None or self.find_option(path) is not None:
             return None
         line, column = node.mark
         quotes = node.end.column - column - len(node.text)
         verbatim = node.end.line == line and quotes in (0, 2)
         return Mark(line, column + at + quotes // 2) if verbatim else None
 
-    def _place(self, path: KeyPath) -> NodePlace:
+    def _place(self, path: KeyPath) -> NodeMarks:
         """Return where a path of the data stands in the file."""
-        return self._document.place(self._standing(path))
+        return self._document.find_marks(self._standing(path))
 
     def _standing(self, path: KeyPath) -> KeyPath:
         """Return a path of the data as the file has it, where lists may be longer."""
@@ -118,8 +118,8 @@ class Findings:
                 path = (*path[:length], self._moved[path[:length]][index], *path[length + 1 :])
         return path
 
-    def _at(self, path: KeyPath, mark: Mark, message: str) -> None:
-        option = self.option_at(path)
+    def _add_or_mark(self, path: KeyPath, mark: Mark, message: str) -> None:
+        option = self.find_option(path)
         if option is None:
             self.add(mark, message)
         else:

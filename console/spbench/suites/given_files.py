@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-PATIENCE = 2.0
+PIPE_TIMEOUT = 2.0
 """Seconds in which a program must open a pipe for writing."""
 _POLL = 0.02
 _CHUNK = 1 << 16
@@ -40,7 +40,7 @@ def read_start(path: Path, size: int) -> bytes:
 def _read_pipe(file: int, path: Path, size: int) -> bytes:
     content = bytearray()
     has_writer = False
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PIPE_TIMEOUT
     while len(content) < size:
         try:
             part = os.read(file, min(_CHUNK, size - len(content)))
@@ -55,19 +55,19 @@ def _read_pipe(file: int, path: Path, size: int) -> bytes:
         if has_writer:
             break
         if time.monotonic() > deadline:
-            reason = f"it is a pipe, and no program opened it for writing in {PATIENCE:g} s"
+            reason = f"it is a pipe, and no program opened it for writing in {PIPE_TIMEOUT:g} s"
             raise OSError(errno.ENXIO, reason, str(path))
         time.sleep(_POLL)
     return bytes(content)
 
 
-def write_through(path: Path, chunks: Iterable[str]) -> None:
+def write_stream(path: Path, chunks: Iterable[str]) -> None:
     """Write parts of a text to a pipe or a device.
 
     Raises:
         OSError: It cannot be written, or nothing opens the pipe for reading.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PIPE_TIMEOUT
     while True:
         try:
             # without O_NONBLOCK this would wait for ever for a pipe's reader
@@ -77,7 +77,7 @@ def write_through(path: Path, chunks: Iterable[str]) -> None:
             if error.errno != errno.ENXIO or not path.is_fifo():
                 raise
             if time.monotonic() > deadline:
-                reason = f"it is a pipe, and no program opened it for reading in {PATIENCE:g} s"
+                reason = f"it is a pipe, and no program opened it for reading in {PIPE_TIMEOUT:g} s"
                 raise OSError(errno.ENXIO, reason, str(path)) from None
         time.sleep(_POLL)
     os.set_blocking(file, True)

@@ -10,12 +10,12 @@ from spbench.suites.case import Case
 from spbench_core.catalog import COMMON_FAULTS, parse_fault
 
 
-def faults_of(case: Case) -> tuple[str, ...]:
+def list_faults(case: Case) -> tuple[str, ...]:
     """Return the faults that change anything in a case: its benchmark's own, then the common."""
     return (*case.entry.list_faults(dict(case.params)), *COMMON_FAULTS)
 
 
-def plant_all(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ...]:
+def inject_faults(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ...]:
     """Return the cases with several faults planted, one in each case at most.
 
     Raises:
@@ -23,11 +23,11 @@ def plant_all(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ...]:
     """
     planted = tuple(cases)
     for text in texts:
-        planted = plant(planted, text)
+        planted = inject_fault(planted, text)
     return planted
 
 
-def plant(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
+def inject_fault(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
     """Return the cases with a fault planted in each that knows it, or in the one CASE named.
 
     Args:
@@ -49,7 +49,7 @@ def plant(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
         words = dict.fromkeys(word for case in cases for word in (case.id, case.name))
         near = did_you_mean(target, words)
         raise UsageError(f"--inject {text}: no selected case is called {target!r}{near}")
-    spoilt = {case.id for case in cases if case.id in chosen and name in faults_of(case)}
+    spoilt = {case.id for case in cases if case.id in chosen and name in list_faults(case)}
     if not spoilt:
         raise UsageError(_unknown(text, name, [case for case in cases if case.id in chosen]))
     for case in cases:
@@ -62,6 +62,6 @@ def plant(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
 
 
 def _unknown(text: str, fault: str, cases: Iterable[Case]) -> str:
-    known = list(dict.fromkeys(name for case in cases for name in faults_of(case)))
+    known = list(dict.fromkeys(name for case in cases for name in list_faults(case)))
     near = did_you_mean(fault, known)
     return f"--inject {text}: no selected case knows {fault!r}; they know {', '.join(known)}{near}"

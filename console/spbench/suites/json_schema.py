@@ -7,23 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from spbench.suites.case import SCHEMA, STATISTICS
-from spbench.suites.expectations import metric_names
+from spbench.suites.expectations import list_metric_names
 from spbench.suites.model import SuiteFile
-from spbench.suites.settings import json_schema
+from spbench.suites.settings import build_json_schema
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import UNSWEPT_KINDS
 
-IDENTITY = "urn:spbench:suite:1"
+SCHEMA_ID = "urn:spbench:suite:1"
 """The schema's ``$id``: a name, not an address, as the project has none."""
-PUBLISHED = Path(__file__).parents[1] / "schemas" / "suite.schema.json"
+SCHEMA_FILE = Path(__file__).parents[1] / "schemas" / "suite.schema.json"
 """The schema as a file, at a place that stays, for editors."""
 _NP = {"type": "integer", "minimum": 1, "description": "ranks"}
 
 
-def suite_schema() -> dict[str, Any]:
+def build_suite_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12), with each benchmark's own parameters."""
-    schema = json_schema(SuiteFile)
+    schema = build_json_schema(SuiteFile)
     definitions = schema["$defs"]
     for name in ("LaunchSettings", "SuiteLaunch"):
         env = definitions[name]["properties"]["env"]
@@ -44,14 +44,14 @@ def suite_schema() -> dict[str, Any]:
     ]
     for benchmark in BENCHMARKS.values():
         definitions |= _parameters(benchmark)
-    return {"$schema": schema.pop("$schema"), "$id": IDENTITY, **schema, "title": SCHEMA}
+    return {"$schema": schema.pop("$schema"), "$id": SCHEMA_ID, **schema, "title": SCHEMA}
 
 
 def _sections(benchmark: Benchmark) -> dict[str, Any]:
     def named(shape: str) -> dict[str, Any]:
         return {"$ref": f"#/$defs/{benchmark.name}.{shape}"}
 
-    metrics = "|".join(map(re.escape, metric_names(benchmark)))
+    metrics = "|".join(map(re.escape, list_metric_names(benchmark)))
     if benchmark.has_chosen_metrics:  # its parameters say which there are
         metrics = "[A-Za-z][A-Za-z0-9_]*"
     return {

@@ -20,7 +20,7 @@ A new launcher needs its module there, and its name in this tuple.
 
 GROUP = "spbench.launchers"
 ATTRIBUTE = "LAUNCHER"
-PARTS = (
+LAUNCHER_ATTRIBUTES = (
     "name",
     "libraries",
     "shows_binding",
@@ -35,18 +35,18 @@ PARTS = (
 """The parts of a launcher, as ``launch.launcher.Launcher`` describes them."""
 
 
-def plugin_launchers() -> Mapping[str, Offer]:
+def load_plugin_launchers() -> Mapping[str, Offer]:
     """Return the launchers of plug-ins by their names."""
     return load_named_offers(GROUP, ATTRIBUTE, (AUTO, *LAUNCHERS), _find_problem)
 
 
-def launcher_names() -> tuple[str, ...]:
+def list_launcher_names() -> tuple[str, ...]:
     """Return the names of all launchers."""
-    return (*LAUNCHERS, *plugin_launchers())
+    return (*LAUNCHERS, *load_plugin_launchers())
 
 
 def _find_problem(offer: Offer) -> str | None:
-    missing = [part for part in PARTS if not hasattr(offer.value, part)]
+    missing = [part for part in LAUNCHER_ATTRIBUTES if not hasattr(offer.value, part)]
     if missing:
         return f"launcher {offer.name} lacks {', '.join(missing)}"
     if offer.value.name != offer.name:
@@ -61,8 +61,8 @@ def _known(name: Any) -> Any:
         PydanticCustomError: There is no launcher of that name.
     """
     own = (AUTO, *LAUNCHERS)
-    if not isinstance(name, str) or (name not in own and name not in plugin_launchers()):
-        *most, last = map(repr, (AUTO, *launcher_names()))
+    if not isinstance(name, str) or (name not in own and name not in load_plugin_launchers()):
+        *most, last = map(repr, (AUTO, *list_launcher_names()))
         expected = f"{', '.join(most)} or {last}"
         raise PydanticCustomError(
             "literal_error", "Input should be {expected}", {"expected": expected}
@@ -77,7 +77,7 @@ class _Names:
     def __get_pydantic_json_schema__(
         schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"enum": [AUTO, *launcher_names()], "type": "string"}
+        return {"enum": [AUTO, *list_launcher_names()], "type": "string"}
 
 
 LauncherName = Annotated[str, BeforeValidator(_known), _Names]

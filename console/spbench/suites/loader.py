@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
-from spbench.suites.case import MOST_AT_ONCE, Case, Suite, Until
-from spbench.suites.expand import Entry, Sweep, expand
-from spbench.suites.expectations import read_expectations
+from spbench.suites.case import MAX_HOSTS_AT_ONCE, Case, RepeatPolicy, Suite
+from spbench.suites.expand import ParsedEntry, Sweep, expand_entry
+from spbench.suites.expectations import parse_expectations
 from spbench.suites.findings import Findings
 from spbench.suites.given_files import read_start
-from spbench.suites.inject import plant
-from spbench.suites.model import ScaleEntry, SuiteFile, merge
-from spbench.suites.overrides import apply_overrides, as_written
+from spbench.suites.inject import inject_fault
+from spbench.suites.model import ScaleEntry, SuiteFile, merge_settings
+from spbench.suites.overrides import apply_overrides, read_as_text
 from spbench.suites.parameters import ParameterReader
-from spbench.suites.references import ExpandedEntry, refer
-from spbench.suites.scaling import Counts
+from spbench.suites.references import ExpandedEntry, resolve_references
+from spbench.suites.scaling import RankCounts
 from spbench.suites.settings import LaunchSettings
-from spbench.suites.shipped import suite_path
-from spbench.suites.wording import check_shape
-from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, compose
+from spbench.suites.shipped import find_suite_file
+from spbench.suites.wording import validate_suite
+from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, parse_yaml
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
@@ -30,17 +30,17 @@ _TOGETHER = "until repeats a case in launches of its own: it takes order: interl
 MAX_BYTES = 4 << 20
 
 
-def load(path: Path, overrides: Sequence[str] = (), inject: str | None = None) -> Suite:
+def load_suite_file(path: Path, overrides: Sequence[str] = (), inject: str | None = None) -> Suite:
     """Return the suite of a file, with ``--set`` overrides and ``--inject`` applied.
 
     Raises:
         UsageError: The file cannot be read, or an override or the fault is wrong.
         SuiteError: The file has errors; it holds them all.
     """
-    return load_text(read_file(path), path, overrides, inject)
+    return load_suite_text(read_suite_file(path), path, overrides, inject)
 
 
-def load_text(
+def load_suite_text(
     text: str, path: Path, overrides: Sequence[str] = (), inject: str | None = None
 ) -> Suite:
     """Return the suite of a text as `load` does; ``path`` is what the errors name.
@@ -50,7 +50,7 @@ def load_text(
         SuiteError: The text has errors; it holds them all.
     """
     try:
-        document = compose(text)
+        document = parse_yaml(text)
     except YamlError as error:
         mark = error.mark
         raise SuiteError([Diagnostic(str(path), mark.line, mark.column, str(error))]) from None
@@ -63,17 +63,17 @@ def load_text(
         findings.raise_if_any()
     _keep_env_text(data, document)
     unknown = apply_overrides(data, overrides, findings)
-    file = check_shape(data, findings)
+    file = validate_suite(data, findings)
     cases = _Entries(data, file, findings).cases()
     findings.raise_if_any()
     if unknown:
         raise UsageError(unknown[0])
     assert file is not None  # else there were findings
-    planted = plant(cases, inject) if inject is not None else tuple(cases)
+    planted = inject_fault(cases, inject) if inject is not None else tuple(cases)
     return Suite(path, text, file.name, file.description, file.launch, planted, file.order)
 
 
-def read_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> str:
+def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> str:
     """Return the text of a suite file, or of ``shipped:NAME``.
 
     Args:
@@ -85,7 +85,7 @@ def read_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> st
     """
     try:
         if open_ is None:
-            raw = read_start(suite_path(path), MAX_BYTES + 1)
+            raw = read_start(find_suite_file(path), MAX_BYTES + 1)
         else:
             with open_(path) as file:
                 raw = file.read(MAX_BYTES + 1)
@@ -118,10 +118,10 @@ def _keep_env_text(data: dict[str, Any], document: Document) -> None:
     indices = range(len(cases)) if isinstance(cases, list) else ()
     of_cases: list[KeyPath] = [("cases", index, "launch") for index in indices]
     for path in [("launch",), *of_cases]:
-        node = document.root.find((*path, "env"))
+        node = document.root.find_node((*path, "env"))
         if node is not None:
             launch = data["launch"] if len(path) == 1 else data["cases"][path[1]]["launch"]
-            launch["env"] = as_written(node)
+            launch["env"] = read_as_text(node)
 
 
 class _Entries:
@@ -142,17 +142,17 @@ class _Entries:
             self._check_name(raw.get("name"), index, names)
             benchmark = self._benchmark(raw.get("benchmark"), index)
             if benchmark is not None and (entry := self._entry(benchmark, raw, index)):
-                cases = expand(entry, self._findings)
+                cases = expand_entry(entry, self._findings)
                 expanded.append(ExpandedEntry(entry.path, cases))
-        return refer(expanded, [*names], self._findings)
+        return resolve_references(expanded, [*names], self._findings)
 
     def _check_name(self, name: Any, index: int, names: dict[str, int]) -> None:
         if not isinstance(name, str):
             return
-        line = self._findings.line(("cases", index, "name"))
+        line = self._findings.find_line(("cases", index, "name"))
         if name in names:
             message = f"duplicate case name {name!r} (first on line {names[name]})"
-            self._findings.at_value(("cases", index, "name"), message)
+            self._findings.add_at_value(("cases", index, "name"), message)
         names.setdefault(name, line)
 
     def _benchmark(self, name: Any, index: int) -> Benchmark | None:
@@ -160,22 +160,24 @@ class _Entries:
             return BENCHMARKS.get(name) if isinstance(name, str) else None
         near = did_you_mean(name, BENCHMARKS) or "; `spbench benchmarks` lists them"
         message = f"unknown benchmark {name!r}{near}"
-        self._findings.at_value(("cases", index, "benchmark"), message)
+        self._findings.add_at_value(("cases", index, "benchmark"), message)
         return None
 
-    def _entry(self, benchmark: Benchmark, raw: dict[str, Any], index: int) -> Entry | None:
+    def _entry(self, benchmark: Benchmark, raw: dict[str, Any], index: int) -> ParsedEntry | None:
         """Return an entry to expand; None where its parameters have errors one by one."""
         path: KeyPath = ("cases", index)
         findings = self._findings
         before = findings.count
         reader = ParameterReader(benchmark, raw, path, findings)
-        fixed = reader.fixed()
-        sweep = reader.sweep()
-        exclude = reader.exclude(sweep)
+        fixed = reader.read_fixed()
+        sweep = reader.read_sweep()
+        exclude = reader.read_exclude(sweep)
         wrong = findings.count > before
-        first = {key: item.value for key, item in next(sweep.points(), {}).items() if key != "np"}
+        first = {
+            key: item.value for key, item in next(sweep.iterate_points(), {}).items() if key != "np"
+        }
         given = (fixed | first, raw.get("expect"))
-        expect = read_expectations(benchmark, *given, (*path, "expect"), findings)
+        expect = parse_expectations(benchmark, *given, (*path, "expect"), findings)
         if wrong:
             return None
         np = raw.get("np")
@@ -183,10 +185,10 @@ class _Entries:
         file = self._file
         own = file.cases[index] if file else None
         if file and file.order == "together" and own and own.until:
-            findings.at_key((*path, "until"), _TOGETHER)
+            findings.add_at_key((*path, "until"), _TOGETHER)
         if own and own.scale:
             self._check_scale(own.scale, sweep, path)
-        return Entry(
+        return ParsedEntry(
             path=path,
             name=name if isinstance(name, str) else "this case",
             benchmark=benchmark,
@@ -197,26 +199,26 @@ class _Entries:
             repeat=own.repeat if own else 1,
             at_once=_at_once(own.per_host) if own else 0,
             counts=_counts(own.scale) if own and own.scale else None,
-            until=Until(**own.until.model_dump()) if own and own.until else None,
+            until=RepeatPolicy(**own.until.model_dump()) if own and own.until else None,
             expect=expect,
-            launch=merge(file.launch, own.launch) if file and own else LaunchSettings(),
-            collapse=bool(findings.options_below(path)),
+            launch=merge_settings(file.launch, own.launch) if file and own else LaunchSettings(),
+            collapse=bool(findings.list_options(path)),
         )
 
     def _check_scale(self, scale: ScaleEntry, sweep: Sweep, path: KeyPath) -> None:
         if sorted(set(scale.np)) != scale.np:
-            self._findings.at_value((*path, "scale", "np"), "np of scale must rise")
+            self._findings.add_at_value((*path, "scale", "np"), "np of scale must rise")
         if "np" in sweep.keys:
             message = "np is swept, and scale has numbers of ranks too: leave out one of them"
-            self._findings.at_key((*path, "scale"), message)
+            self._findings.add_at_key((*path, "scale"), message)
 
 
-def _counts(scale: ScaleEntry) -> Counts:
-    return Counts(tuple(scale.np), scale.work, scale.by)
+def _counts(scale: ScaleEntry) -> RankCounts:
+    return RankCounts(tuple(scale.np), scale.work, scale.by)
 
 
 def _at_once(per_host: bool | int) -> int:
     """Return on how many hosts a case runs at once; 0: it is one job over all of them."""
     if isinstance(per_host, bool):
-        return MOST_AT_ONCE if per_host else 0
+        return MAX_HOSTS_AT_ONCE if per_host else 0
     return per_host

@@ -9,12 +9,18 @@ from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from spbench.suites.case import MOST_AT_ONCE, MOST_COUNTS, MOST_REPEATS, NAME_PATTERN, Order
+from spbench.suites.case import (
+    MAX_HOSTS_AT_ONCE,
+    MAX_RANK_COUNTS,
+    MAX_REPEATS,
+    NAME_PATTERN,
+    RepeatOrder,
+)
 from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
 from spbench_core.catalog.scaling import ScalingMode
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=100)]
-Swept = dict[str, Annotated[list[Any], Field(min_length=1)]]
+SweptLists = dict[str, Annotated[list[Any], Field(min_length=1)]]
 
 
 def _expression(value: Any) -> Any:
@@ -96,7 +102,7 @@ class ScaleEntry(StrictModel):
     """The key ``scale:``; it runs a case on several numbers of ranks."""
 
     np: list[Annotated[int, Field(ge=1)]] = Field(
-        min_length=2, max_length=MOST_COUNTS, description="numbers of ranks, rising"
+        min_length=2, max_length=MAX_RANK_COUNTS, description="numbers of ranks, rising"
     )
     work: ScalingMode = Field(
         description="what stays the same: the work of all (strong), or that of a rank (weak)"
@@ -113,21 +119,23 @@ class CaseEntry(StrictModel):
     benchmark: str = Field(description="a benchmark of the catalog, as `spbench benchmarks` lists")
     np: int | None = Field(default=None, ge=1, description="ranks, where the benchmark cannot tell")
     params: dict[str, Any] = Field(default={}, description="parameters with one value")
-    matrix: Swept = Field(default={}, description="parameters with lists of values: their product")
-    zip: Swept = Field(
+    matrix: SweptLists = Field(
+        default={}, description="parameters with lists of values: their product"
+    )
+    zip: SweptLists = Field(
         default={}, description="parameters with lists of equal length, taken in step"
     )
     exclude: list[dict[str, Any]] = Field(
         default=[], description="points to leave out: swept keys, each with one value"
     )
-    per_host: bool | Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = Field(
+    per_host: bool | Annotated[int, Field(ge=1, le=MAX_HOSTS_AT_ONCE)] = Field(
         default=False,
         description="a job of its own on each host, all at once; a number: at most so many",
     )
     scale: ScaleEntry | SkipJsonSchema[None] = Field(
         default=None, description="the case on several numbers of ranks, with its efficiency"
     )
-    repeat: int = Field(default=1, ge=1, le=MOST_REPEATS, description="how often each case runs")
+    repeat: int = Field(default=1, ge=1, le=MAX_REPEATS, description="how often each case runs")
     until: UntilEntry | SkipJsonSchema[None] = Field(
         default=None, description="repeat on until the median is known well, or for some time"
     )
@@ -146,14 +154,14 @@ class SuiteFile(StrictModel):
     name: Name = Field(description="the suite's name")
     description: str = Field(default="", description="what the suite measures")
     launch: SuiteLaunch = Field(default=SuiteLaunch(), description="how its jobs are launched")
-    order: Order = Field(
+    order: RepeatOrder = Field(
         default="interleaved",
         description="repeats: each a launch of its own, the jobs by turns, or together in one",
     )
     cases: list[CaseEntry] = Field(min_length=1, description="the benchmarks to run")
 
 
-def merge(suite: LaunchSettings, case: LaunchSettings) -> LaunchSettings:
+def merge_settings(suite: LaunchSettings, case: LaunchSettings) -> LaunchSettings:
     """Return the suite's launch settings with what a case sets itself; ``env`` merges by name."""
     own = {name: getattr(case, name) for name in case.model_fields_set}
     if "env" in own:

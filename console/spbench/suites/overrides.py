@@ -9,7 +9,7 @@ from typing import Any
 from spbench.errors import UsageError, did_you_mean
 from spbench.suites.findings import Findings
 from spbench.suites.settings import BatchSettings, LaunchSettings
-from spbench.suites.yaml_nodes import KeyPath, Node, YamlError, compose
+from spbench.suites.yaml_nodes import KeyPath, Node, YamlError, parse_yaml
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
@@ -49,7 +49,7 @@ def _shorten(text: str) -> str:
 
 def _read(option: str, written: str) -> Node:
     try:
-        document = compose(written)
+        document = parse_yaml(written)
     except YamlError as error:
         raise UsageError(f"{option}: {error} (put the value in YAML's quotes)") from None
     if document.problems:
@@ -116,7 +116,7 @@ class _Override:
         if not isinstance(launch, dict):
             return True  # its shape is told with the other errors of the file
         if not dot:
-            launch[key] = self._node.data if key != "env" else as_written(self._node)
+            launch[key] = self._node.data if key != "env" else read_as_text(self._node)
             self._findings.mark_option(("launch", key), self._option)
         elif isinstance(env := launch.setdefault("env", {}), dict):
             env[variable] = _text(self._node)
@@ -162,7 +162,7 @@ class _Override:
         return found
 
 
-def as_written(node: Node) -> Any:
+def read_as_text(node: Node) -> Any:
     """Return the data of a mapping whose scalars stay text as written (``1`` is ``"1"``)."""
     if not isinstance(node.content, dict):
         return node.data
@@ -203,7 +203,7 @@ class _Collapse:
             left = [(at, self._reduced(rule)) for at, rule in enumerate(rules)]
             kept = [(at, rule) for at, rule in left if rule is not None]
             case["exclude"] = [rule for _, rule in kept]
-            findings.moved((*path, "exclude"), [at for at, _ in kept])
+            findings.record_kept_items((*path, "exclude"), [at for at, _ in kept])
 
     def _is_key(self, word: str) -> bool:
         return _names(self._benchmark, word, self._name)

@@ -8,8 +8,8 @@ from typing import Any
 
 from spbench.errors import did_you_mean
 from spbench.suites.case import Case, Expectation
-from spbench.suites.expectations import metric_names, unknown_figure
-from spbench.suites.expression import CaseFigure, ExpressionError, read_expression
+from spbench.suites.expectations import describe_unknown_metric, list_metric_names
+from spbench.suites.expression import CaseMetric, ExpressionError, parse_expression
 from spbench.suites.findings import Findings
 from spbench.suites.yaml_nodes import KeyPath
 
@@ -24,7 +24,9 @@ class ExpandedEntry:
     cases: Sequence[Case]
 
 
-def refer(entries: Sequence[ExpandedEntry], names: Sequence[str], findings: Findings) -> list[Case]:
+def resolve_references(
+    entries: Sequence[ExpandedEntry], names: Sequence[str], findings: Findings
+) -> list[Case]:
     """Return the cases of all entries, each expression naming the cases of the run by their ids.
 
     Args:
@@ -52,13 +54,13 @@ def _found(
     if item.expression is None:
         return item
     place: KeyPath = (*path, "expect", item.metric, item.op)
-    expression = read_expression(item.expression)
+    expression = parse_expression(item.expression)
     try:
-        ids = tuple(index.find(figure, case) for figure in expression.figures)
+        ids = tuple(index.find(figure, case) for figure in expression.metrics)
     except ExpressionError as error:
-        findings.in_value(place, error.at, f"{item.op} is no limit: {error}")
+        findings.add_in_text(place, error.position, f"{item.op} is no limit: {error}")
         return item
-    return replace(item, expression=expression.with_cases(ids))
+    return replace(item, expression=expression.substitute_cases(ids))
 
 
 class _Index:
@@ -70,7 +72,7 @@ class _Index:
         for case in cases:
             self._by_name.setdefault(case.name, []).append(case)
 
-    def find(self, figure: CaseFigure, of: Case) -> str:
+    def find(self, figure: CaseMetric, of: Case) -> str:
         """Return the id of the case that a figure in an expectation of a case is one of.
 
         Raises:
@@ -79,25 +81,25 @@ class _Index:
         case = self._by_id.get(figure.case) or self._like(figure, of)
         if case is None:  # its entry has errors of its own
             return figure.case
-        known = metric_names(case.entry, case.params)
-        if problem := unknown_figure(case.entry, known, figure.metric):
-            raise ExpressionError(problem, figure.at)
+        known = list_metric_names(case.entry, case.params)
+        if problem := describe_unknown_metric(case.entry, known, figure.metric):
+            raise ExpressionError(problem, figure.metric_start)
         return case.id
 
-    def _like(self, figure: CaseFigure, of: Case) -> Case | None:
+    def _like(self, figure: CaseMetric, of: Case) -> Case | None:
         name, fixed = _parts(figure.case)
         known = self._by_name.get(name)
         if known is None:
             words = [*self._by_id, *self._by_name]
             near = did_you_mean(figure.case, words) or f" (known: {_some([*self._by_name])})"
-            raise ExpressionError(f"no case is called {figure.case!r}{near}", figure.named[0])
+            raise ExpressionError(f"no case is called {figure.case!r}{near}", figure.name_span[0])
         if not known:
             return None
         fitting = [case for case in known if fixed.items() <= _swept(case).items()]
         if len(fitting) > 1:
             fitting = [case for case in fitting if _alike(case, of, fixed)]
         if len(fitting) != 1:
-            raise ExpressionError(_which(figure.case, known, fitting), figure.named[0])
+            raise ExpressionError(_which(figure.case, known, fitting), figure.name_span[0])
         return fitting[0]
 
 

@@ -19,7 +19,7 @@ _INFINITE = re.compile(r"[-+]?\.(inf|Inf|INF)")
 _NAN = {".nan", ".NaN", ".NAN"}
 
 
-def core_scalar(text: str) -> Scalar:
+def parse_scalar(text: str) -> Scalar:
     """Return the value of a plain scalar by the YAML 1.2 core schema.
 
     Raises:

@@ -12,7 +12,7 @@ from spbench_core.quantities import format_quantity
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RankCounts:
     """The numbers of ranks that an entry's cases run on; ``by`` is the parameter to follow them."""
 
     np: Sequence[int]
@@ -20,8 +20,8 @@ class Counts:
     by: str | None = None
 
 
-def over_ranks(
-    benchmark: Benchmark, given: Params, np: int | None, counts: Counts
+def scale_cases(
+    benchmark: Benchmark, given: Params, np: int | None, counts: RankCounts
 ) -> Iterator[tuple[int, Params, Params]]:
     """Yield the cases on each number of ranks: that number, what differs, and all parameters.
 

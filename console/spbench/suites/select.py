@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"[()]|[^\s()]+")
 _Test = Callable[[str], bool]
 
 
-def named(cases: Sequence[Case], words: Sequence[str]) -> tuple[Case, ...]:
+def select_named(cases: Sequence[Case], words: Sequence[str]) -> tuple[Case, ...]:
     """Return the cases that the words name: one by its id, all points of a sweep by their name.
 
     Raises:
@@ -28,7 +28,7 @@ def named(cases: Sequence[Case], words: Sequence[str]) -> tuple[Case, ...]:
     return tuple(case for case in cases if case.id in meant or case.name in meant)
 
 
-def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
+def select_matching(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
     """Return the cases whose id or benchmark fits the expression; a blank one fits all.
 
     Words are case-insensitive substrings, joined by ``and``, ``or``, ``not`` and parentheses.

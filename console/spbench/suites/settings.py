@@ -17,7 +17,7 @@ from pydantic import (
 from spbench.suites.launcher_names import AUTO, LauncherName
 from spbench_core.events.rank_events import SILENCE_LIMIT
 
-LEAST_SILENCE = 4.0
+MIN_SILENCE_TIMEOUT = 4.0
 """The least `silence_timeout`: a sign of life comes once a second, and relays are named first."""
 SchedulerName = Literal["slurm", "pbs", "lsf", "flux"]
 SCHEDULERS: tuple[SchedulerName, ...] = get_args(SchedulerName)
@@ -36,7 +36,7 @@ def _variable(name: str) -> str:
 EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME), BeforeValidator(_variable)]
 
 
-def time_limit(text: str) -> int:
+def parse_time_limit(text: str) -> int:
     """Return the seconds of a time limit: ``45m``, ``2h``, ``1d``, ``1:30:00`` or ``1-12:00:00``.
 
     Raises:
@@ -56,7 +56,7 @@ def time_limit(text: str) -> int:
 
 
 def _checked_limit(text: str) -> str:
-    time_limit(text)
+    parse_time_limit(text)
     return text
 
 
@@ -84,7 +84,7 @@ class StrictModel(BaseModel):
     )
 
 
-def json_schema(model: type[BaseModel], **options: Any) -> dict[str, Any]:
+def build_json_schema(model: type[BaseModel], **options: Any) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the files that a model reads or writes."""
     draft = "https://json-schema.org/draft/2020-12/schema"
     return {"$schema": draft, **model.model_json_schema(by_alias=True, **options)}
@@ -161,7 +161,7 @@ class LaunchSettings(StrictModel):
     start_timeout: float = Field(default=60, gt=0, description="seconds until every rank is ready")
     silence_timeout: float = Field(
         default=SILENCE_LIMIT,
-        ge=LEAST_SILENCE,
+        ge=MIN_SILENCE_TIMEOUT,
         description="seconds without a sign of life after which a rank counts as hung",
     )
     timeout: float = Field(default=120, gt=0, description="seconds for one case")

@@ -14,15 +14,15 @@ PREFIX = "shipped:"
 _PACKAGE = Path(__file__).parents[1]
 
 
-def shipped_folder() -> Path:
+def find_shipped_folder() -> Path:
     """Return the folder that holds ``suites`` and ``hostfiles``: in a wheel it is ours."""
     packaged = _PACKAGE / "shipped"
     return packaged if packaged.is_dir() else Path(__file__).parents[3]
 
 
-def shipped_suites() -> dict[str, Path]:
+def list_shipped_suites() -> dict[str, Path]:
     """Return the suites by name."""
-    return {path.stem: path for path in sorted((shipped_folder() / "suites").glob("*.yaml"))}
+    return {path.stem: path for path in sorted((find_shipped_folder() / "suites").glob("*.yaml"))}
 
 
 def is_shipped_name(path: Path) -> bool:
@@ -30,22 +30,22 @@ def is_shipped_name(path: Path) -> bool:
     return str(path).startswith(PREFIX)
 
 
-def seen_from(folder: Path, suite: Path) -> Path:
+def resolve_suite_path(folder: Path, suite: Path) -> Path:
     """Return a suite's path as it is meant in a folder; ``shipped:NAME`` is so in each."""
     return suite if is_shipped_name(suite) else folder / suite
 
 
-def file_of(path: Path) -> Path:
+def locate_suite_file(path: Path) -> Path:
     """Return where the file of ``shipped:NAME`` is or was; any other path as it is.
 
     A recorded run may name a suite that only an earlier version had.
     """
     if not is_shipped_name(path):
         return path
-    return shipped_folder() / "suites" / f"{str(path).removeprefix(PREFIX)}.yaml"
+    return find_shipped_folder() / "suites" / f"{str(path).removeprefix(PREFIX)}.yaml"
 
 
-def suite_path(path: Path) -> Path:
+def find_suite_file(path: Path) -> Path:
     """Return the file of ``shipped:NAME``; any other path as it is.
 
     Raises:
@@ -53,7 +53,7 @@ def suite_path(path: Path) -> Path:
     """
     if not is_shipped_name(path):
         return path
-    known = shipped_suites()
+    known = list_shipped_suites()
     name = str(path).removeprefix(PREFIX)
     if name not in known:
         near = did_you_mean(name, known)
@@ -63,7 +63,7 @@ def suite_path(path: Path) -> Path:
     return known[name]
 
 
-def comes_with_spbench(path: Path) -> bool:
+def is_shipped(path: Path) -> bool:
     """Whether a file or folder is one of the shipped ones, or of the demo."""
     real = path.resolve()
     return is_installed(path) or any(real.is_relative_to(place.resolve()) for place in _places())
@@ -74,29 +74,29 @@ def is_installed(path: Path) -> bool:
     return path.resolve().is_relative_to(_PACKAGE.resolve())
 
 
-def is_foreign(path: Path, folder: Path) -> bool:
+def needs_copy(path: Path, folder: Path) -> bool:
     """Whether a file comes with spbench and is not a folder's own, so that a copy is edited.
 
     A virtual environment in the folder makes no file that is installed there one of its own.
     """
     inside = path.resolve().is_relative_to(folder.resolve())
-    return is_installed(path) or (comes_with_spbench(path) and not inside)
+    return is_installed(path) or (is_shipped(path) and not inside)
 
 
 def _places() -> Iterator[Path]:
-    folder = shipped_folder()
+    folder = find_shipped_folder()
     yield from (folder / "suites", folder / "hostfiles")
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopyResult:
     """The files that were written into a folder, and those that were there and stay."""
 
     written: tuple[Path, ...]
     kept: tuple[Path, ...]
 
 
-def copy_shipped(folder: Path, *, force: bool = False) -> Copied:
+def copy_shipped(folder: Path, *, force: bool = False) -> CopyResult:
     """Write the suites and hostfiles into a folder; a file that is there stays.
 
     Args:
@@ -116,7 +116,7 @@ def copy_shipped(folder: Path, *, force: bool = False) -> Copied:
                 continue
             _write(target, source.read_bytes())
             written.append(target)
-    return Copied(tuple(written), tuple(kept))
+    return CopyResult(tuple(written), tuple(kept))
 
 
 def _write(target: Path, content: bytes) -> None:

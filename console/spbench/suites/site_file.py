@@ -26,11 +26,11 @@ from pydantic.json_schema import SkipJsonSchema
 from spbench.config_files import UntrustedFileError, open_trusted
 from spbench.errors import Diagnostic, SuiteError
 from spbench.suites.findings import Findings
-from spbench.suites.loader import read_file
+from spbench.suites.loader import read_suite_file
 from spbench.suites.model import Name
 from spbench.suites.settings import BatchSettings, StrictModel
-from spbench.suites.wording import tell
-from spbench.suites.yaml_nodes import YamlError, compose
+from spbench.suites.wording import report_errors
+from spbench.suites.yaml_nodes import YamlError, parse_yaml
 
 FILE_NAME = "site.yaml"
 
@@ -47,7 +47,7 @@ class SiteFile(StrictModel):
     )
 
 
-def user_site() -> Path:
+def find_user_site() -> Path:
     """Return the path of the site file in the user's configuration."""
     from platformdirs import user_config_path
 
@@ -66,7 +66,7 @@ def read_site_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) 
         SuiteError: It has errors; it holds them all.
     """
     try:
-        document = compose(read_file(path, open_))
+        document = parse_yaml(read_suite_file(path, open_))
     except YamlError as error:
         mark = error.mark
         raise SuiteError([Diagnostic(str(path), mark.line, mark.column, str(error))]) from None
@@ -75,7 +75,7 @@ def read_site_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) 
     try:
         site = SiteFile.model_validate(data)
     except ValidationError as error:
-        tell(error, data, findings, SiteFile)
+        report_errors(error, data, findings, SiteFile)
         findings.raise_if_any()
         raise
     findings.raise_if_any()
@@ -92,7 +92,7 @@ def find_system(home: Path, warn: Callable[[str], None]) -> str:
         UsageError: A site file cannot be read.
         SuiteError: A site file has errors.
     """
-    for path in (home / FILE_NAME, user_site()):
+    for path in (home / FILE_NAME, find_user_site()):
         if not os.path.isfile(path):
             continue
         try:
@@ -102,10 +102,10 @@ def find_system(home: Path, warn: Callable[[str], None]) -> str:
             continue
         if name is not None:
             return name
-    return system_of_host(socket.gethostname())
+    return derive_system_name(socket.gethostname())
 
 
-def system_of_host(host: str) -> str:
+def derive_system_name(host: str) -> str:
     """Return the name that the hosts of a cluster share: ``node`` of ``node017.example.org``."""
     label = host.partition(".")[0]
     return label.rstrip("0123456789").rstrip("-_") or label

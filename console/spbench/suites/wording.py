@@ -41,16 +41,18 @@ _EXPECTED = {
 _NAME = "letters, digits and . _ - with a letter or digit first"
 
 
-def check_shape(data: Mapping[str, Any], findings: Findings) -> SuiteFile | None:
+def validate_suite(data: Mapping[str, Any], findings: Findings) -> SuiteFile | None:
     """Return the suite file as a model, or None after telling ``findings`` what is wrong."""
     try:
         return SuiteFile.model_validate(data)
     except ValidationError as error:
-        tell(error, data, findings, SuiteFile)
+        report_errors(error, data, findings, SuiteFile)
     return None
 
 
-def tell(error: ValidationError, data: Any, findings: Findings, model: type[BaseModel]) -> None:
+def report_errors(
+    error: ValidationError, data: Any, findings: Findings, model: type[BaseModel]
+) -> None:
     """Tell ``findings`` what is wrong in the data of a file, by pydantic's errors of its model."""
     grouped: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
@@ -69,11 +71,11 @@ def _of_one_form(
     return [detail for detail in details if detail["type"] != "string_type"]
 
 
-def complaint(**part: Any) -> str | None:
+def find_shape_error(**part: Any) -> str | None:
     """Return the first thing that is wrong in the shape of these keys of a suite, if any is."""
     findings = Findings("", Document(Node(Mark(1, 1), None)))
     entry = {"name": "case", "benchmark": "benchmark"}
-    check_shape({"schema": SCHEMA, "name": "suite", "cases": [entry], **part}, findings)
+    validate_suite({"schema": SCHEMA, "name": "suite", "cases": [entry], **part}, findings)
     try:
         findings.raise_if_any()
     except SuiteError as error:
@@ -81,7 +83,7 @@ def complaint(**part: Any) -> str | None:
     return None
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as a message shows it."""
     if value is None:
         return "empty"
@@ -111,7 +113,7 @@ def _tell(
 ) -> None:
     changing = []
     for detail in details:
-        at = findings.at_key if detail["loc"][-1:] == ("[key]",) else findings.at_value
+        at = findings.add_at_key if detail["loc"][-1:] == ("[key]",) else findings.add_at_value
         if detail["type"] == "missing":
             at(path, f"{_whole(path, model)} lacks the key {detail['loc'][-1]!r}")
         elif detail["type"] == "value_error":  # a validator's own sentence
@@ -121,19 +123,19 @@ def _tell(
     if not changing:
         return
     if changing[0]["type"] == "extra_forbidden":
-        findings.at_key(path, _unknown_key(path, model))
+        findings.add_at_key(path, _unknown_key(path, model))
     elif not path:
-        findings.at_value(path, f"{_whole(path, model)} begins with 'schema: {_schema(model)}'")
+        findings.add_at_value(path, f"{_whole(path, model)} begins with 'schema: {_schema(model)}'")
     else:
-        at = findings.at_key if changing[0]["loc"][-1:] == ("[key]",) else findings.at_value
+        at = findings.add_at_key if changing[0]["loc"][-1:] == ("[key]",) else findings.add_at_value
         at(path, _wrong_value(path, changing) + _example(path, model))
 
 
 def _wrong_value(path: KeyPath, details: list[ErrorDetails]) -> str:
     value = details[0]["input"]
-    name = "a case" if path[:1] == ("cases",) and len(path) == 2 else dotted(path)
+    name = "a case" if path[:1] == ("cases",) and len(path) == 2 else format_path(path)
     if details[0]["type"] == "string_pattern_mismatch":
-        return f"{name} is {shown(value)}; use {_NAME}"
+        return f"{name} is {format_value(value)}; use {_NAME}"
     expected = dict.fromkeys(_expected(detail) for detail in details)
     hint = ""
     if "text" in expected and isinstance(value, (bool, int, float)):
@@ -141,14 +143,18 @@ def _wrong_value(path: KeyPath, details: list[ErrorDetails]) -> str:
     choices = [word for d in details for word in _choices(d)]
     if isinstance(value, str):
         hint = did_you_mean(value, choices) if len(choices) > 1 else ""
-    told = _of_length(value) if details[0]["type"] in ("too_short", "too_long") else shown(value)
+    told = (
+        _of_length(value)
+        if details[0]["type"] in ("too_short", "too_long")
+        else format_value(value)
+    )
     return f"{name} must be {' or '.join(expected)}, not {told}{hint}"
 
 
 def _of_length(value: Any) -> str:
     """Return a list or a mapping of wrong length as a message shows it."""
     if len(value) == 0:
-        return "an empty mapping" if value == {} else shown(value)
+        return "an empty mapping" if value == {} else format_value(value)
     return f"with {len(value)}"
 
 
@@ -194,14 +200,14 @@ def _fields(path: KeyPath, model: Any) -> dict[str, FieldInfo]:
 def _whole(path: KeyPath, model: type[BaseModel]) -> str:
     if not path:
         return "the " + _schema(model).removeprefix("spbench.").partition("/")[0]
-    return "the case" if len(path) == 2 and path[0] == "cases" else dotted(path)
+    return "the case" if len(path) == 2 and path[0] == "cases" else format_path(path)
 
 
 def _schema(model: type[BaseModel]) -> str:
     return str(get_args(model.model_fields["schema_"].annotation)[0])
 
 
-def dotted(path: KeyPath) -> str:
+def format_path(path: KeyPath) -> str:
     """Return a path as a message names it: from its case on, ``launch.args[0]``."""
     inner = path[2:] if len(path) > 2 and path[0] == "cases" else path
     words = ""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from spbench.suites.scalars import Scalar, core_scalar
+from spbench.suites.scalars import Scalar, parse_scalar
 from spbench_core.whole_numbers import TooManyDigitsError
 
 KeyPath = tuple[str | int, ...]
@@ -39,7 +39,7 @@ class Mark(NamedTuple):
     column: int
 
 
-class NodePlace(NamedTuple):
+class NodeMarks(NamedTuple):
     """The places of a key (or a list's item) and of its value."""
 
     key: Mark
@@ -89,7 +89,7 @@ class Node:
             return [node.data for node in self.content]
         return self.content
 
-    def children(self) -> dict[str | int, tuple[Mark, Node]]:
+    def list_children(self) -> dict[str | int, tuple[Mark, Node]]:
         """Return what stands below it, by key or index, with the place of the key."""
         if isinstance(self.content, dict):
             return {**self.content}
@@ -97,11 +97,11 @@ class Node:
             return {index: (node.mark, node) for index, node in enumerate(self.content)}
         return {}
 
-    def find(self, path: KeyPath) -> Node | None:
+    def find_node(self, path: KeyPath) -> Node | None:
         """Return the node at a path below it, None where there is none."""
         node = self
         for part in path:
-            child = node.children().get(part)
+            child = node.list_children().get(part)
             if child is None:
                 return None
             node = child[1]
@@ -115,19 +115,19 @@ class Document:
     root: Node
     problems: tuple[Problem, ...] = field(default=())
 
-    def place(self, path: KeyPath) -> NodePlace:
+    def find_marks(self, path: KeyPath) -> NodeMarks:
         """Return where a path stands; where it is missing, its nearest parent that is there."""
         node = self.root
         key = self.root.mark
         for part in path:
-            child = node.children().get(part)
+            child = node.list_children().get(part)
             if child is None:
                 break
             key, node = child
-        return NodePlace(key, node.mark)
+        return NodeMarks(key, node.mark)
 
 
-def compose(text: str) -> Document:
+def parse_yaml(text: str) -> Document:
     """Return the document of a YAML text.
 
     Raises:
@@ -215,7 +215,7 @@ class _Builder:
         text = event.value
         mark = _mark(event.start_mark)
         try:
-            value: Scalar = core_scalar(text) if not event.style else text
+            value: Scalar = parse_scalar(text) if not event.style else text
             if event.tag not in (None, "!"):
                 value = self._tagged(event, text)
             elif event.tag == "!":
@@ -231,7 +231,7 @@ class _Builder:
         kind = event.tag.removeprefix(_TAG)
         if kind == "str":
             return text
-        value = core_scalar(text)
+        value = parse_scalar(text)
         if kind == "float" and type(value) is int:
             return float(value)
         types = {"int": int, "float": float, "bool": bool, "null": type(None)}

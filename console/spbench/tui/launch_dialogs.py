@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import SpbenchError, UsageError
-from spbench.suites.launcher_names import AUTO, LAUNCHERS, plugin_launchers
+from spbench.suites.launcher_names import AUTO, LAUNCHERS, load_plugin_launchers
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine
@@ -28,7 +28,7 @@ async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
     """Ask for the launcher of runs, or for an MPI library to show launch lines for."""
     from spbench.launch.detect import traits_named
 
-    plugins = await asyncio.to_thread(plugin_launchers)
+    plugins = await asyncio.to_thread(load_plugin_launchers)
     built_in = (Choice(name, traits_named(name).title) for name in LAUNCHERS)
     added = (Choice(offer.name, f"of the plug-in {offer.plugin}") for offer in plugins.values())
     choices = (_AUTO, *built_in, *added, _ASSUMED)

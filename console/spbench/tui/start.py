@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.record.runs.folder import working_folder
-from spbench.suites.shipped import seen_from
+from spbench.suites.shipped import resolve_suite_path
 from spbench.tui.app import ConsoleApp
 from spbench.tui.context import ConsoleOptions
 
@@ -38,7 +38,7 @@ def open_console(
     """
     # Absolute paths, which stay valid when the working folder changes.
     folder = Path(working_folder())
-    suite = None if suite is None else seen_from(folder, suite)
+    suite = None if suite is None else resolve_suite_path(folder, suite)
     if chosen.hostfile is not None:
         chosen = replace(chosen, hostfile=folder / chosen.hostfile)
     options = ConsoleOptions(

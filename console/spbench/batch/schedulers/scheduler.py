@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from spbench.errors import UsageError
 from spbench.launch.detect import Found
-from spbench.suites.settings import SCHEDULERS, BatchSettings, time_limit
+from spbench.suites.settings import SCHEDULERS, BatchSettings, parse_time_limit
 
 NOTICE = 60
 """Seconds before its time limit at which a job is told to end: what is measured is kept."""
@@ -53,7 +53,7 @@ class Allocation:
     @property
     def seconds(self) -> int | None:
         """The time limit."""
-        return None if self.settings.time is None else time_limit(self.settings.time)
+        return None if self.settings.time is None else parse_time_limit(self.settings.time)
 
     @property
     def notice(self) -> int:

@@ -257,10 +257,10 @@ def _verify(made: Plan, suite: EmittedSuite, request: Request, quiet: bool, verb
     from spbench.cli.tables import output_width
     from spbench.engine.plan import plan_suite, settings_of
     from spbench.planner.output.verification import compare_with_run
-    from spbench.suites.loader import load_text
+    from spbench.suites.loader import load_suite_text
 
     try:
-        asked = load_text(suite.text, suite.suite.path, settings_of(request))
+        asked = load_suite_text(suite.text, suite.suite.path, settings_of(request))
     except SuiteError as error:  # the suite itself has none: it is what was set
         raise UsageError("; ".join(one.message for one in error.diagnostics)) from None
     done = execute(plan_suite(request, asked), quiet=quiet, verbose=verbose, to_stderr=True)

@@ -66,7 +66,7 @@ def profile(
     from spbench.planner.profile.json_file import write_profile_json
     from spbench.planner.profile.measurement import read_measured_profile, render_profile_suite
     from spbench.record.runs.folder import write_whole
-    from spbench.suites.loader import load_text
+    from spbench.suites.loader import load_suite_text
 
     reject_folder("--output", output)
     if ranks is not None and not busy:
@@ -82,7 +82,7 @@ def profile(
     )
     text = render_profile_suite(model, sizes, ranks if busy else 1)
     try:
-        suite = load_text(text, path, settings_of(request))
+        suite = load_suite_text(text, path, settings_of(request))
     except SuiteError as error:  # its places are those of a text that nobody has seen
         told = [one.message.removeprefix("profile: ") for one in error.diagnostics]
         raise UsageError("; ".join(told)) from None

@@ -146,12 +146,12 @@ def _selected(request: Request) -> list[str] | None:
     """Return the names of the entries that a request selects cases of; None: of all."""
     if request.keyword is None and not request.cases:
         return None
-    from spbench.suites.loader import load
-    from spbench.suites.select import named, select
+    from spbench.suites.loader import load_suite_file
+    from spbench.suites.select import select_matching, select_named
 
-    cases = load(request.suite, request.overrides).cases
-    cases = named(cases, request.cases) if request.cases else cases
-    cases = select(cases, request.keyword) if request.keyword is not None else cases
+    cases = load_suite_file(request.suite, request.overrides).cases
+    cases = select_named(cases, request.cases) if request.cases else cases
+    cases = select_matching(cases, request.keyword) if request.keyword is not None else cases
     return list(dict.fromkeys(case.name for case in cases))
 
 

@@ -15,8 +15,8 @@ from spbench.planner.profile.measurement import TIMEOUT, make_suite_word
 from spbench.planner.profile.origin import Origin
 from spbench.report.predictions import PLANNED_CASE, format_planned_time
 from spbench.suites.case import SCHEMA, Suite
-from spbench.suites.edit.writing import key_lines
-from spbench.suites.loader import load_text
+from spbench.suites.edit.writing import format_key
+from spbench.suites.loader import load_suite_text
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.stages import ModelLayout, build_layout
 
@@ -53,14 +53,14 @@ def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Em
         *_comments(plan),
         f"schema: {SCHEMA}",
         f"name: plan-{make_suite_word(profile.name)}",
-        *key_lines("launch", _launch(origin), 0),
+        *format_key("launch", _launch(origin), 0),
         "cases:",
         f"  - name: {PLANNED_CASE}",
         f"    benchmark: {_benchmark(origin)}",
-        *key_lines("params", params, 4),
+        *format_key("params", params, 4),
     ]
     text = "\n".join(lines) + "\n"
-    return EmittedSuite(text, load_text(text, path), layout.ranks)
+    return EmittedSuite(text, load_suite_text(text, path), layout.ranks)
 
 
 def _launch(origin: Origin) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from spbench.planner.plans import Mode, Plan, PlanStage, SkipRoute
-from spbench.suites.settings import json_schema
+from spbench.suites.settings import build_json_schema
 from spbench_core.schedule.orders import ZERO_BUBBLE, Schedule
 
 SCHEMA = "spbench.plan/1"
@@ -137,4 +137,4 @@ def _stage(plan: Plan, stage: PlanStage) -> dict[str, Any]:
 
 def plan_json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a plan."""
-    return json_schema(PlanFile, mode="serialization")
+    return build_json_schema(PlanFile, mode="serialization")

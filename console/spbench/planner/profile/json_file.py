@@ -18,8 +18,8 @@ from spbench.planner.errors import ProfileError
 from spbench.planner.profile.json_reader import SCHEMA, ProfileFile
 from spbench.planner.profile.layers import NUMBERS, PER_BATCH, LayerProfile, Profile
 from spbench.suites.findings import Findings
-from spbench.suites.wording import tell
-from spbench.suites.yaml_nodes import Document, Mark, Node, YamlError, compose
+from spbench.suites.wording import report_errors
+from spbench.suites.yaml_nodes import Document, Mark, Node, YamlError, parse_yaml
 
 _MANY_DIGITS = 100
 
@@ -47,7 +47,7 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
         return ProfileFile.read(data).profile(name)
     except ValidationError as error:
         findings = Findings(file, _document(text))
-        tell(error, data, findings, ProfileFile)
+        report_errors(error, data, findings, ProfileFile)
         raise ProfileError(findings.diagnostics) from None
 
 
@@ -104,6 +104,6 @@ def _document(text: str) -> Document:
     What is wrong in it as YAML is left out: the JSON reader reports the same values.
     """
     try:
-        return Document(compose(text).root)
+        return Document(parse_yaml(text).root)
     except YamlError:
         return Document(Node(Mark(1, 1), None))

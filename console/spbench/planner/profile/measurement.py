@@ -12,7 +12,7 @@ from spbench.planner.profile.graph import Edge
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.origin import Origin
 from spbench.suites.case import SCHEMA
-from spbench.suites.edit.writing import key_lines
+from spbench.suites.edit.writing import format_key
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events.statuses import CaseStatus
 
@@ -36,12 +36,12 @@ def render_profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | No
     lines = [
         f"schema: {SCHEMA}",
         f"name: profile-{make_suite_word(model)}",
-        *key_lines("launch", {"timeout": TIMEOUT}, 0),
+        *format_key("launch", {"timeout": TIMEOUT}, 0),
         "cases:",
         "  - name: profile",
         f"    benchmark: {BENCHMARK}",
         *([] if ranks is None else [f"    np: {ranks}"]),
-        *key_lines("params", params, 4),
+        *format_key("params", params, 4),
     ]
     return "\n".join(lines) + "\n"
 

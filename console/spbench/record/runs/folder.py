@@ -26,7 +26,7 @@ from spbench.record.runs.files import (
     read_json,
 )
 from spbench.safe_files import FOLDER_MODE, make_folders, open_folder, replace_file
-from spbench.suites.given_files import write_through
+from spbench.suites.given_files import write_stream
 
 if TYPE_CHECKING:
     from spbench.record.state import RunState
@@ -275,7 +275,7 @@ def write_chunks(
     """
     try:
         if root is None and _is_stream(path):
-            write_through(path, chunks)
+            write_stream(path, chunks)
             return
         if make_folder:
             make_folders(root or path.parent)

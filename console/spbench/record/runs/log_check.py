@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spbench.suites.case import MOST_REPEATS
+from spbench.suites.case import MAX_REPEATS
 from spbench_core.events import rank_events, run_events
 from spbench_core.events.fields import EventError
 
@@ -72,4 +72,4 @@ class LogCheck:
 
 def _most_repeats(case: Mapping[str, Any]) -> int:
     repeat: int = case["repeat"]
-    return max(repeat, MOST_REPEATS) if "until" in case else repeat
+    return max(repeat, MAX_REPEATS) if "until" in case else repeat

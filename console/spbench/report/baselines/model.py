@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from spbench.report.model import Better
-from spbench.suites.settings import json_schema
+from spbench.suites.settings import build_json_schema
 
 SCHEMA = "spbench.baseline/1"
 
@@ -71,4 +71,4 @@ class BaselineFile(_Part):
 
 def baseline_schema() -> dict[str, Any]:
     """Return the JSON Schema of a baseline."""
-    return json_schema(BaselineFile, mode="serialization")
+    return build_json_schema(BaselineFile, mode="serialization")

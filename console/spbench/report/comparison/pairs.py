@@ -20,7 +20,7 @@ from spbench.stats.difference import (
     estimate_difference,
     smallest_chance,
 )
-from spbench.suites.expand import show
+from spbench.suites.expand import format_label
 
 SAMPLED_ALIKE = 0.01
 """What follows from the time differs by less: rates have the time of the slowest rank's median."""
@@ -112,7 +112,7 @@ def _other_values(a: CasePart, b: CasePart, names: Iterable[str]) -> Iterator[st
 
 
 def _shown(value: Any) -> str:
-    return "not set" if value is None else show(value)
+    return "not set" if value is None else format_label(value)
 
 
 def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
     yield from _other_values(a, b, DATA_ALONE)
     for run, mine, others in (("a", a.params, b.params), ("b", b.params, a.params)):
         alone = [
-            f"{name}={show(value)}"
+            f"{name}={format_label(value)}"
             for name, value in mine.items()
             if value is not None and name not in others
         ]

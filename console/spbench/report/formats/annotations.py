@@ -11,7 +11,7 @@ from spbench.report.formats.case_text import explain_status, list_bad_cases, lis
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.suites.loader import MAX_BYTES
-from spbench.suites.yaml_nodes import YamlError, compose
+from spbench.suites.yaml_nodes import YamlError, parse_yaml
 
 MOST_ANNOTATIONS = 10
 """GitHub shows so many annotations of a kind in a step, and leaves out the others silently."""
@@ -41,11 +41,11 @@ def find_case_lines(run: RecordedRun) -> Mapping[str, int]:
     """
     try:
         text = read_file(run.summary.folder.path / "suite.yaml", MAX_BYTES).decode()
-        entries = compose(text).root.find(("cases",))
+        entries = parse_yaml(text).root.find_node(("cases",))
     except (OSError, ValueError, YamlError):
         return {}
-    nodes = [node for _, node in entries.children().values()] if entries else []
-    names = ((node.find(("name",)), node.mark.line) for node in nodes)
+    nodes = [node for _, node in entries.list_children().values()] if entries else []
+    names = ((node.find_node(("name",)), node.mark.line) for node in nodes)
     return {str(name.data): line for name, line in names if name is not None}
 
 

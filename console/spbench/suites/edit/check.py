@@ -8,18 +8,18 @@ from pathlib import Path
 
 from spbench.errors import Diagnostic, SuiteError, UsageError
 from spbench.suites.case import Suite
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class CheckedText:
     """The suite, or why there is none: its errors in the order of their places."""
 
     suite: Suite | None
     diagnostics: Sequence[Diagnostic] = ()
 
 
-def examine(text: str, path: Path, overrides: Sequence[str] = ()) -> Examined:
+def check_text(text: str, path: Path, overrides: Sequence[str] = ()) -> CheckedText:
     """Return what the loader makes of a text that may not be saved yet.
 
     Args:
@@ -28,8 +28,8 @@ def examine(text: str, path: Path, overrides: Sequence[str] = ()) -> Examined:
         overrides: As for ``--set``; what is wrong with them stands at line 1.
     """
     try:
-        return Examined(load_text(text, path, overrides))
+        return CheckedText(load_suite_text(text, path, overrides))
     except SuiteError as error:
-        return Examined(None, tuple(error.diagnostics))
+        return CheckedText(None, tuple(error.diagnostics))
     except UsageError as error:
-        return Examined(None, (Diagnostic(str(path), 1, 1, str(error)),))
+        return CheckedText(None, (Diagnostic(str(path), 1, 1, str(error)),))

@@ -11,15 +11,21 @@ from typing import Any
 
 from spbench.errors import UsageError
 from spbench.suites.case import SCHEMA
-from spbench.suites.edit.draft import CaseDraft, comment_lines, draft_at, entry_data, section_lines
+from spbench.suites.edit.draft import (
+    CaseDraft,
+    draft_to_data,
+    format_comment,
+    format_section,
+    parse_draft,
+)
 from spbench.suites.edit.outline import BYTE_ORDER_MARK, Outline
-from spbench.suites.edit.rewrite import aligned, rewritten, same
-from spbench.suites.wording import complaint
+from spbench.suites.edit.rewrite import align_keys, is_same, rewrite_entry
+from spbench.suites.wording import find_shape_error
 from spbench.suites.yaml_nodes import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditedText:
     """A changed text, and the line (from 1) at which to look: that of the entry's dash."""
 
     text: str
@@ -28,7 +34,7 @@ class Edited:
 
 def insert_case(
     text: str, draft: CaseDraft, after: int | None = None, suite: str = "suite"
-) -> Edited:
+) -> EditedText:
     """Return the text with a new entry below the one at line ``after``, or below the last.
 
     An empty text gets the head that a suite needs, with ``suite`` as its name.
@@ -38,11 +44,11 @@ def insert_case(
     """
     outline = Outline(text)
     _refuse_brackets(outline)
-    at = outline.last_before(after) if after is not None else None
+    at = outline.find_last_before(after) if after is not None else None
     at = len(outline.items) - 1 if at is None else at
     if outline.items:
         span = outline.spans[at]
-        lines = [""] * outline.spaced + _entry_lines(draft, span.indent)
+        lines = [""] * outline.has_blank_lines + _entry_lines(draft, span.indent)
         edited = _put_below(outline, span.last, lines)
     elif outline.cases is not None:
         outline, line = _without_empty_list(outline, outline.cases)
@@ -52,7 +58,7 @@ def insert_case(
     return _confirmed(text, edited, at + 1, draft, others=_data(outline))
 
 
-def replace_case(text: str, index: int, draft: CaseDraft) -> Edited:
+def replace_case(text: str, index: int, draft: CaseDraft) -> EditedText:
     """Return the text with an entry (from 0) changed to what the draft says.
 
     Raises:
@@ -62,20 +68,20 @@ def replace_case(text: str, index: int, draft: CaseDraft) -> Edited:
     _refuse_misshapen(outline, index)
     others = _data(outline)
     del others[index]
-    edited = rewritten(outline, index, draft)
+    edited = rewrite_entry(outline, index, draft)
     return _confirmed(text, edited, index, draft, others)
 
 
-def remove_case(text: str, index: int) -> Edited:
+def remove_case(text: str, index: int) -> EditedText:
     """Return the text without an entry (from 0) and the comment directly above it.
 
     Raises:
         UsageError: There is no such entry, or others need it: they name an anchor in it.
     """
     outline = Outline(text)
-    outline.item(index)
+    outline.find_item(index)
     others = _data(outline)
-    page = outline.page
+    page = outline.source
     del others[index]
     span = outline.spans[index]
     first = span.top
@@ -86,22 +92,22 @@ def remove_case(text: str, index: int) -> Edited:
     else:
         while page.is_blank(after):
             after += 1
-    edited = page.text[: page.start(first)] + page.text[page.start(after) :]
+    edited = page.text[: page.find_line_start(first)] + page.text[page.find_line_start(after) :]
     return _confirmed(text, edited, None, None, others, line=first)
 
 
-def entry_at(text: str, line: int) -> int | None:
+def find_entry(text: str, line: int) -> int | None:
     """Return the entry (from 0) that spans a line (from 1), the comment above it included.
 
     None between entries, and where the text is no YAML.
     """
     try:
-        return Outline(text).entry_at(line)
+        return Outline(text).find_entry(line)
     except UsageError:
         return None
 
 
-def draft_of(text: str, index: int) -> CaseDraft:
+def read_draft(text: str, index: int) -> CaseDraft:
     """Return an entry (from 0) as a draft that a form can edit.
 
     Raises:
@@ -109,15 +115,15 @@ def draft_of(text: str, index: int) -> CaseDraft:
     """
     outline = Outline(text)
     _refuse_misshapen(outline, index)
-    return draft_at(outline.items[index], outline.comment(index))
+    return parse_draft(outline.items[index], outline.read_comment(index))
 
 
 def _refuse_misshapen(outline: Outline, index: int) -> None:
-    data = outline.item(index).data
+    data = outline.find_item(index).data
     if isinstance(data, dict) and isinstance(launch := data.get("launch"), dict):
         # The values of env are text, however they are written.
         data = data | {"launch": {key: launch[key] for key in launch if key != "env"}}
-    if wrong := complaint(cases=[data]):
+    if wrong := find_shape_error(cases=[data]):
         line = outline.spans[index].first
         raise UsageError(f"line {line}: {wrong}; fix it before you edit the case in a form")
 
@@ -139,31 +145,31 @@ def _refuse_brackets(outline: Outline) -> None:
 
 
 def _entry_lines(draft: CaseDraft, indent: int) -> list[str]:
-    data = entry_data(draft)
-    keys = [line for key in data for line in section_lines(key, data[key], indent + 2)]
+    data = draft_to_data(draft)
+    keys = [line for key in data for line in format_section(key, data[key], indent + 2)]
     first = f"{' ' * indent}- {keys[0].lstrip()}"
-    return [*comment_lines(draft, indent), first, *keys[1:]]
+    return [*format_comment(draft, indent), first, *keys[1:]]
 
 
 def _put_below(outline: Outline, line: int, lines: list[str]) -> str:
     """Return the text with lines below one of its lines; a last line without end stays so."""
-    page = outline.page
-    at = page.start(line + 1)
+    page = outline.source
+    at = page.find_line_start(line + 1)
     new = page.newline.join(lines)
-    if page.line_of(at) == line:  # the text ends within this line
-        return page.text + page.newline * bool(page.line(line)) + new
+    if page.find_line(at) == line:  # the text ends within this line
+        return page.text + page.newline * bool(page.read_line(line)) + new
     return page.text[:at] + new + page.newline + page.text[at:]
 
 
 def _without_empty_list(outline: Outline, cases: Node) -> tuple[Outline, int]:
     """Return the text without what stands for no cases (``[]``, ``~``), and its line."""
-    page = outline.page
-    start = page.offset(cases.mark)
-    end = page.offset(cases.end)
+    page = outline.source
+    start = page.find_offset(cases.mark)
+    end = page.find_offset(cases.end)
     if "#" in page.text[start:end]:
         raise UsageError(f"line {cases.mark.line}: remove the brackets of the empty list of cases")
     key = page.text[:start].rstrip()
-    return Outline(key + page.text[end:]), page.line_of(len(key) - 1)
+    return Outline(key + page.text[end:]), page.find_line(len(key) - 1)
 
 
 def _with_head(outline: Outline, draft: CaseDraft, suite: str) -> str:
@@ -173,13 +179,13 @@ def _with_head(outline: Outline, draft: CaseDraft, suite: str) -> str:
     head = [
         line
         for key, value in needed.items()
-        if outline.document.root.find((key,)) is None
-        for line in section_lines(key, value, indent)
+        if outline.document.root.find_node((key,)) is None
+        for line in format_section(key, value, indent)
     ]
     lines = [*head, " " * indent + "cases:", *_entry_lines(draft, indent + 2)]
-    page = outline.page
-    last = page.line_of(len(page.text))
-    ended = not page.line(last)
+    page = outline.source
+    last = page.find_line(len(page.text))
+    ended = not page.read_line(last)
     return _put_below(outline, last, lines) + page.newline * ended
 
 
@@ -199,7 +205,7 @@ def _confirmed(
     draft: CaseDraft | None,
     others: list[Any],
     line: int = 0,
-) -> Edited:
+) -> EditedText:
     """Return an edit once it reads as it should: the entry as drafted, all else as before.
 
     Raises:
@@ -221,10 +227,10 @@ def _confirmed(
             raise harm
         line = outline.spans[index].first
         del cases[index]
-    if not same(cases, others) or not same(old, {key: new.get(key) for key in old}):
+    if not is_same(cases, others) or not is_same(old, {key: new.get(key) for key in old}):
         raise harm
     mark = BYTE_ORDER_MARK if before.startswith(BYTE_ORDER_MARK) else ""
-    return Edited(mark + text, line)
+    return EditedText(mark + text, line)
 
 
 def _around(outline: Outline) -> dict[str, Any]:
@@ -236,8 +242,8 @@ def _holds(outline: Outline, index: int, draft: CaseDraft) -> bool:
     """Say whether an entry holds what a draft says."""
     if index >= len(outline.items) or not isinstance(outline.items[index].content, dict):
         return False
-    written = draft_at(outline.items[index], outline.comment(index))
-    data = entry_data(written)
-    return same(data, aligned(data, entry_data(draft))) and (
-        comment_lines(written, 0) == comment_lines(draft, 0)
+    written = parse_draft(outline.items[index], outline.read_comment(index))
+    data = draft_to_data(written)
+    return is_same(data, align_keys(data, draft_to_data(draft))) and (
+        format_comment(written, 0) == format_comment(draft, 0)
     )

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.suites.edit.writing import key_lines, plain
-from spbench.suites.overrides import as_written
+from spbench.suites.edit.writing import format_key, to_plain
+from spbench.suites.overrides import read_as_text
 from spbench.suites.yaml_nodes import Node
 
-Swept = Mapping[str, Sequence[Any]]
+SweptValues = Mapping[str, Sequence[Any]]
 
 _BLOCKS = ("matrix", "zip", "expect")
 """Sections that are easier to read and to change with one line for each key."""
@@ -31,8 +31,8 @@ class CaseDraft:
     name: str
     benchmark: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    matrix: Swept = field(default_factory=dict)
-    zip: Swept = field(default_factory=dict)
+    matrix: SweptValues = field(default_factory=dict)
+    zip: SweptValues = field(default_factory=dict)
     exclude: Sequence[Mapping[str, Any]] = ()
     np: int | None = None
     per_host: bool | int = False
@@ -44,7 +44,7 @@ class CaseDraft:
     comment: str | None = None
 
 
-def entry_data(draft: CaseDraft) -> dict[str, Any]:
+def draft_to_data(draft: CaseDraft) -> dict[str, Any]:
     """Return the keys of the entry with their values, those left out that say nothing."""
     keys = {
         "name": draft.name,
@@ -61,7 +61,7 @@ def entry_data(draft: CaseDraft) -> dict[str, Any]:
         "expect": draft.expect,
         "launch": draft.launch,
     }
-    said = {key: plain(value) for key, value in keys.items()}
+    said = {key: to_plain(value) for key, value in keys.items()}
     return {
         key: value
         for key, value in said.items()
@@ -69,20 +69,20 @@ def entry_data(draft: CaseDraft) -> dict[str, Any]:
     }
 
 
-def section_lines(key: str, value: Any, indent: int) -> list[str]:
+def format_section(key: str, value: Any, indent: int) -> list[str]:
     """Return the lines of one key of an entry."""
-    return key_lines(key, value, indent, block=key in _BLOCKS)
+    return format_key(key, value, indent, block=key in _BLOCKS)
 
 
-def comment_lines(draft: CaseDraft, indent: int) -> list[str]:
+def format_comment(draft: CaseDraft, indent: int) -> list[str]:
     """Return the lines of the comment above an entry."""
     return [f"{' ' * indent}# {line}".rstrip() for line in (draft.comment or "").splitlines()]
 
 
-def draft_at(node: Node, comment: str | None) -> CaseDraft:
+def parse_draft(node: Node, comment: str | None) -> CaseDraft:
     """Return the entry that a node holds, which must have the shape of one."""
     data: dict[str, Any] = node.data
     launch = data.get("launch", {})
-    if env := node.find(("launch", "env")):
-        launch = launch | {"env": as_written(env)}
+    if env := node.find_node(("launch", "env")):
+        launch = launch | {"env": read_as_text(env)}
     return CaseDraft(**data | {"launch": launch, "comment": comment})

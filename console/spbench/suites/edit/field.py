@@ -55,14 +55,14 @@ class Field:
         return not self.path and self.kind not in UNSWEPT_KINDS
 
 
-def accepted(kind: FieldKind, choices: tuple[str, ...], bounds: str) -> str:
+def describe_accepted(kind: FieldKind, choices: tuple[str, ...], bounds: str) -> str:
     """Return in words what a field takes."""
     said = [", ".join(choices)] if choices else []
     said += [_SAID[kind]] if kind in _SAID else []
     return ", ".join(filter(None, [" or ".join(said), bounds]))
 
 
-def between(least: str | None, most: str | None) -> str:
+def format_bounds(least: str | None, most: str | None) -> str:
     """Return bounds in words; empty where there are none."""
     if least is not None and most is not None:
         return f"{least} to {most}"

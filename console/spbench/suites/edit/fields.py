@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from spbench.suites.edit.field import Field, FieldKind, accepted, between
-from spbench.suites.edit.ranges import bytes_text
-from spbench.suites.edit.writing import scalar
+from spbench.suites.edit.field import Field, FieldKind, describe_accepted, format_bounds
+from spbench.suites.edit.ranges import format_bytes
+from spbench.suites.edit.writing import format_scalar
 from spbench.suites.model import Bound, CaseEntry
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog.benchmark import Benchmark
@@ -25,28 +25,28 @@ _TYPES: dict[str, FieldKind] = {
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum")
 
 
-def fields_of(benchmark: Benchmark) -> tuple[Field, ...]:
+def list_param_fields(benchmark: Benchmark) -> tuple[Field, ...]:
     """Return the fields of a benchmark's parameters."""
     return tuple(map(_of_param, benchmark.params))
 
 
-def launch_fields() -> tuple[Field, ...]:
+def list_launch_fields() -> tuple[Field, ...]:
     """Return the fields of the launch settings."""
     return _of_model(LaunchSettings, LaunchSettings.model_fields, ("launch",))
 
 
-def case_fields() -> tuple[Field, ...]:
+def list_case_fields() -> tuple[Field, ...]:
     """Return the fields of a case itself: name, np, repeat."""
     name, np, repeat = _of_model(CaseEntry, ("name", "np", "repeat"), ("case",))
     return name, replace(np, path=()), repeat
 
 
-def bound_fields(metric: str) -> tuple[Field, ...]:
+def list_bound_fields(metric: str) -> tuple[Field, ...]:
     """Return the fields of an expectation on one of `metrics_of`, or a statistic of it."""
     return _of_model(Bound, ("max", "min"), ("case", "expect", metric))
 
 
-def reference_fields(metric: str) -> tuple[Field, ...]:
+def list_reference_fields(metric: str) -> tuple[Field, ...]:
     """Return the fields of a reference of one of `metrics_of`, or of a statistic of it."""
     return _of_model(Bound, ("reference", "lower", "upper"), ("case", "expect", metric))
 
@@ -60,7 +60,7 @@ def _of_param(param: Param) -> Field:
         kind=param.kind,
         help=param.help,
         default=", ".join(_shown(param, item) or "" for item in default),
-        accepts=accepted(param.kind, choices, between(least, most)),
+        accepts=describe_accepted(param.kind, choices, format_bounds(least, most)),
         choices=choices,
         minimum=param.minimum,
         maximum=param.maximum,
@@ -72,7 +72,7 @@ def _shown(param: Param, value: Any) -> str | None:
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is not None and param.kind in ("bytes", "bytes_list"):
-        return str(bytes_text(int(value)))
+        return str(format_bytes(int(value)))
     return f"{value:.15g}" if isinstance(value, (int, float)) else value
 
 
@@ -92,13 +92,15 @@ def _of_schema(name: str, schema: Mapping[str, Any], path: tuple[str, ...]) -> F
     bounds = {key: part[key] for part in parts for key in _BOUNDS if key in part}
     least, most, above = (f"{bounds[key]:g}" if key in bounds else None for key in _BOUNDS)
     default = schema.get("default")
-    default = scalar(default) if isinstance(default, bool) else default
+    default = format_scalar(default) if isinstance(default, bool) else default
     return Field(
         name=name,
         kind=kind,
         help=schema["description"],
         default="" if default in (None, [], {}) else str(default),
-        accepts=accepted(kind, choices, f"above {above}" if above else between(least, most)),
+        accepts=describe_accepted(
+            kind, choices, f"above {above}" if above else format_bounds(least, most)
+        ),
         choices=choices,
         minimum=bounds.get("minimum"),
         maximum=bounds.get("maximum"),

@@ -8,13 +8,13 @@ from decimal import Decimal, DecimalException
 MAX_VALUES = 1000
 """How many values a swept parameter may take."""
 
-HOW = "write FIRST..LAST *FACTOR or FIRST..LAST +STEP"
+RANGE_SYNTAX = "write FIRST..LAST *FACTOR or FIRST..LAST +STEP"
 
 _RANGE = re.compile(r"\s*(\S+?)\s*\.\.\s*(\S+?)\s*(?:([*+])\s*(\S+)\s*)?")
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
-def parts_of(text: str) -> tuple[str, str, str, str] | None:
+def split_range(text: str) -> tuple[str, str, str, str] | None:
     """Return first, last, ``*`` or ``+``, and by how much; None where the text is no range."""
     found = _RANGE.fullmatch(text)
     if found is None:
@@ -23,7 +23,7 @@ def parts_of(text: str) -> tuple[str, str, str, str] | None:
     return first, last, how or "+", by or "1"
 
 
-def number(text: str) -> Decimal:
+def parse_decimal(text: str) -> Decimal:
     """Return a number as it is written.
 
     Raises:
@@ -32,13 +32,13 @@ def number(text: str) -> Decimal:
     try:
         read = Decimal(text)
     except DecimalException:
-        raise ValueError(f"{text!r} is no number; {HOW}") from None
+        raise ValueError(f"{text!r} is no number; {RANGE_SYNTAX}") from None
     if not read.is_finite():
-        raise ValueError(f"{text!r} is no finite number; {HOW}")
+        raise ValueError(f"{text!r} is no finite number; {RANGE_SYNTAX}")
     return read
 
 
-def values(first: Decimal, last: Decimal, how: str, by: Decimal) -> list[Decimal]:
+def expand_range(first: Decimal, last: Decimal, how: str, by: Decimal) -> list[Decimal]:
     """Return the numbers from ``first`` up to ``last``, which is among them where it is met.
 
     Raises:
@@ -62,7 +62,7 @@ def _next(value: Decimal, how: str, by: Decimal) -> Decimal | None:
         return None
 
 
-def bytes_text(count: int) -> int | str:
+def format_bytes(count: int) -> int | str:
     """Return a number of bytes in the largest unit that divides it: ``64KiB``."""
     for unit, size in _UNITS:
         if count and count % size == 0:

@@ -7,39 +7,45 @@ from typing import Any
 
 import yaml
 
-from spbench.suites.edit.draft import CaseDraft, comment_lines, draft_at, entry_data, section_lines
+from spbench.suites.edit.draft import (
+    CaseDraft,
+    draft_to_data,
+    format_comment,
+    format_section,
+    parse_draft,
+)
 from spbench.suites.edit.outline import Outline, SuiteText
-from spbench.suites.edit.writing import WIDTH, flow, plain
+from spbench.suites.edit.writing import WIDTH, format_flow, to_plain
 from spbench.suites.yaml_nodes import Mark, Node
 
 _IN_ORDER = ("matrix", "zip")
 """Sections in which the order of the keys means something: ids show it, the first is slowest."""
 
 
-def rewritten(outline: Outline, index: int, draft: CaseDraft) -> str:
+def rewrite_entry(outline: Outline, index: int, draft: CaseDraft) -> str:
     """Return the text with one entry changed to what a draft says.
 
     Comments inside a value that is written anew move above its key.
     """
-    edits = _Edits(outline.page)
+    edits = _Edits(outline.source)
     item = outline.items[index]
     span = outline.spans[index]
-    before = draft_at(item, outline.comment(index))
+    before = parse_draft(item, outline.read_comment(index))
     if (draft.comment or None) != before.comment:
-        edits.lines(span.top, span.first, comment_lines(draft, span.indent))
-    old = entry_data(before)
-    new = aligned(old, entry_data(draft))
-    if not same(old, new):
+        edits.lines(span.top, span.first, format_comment(draft, span.indent))
+    old = draft_to_data(before)
+    new = align_keys(old, draft_to_data(draft))
+    if not is_same(old, new):
         _change(edits, item, old, new)
     return edits.applied()
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Say whether two values are alike, their types and the order of their keys included."""
-    return repr(plain(one)) == repr(plain(other))
+    return repr(to_plain(one)) == repr(to_plain(other))
 
 
-def aligned(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def align_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry's data with the keys of its sections ordered as an older entry has them.
 
     Only where the order means nothing.
@@ -72,14 +78,14 @@ class _Edits:
         """
         page = self.page
         text = "".join(line + page.newline for line in lines)
-        start = page.start(first)
-        if lines and start == len(page.text) and page.line_of(start) < first:
+        start = page.find_line_start(first)
+        if lines and start == len(page.text) and page.find_line(start) < first:
             text = page.newline + text.removesuffix(page.newline)  # the last line has no end
-        self._edits.append((start, page.start(after), rank, text))
+        self._edits.append((start, page.find_line_start(after), rank, text))
 
     def value(self, start: int, end: int, lines: list[str]) -> None:
         """Replace characters by lines; comments among them move above the line of the first."""
-        here = self.page.line_of(start)
+        here = self.page.find_line(start)
         moved = [" " * _indent(lines) + text for text in self._comments_in(start, end)]
         if moved:
             self.lines(here, here, moved, rank=1)
@@ -94,11 +100,11 @@ class _Edits:
 
     def _comments_in(self, start: int, end: int) -> list[str]:
         if self._comments is None:
-            self._comments = comments(self.page.text)
+            self._comments = find_comments(self.page.text)
         return [text for at, text in self._comments if start <= at < end]
 
 
-def comments(text: str) -> list[tuple[int, str]]:
+def find_comments(text: str) -> list[tuple[int, str]]:
     """Return the comments of a YAML text, each with where it begins: what no token holds."""
     found = []
     at = 0
@@ -126,10 +132,10 @@ def _change(edits: _Edits, item: Node, old: dict[str, Any], new: dict[str, Any])
         _change_keys(edits, item, old, new)
         return
     indent = item.mark.column - 1
-    lines = [line for key, value in new.items() for line in section_lines(key, value, indent)]
-    if item.flow and indent + len(flow(new)) <= WIDTH:
-        lines = [" " * indent + flow(new)]
-    edits.value(edits.page.offset(item.mark), edits.page.end(item), lines)
+    lines = [line for key, value in new.items() for line in format_section(key, value, indent)]
+    if item.flow and indent + len(format_flow(new)) <= WIDTH:
+        lines = [" " * indent + format_flow(new)]
+    edits.value(edits.page.find_offset(item.mark), edits.page.find_end(item), lines)
 
 
 def _change_keys(edits: _Edits, node: Node, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -137,10 +143,10 @@ def _change_keys(edits: _Edits, node: Node, old: Mapping[str, Any], new: Mapping
         if key not in node.content:
             _add(edits, node, key, new)
     for key, (mark, value) in node.content.items():
-        if key in new and not same(old.get(key), new[key]):
+        if key in new and not is_same(old.get(key), new[key]):
             _set(edits, key, mark, value, old.get(key), new[key])
         elif key in old and key not in new:
-            edits.lines(mark.line, edits.page.last_line(value) + 1, [])
+            edits.lines(mark.line, edits.page.find_last_line(value) + 1, [])
 
 
 def _add(edits: _Edits, node: Node, key: str, new: Mapping[str, Any]) -> None:
@@ -150,17 +156,17 @@ def _add(edits: _Edits, node: Node, key: str, new: Mapping[str, Any]) -> None:
     before = [known for known in keys[: keys.index(key)] if known in node.content]
     above = node.content[before[-1] if before else first][1]
     indent = node.content[first][0].column - 1
-    line = edits.page.last_line(above) + 1
+    line = edits.page.find_last_line(above) + 1
     # What is added to a section stands before what is added below it.
-    edits.lines(line, line, section_lines(key, new[key], indent), rank=-indent)
+    edits.lines(line, line, format_section(key, new[key], indent), rank=-indent)
 
 
 def _set(edits: _Edits, key: str, mark: Mark, value: Node, old: Any, new: Any) -> None:
     if _by_keys(value) and isinstance(new, Mapping) and _grows(value.content, new):
         _change_keys(edits, value, old, new)
         return
-    lines = section_lines(key, new, mark.column - 1)
-    edits.value(edits.page.offset(mark), edits.page.end(value), lines)
+    lines = format_section(key, new, mark.column - 1)
+    edits.value(edits.page.find_offset(mark), edits.page.find_end(value), lines)
 
 
 def _by_keys(node: Node) -> bool:

@@ -11,19 +11,19 @@ from typing import Any
 from spbench.errors import UsageError
 from spbench.suites.edit import ranges
 from spbench.suites.edit.field import Field
-from spbench.suites.edit.writing import flow, scalar
-from spbench.suites.expression import ExpressionError, read_expression
-from spbench.suites.parameters import read_item
-from spbench.suites.scalars import core_scalar
-from spbench.suites.wording import complaint
-from spbench.suites.yaml_nodes import YamlError, compose
+from spbench.suites.edit.writing import format_flow, format_scalar
+from spbench.suites.expression import ExpressionError, parse_expression
+from spbench.suites.parameters import read_value
+from spbench.suites.scalars import parse_scalar
+from spbench.suites.wording import find_shape_error
+from spbench.suites.yaml_nodes import YamlError, parse_yaml
 from spbench_core.catalog.parameters import LIST_KINDS
 
 _MAPPING = "write {NAME: VALUE, ...}, in brackets where there are several"
 _RANGED = ("int", "float", "pair", "bytes")
 
 
-def read_text(field: Field, text: str) -> Any:
+def parse_text(field: Field, text: str) -> Any:
     """Return what is typed as it is to stand in a suite.
 
     Raises:
@@ -54,20 +54,20 @@ def read_text(field: Field, text: str) -> Any:
     return _checked(field, text if field.kind in ("text", "keys") else _scalar(field, text))
 
 
-def text_of(field: Field, value: Any) -> str:
+def format_text(field: Field, value: Any) -> str:
     """Return a value of a suite as one would type it for `read_text`."""
     if field.kind == "data" or (field.kind == "keys" and isinstance(value, Mapping)):
-        return value if isinstance(value, str) else flow(value)
+        return value if isinstance(value, str) else format_flow(value)
     if field.kind == "words" and isinstance(value, list):
         return shlex.join(map(str, value))
     if isinstance(value, Mapping):
         return "\n".join(f"{key}={item}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
         return ("\n" if field.kind == "lines" else ", ").join(map(str, value))
-    return value if isinstance(value, str) else scalar(value)
+    return value if isinstance(value, str) else format_scalar(value)
 
 
-def read_sweep(field: Field, text: str) -> list[Any]:
+def parse_sweep(field: Field, text: str) -> list[Any]:
     """Return the values of a sweep as they are to stand in a suite.
 
     ``64, 128, 256`` are values; ``64..1024 *2`` and ``1..9 +2`` are values in short.
@@ -86,9 +86,9 @@ def read_sweep(field: Field, text: str) -> list[Any]:
     return values
 
 
-def sweep_text(values: Iterable[Any]) -> str:
+def format_sweep(values: Iterable[Any]) -> str:
     """Return the values of a sweep as one would type them for `read_sweep`."""
-    return ", ".join(map(flow, values))
+    return ", ".join(map(format_flow, values))
 
 
 def _empty(field: Field) -> UsageError:
@@ -97,7 +97,7 @@ def _empty(field: Field) -> UsageError:
 
 def _scalar(field: Field, text: str) -> Any:
     try:
-        return core_scalar(text)
+        return parse_scalar(text)
     except ValueError:
         raise UsageError(f"{field.name}: the number has too many digits") from None
 
@@ -132,7 +132,7 @@ def _checked(field: Field, value: Any) -> Any:
         part = {key: part}
     case = {"name": "case", "benchmark": "benchmark"}
     suite = {"launch": part} if field.path[0] == "launch" else {"cases": [case | part]}
-    if wrong := complaint(**suite):
+    if wrong := find_shape_error(**suite):
         raise UsageError(wrong)
     if field.path[1:2] == ("expect",) and isinstance(value, str):
         _check_limit(field, value)
@@ -141,7 +141,7 @@ def _checked(field: Field, value: Any) -> Any:
 
 def _check_limit(field: Field, text: str) -> None:
     try:
-        read_expression(text)
+        parse_expression(text)
     except ExpressionError as error:
         raise UsageError(f"{field.name} is no limit: {error}") from None
 
@@ -149,7 +149,7 @@ def _check_limit(field: Field, text: str) -> None:
 def _read(field: Field, value: Any) -> Any:
     """Return a value of a parameter or of np in its own type."""
     try:
-        return read_item(field.param, value).value
+        return read_value(field.param, value).value
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -158,7 +158,7 @@ def _items(
     field: Field, text: str, how: str = "write values with commas between, or FIRST..LAST *FACTOR"
 ) -> list[Any]:
     try:
-        document = compose(f"[{text}]")
+        document = parse_yaml(f"[{text}]")
     except YamlError:
         document = None
     if document is None or document.problems or not isinstance(document.root.content, list):
@@ -167,15 +167,15 @@ def _items(
 
 
 def _expanded(field: Field, item: Any) -> list[Any]:
-    parts = ranges.parts_of(item) if isinstance(item, str) and field.kind in _RANGED else None
+    parts = ranges.split_range(item) if isinstance(item, str) and field.kind in _RANGED else None
     if parts is None:
         return [_checked(field, item)]
     first, last, how, by = parts
     ends = [_read(field, _scalar(field, word)) for word in (first, last)]
     try:
-        least, most = (ranges.number(str(end)) for end in ends)
-        amount = ranges.number(_step(field, by) if how == "+" else by)
-        numbers = ranges.values(least, most, how, amount)
+        least, most = (ranges.parse_decimal(str(end)) for end in ends)
+        amount = ranges.parse_decimal(_step(field, by) if how == "+" else by)
+        numbers = ranges.expand_range(least, most, how, amount)
     except ValueError as error:
         raise UsageError(f"{field.name}: {error}") from None
     return [_checked(field, _value(field, number)) for number in numbers]
@@ -191,5 +191,5 @@ def _step(field: Field, by: str) -> str:
 def _value(field: Field, number: Decimal) -> int | float | str:
     whole = number == number.to_integral_value()
     if field.kind == "bytes" and whole:
-        return ranges.bytes_text(int(number))
+        return ranges.format_bytes(int(number))
     return int(number) if whole and field.kind != "float" else float(number)

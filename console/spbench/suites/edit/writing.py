@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spbench.suites.scalars import core_scalar
+from spbench.suites.scalars import parse_scalar
 
 WIDTH = 100
 """Columns that a line keeps within where its values allow."""
@@ -17,14 +17,14 @@ _DASHES = re.compile(r"[-.+]+( .*)?")
 _TO_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a value as dicts, lists and scalars of one's own."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    return list(map(plain, value)) if isinstance(value, (list, tuple)) else value
+        return {str(key): to_plain(item) for key, item in value.items()}
+    return list(map(to_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
-def scalar(value: bool | int | float | str | None) -> str:
+def format_scalar(value: bool | int | float | str | None) -> str:
     """Return a scalar as it stands in YAML 1.2; text is quoted where it would read as another."""
     if value is None:
         return "null"
@@ -48,33 +48,37 @@ def _quoted(text: str) -> str:
 
 def _stays_text(text: str) -> bool:
     try:
-        return isinstance(core_scalar(text), str)
+        return isinstance(parse_scalar(text), str)
     except ValueError:
         return False
 
 
-def flow(value: Any) -> str:
+def format_flow(value: Any) -> str:
     """Return a value on one line, lists and mappings in brackets."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{format_scalar(key)}: {format_flow(item)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    return scalar(value)
+        return "[" + ", ".join(map(format_flow, value)) + "]"
+    return format_scalar(value)
 
 
-def key_lines(key: str, value: Any, indent: int, block: bool = False) -> list[str]:
+def format_key(key: str, value: Any, indent: int, block: bool = False) -> list[str]:
     """Return the lines of a key with its value, indented by ``indent`` columns.
 
     The value stands on the key's line where it is short enough, else below it. A mapping that is
     to be a ``block`` has one line for each of its keys.
     """
-    head = " " * indent + scalar(key) + ":"
-    one = f"{head} {flow(value)}"
+    head = " " * indent + format_scalar(key) + ":"
+    one = f"{head} {format_flow(value)}"
     if not value or not isinstance(value, (Mapping, list, tuple)):
         return [one]
     if isinstance(value, Mapping) and block:
         return [head, *_key_by_key(value, indent + 2)]
-    below = " " * (indent + 2) + flow(value)
+    below = " " * (indent + 2) + format_flow(value)
     if len(one) <= WIDTH:
         return [one]
     if len(below) <= WIDTH:
@@ -85,14 +89,14 @@ def key_lines(key: str, value: Any, indent: int, block: bool = False) -> list[st
 
 
 def _key_by_key(value: Mapping[str, Any], indent: int) -> list[str]:
-    return [line for key, item in value.items() for line in key_lines(key, item, indent)]
+    return [line for key, item in value.items() for line in format_key(key, item, indent)]
 
 
 def _wrapped(items: Sequence[Any], indent: int) -> list[str]:
     """Return a list in brackets over as many lines as it needs."""
     lines = [" " * indent + "["]
     for number, item in enumerate(items, 1):
-        word = flow(item) + ("," if number < len(items) else "]")
+        word = format_flow(item) + ("," if number < len(items) else "]")
         if len(lines[-1]) + 1 + len(word) > WIDTH and number > 1:
             lines.append(" " * indent)
         lines[-1] += word if number == 1 else f" {word}"

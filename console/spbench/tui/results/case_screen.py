@@ -19,7 +19,7 @@ from spbench.record.metric_names import describe_separation, figure_name, folded
 from spbench.record.number_formatting import NOISY, format_number, format_value
 from spbench.record.reference_wording import describe_limit
 from spbench.report.model import CasePart
-from spbench.suites.expand import show
+from spbench.suites.expand import format_label
 from spbench.tui.cells import format_status, format_value_cell, status_span
 from spbench.tui.dialogs import Modal
 from spbench_core.quantities import format_quantity
@@ -161,5 +161,5 @@ def _choices(case: CasePart) -> Table:
 def _parameters(case: CasePart) -> Table:
     table = _table("parameter", "value", left=2)
     for name, value in case.params.items():
-        _row(table, name, "not given" if value is None else show(value))
+        _row(table, name, "not given" if value is None else format_label(value))
     return table

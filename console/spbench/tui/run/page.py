@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from spbench.engine import background
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
-from spbench.suites.shipped import file_of, seen_from
+from spbench.suites.shipped import locate_suite_file, resolve_suite_path
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
@@ -410,4 +410,6 @@ def _startable(folder: RunFolder, here: Path) -> bool:
     file = folder.read_json("run.json").get("file")
     if not isinstance(file, str):
         return False
-    return file_of(seen_from(background.started_in(folder) or here, Path(file))).is_file()
+    return locate_suite_file(
+        resolve_suite_path(background.started_in(folder) or here, Path(file))
+    ).is_file()

@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.suites.case import Case
 from spbench.suites.edit.outline import EntryLines
-from spbench.suites.expand import show
+from spbench.suites.expand import format_label
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
@@ -76,7 +76,7 @@ class SuiteCaseRows:
     def text(self, key: Hashable) -> str:
         """Return id, benchmark and parameters."""
         case = self._by_id[key]
-        params = " ".join(f"{name}={show(value)}" for name, value in case.params.items())
+        params = " ".join(f"{name}={format_label(value)}" for name, value in case.params.items())
         return f"{case.id} {case.benchmark} {params}".lower()
 
     def line(self, case: Case) -> int:

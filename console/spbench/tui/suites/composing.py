@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from spbench.errors import SpbenchError, UsageError, did_you_mean
 from spbench.suites.edit.compose import (
-    Edited,
-    draft_of,
-    entry_at,
+    EditedText,
+    find_entry,
     insert_case,
+    read_draft,
     remove_case,
     replace_case,
 )
@@ -54,7 +54,7 @@ class CaseComposer:
         line = editor.cursor_line
         suite = document.path.stem
 
-        def write(draft: CaseDraft) -> Edited:
+        def write(draft: CaseDraft) -> EditedText:
             return insert_case(text, draft, line, suite)
 
         try:
@@ -76,13 +76,13 @@ class CaseComposer:
         text = self._pane.editor.text
         try:
             index = self._entry()
-            draft = draft_of(text, index)
+            draft = read_draft(text, index)
             benchmark = _benchmark(draft)
         except SpbenchError as error:
             self._complain(str(error))
             return
 
-        def write(changed: CaseDraft) -> Edited:
+        def write(changed: CaseDraft) -> EditedText:
             return replace_case(text, index, changed)
 
         await self._fill_in(benchmark, draft, write, "Change")
@@ -107,7 +107,7 @@ class CaseComposer:
         except SpbenchError as error:
             self._complain(str(error))
             return
-        name = Outline(text).items[index].children().get("name")
+        name = Outline(text).items[index].list_children().get("name")
         told = f"the case {name[1].text}" if name else f"case entry {index + 1}"
         question = f"Delete {told} from the text? (Ctrl+Z undoes it.)"
         if await self._pane.app.push_screen_wait(Confirm(question, "Delete", "Keep")):
@@ -121,10 +121,10 @@ class CaseComposer:
         """
         editor = self._pane.editor
         Outline(editor.text)  # says what is wrong where the text is no YAML
-        index = entry_at(editor.text, editor.cursor_line)
+        index = find_entry(editor.text, editor.cursor_line)
         marked = self._marked()
         if index is None and marked is not None:
-            index = entry_at(editor.text, marked)
+            index = find_entry(editor.text, marked)
         if index is None:
             raise UsageError(
                 "no case is at the cursor: go to a line of one, or choose it in the table"

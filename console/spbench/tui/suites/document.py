@@ -8,8 +8,8 @@ from pathlib import Path
 from spbench.errors import UsageError
 from spbench.record.runs.folder import write_whole
 from spbench.suites.case import SCHEMA
-from spbench.suites.edit.writing import scalar
-from spbench.suites.loader import read_file
+from spbench.suites.edit.writing import format_scalar
+from spbench.suites.loader import read_suite_file
 
 DEMO = "demo"
 """The folder of the demo's run, and the name of its suite."""
@@ -43,7 +43,7 @@ class SuiteDocument:
     def is_stale(self) -> bool:
         """Say whether another program has changed, made or removed the file since."""
         try:
-            return read_file(self.path) != self.stored
+            return read_suite_file(self.path) != self.stored
         except UsageError:
             return self.stored is not None or self.path.exists()
 
@@ -67,7 +67,7 @@ def open_document(path: Path) -> SuiteDocument:
     Raises:
         UsageError: It cannot be read, or is no text.
     """
-    return SuiteDocument(path, read_file(path))
+    return SuiteDocument(path, read_suite_file(path))
 
 
 def new_document(path: Path, proposed: str | None = None) -> SuiteDocument:
@@ -90,11 +90,11 @@ def copy_document(path: Path, folder: Path) -> SuiteDocument:
         UsageError: It cannot be read, or there is one of that name already.
     """
     name = f"{DEMO}.yaml" if path.parent.name == DEMO else path.name
-    return new_document(folder / "suites" / name, read_file(path))
+    return new_document(folder / "suites" / name, read_suite_file(path))
 
 
 def new_suite_text(path: Path) -> str:
     """Return the keys that each suite begins with; its cases are still to be written."""
     name = "".join(letter if letter.isalnum() else "-" for letter in path.stem).strip("-")
     name = name if name.isascii() and name else "suite"
-    return f"schema: {SCHEMA}\nname: {scalar(name)}\ndescription: ''\ncases:\n"
+    return f"schema: {SCHEMA}\nname: {format_scalar(name)}\ndescription: ''\ncases:\n"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.suites.edit.check import examine
-from spbench.suites.loader import read_file
-from spbench.suites.shipped import shipped_suites
+from spbench.suites.edit.check import check_text
+from spbench.suites.loader import read_suite_file
+from spbench.suites.shipped import list_shipped_suites
 
 MAX_FILES = 500
 """How many suites are listed of one folder."""
@@ -45,7 +45,7 @@ def find_suites(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Pa
 def list_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
     """Return what is listed: `suite_files`, and while none is written the shipped ones."""
     found = find_suites(folder, opened)
-    shipped = tuple(shipped_suites().values())
+    shipped = tuple(list_shipped_suites().values())
     if not shipped or any(path.exists() for files in found.values() for path in files):
         return found
     return {**found, shipped[0].parent: shipped}
@@ -78,7 +78,7 @@ def _begins_as_suite(path: Path) -> bool:
 def check_file(path: Path) -> FileCheck:
     """Return what the loader says of a file; one that cannot be read has one error."""
     try:
-        examined = examine(read_file(path), path)
+        examined = check_text(read_suite_file(path), path)
     except UsageError:
         return FileCheck(0, 1)
     cases = len(examined.suite.cases) if examined.suite else 0

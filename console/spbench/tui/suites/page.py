@@ -19,13 +19,13 @@ from spbench.errors import SpbenchError
 from spbench.launch.choice import LaunchChoice
 from spbench.report.times import format_day_and_time
 from spbench.suites.case import Case
-from spbench.suites.inject import faults_of
+from spbench.suites.inject import list_faults
 from spbench.suites.shipped import (
     copy_shipped,
-    is_foreign,
+    find_suite_file,
     is_installed,
     is_shipped_name,
-    suite_path,
+    needs_copy,
 )
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import AskLine
@@ -265,9 +265,9 @@ What starts a run at once has no letter: F5 and F6."""
 
     def _document_of(self, path: Path, listed: bool) -> SuiteDocument:
         """Return a file to edit; one that comes with spbench is opened as one of this folder's."""
-        file = suite_path(path)
+        file = find_suite_file(path)
         folder = self.context.options.folder
-        named = is_shipped_name(path) and is_foreign(file, folder)
+        named = is_shipped_name(path) and needs_copy(file, folder)
         if named or listed or is_installed(file):
             return copy_document(file, folder)
         return open_document(file)
@@ -443,7 +443,7 @@ What starts a run at once has no letter: F5 and F6."""
         if case is None:
             return
         own = f"the last rank does so in {case.benchmark}; a check must find it"
-        choices = [Choice(name, COMMON_FAULTS.get(name, own)) for name in faults_of(case)]
+        choices = [Choice(name, COMMON_FAULTS.get(name, own)) for name in list_faults(case)]
         title = f"Fault to plant in {case.id}; the run must find it"
         fault = await self.app.push_screen_wait(Chooser(title, choices))
         if fault is not None and await self._ready():

@@ -14,9 +14,9 @@ from spbench.launch.devices import find_shortage
 from spbench.launch.jobs import only
 from spbench.record.runs.folder import working_folder
 from spbench.suites.case import Case, Suite
-from spbench.suites.edit.check import Examined, examine
+from spbench.suites.edit.check import CheckedText, check_text
 from spbench.suites.edit.outline import EntryLines, Outline
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ParsedSuite:
     """
 
     text: str
-    examined: Examined
+    examined: CheckedText
     spans: Sequence[EntryLines] = ()
     plan: RunPlan | None = None
     plan_error: str = ""
@@ -48,13 +48,13 @@ class ParsedSuite:
 
 def parse_text(text: str, request: Request) -> ParsedSuite:
     """Return what a text comes to, for the hosts and the launcher of a request."""
-    examined = examine(text, request.suite)
+    examined = check_text(text, request.suite)
     spans = _spans(text)
     if examined.suite is None:
         return ParsedSuite(text, examined, spans)
     try:
         settings = settings_of(request)
-        suite = load_text(text, request.suite, settings) if settings else examined.suite
+        suite = load_suite_text(text, request.suite, settings) if settings else examined.suite
         return ParsedSuite(text, examined, spans, plan_suite(request, suite))
     except SpbenchError as error:
         return ParsedSuite(text, examined, spans, plan_error=str(error))

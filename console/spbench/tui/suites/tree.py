@@ -18,7 +18,7 @@ from textual.widgets.tree import TreeNode
 
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
-from spbench.suites.shipped import is_foreign
+from spbench.suites.shipped import needs_copy
 from spbench.tui.suites.files import FileCheck, check_file, find_same_file, list_files
 from spbench.tui.widgets.keys import key
 from spbench_core.quantities import format_quantity
@@ -74,7 +74,7 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         return path in self._files and self._is_shipped(path)
 
     def _is_shipped(self, path: Path) -> bool:
-        return is_foreign(path, self._folder)
+        return needs_copy(path, self._folder)
 
     @work(exclusive=True, group="files")
     async def _look(self, opened: Path | None) -> None:

@@ -30,7 +30,7 @@ cases:
 @pytest.fixture
 def write(tmp_path, monkeypatch, capsys):
     """Runs `spbench script` on a suite; returns exit code, folder and what stderr says."""
-    monkeypatch.setattr(site, "user_site", lambda: tmp_path / "none.yaml")
+    monkeypatch.setattr(site, "find_user_site", lambda: tmp_path / "none.yaml")
     monkeypatch.setattr(launches, "mpi_library", lambda *_: MpiLibrary("openmpi", "Open MPI 5"))
     monkeypatch.setenv("PATH", f"{STANDINS}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "99")  # of the allocation in which the tests may run
@@ -90,7 +90,7 @@ cases:
 @pytest.mark.usefixtures("write")
 def test_the_plan_has_the_system_and_its_references(words, system, limit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(site_file, "user_site", lambda: tmp_path / "none.yaml")
+    monkeypatch.setattr(site_file, "find_user_site", lambda: tmp_path / "none.yaml")
     monkeypatch.setattr("socket.gethostname", lambda: "login2.example.org")
     (tmp_path / "suite.yaml").write_text(EXPECTING)
     (tmp_path / "vm.yaml").write_text("schema: spbench.site/1\nname: vm\n")

@@ -10,7 +10,7 @@ from places import DOCS
 from spbench.batch import site
 from spbench.batch.site import batch_settings, read_site
 from spbench.errors import SuiteError, UsageError
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 
 SUITE = """
 schema: spbench.suite/1
@@ -23,7 +23,7 @@ cases: [{{name: a, benchmark: link.pingpong, np: 2}}]
 @pytest.fixture
 def places(tmp_path, monkeypatch):
     """A home, a user's configuration and a file for --site, none of them there yet."""
-    monkeypatch.setattr(site, "user_site", lambda: tmp_path / "config" / "site.yaml")
+    monkeypatch.setattr(site, "find_user_site", lambda: tmp_path / "config" / "site.yaml")
     return {
         "home": tmp_path / "home" / "site.yaml",
         "user": tmp_path / "config" / "site.yaml",
@@ -46,14 +46,14 @@ def test_the_command_line_comes_first_then_the_suite_then_the_files_that_were_fo
     for name in ("user", "home", "site"):
         write(places[name], layers[name].replace("nodes: u", "nodes: 7"))
     overrides = ["launch.batch.account=x", "launch.timeout=3"]
-    suite = load_text(SUITE.format(batch=layers["suite"]), Path("s.yaml"), overrides)
+    suite = load_suite_text(SUITE.format(batch=layers["suite"]), Path("s.yaml"), overrides)
     found = batch_settings(suite, overrides, places["site"], places["home"].parent, pytest.fail)
     assert (found.account, found.partition, found.qos, found.nodes) == ("x", "g", "s", 7)
 
 
 def test_a_list_is_the_first_ones_alone_and_null_leaves_a_key_out(places):
     write(places["home"], "modules: [a, b], qos: low")
-    suite = load_text(SUITE.format(batch="modules: [c], qos: null"), Path("s.yaml"))
+    suite = load_suite_text(SUITE.format(batch="modules: [c], qos: null"), Path("s.yaml"))
     found = batch_settings(suite, [], None, places["home"].parent, pytest.fail)
     assert (found.modules, found.qos) == (("c",), None)
 
@@ -66,7 +66,7 @@ def test_the_site_file_of_the_docs_is_right(tmp_path):
 
 
 def test_without_a_word_nothing_is_asked_for(places):
-    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     found = batch_settings(suite, [], None, places["home"].parent, pytest.fail)
     assert found.model_fields_set == set()
 
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_site_says_how_one_begins(tmp_path, text, told):
 
 
 def test_a_site_file_that_is_named_must_be_there(tmp_path, places):
-    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     with pytest.raises(UsageError, match="there is no such file"):
         batch_settings(suite, [], tmp_path / "none.yaml", tmp_path, pytest.fail)
 
@@ -151,7 +151,7 @@ def test_a_site_file_that_another_user_may_have_written_is_skipped(places, place
     write(path, "account: theirs, lines: [evil]")
     change(path)
     warnings = []
-    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     found = batch_settings(suite, [], None, places["home"].parent, warnings.append)
     assert found.model_fields_set == set()
     [warning] = warnings
@@ -166,7 +166,7 @@ def test_a_site_file_that_the_user_names_is_read(places, change, _reason):
     path.parent.mkdir()
     places["site"].rename(path)
     change(path)
-    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     found = batch_settings(suite, [], path, places["home"].parent, pytest.fail)
     assert found.account == "mine"
 
@@ -176,7 +176,7 @@ def test_a_site_file_that_its_group_may_write_is_read(places, mode):
     write(places["user"], "account: mine")
     places["user"].chmod(mode)
     places["user"].parent.chmod(0o775)
-    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     assert batch_settings(suite, [], None, places["home"], pytest.fail).account == "mine"
 
 
@@ -185,7 +185,7 @@ def test_a_link_counts_as_the_file_that_it_leads_to(places, tmp_path):
     write(tmp_path / "kept.yaml", "account: mine")
     places["user"].parent.mkdir()
     places["user"].symlink_to(tmp_path / "kept.yaml")
-    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     assert batch_settings(suite, [], None, places["home"], pytest.fail).account == "mine"
     give_away(tmp_path / "kept.yaml")
     warnings = []
@@ -198,7 +198,7 @@ def test_a_pipe_that_takes_the_place_of_a_site_file_is_not_waited_for(places, mo
     places["user"].parent.mkdir()
     os.mkfifo(places["user"])
     monkeypatch.setattr("os.path.isfile", lambda path: path == places["user"])  # it was
-    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     with pytest.raises(UsageError, match=r"cannot read .*: it is a pipe"):
         batch_settings(suite, [], None, places["home"], pytest.fail)
 
@@ -209,7 +209,7 @@ def test_a_user_trusts_files_of_root_and_of_their_own(places, owner, monkeypatch
     write(places["user"], "account: x")
     give_away(places["user"].parent, owner)
     give_away(places["user"], owner)
-    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     warnings = []
     monkeypatch.setattr("os.geteuid", lambda: owner)
     found = batch_settings(suite, [], None, places["home"], warnings.append)

@@ -8,12 +8,12 @@ from spbench.cli.runs.lines import LineView
 from spbench.cli.tables import PIPE_WIDTH
 from spbench.engine.run_metadata import describe
 from spbench.record.state import RunState
-from spbench.suites.loader import load
-from spbench.suites.shipped import shipped_suites
+from spbench.suites.loader import load_suite_file
+from spbench.suites.shipped import list_shipped_suites
 from spbench_core.catalog import BENCHMARKS
 from unit.events import job_start, judged, rank_event, run_end, run_start
 
-SUITES = shipped_suites()
+SUITES = list_shipped_suites()
 TIMES_MS = (2.95e-05, 0.0282, 1.91, 999.7, 27150.0, 4.2e6)
 VALUES = {"ms": TIMES_MS, "1/s": (0.05, 0.418, 3.0, 1234.5, 6.0e7)}
 PLAIN_VALUES = (0.0, 1.2e-7, 0.418, 3.0, 1234.5, 6.0e7)
@@ -34,7 +34,7 @@ EXPONENT = re.compile(r"\d[eE][+-]?\d")
 
 def suite_events(path):
     """The events of a run of all cases of a suite, with values of every magnitude."""
-    suite = load(path)
+    suite = load_suite_file(path)
     cases = [describe(case, [case.np or 1]) for case in suite.cases]
     start = run_start(*cases)
     start["environment"] |= {"cores": 2, "other_work": ["load 15.2 on 2 cores"]}
@@ -94,7 +94,7 @@ def test_each_case_has_a_row_with_its_status_and_a_time_with_a_unit(name, column
     headers = [line for line in lines if re.match(r" *status +case ", line)]
     cases = [line for line in lines if re.match(r"(\[ *\d+/\d+\] )?[✓✗] (passed|failed) ", line)]
     assert headers
-    assert len(cases) == len(load(SUITES[name]).cases)
+    assert len(cases) == len(load_suite_file(SUITES[name]).cases)
     header = headers[0]
     for line in lines[lines.index(header) + 1 :]:
         if re.match(r" *status +case ", line):

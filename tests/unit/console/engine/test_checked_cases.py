@@ -13,7 +13,7 @@ from places import TESTS
 from spbench.engine import checked_cases
 from spbench.engine.checked_cases import check_cases
 from spbench.errors import SuiteError
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 
 NETWORK = {"network": "own_networks:UNet", "image_size": 32, "batch_size": 4, "iterations": 1}
 
@@ -22,7 +22,7 @@ def suite_of(*cases, **launch):
     text = ["schema: spbench.suite/1", "name: s", f"launch: {launch}", "cases:"]
     for number, params in enumerate(cases):
         text.append(f"  - {{name: c{number}, benchmark: model.network, params: {params}}}")
-    return load_text("\n".join(text).replace("True", "true"), Path("s.yaml"))
+    return load_suite_text("\n".join(text).replace("True", "true"), Path("s.yaml"))
 
 
 async def checked(monkeypatch, suite):
@@ -60,7 +60,7 @@ async def test_a_misspelt_class_of_a_sweep_has_a_suggestion_at_its_place(monkeyp
         "'own_networks:Unet']}\n"
     )
     with pytest.raises(SuiteError) as told:
-        await checked(monkeypatch, load_text(text, Path("s.yaml")))
+        await checked(monkeypatch, load_suite_text(text, Path("s.yaml")))
     (error,) = told.value.diagnostics
     assert (error.line, error.column) == (7, 45)
     assert error.message.endswith("did you mean UNet?")
@@ -72,7 +72,7 @@ async def test_cases_of_other_benchmarks_start_no_process(monkeypatch):
 
     monkeypatch.setattr(checked_cases, "_output", refuse)
     text = "schema: spbench.suite/1\nname: s\ncases: [{name: a, benchmark: halo.exchange}]"
-    suite = load_text(text, Path("s.yaml"))
+    suite = load_suite_text(text, Path("s.yaml"))
     assert await checked(monkeypatch, suite) == []
 
 

@@ -8,7 +8,7 @@ from spbench.engine.resume import plan_failed, plan_resumed
 from spbench.engine.run_metadata import describe, run_json
 from spbench.errors import SuiteError, UsageError
 from spbench.suites import site_file
-from spbench.suites.site_file import find_system, read_site_file, system_of_host
+from spbench.suites.site_file import derive_system_name, find_system, read_site_file
 from spbench_core.events.run_events import check_run_event
 from unit.events import described, judged, recorded, run_end, run_start
 
@@ -33,7 +33,7 @@ PLAIN = SUITE.partition("    expect")[0]
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A home without a site file, on a host of the cluster `node`."""
-    monkeypatch.setattr(site_file, "user_site", lambda: tmp_path / "config" / "site.yaml")
+    monkeypatch.setattr(site_file, "find_user_site", lambda: tmp_path / "config" / "site.yaml")
     monkeypatch.setattr("socket.gethostname", lambda: "node017.example.org")
     home = tmp_path / "home"
     home.mkdir()
@@ -73,7 +73,7 @@ def limits(planned):
     ],
 )
 def test_the_name_of_a_host_without_its_number_and_domain_is_the_system(host, system):
-    assert system_of_host(host) == system
+    assert derive_system_name(host) == system
 
 
 def test_the_site_file_of_the_home_comes_before_the_users_and_the_host(home, tmp_path):

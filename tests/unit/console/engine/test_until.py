@@ -7,7 +7,7 @@ from spbench.engine.until import further
 from spbench.launch.jobs import Job
 from spbench.record.repeats import describe_repeats
 from spbench.record.runs.event_log import EventLog
-from spbench.suites.case import Case, Until
+from spbench.suites.case import Case, RepeatPolicy
 from spbench.suites.settings import LaunchSettings
 from unit.events import described, job_end, job_start, rank_event, run_start, state_of
 
@@ -16,7 +16,7 @@ LONG = 1000.0
 
 
 def case(name, repeat=1):
-    until = Until(WIDE, LONG)
+    until = RepeatPolicy(WIDE, LONG)
     settings = LaunchSettings()
     return Case(name, name, "halo.exchange", {}, 1, repeat, (), settings, 1, until=until)
 

@@ -26,8 +26,8 @@ from spbench.planner.cluster.yaml_file import load_cluster, read_cluster
 from spbench.planner.errors import ClusterError, PlannerError
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_refused_report
-from spbench.suites.settings import json_schema
-from spbench.suites.yaml_nodes import compose
+from spbench.suites.settings import build_json_schema
+from spbench.suites.yaml_nodes import parse_yaml
 
 TEXT = """\
 schema: spbench.cluster/1
@@ -142,7 +142,7 @@ def test_a_link_and_a_pair_of_machines_stand_once():
     assert "c.yaml:17:16: error: these machines have a link of their own above" in errors_of(twice)
 
 
-SCHEMA = json_schema(ClusterFile)
+SCHEMA = build_json_schema(ClusterFile)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
@@ -153,7 +153,7 @@ def test_the_schema_takes_what_is_read():
     assert len(texts) == 3
     for text in texts:
         read_cluster(text, "c.yaml", "c")
-        VALIDATOR.validate(compose(text).root.data)
+        VALIDATOR.validate(parse_yaml(text).root.data)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_schema_takes_what_is_read():
 def test_the_schema_refuses_what_is_not_read(old, new):
     text = TEXT.replace(old, new, 1)
     assert errors_of(text)
-    assert not VALIDATOR.is_valid(compose(text).root.data)
+    assert not VALIDATOR.is_valid(parse_yaml(text).root.data)
 
 
 @pytest.mark.parametrize("text", ["", "3", "[a]", "a: [", "machines: 3\nschema: spbench.cluster/1"])

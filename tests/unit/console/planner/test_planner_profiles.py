@@ -16,7 +16,7 @@ from spbench.planner.profile.layers import PER_BATCH, BatchMeasurement, LayerPro
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.planner.profile.work import compute_work
-from spbench.suites.settings import json_schema
+from spbench.suites.settings import build_json_schema
 from unit.console.planner.made_up import chain, diamond, layer, write_torchgraph
 
 NODE = (
@@ -252,7 +252,7 @@ def test_all_errors_of_a_profile_come_at_once():
     ]
 
 
-SCHEMA = json_schema(ProfileFile)
+SCHEMA = build_json_schema(ProfileFile)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 EXAMPLE = json.loads((EXAMPLES / "resnet-20.json").read_text())
 

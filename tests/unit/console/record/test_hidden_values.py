@@ -15,7 +15,7 @@ from spbench.record.hidden_values import (
     hide_suite,
     restore_suite,
 )
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 
 SUITE = """\
 schema: spbench.suite/1
@@ -40,7 +40,7 @@ cases:
 
 
 def load(text, *overrides):
-    return load_text(text, Path("a.yaml"), overrides)
+    return load_suite_text(text, Path("a.yaml"), overrides)
 
 
 def test_hides_credentials_of_all_environments_of_a_suite():

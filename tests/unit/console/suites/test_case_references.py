@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import SuiteError
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 
 HEAD = "schema: spbench.suite/1\nname: s\ncases:\n"
 TIMED = "benchmark: compute.gemm, np: 1, "
@@ -13,7 +13,7 @@ TIMED = "benchmark: compute.gemm, np: 1, "
 
 def loaded(*entries):
     text = HEAD + "".join(f"  - {{{entry}}}\n" for entry in entries)
-    return {case.id: case for case in load_text(text, Path("s.yaml")).cases}
+    return {case.id: case for case in load_suite_text(text, Path("s.yaml")).cases}
 
 
 def refused(*entries):

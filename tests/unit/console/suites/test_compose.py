@@ -11,11 +11,11 @@ from places import SUITES
 from spbench.errors import UsageError
 from spbench.suites import yaml_nodes
 from spbench.suites.edit import compose
-from spbench.suites.edit.draft import CaseDraft, draft_at
+from spbench.suites.edit.draft import CaseDraft, parse_draft
 from spbench.suites.edit.outline import Outline
-from spbench.suites.edit.rewrite import comments
-from spbench.suites.edit.writing import WIDTH, flow, key_lines, scalar
-from spbench.suites.loader import load_text
+from spbench.suites.edit.rewrite import find_comments
+from spbench.suites.edit.writing import WIDTH, format_flow, format_key, format_scalar
+from spbench.suites.loader import load_suite_text
 
 SHIPPED = {path.stem: path.read_text() for path in sorted(SUITES.glob("*.yaml"))}
 HALO = SHIPPED["halo"]
@@ -100,8 +100,12 @@ def text_of(*lines):
 
 @given(SCALARS | PLAIN_WORDS)
 def test_a_scalar_reads_back_as_itself(value):
-    for text in (f"a: {scalar(value)}", f"[{scalar(value)}]", f"{{a: {scalar(value)}}}"):
-        document = yaml_nodes.compose(text)
+    for text in (
+        f"a: {format_scalar(value)}",
+        f"[{format_scalar(value)}]",
+        f"{{a: {format_scalar(value)}}}",
+    ):
+        document = yaml_nodes.parse_yaml(text)
         (read,) = document.root.data.values() if text[0] != "[" else document.root.data
         assert document.problems == ()
         assert repr(read) == repr(value)
@@ -110,8 +114,8 @@ def test_a_scalar_reads_back_as_itself(value):
 @given(st.dictionaries(WORDS.filter(lambda key: key != "<<"), VALUES, max_size=3))
 def test_values_read_back_as_themselves(data):
     data = {key: value for key, value in data.items() if "<<" not in repr(value)}
-    text = "\n".join(line for key, value in data.items() for line in key_lines(key, value, 0))
-    assert repr(yaml_nodes.compose(text).root.data or {}) == repr(data)
+    text = "\n".join(line for key, value in data.items() for line in format_key(key, value, 0))
+    assert repr(yaml_nodes.parse_yaml(text).root.data or {}) == repr(data)
 
 
 @pytest.mark.parametrize(
@@ -132,16 +136,16 @@ def test_values_read_back_as_themselves(data):
     ],
 )
 def test_scalars_are_plain_where_they_can_be(value, expected):
-    assert scalar(value) == expected
+    assert format_scalar(value) == expected
 
 
 def test_what_does_not_fit_on_a_line_stands_below_its_key():
     long = {f"parameter_{number}": number for number in range(5)}
-    assert key_lines("params", long, 14) == [
+    assert format_key("params", long, 14) == [
         "              params:",
-        f"                {flow(long)}",
+        f"                {format_flow(long)}",
     ]
-    many = key_lines("sizes", list(range(100)), 2)
+    many = format_key("sizes", list(range(100)), 2)
     assert many[:2] == ["  sizes:", "    [" + ", ".join(map(str, range(26))) + ","]
     assert max(map(len, many)) <= WIDTH
 
@@ -177,7 +181,7 @@ def test_the_shipped_entries_are_written_as_they_stand(name):
     text = SHIPPED[name]
     again = ""
     for index in range(text.count("- name:")):
-        again = compose.insert_case(again, compose.draft_of(text, index)).text
+        again = compose.insert_case(again, compose.read_draft(text, index)).text
     assert again.partition("cases:\n")[2] == text.partition("cases:\n")[2]
 
 
@@ -187,7 +191,7 @@ def test_the_shipped_entries_are_written_as_they_stand(name):
 def test_a_new_entry_reads_back_and_goes_again_without_a_trace(name, draft, after):
     text = SHIPPED[name]
     edited = compose.insert_case(text, draft, after)
-    index = compose.entry_at(edited.text, edited.line)
+    index = compose.find_entry(edited.text, edited.line)
     assert whole(drafted(edited.text, index)) == whole(draft)
     assert compose.remove_case(edited.text, index).text == text
 
@@ -195,7 +199,7 @@ def test_a_new_entry_reads_back_and_goes_again_without_a_trace(name, draft, afte
 def drafted(text, index):
     """As draft_of, of entries whose values the model of suites would refuse."""
     outline = Outline(text)
-    return draft_at(outline.items[index], outline.comment(index))
+    return parse_draft(outline.items[index], outline.read_comment(index))
 
 
 AROUND = text_of(
@@ -233,11 +237,11 @@ def test_a_new_entry_stands_below_the_one_of_the_line(after, above):
     [(4, None), (5, 0), (8, 0), (9, None), (10, None), (12, 1), (14, 1), (16, None), (99, None)],
 )
 def test_an_entry_spans_its_lines_and_the_comment_above_it(line, index):
-    assert compose.entry_at(AROUND, line) == index
+    assert compose.find_entry(AROUND, line) == index
 
 
 def test_broken_text_has_no_entries():
-    assert compose.entry_at("cases: [", 1) is None
+    assert compose.find_entry("cases: [", 1) is None
 
 
 @pytest.mark.parametrize(
@@ -292,12 +296,12 @@ def test_an_empty_list_is_begun(empty):
 
 def test_an_empty_text_gets_the_head_of_a_suite():
     edited = compose.insert_case("", LINK, suite="links")
-    assert edited == compose.Edited(
+    assert edited == compose.EditedText(
         "schema: spbench.suite/1\nname: links\ncases:\n  - name: mine\n"
         "    benchmark: link.pingpong\n    np: 2\n    params: {pairs: all, sizes: [8, 64KiB]}\n",
         4,
     )
-    assert load_text(edited.text, Path("s.yaml")).cases[0].np == 2
+    assert load_suite_text(edited.text, Path("s.yaml")).cases[0].np == 2
 
 
 @pytest.mark.parametrize(
@@ -312,7 +316,7 @@ def test_an_empty_text_gets_the_head_of_a_suite():
 def test_what_a_head_lacks_is_added_below(text, head):
     edited = compose.insert_case(text, LINK)
     assert edited.text.startswith(text + head + "  - name: mine\n")
-    assert load_text(edited.text, Path("s.yaml")).cases[0].name == "mine"
+    assert load_suite_text(edited.text, Path("s.yaml")).cases[0].name == "mine"
 
 
 @pytest.mark.parametrize(
@@ -327,7 +331,7 @@ def test_a_last_line_without_end_stays_so(text):
     edited = compose.insert_case(text, replace(LINK, params={}))
     assert edited.text.startswith(text + "\n")
     assert edited.text.endswith("np: 2")
-    index = compose.entry_at(edited.text, edited.line)
+    index = compose.find_entry(edited.text, edited.line)
     assert compose.replace_case(edited.text, index, LINK).text == edited.text + (
         "\n    params: {pairs: all, sizes: [8, 64KiB]}"
     )
@@ -340,10 +344,10 @@ def test_windows_line_ends_and_the_byte_order_mark_stay():
     assert edited.text.replace("\r\n", "\n") == "\ufeff" + compose.insert_case(HALO, LINK, 12).text
     assert compose.remove_case(edited.text, 1).text == text
     renamed = compose.replace_case(
-        text, 0, replace(compose.draft_of(text, 0), np=4, comment="New.\nTwo.")
+        text, 0, replace(compose.read_draft(text, 0), np=4, comment="New.\nTwo.")
     )
     assert renamed.text.replace("\r\n", "").count("\n") == 0
-    assert compose.draft_of(renamed.text, 0).comment == "New.\nTwo."
+    assert compose.read_draft(renamed.text, 0).comment == "New.\nTwo."
 
 
 # Changed entries
@@ -372,7 +376,9 @@ COMMENTED = text_of(
 
 
 def changed(text, index, **changes):
-    return compose.replace_case(text, index, replace(compose.draft_of(text, index), **changes)).text
+    return compose.replace_case(
+        text, index, replace(compose.read_draft(text, index), **changes)
+    ).text
 
 
 def difference(before, after):
@@ -385,7 +391,7 @@ def difference(before, after):
 def test_an_unchanged_draft_changes_nothing():
     for text in (*SHIPPED.values(), COMMENTED, AROUND):
         for index in range(text.count("name: ") - 1):
-            assert compose.replace_case(text, index, compose.draft_of(text, index)).text == text
+            assert compose.replace_case(text, index, compose.read_draft(text, index)).text == text
 
 
 @pytest.mark.parametrize(
@@ -438,7 +444,7 @@ def test_only_what_changes_is_written(changes, lines):
 
 def test_keys_of_a_sweep_keep_their_order():
     added = changed(COMMENTED, 0, matrix={"seed": [1], "slice_method": ["vertical", "square"]})
-    assert list(compose.draft_of(added, 0).matrix) == ["seed", "slice_method"]
+    assert list(compose.read_draft(added, 0).matrix) == ["seed", "slice_method"]
     assert "# strips" in added
     below = changed(COMMENTED, 0, matrix={"slice_method": ["vertical", "square"], "seed": [1]})
     assert difference(COMMENTED, below) == ["+       seed: [1]"]
@@ -458,13 +464,13 @@ def test_an_entry_in_braces_is_changed():
 @given(st.sampled_from([*SHIPPED.values(), COMMENTED]), st.data())
 def test_a_changed_entry_reads_back_and_all_else_stays(text, data):
     index = data.draw(st.integers(0, text.count("name: ") - 2))
-    before = compose.draft_of(text, index)
+    before = compose.read_draft(text, index)
     drawn = data.draw(DRAFTS)
     names = data.draw(st.sets(st.sampled_from(CaseDraft.__slots__)))
     draft = replace(before, **{name: getattr(drawn, name) for name in names})
     edited = compose.replace_case(text, index, draft)
     assert whole(drafted(edited.text, index)) == whole(draft)
-    assert compose.entry_at(edited.text, edited.line) == index
+    assert compose.find_entry(edited.text, edited.line) == index
     around = text.split("\n\n")
     assert all(part in edited.text for at, part in enumerate(around) if at != index)
 
@@ -478,7 +484,7 @@ def test_a_value_that_is_no_plain_text_is_compared_with_its_type():
 def test_the_environment_is_text_however_it_is_written():
     lines = ["cases:", "  - name: a", "    benchmark: b", "    launch:", "      env: {A: 1, B: on}"]
     text = text_of(*lines)
-    draft = compose.draft_of(text, 0)
+    draft = compose.read_draft(text, 0)
     assert draft.launch == {"env": {"A": "1", "B": "on"}}
     assert compose.replace_case(text, 0, replace(draft, np=2)).text == text_of(
         *lines[:3], "    np: 2", *lines[3:]
@@ -491,7 +497,7 @@ def test_the_environment_is_text_however_it_is_written():
 def test_a_removed_entry_takes_its_comment_along():
     lines = AROUND.splitlines()
     edited = compose.remove_case(AROUND, 0)
-    assert edited == compose.Edited("\n".join([*lines[:4], *lines[9:], ""]), 5)
+    assert edited == compose.EditedText("\n".join([*lines[:4], *lines[9:], ""]), 5)
     assert compose.remove_case(AROUND, 1).text == "\n".join([*lines[:10], *lines[14:], ""])
 
 
@@ -550,17 +556,17 @@ def test_an_anchor_that_others_name_is_not_lost():
 )
 def test_a_misshapen_entry_is_not_edited(entry, told):
     text = text_of("cases:", f"  - {entry}")
-    for edit in (lambda: compose.draft_of(text, 0), lambda: compose.replace_case(text, 0, LINK)):
+    for edit in (lambda: compose.read_draft(text, 0), lambda: compose.replace_case(text, 0, LINK)):
         with pytest.raises(UsageError) as caught:
             edit()
         assert str(caught.value).startswith(told)
-    assert compose.draft_of(compose.insert_case(text, LINK).text, 1) == LINK
+    assert compose.read_draft(compose.insert_case(text, LINK).text, 1) == LINK
 
 
 @pytest.mark.parametrize("index", [-1, 7])
 def test_there_are_only_so_many_entries(index):
     for edit in (
-        compose.draft_of,
+        compose.read_draft,
         compose.remove_case,
         lambda text, at: compose.replace_case(text, at, LINK),
     ):
@@ -570,4 +576,4 @@ def test_there_are_only_so_many_entries(index):
 
 def test_comments_are_told_from_text():
     text = "# a\na: '# no'  # b\nb: |\n  # no\n# c\nd: [x#no, # d\n  y]\n"
-    assert [comment for _, comment in comments(text)] == ["# a", "# b", "# c", "# d"]
+    assert [comment for _, comment in find_comments(text)] == ["# a", "# b", "# c", "# d"]

@@ -4,27 +4,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from places import SUITES
-from spbench.suites.edit.check import examine
-from spbench.suites.loader import load
+from spbench.suites.edit.check import check_text
+from spbench.suites.loader import load_suite_file
 
 HALO = SUITES / "halo.yaml"
 PATH = Path("mine.yaml")
 
 
 def test_a_good_text_gives_its_suite():
-    examined = examine(HALO.read_text(), HALO)
-    assert examined.suite == load(HALO)
+    examined = check_text(HALO.read_text(), HALO)
+    assert examined.suite == load_suite_file(HALO)
     assert examined.diagnostics == ()
 
 
 def test_overrides_are_taken():
-    examined = examine(HALO.read_text(), HALO, ["iterations=7"])
+    examined = check_text(HALO.read_text(), HALO, ["iterations=7"])
     assert {case.params["iterations"] for case in examined.suite.cases} == {7}
 
 
 def test_all_errors_come_with_their_places():
     text = HALO.read_text().replace("name: small", "name: large").replace("[off, on]", "[off, of]")
-    examined = examine(text, PATH)
+    examined = check_text(text, PATH)
     assert examined.suite is None
     assert [(error.file, error.line) for error in examined.diagnostics] == [
         ("mine.yaml", 15),
@@ -34,7 +34,7 @@ def test_all_errors_come_with_their_places():
 
 
 def test_what_has_no_place_stands_at_the_first_line():
-    (error,) = examine(HALO.read_text(), PATH, ["halo_lenn=1"]).diagnostics
+    (error,) = check_text(HALO.read_text(), PATH, ["halo_lenn=1"]).diagnostics
     assert (error.file, error.line, error.column) == ("mine.yaml", 1, 1)
     assert "did you mean halo_len?" in error.message
 
@@ -44,14 +44,14 @@ def test_what_has_no_place_stands_at_the_first_line():
 def test_no_state_of_typing_raises(at, typed):
     text = HALO.read_text()
     for state in (text[:at] + typed, text[:at] + typed + text[at:]):
-        examined = examine(state, PATH)
+        examined = check_text(state, PATH)
         assert (examined.suite is None) == bool(examined.diagnostics)
 
 
 def test_the_shortest_texts_are_told_apart():
-    (empty,) = examine("", PATH).diagnostics
+    (empty,) = check_text("", PATH).diagnostics
     assert "the file is empty" in empty.message
-    (broken,) = examine("a: [", PATH).diagnostics
+    (broken,) = check_text("a: [", PATH).diagnostics
     assert "invalid YAML" in broken.message
-    (binary,) = examine("a: \0", PATH).diagnostics
+    (binary,) = check_text("a: \0", PATH).diagnostics
     assert (binary.line, binary.column) == (1, 4)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.suites.expression import MAX_DEPTH, ExpressionError, read_expression
+from spbench.suites.expression import MAX_DEPTH, ExpressionError, parse_expression
 
 FIGURES = {"a": 3.5, "b.c-d": 0.25, "e[size=8]": 70.0}
 
@@ -16,7 +16,7 @@ def look_up(figure):
 
 
 def value(text):
-    return read_expression(text).value(look_up)
+    return parse_expression(text).evaluate(look_up)
 
 
 def refuses(text):
@@ -71,15 +71,15 @@ def test_it_reckons_as_python_does(text):
 @given(st.one_of(st.text(), st.text("case(min,max)\"'[].+-*/ 0123456789eKiB_=\n")))
 def test_any_text_is_read_or_refused_at_a_place_in_it(text):
     try:
-        expression = read_expression(text)
-        expression.value(lambda figure: 1.0)
+        expression = parse_expression(text)
+        expression.evaluate(lambda figure: 1.0)
     except ExpressionError as error:
-        at = error.at
+        at = error.position
     else:
         at = 0
-        cases = tuple(figure.case for figure in expression.figures)
-        same = read_expression(expression.with_cases(cases))
-        assert tuple(figure.case for figure in same.figures) == cases
+        cases = tuple(figure.case for figure in expression.metrics)
+        same = parse_expression(expression.substitute_cases(cases))
+        assert tuple(figure.case for figure in same.metrics) == cases
     assert 0 <= at <= len(text)
 
 
@@ -113,11 +113,11 @@ def test_numbers_and_their_units(text, expected):
 )
 def test_what_is_none_is_refused_where_it_is_wrong(text, at, told):
     error = refuses(text)
-    assert (str(error)[: len(told)], error.at) == (told, at)
+    assert (str(error)[: len(told)], error.position) == (told, at)
 
 
 def test_cases_are_written_as_they_can_be_read_again():
-    expression = read_expression("min(case(a).x, 2 * case('b').y)")
-    written = expression.with_cases(("plain", 'n[v="1"]'))
+    expression = parse_expression("min(case(a).x, 2 * case('b').y)")
+    written = expression.substitute_cases(("plain", 'n[v="1"]'))
     assert written == 'min(case(plain).x, 2 * case("n[v=""1""]").y)'
-    assert [figure.case for figure in read_expression(written).figures] == ["plain", 'n[v="1"]']
+    assert [figure.case for figure in parse_expression(written).metrics] == ["plain", 'n[v="1"]']

@@ -7,11 +7,16 @@ from hypothesis import strategies as st
 from spbench.errors import UsageError
 from spbench.suites.edit.compose import insert_case
 from spbench.suites.edit.draft import CaseDraft
-from spbench.suites.edit.fields import bound_fields, case_fields, fields_of, launch_fields
-from spbench.suites.edit.typed import read_sweep, read_text, sweep_text, text_of
-from spbench.suites.expectations import metrics_of
+from spbench.suites.edit.fields import (
+    list_bound_fields,
+    list_case_fields,
+    list_launch_fields,
+    list_param_fields,
+)
+from spbench.suites.edit.typed import format_sweep, format_text, parse_sweep, parse_text
+from spbench.suites.expectations import list_metrics
 from spbench.suites.launcher_names import LAUNCHERS
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric
@@ -22,14 +27,14 @@ def by_name(fields):
     return {field.name: field for field in fields}
 
 
-TILES = by_name(fields_of(BENCHMARKS["halo.compute"]))
-LINK = by_name(fields_of(BENCHMARKS["link.pingpong"]))
-MEMORY = by_name(fields_of(BENCHMARKS["memory.copy"]))
-SWEEP = by_name(fields_of(BENCHMARKS["allreduce.sweep"]))
-PROGRAM = by_name(fields_of(BENCHMARKS["program.run"]))
-LAUNCH = by_name(launch_fields())
-CASE = by_name(case_fields())
-MAX, MIN = bound_fields("time_ms.p95")
+TILES = by_name(list_param_fields(BENCHMARKS["halo.compute"]))
+LINK = by_name(list_param_fields(BENCHMARKS["link.pingpong"]))
+MEMORY = by_name(list_param_fields(BENCHMARKS["memory.copy"]))
+SWEEP = by_name(list_param_fields(BENCHMARKS["allreduce.sweep"]))
+PROGRAM = by_name(list_param_fields(BENCHMARKS["program.run"]))
+LAUNCH = by_name(list_launch_fields())
+CASE = by_name(list_case_fields())
+MAX, MIN = list_bound_fields("time_ms.p95")
 SIDE = Param("side", "float", 0.5, "length of a side", minimum=0.25)
 MADE_UP = Benchmark(
     name="made.up",
@@ -51,7 +56,7 @@ MADE_UP = Benchmark(
 
 def test_every_parameter_of_every_benchmark_has_a_field():
     for benchmark in BENCHMARKS.values():
-        fields = fields_of(benchmark)
+        fields = list_param_fields(benchmark)
         assert [field.name for field in fields] == [param.name for param in benchmark.params]
         assert all(field.help and field.accepts for field in fields)
         assert all(field.can_sweep == (field.kind not in UNSWEPT_KINDS) for field in fields)
@@ -95,7 +100,7 @@ def test_every_launch_setting_has_a_field():
 
 
 def test_expectations_name_the_benchmarks_metrics_and_the_reports():
-    metrics = metrics_of(BENCHMARKS["memory.copy"])
+    metrics = list_metrics(BENCHMARKS["memory.copy"])
     assert [(metric.name, metric.unit) for metric in metrics] == [
         ("time_ms", "ms"),
         ("bandwidth_gb_s", "GB/s"),
@@ -105,17 +110,17 @@ def test_expectations_name_the_benchmarks_metrics_and_the_reports():
 
 def test_a_benchmark_of_a_later_issue_needs_no_change(monkeypatch):
     monkeypatch.setitem(BENCHMARKS, "made.up", MADE_UP)
-    fields = by_name(fields_of(BENCHMARKS["made.up"]))
+    fields = by_name(list_param_fields(BENCHMARKS["made.up"]))
     params = {
-        "flavour": read_text(fields["flavour"], "sour"),
-        "volume": read_text(fields["volume"], "3MiB"),
+        "flavour": parse_text(fields["flavour"], "sour"),
+        "volume": parse_text(fields["volume"], "3MiB"),
     }
-    matrix = {"depth": read_sweep(fields["depth"], "1..9 *3")}
-    taste, _skew = metrics_of(BENCHMARKS["made.up"])
-    least = bound_fields(taste.name)[1]
-    expect = {taste.name: {"min": read_text(least, "0.5")}}
+    matrix = {"depth": parse_sweep(fields["depth"], "1..9 *3")}
+    taste, _skew = list_metrics(BENCHMARKS["made.up"])
+    least = list_bound_fields(taste.name)[1]
+    expect = {taste.name: {"min": parse_text(least, "0.5")}}
     draft = CaseDraft("mine", "made.up", params, matrix, expect=expect, np=2)
-    cases = load_text(insert_case("", draft).text, Path("s.yaml")).cases
+    cases = load_suite_text(insert_case("", draft).text, Path("s.yaml")).cases
     assert [case.id for case in cases] == [f"mine[depth={depth}]" for depth in (1, 3, 9)]
     assert cases[0].params == {"flavour": "sour", "depth": 1, "volume": 3 << 20, "side": 0.5}
     assert cases[0].expect[0].metric == "taste"
@@ -152,9 +157,9 @@ def test_a_benchmark_of_a_later_issue_needs_no_change(monkeypatch):
     ],
 )
 def test_what_is_typed_is_what_stands_in_the_suite(field, text, value):
-    read = read_text(field, text)
+    read = parse_text(field, text)
     assert repr(read) == repr(value)
-    assert repr(read_text(field, text_of(field, read))) == repr(value)
+    assert repr(parse_text(field, format_text(field, read))) == repr(value)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +189,7 @@ def test_what_is_typed_is_what_stands_in_the_suite(field, text, value):
 )
 def test_what_the_loader_would_refuse_is_refused_in_its_words(field, text, told):
     with pytest.raises(UsageError) as caught:
-        read_text(field, text)
+        parse_text(field, text)
     assert str(caught.value).startswith(told)
 
 
@@ -208,21 +213,21 @@ def test_what_the_loader_would_refuse_is_refused_in_its_words(field, text, told)
     ],
 )
 def test_a_sweep_is_a_list_or_a_range(field, text, values):
-    read = read_sweep(field, text)
+    read = parse_sweep(field, text)
     assert repr(read) == repr(values)
-    assert read_sweep(field, sweep_text(read)) == values
+    assert parse_sweep(field, format_sweep(read)) == values
 
 
 def test_mappings_and_lines_are_not_swept():
     for name in ("must", "metrics", "env"):
         with pytest.raises(UsageError, match=f"{name} takes one value"):
-            read_sweep(PROGRAM[name], "{a: b}, {c: d}")
+            parse_sweep(PROGRAM[name], "{a: b}, {c: d}")
 
 
 def test_steps_of_a_range_do_not_drift():
-    (field,) = (field for field in fields_of(MADE_UP) if field.name == "side")
+    (field,) = (field for field in list_param_fields(MADE_UP) if field.name == "side")
     values = [0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
-    assert read_sweep(field, "0.25..1 +0.1") == values
+    assert parse_sweep(field, "0.25..1 +0.1") == values
 
 
 @pytest.mark.parametrize(
@@ -249,13 +254,13 @@ def test_steps_of_a_range_do_not_drift():
 )
 def test_a_sweep_that_cannot_be_is_refused(field, text, told):
     with pytest.raises(UsageError) as caught:
-        read_sweep(field, text)
+        parse_sweep(field, text)
     assert str(caught.value).startswith(told)
 
 
 def test_a_thousand_values_are_not_too_many():
-    assert read_sweep(TILES["halo_len"], "1..1000")[-1] == 1000
-    assert read_sweep(TILES["halo_len"], "1..10 *1e999999") == [1]
+    assert parse_sweep(TILES["halo_len"], "1..1000")[-1] == 1000
+    assert parse_sweep(TILES["halo_len"], "1..10 *1e999999") == [1]
 
 
 def refusal(read, field, text):
@@ -271,7 +276,7 @@ def refusal(read, field, text):
 def test_any_text_is_read_or_refused_in_a_sentence(text):
     fields = (TILES["image_size"], MEMORY["size"], LINK["sizes"], TILES["dtype"], CASE["np"])
     for field in (*fields, PROGRAM["argv"], PROGRAM["must"], PROGRAM["metrics"]):
-        for read in (read_text, read_sweep):
+        for read in (parse_text, parse_sweep):
             assert field.name in refusal(read, field, text)
 
 
@@ -283,5 +288,5 @@ def test_a_switch_with_a_third_word_offers_all_of_them(text, value):
         ("true", "false", "force"),
         "true",
     )
-    assert read_text(field, text) == value
-    assert text_of(field, value) == text
+    assert parse_text(field, text) == value
+    assert format_text(field, value) == text

@@ -16,7 +16,7 @@ from spbench.planner.profile.files import load_profile
 from spbench.record.runs.folder import write_whole
 from spbench.suites import given_files
 from spbench.suites.given_files import read_start
-from spbench.suites.loader import read_file
+from spbench.suites.loader import read_suite_file
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def pipe(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("read", "error"),
     [
-        (read_file, UsageError),
+        (read_suite_file, UsageError),
         (read_hostfile, UsageError),
         (load_cluster, PlannerError),
         (load_profile, PlannerError),
@@ -78,7 +78,7 @@ def test_a_slow_writer_is_waited_for(pipe):
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert read_file(pipe) == SUITE
+    assert read_suite_file(pipe) == SUITE
     writer.join()
 
 

@@ -10,8 +10,8 @@ import yaml
 from places import DOCS
 from spbench.errors import SuiteError
 from spbench.suites.case import PerformanceReference
-from spbench.suites.json_schema import suite_schema
-from spbench.suites.loader import load_text
+from spbench.suites.json_schema import build_suite_schema
+from spbench.suites.loader import load_suite_text
 from spbench.suites.systems import choose_references, depends_on_system
 
 HEAD = "schema: spbench.suite/1\nname: s\ncases:\n"
@@ -26,7 +26,7 @@ def text_of(expect, metric="time_ms.p50"):
 
 
 def loaded(expect, metric="time_ms.p50"):
-    (case,) = load_text(text_of(expect, metric), Path("s.yaml")).cases
+    (case,) = load_suite_text(text_of(expect, metric), Path("s.yaml")).cases
     return case
 
 
@@ -127,7 +127,7 @@ def test_values_that_are_not_finite_are_errors_of_the_file():
 
 def valid(expect):
     data = yaml.safe_load(text_of(expect))
-    return jsonschema.Draft202012Validator(suite_schema()).is_valid(data)
+    return jsonschema.Draft202012Validator(build_suite_schema()).is_valid(data)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_the_example_of_the_docs_is_right():
     page = (DOCS / "suites.md").read_text().partition("## References with tolerances")[2]
     (example, *_) = re.findall(r"^```yaml\n(.*?)^```", page, re.S | re.M)
     text = f"{HEAD}  - name: a\n    benchmark: link.pingpong\n    np: 2\n{example}"
-    cases = load_text(text, Path("s.yaml")).cases
+    cases = load_suite_text(text, Path("s.yaml")).cases
     (case,) = choose_references(cases, "mycluster")
     assert bounds(case) == [
         ("time_ms.p50", "max", 0.3675),

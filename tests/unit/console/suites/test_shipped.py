@@ -10,23 +10,23 @@ from places import ROOT, SUITES
 from spbench.engine.plan import Request, plan
 from spbench.errors import FailedRunError, SuiteError, UsageError
 from spbench.suites import shipped
-from spbench.suites.loader import load
+from spbench.suites.loader import load_suite_file
 from spbench.suites.shipped import (
-    comes_with_spbench,
     copy_shipped,
-    is_foreign,
+    find_suite_file,
     is_installed,
-    seen_from,
-    shipped_suites,
-    suite_path,
+    is_shipped,
+    list_shipped_suites,
+    needs_copy,
+    resolve_suite_path,
 )
 
 
 def test_a_suite_is_found_by_its_name():
-    assert suite_path(Path("shipped:halo")) == SUITES / "halo.yaml"
-    assert suite_path(Path("suites/halo.yaml")) == Path("suites/halo.yaml")
+    assert find_suite_file(Path("shipped:halo")) == SUITES / "halo.yaml"
+    assert find_suite_file(Path("suites/halo.yaml")) == Path("suites/halo.yaml")
     with pytest.raises(UsageError, match=r"no suite 'hallo' comes .* \(did you mean halo\?\)"):
-        suite_path(Path("shipped:hallo"))
+        find_suite_file(Path("shipped:hallo"))
 
 
 def test_all_suites_and_hostfiles_are_copied_and_what_is_there_stays(tmp_path):
@@ -56,31 +56,31 @@ def test_an_installed_package_has_them_inside(tmp_path, monkeypatch):
     shutil.copytree(SUITES, package / "shipped" / "suites")
     shutil.copytree(ROOT / "hostfiles", package / "shipped" / "hostfiles")
     monkeypatch.setattr(shipped, "_PACKAGE", package)
-    assert shipped_suites()["halo"] == package / "shipped" / "suites" / "halo.yaml"
-    assert is_installed(shipped_suites()["halo"])
+    assert list_shipped_suites()["halo"] == package / "shipped" / "suites" / "halo.yaml"
+    assert is_installed(list_shipped_suites()["halo"])
     assert not is_installed(SUITES / "halo.yaml")
-    assert not comes_with_spbench(tmp_path / "mine.yaml")
+    assert not is_shipped(tmp_path / "mine.yaml")
     # The folder of the user's suites holds the virtual environment.
-    assert is_foreign(shipped_suites()["halo"], tmp_path)
-    assert not is_foreign(tmp_path / "suites" / "halo.yaml", tmp_path)
+    assert needs_copy(list_shipped_suites()["halo"], tmp_path)
+    assert not needs_copy(tmp_path / "suites" / "halo.yaml", tmp_path)
 
 
 def test_in_the_tree_they_are_foreign_everywhere_but_there(tmp_path):
-    assert is_foreign(SUITES / "halo.yaml", tmp_path)
-    assert not is_foreign(SUITES / "halo.yaml", ROOT)
+    assert needs_copy(SUITES / "halo.yaml", tmp_path)
+    assert not needs_copy(SUITES / "halo.yaml", ROOT)
 
 
 def test_a_name_is_the_same_seen_from_everywhere(tmp_path):
-    assert seen_from(tmp_path, Path("shipped:halo")) == Path("shipped:halo")
-    assert seen_from(tmp_path, Path("halo.yaml")) == tmp_path / "halo.yaml"
+    assert resolve_suite_path(tmp_path, Path("shipped:halo")) == Path("shipped:halo")
+    assert resolve_suite_path(tmp_path, Path("halo.yaml")) == tmp_path / "halo.yaml"
 
 
 def test_a_suite_is_loaded_by_its_name_and_keeps_it():
-    suite = load(Path("shipped:links"))
+    suite = load_suite_file(Path("shipped:links"))
     assert suite.path == Path("shipped:links")
     assert suite.text == (SUITES / "links.yaml").read_text()
     with pytest.raises(SuiteError, match=r"shipped:links:\d+:\d+: error: .*--set iterations=0"):
-        load(Path("shipped:links"), ["iterations=0"])
+        load_suite_file(Path("shipped:links"), ["iterations=0"])
 
 
 def test_a_hostfile_of_it_is_beside_it():

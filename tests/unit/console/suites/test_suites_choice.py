@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, NothingSelected, UsageError
-from spbench.suites.inject import plant, plant_all
-from spbench.suites.loader import load, load_text
-from spbench.suites.select import named, select
+from spbench.suites.inject import inject_fault, inject_faults
+from spbench.suites.loader import load_suite_file, load_suite_text
+from spbench.suites.select import select_matching, select_named
 
 TEXT = """\
 schema: spbench.suite/1
@@ -17,7 +17,7 @@ cases:
   - name: Copy
     benchmark: memory.copy
 """
-CASES = load_text(TEXT, Path("s.yaml")).cases
+CASES = load_suite_text(TEXT, Path("s.yaml")).cases
 V1, V3, S1, S3, COPY = (case.id for case in CASES)
 
 
@@ -43,7 +43,7 @@ V1, V3, S1, S3, COPY = (case.id for case in CASES)
     ],
 )
 def test_select(expression, expected):
-    assert [case.id for case in select(CASES, expression)] == expected
+    assert [case.id for case in select_matching(CASES, expression)] == expected
 
 
 @pytest.mark.parametrize(
@@ -61,18 +61,18 @@ def test_select(expression, expected):
 )
 def test_a_bad_expression(expression, told):
     with pytest.raises(UsageError) as caught:
-        select(CASES, expression)
+        select_matching(CASES, expression)
     assert told in str(caught.value)
 
 
 def test_long_expressions_without_parentheses():
-    assert select(CASES, " or ".join(["zz"] * 5000 + ["copy"])) == CASES[-1:]
-    assert select(CASES, "not " * 5000 + "copy") == CASES[-1:]
+    assert select_matching(CASES, " or ".join(["zz"] * 5000 + ["copy"])) == CASES[-1:]
+    assert select_matching(CASES, "not " * 5000 + "copy") == CASES[-1:]
 
 
 def test_nothing_selected():
     with pytest.raises(NothingSelected, match="-k 'nowhere' selects none of the 5 cases") as caught:
-        select(CASES, "nowhere")
+        select_matching(CASES, "nowhere")
     assert caught.value.exit_code == ExitCode.NOTHING
 
 
@@ -86,7 +86,7 @@ def test_nothing_selected():
     ],
 )
 def test_named(words, expected):
-    assert [case.id for case in named(CASES, words)] == expected
+    assert [case.id for case in select_named(CASES, words)] == expected
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_named(words, expected):
 )
 def test_a_case_is_named_exactly(word, told):
     with pytest.raises(UsageError) as caught:
-        named(CASES, ["Copy", word])
+        select_named(CASES, ["Copy", word])
     assert str(caught.value).startswith(told)
 
 
 def planted(text, cases=CASES):
-    return {case.id: case.inject for case in plant(cases, text) if case.inject}
+    return {case.id: case.inject for case in inject_fault(cases, text) if case.inject}
 
 
 def test_a_common_fault_goes_into_every_case():
@@ -141,22 +141,22 @@ def test_one_case_by_id_or_by_name():
 )
 def test_a_fault_that_cannot_be_planted(text, told):
     with pytest.raises(UsageError) as caught:
-        plant(CASES, text)
+        inject_fault(CASES, text)
     assert str(caught.value).startswith(f"--inject {text}: ")
     assert told in str(caught.value)
 
 
 def test_only_selected_cases_count():
     with pytest.raises(UsageError, match="no selected case knows 'corrupt-halo'"):
-        plant(select(CASES, "copy"), "corrupt-halo")
+        inject_fault(select_matching(CASES, "copy"), "corrupt-halo")
 
 
 def test_several_faults_are_planted_in_several_cases():
-    planted = plant_all(CASES, [f"kill@{V1}", f"slow=2@{S3}", "raise@Copy"])
+    planted = inject_faults(CASES, [f"kill@{V1}", f"slow=2@{S3}", "raise@Copy"])
     assert [case.inject for case in planted] == ["kill", None, None, "slow=2", "raise"]
-    own = plant_all(CASES, ["corrupt-halo", "corrupt-copy"])
+    own = inject_faults(CASES, ["corrupt-halo", "corrupt-copy"])
     assert [case.inject for case in own] == ["corrupt-halo"] * 4 + ["corrupt-copy"]
-    assert plant_all(CASES, []) == CASES
+    assert inject_faults(CASES, []) == CASES
 
 
 @pytest.mark.parametrize(
@@ -165,23 +165,27 @@ def test_several_faults_are_planted_in_several_cases():
 )
 def test_a_case_takes_one_fault(texts):
     with pytest.raises(UsageError, match=r"^--inject .* has the fault \w+ already, and takes one"):
-        plant_all(CASES, texts)
+        inject_faults(CASES, texts)
 
 
 def test_load_plants_too(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(TEXT)
-    assert [case.inject for case in load(path, inject="kill@Copy").cases] == [None] * 4 + ["kill"]
-    assert {case.inject for case in load(path).cases} == {None}
+    assert [case.inject for case in load_suite_file(path, inject="kill@Copy").cases] == [
+        None
+    ] * 4 + ["kill"]
+    assert {case.inject for case in load_suite_file(path).cases} == {None}
 
 
 def test_faults_of_learning_cannot_be_planted_in_inference():
     model = "{name: a, benchmark: model.resnet, params: {scheme: lp, enable_evaluation: true}}"
     head = "schema: spbench.suite/1\nname: s\ncases:\n  - "
-    infer = load_text(head + model, Path("s.yaml")).cases
-    learn = load_text(head + model.replace(", enable_evaluation: true", ""), Path("s.yaml")).cases
+    infer = load_suite_text(head + model, Path("s.yaml")).cases
+    learn = load_suite_text(
+        head + model.replace(", enable_evaluation: true", ""), Path("s.yaml")
+    ).cases
     for fault in ("drop-gradient", "full:zero-weight-gradient", "tile-batchnorm"):
-        assert plant(learn, fault)[0].inject == fault
+        assert inject_fault(learn, fault)[0].inject == fault
         with pytest.raises(UsageError, match=f"no selected case knows '{fault}'; they know wrong"):
-            plant(infer, fault)
-    assert plant(infer, "wrong-neighbour")[0].inject == "wrong-neighbour"
+            inject_fault(infer, fault)
+    assert inject_fault(infer, "wrong-neighbour")[0].inject == "wrong-neighbour"

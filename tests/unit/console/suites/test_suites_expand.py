@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.errors import SuiteError
-from spbench.suites.expand import Item, Sweep, case_id, show
-from spbench.suites.loader import load_text
+from spbench.suites.expand import Sweep, SweptValue, format_case_id, format_label
+from spbench.suites.loader import load_suite_text
 
 HEAD = "schema: spbench.suite/1\nname: s\ncases:\n"
 
 
 def cases_of(entry, overrides=()):
-    return load_text(f"{HEAD}  - {entry}\n", Path("s.yaml"), overrides).cases
+    return load_suite_text(f"{HEAD}  - {entry}\n", Path("s.yaml"), overrides).cases
 
 
 def ids_of(entry, overrides=()):
@@ -33,7 +33,9 @@ def sweeps(draw):
     zipped = draw(columns("xyz", in_step))
 
     def items(given):
-        return {key: [Item(v, show(v)) for v in values] for key, values in given.items()}
+        return {
+            key: [SweptValue(v, format_label(v)) for v in values] for key, values in given.items()
+        }
 
     return Sweep(items(matrix), items(zipped))
 
@@ -42,10 +44,10 @@ def sweeps(draw):
 @given(sweeps())
 @settings(max_examples=100)
 def test_points_are_the_product_in_file_order(sweep):
-    points = list(sweep.points())
+    points = list(sweep.iterate_points())
     assert len(points) == sweep.size
     assert all(list(point) == sweep.keys for point in points)
-    identities = [case_id("n", point) for point in points]
+    identities = [format_case_id("n", point) for point in points]
     assert len(set(identities)) == len(points)
     rows = list(zip(*sweep.zipped.values(), strict=True)) or [()]
     product = itertools.product(itertools.product(*sweep.matrix.values()), rows)
@@ -55,7 +57,7 @@ def test_points_are_the_product_in_file_order(sweep):
 @given(sweeps())
 def test_the_first_key_changes_slowest(sweep):
     seen = {key: [item.value for item in items] for key, items in sweep.matrix.items()}
-    order = [[seen[key].index(p[key].value) for key in sweep.matrix] for p in sweep.points()]
+    order = [[seen[key].index(p[key].value) for key in sweep.matrix] for p in sweep.iterate_points()]
     assert order == sorted(order)
 
 
@@ -74,7 +76,7 @@ def test_the_first_key_changes_slowest(sweep):
     ],
 )
 def test_values_in_an_id(value, expected):
-    assert show(value) == expected
+    assert format_label(value) == expected
 
 
 def test_matrix_then_zip_as_they_stand_in_the_file():

@@ -9,7 +9,7 @@ from spbench.errors import SpbenchError, SuiteError, UsageError
 from spbench.launch.hosts.hosts import read_hostfile
 from spbench.planner.cluster.yaml_file import read_cluster
 from spbench.planner.errors import ClusterError
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 from spbench_core.catalog import BENCHMARKS
 
 SUITE = """\
@@ -69,7 +69,7 @@ def test_a_large_number_is_one_error_at_its_place(key, number):
     line = next(index for index, text in enumerate(lines, 1) if f"<{key}>" in text)
     before = suite_of({**VALUES, key: "<here>"}).splitlines()[line - 1]
     with pytest.raises(SuiteError) as caught:
-        load_text(suite_of(VALUES | {key: number}), Path("s.yaml"))
+        load_suite_text(suite_of(VALUES | {key: number}), Path("s.yaml"))
     (error,) = caught.value.diagnostics
     assert (error.line, error.column) == (line, before.index("<here>") + 1)
     assert "int_max_str_digits" not in error.message
@@ -79,7 +79,7 @@ def test_a_large_number_is_one_error_at_its_place(key, number):
 @pytest.mark.parametrize("key", ["np", "repeat", "halo_len", "image_size", "launch.timeout"])
 def test_a_large_number_in_an_override_is_one_error(key, number):
     with pytest.raises(UsageError) as caught:
-        load_text(suite_of(VALUES), Path("s.yaml"), [f"{key}={number}"])
+        load_suite_text(suite_of(VALUES), Path("s.yaml"), [f"{key}={number}"])
     message = str(caught.value)
     assert f"--set {key}=" in message
     assert "\n" not in message
@@ -88,7 +88,7 @@ def test_a_large_number_in_an_override_is_one_error(key, number):
 
 def test_an_override_is_shortened_in_messages():
     with pytest.raises(UsageError) as caught:
-        load_text(suite_of(VALUES), Path("s.yaml"), ["np=" + "9" * 5000])
+        load_suite_text(suite_of(VALUES), Path("s.yaml"), ["np=" + "9" * 5000])
     assert len(str(caught.value)) < 200
 
 
@@ -96,7 +96,7 @@ def test_an_override_is_shortened_in_messages():
 def test_a_large_number_in_an_expression_is_one_error(number):
     bound = f"'2 * {number}'"
     with pytest.raises(SuiteError) as caught:
-        load_text(suite_of(VALUES | {"max": bound}), Path("s.yaml"))
+        load_suite_text(suite_of(VALUES | {"max": bound}), Path("s.yaml"))
     (error,) = caught.value.diagnostics
     assert error.line == 10
 
@@ -140,7 +140,7 @@ def test_no_parameter_fails_on_a_large_number(name, value):
         entry = f"{{name: a, benchmark: {name}, params: {{{param.name}: {value}}}}}"
         text = f"schema: spbench.suite/1\nname: large\ncases: [{entry}]\n"
         with suppress(SpbenchError):
-            load_text(text, Path("s.yaml"))
+            load_suite_text(text, Path("s.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -155,5 +155,5 @@ def test_no_parameter_fails_on_a_large_number(name, value):
 def test_a_quoted_number_of_a_parameter_has_a_limit(benchmark, param, value):
     entry = f"{{name: a, benchmark: {benchmark}, params: {{{param}: {value}}}}}"
     with pytest.raises(SuiteError) as caught:
-        load_text(f"schema: spbench.suite/1\nname: a\ncases: [{entry}]\n", Path("s.yaml"))
+        load_suite_text(f"schema: spbench.suite/1\nname: a\ncases: [{entry}]\n", Path("s.yaml"))
     assert "the number has more than 250 digits" in str(caught.value)

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from places import DATA
 from spbench.errors import ExitCode, SuiteError, UsageError
-from spbench.suites.case import Until
-from spbench.suites.loader import load, load_text
+from spbench.suites.case import RepeatPolicy
+from spbench.suites.loader import load_suite_file, load_suite_text
 from spbench.suites.model import CaseEntry
-from spbench.suites.settings import LaunchSettings, SuiteLaunch, time_limit
+from spbench.suites.settings import LaunchSettings, SuiteLaunch, parse_time_limit
 
 HEAD = "schema: spbench.suite/1\nname: s\n"
 
 
 def suite_of(cases, head=HEAD, overrides=()):
-    return load_text(f"{head}cases:\n{cases}", Path("s.yaml"), overrides)
+    return load_suite_text(f"{head}cases:\n{cases}", Path("s.yaml"), overrides)
 
 
 def errors_of(cases, head=HEAD, overrides=()):
@@ -29,7 +29,7 @@ def errors_of(cases, head=HEAD, overrides=()):
 def test_every_error_of_a_file_in_one_pass():
     text = (DATA / "wrong.yaml").read_text()
     with pytest.raises(SuiteError) as caught:
-        load_text(text, Path("wrong.yaml"))
+        load_suite_text(text, Path("wrong.yaml"))
     assert str(caught.value).splitlines() == (DATA / "wrong.txt").read_text().splitlines()
     assert caught.value.exit_code == ExitCode.USAGE
 
@@ -292,7 +292,7 @@ def aliased(monkeypatch):
 )
 def test_texts_that_are_no_suite(text, told):
     with pytest.raises(SuiteError) as caught:
-        load_text(text, Path("s.yaml"))
+        load_suite_text(text, Path("s.yaml"))
     assert any(line.startswith(told) for line in str(caught.value).splitlines())
 
 
@@ -326,7 +326,7 @@ def test_whatever_the_shape_there_is_a_suite_or_an_error_for_the_user(cases, lau
     data = {"schema": "spbench.suite/1", "name": "s", "launch": launch, "cases": cases}
     told = ""
     try:
-        cases = load_text(yaml.safe_dump(data), Path("s.yaml"), overrides).cases
+        cases = load_suite_text(yaml.safe_dump(data), Path("s.yaml"), overrides).cases
     except UsageError as error:
         told = str(error)
         cases = ()
@@ -354,7 +354,7 @@ def test_files_that_cannot_be_read(tmp_path):
     }
     for name, words in cases.items():
         with pytest.raises(UsageError) as caught:
-            load(tmp_path / name)
+            load_suite_file(tmp_path / name)
         assert words in str(caught.value)
         assert not isinstance(caught.value, SuiteError)
         assert "\n" not in str(caught.value)
@@ -364,7 +364,7 @@ def test_the_text_is_kept_as_read(tmp_path):
     text = HEAD + "cases: [{name: a, benchmark: memory.copy}]  # é\n"
     path = tmp_path / "s.yaml"
     path.write_text(text)
-    assert load(path).text == text
+    assert load_suite_file(path).text == text
 
 
 BATCH = """
@@ -380,7 +380,7 @@ def test_what_a_batch_job_asks_for_is_checked_and_stands_once_a_suite(tmp_path):
     path = tmp_path / "b.yaml"
     path.write_text(BATCH)
     with pytest.raises(SuiteError) as refused:
-        load(path, ["launch.batch.nodes=0"])
+        load_suite_file(path, ["launch.batch.nodes=0"])
     told = [str(item).partition(" error: ")[2] for item in refused.value.diagnostics]
     assert [line.partition(";")[0] for line in told] == [
         "--set launch.batch.nodes=0: launch.batch.nodes must be at least 1, not 0",
@@ -399,9 +399,9 @@ def test_what_a_batch_job_asks_for_is_checked_and_stands_once_a_suite(tmp_path):
     [("45m", 2700), ("2h", 7200), ("1d", 86400), ("1:30:00", 5400), ("1-12:00:00", 129600)],
 )
 def test_a_time_limit_is_read(text, seconds):
-    assert time_limit(text) == seconds
+    assert parse_time_limit(text) == seconds
     with pytest.raises(ValueError, match="is no time limit"):
-        time_limit(f"{text}x")
+        parse_time_limit(f"{text}x")
 
 
 @pytest.mark.parametrize("given", ["np: 1000000000", "matrix: {np: [2, 1000000000]}"])
@@ -434,7 +434,7 @@ def test_of_very_many_errors_the_first_are_told():
 def test_a_case_repeats_until_its_median_is_known_in_launches_of_its_own():
     entry = "  - {name: a, benchmark: memory.copy, until: {interval: 0.02, max_time: 60}}\n"
     (case,) = suite_of(entry).cases
-    assert (case.repeat, case.until) == (1, Until(0.02, 60))
+    assert (case.repeat, case.until) == (1, RepeatPolicy(0.02, 60))
     (told,) = errors_of(entry + "order: together\n")
     why = "until repeats a case in launches of its own: it takes order: interleaved"
     assert told == f"s.yaml:4:39: error: {why}"

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import SuiteError, UsageError
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 
 TEXT = """\
 schema: spbench.suite/1
@@ -26,7 +26,7 @@ cases:
 
 
 def suite_with(*overrides, text=TEXT):
-    return load_text(text, Path("s.yaml"), overrides)
+    return load_suite_text(text, Path("s.yaml"), overrides)
 
 
 def ids_with(*overrides, text=TEXT):

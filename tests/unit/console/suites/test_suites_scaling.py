@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import SuiteError
-from spbench.suites.loader import load_text
+from spbench.suites.loader import load_suite_text
 
 HEAD = "schema: spbench.suite/1\nname: s\ncases:\n"
 GEMM = "{name: gemm, benchmark: compute.gemm, scale: {np: [1, 2, 4], work: weak}}"
@@ -13,7 +13,7 @@ GEMM = "{name: gemm, benchmark: compute.gemm, scale: {np: [1, 2, 4], work: weak}
 
 def cases_of(*entries, overrides=()):
     text = HEAD + "".join(f"  - {entry}\n" for entry in entries)
-    return load_text(text, Path("s.yaml"), overrides).cases
+    return load_suite_text(text, Path("s.yaml"), overrides).cases
 
 
 def told_of(*entries, overrides=()):

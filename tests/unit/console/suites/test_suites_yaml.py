@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.suites import yaml_nodes
-from spbench.suites.yaml_nodes import MAX_DEPTH, Mark, YamlError, compose
+from spbench.suites.yaml_nodes import MAX_DEPTH, Mark, YamlError, parse_yaml
 
 
 def value(text):
-    document = compose(text)
+    document = parse_yaml(text)
     assert document.problems == ()
     return document.root.data
 
@@ -97,27 +97,27 @@ def test_quoted_text_stays_text(text):
 @given(st.text("ab:- []{},&*!|>%@#'\"\n\t\0\x85\ud800\U0001f600?<1.", max_size=40))
 def test_any_text_gives_a_document_or_an_error_with_its_place(text):
     try:
-        marks = [problem.mark for problem in compose(text).problems]
+        marks = [problem.mark for problem in parse_yaml(text).problems]
     except YamlError as error:
         marks = [error.mark]
     assert all(mark.line >= 1 and mark.column >= 1 for mark in marks)
 
 
 def test_places_are_of_keys_and_values():
-    document = compose("cases:\n  - name: é\n    params: {a: [1, 22], b:   3}\n")
-    assert document.place(("cases",)) == (Mark(1, 1), Mark(2, 3))
-    assert document.place(("cases", 0)) == (Mark(2, 5), Mark(2, 5))
-    assert document.place(("cases", 0, "params", "a")) == (Mark(3, 14), Mark(3, 17))
-    assert document.place(("cases", 0, "params", "a", 1)).value == Mark(3, 21)
-    assert document.place(("cases", 0, "params", "b")) == (Mark(3, 26), Mark(3, 31))
-    missing = document.place(("cases", 0, "params", "c", 7))
-    assert missing == document.place(("cases", 0, "params"))
+    document = parse_yaml("cases:\n  - name: é\n    params: {a: [1, 22], b:   3}\n")
+    assert document.find_marks(("cases",)) == (Mark(1, 1), Mark(2, 3))
+    assert document.find_marks(("cases", 0)) == (Mark(2, 5), Mark(2, 5))
+    assert document.find_marks(("cases", 0, "params", "a")) == (Mark(3, 14), Mark(3, 17))
+    assert document.find_marks(("cases", 0, "params", "a", 1)).value == Mark(3, 21)
+    assert document.find_marks(("cases", 0, "params", "b")) == (Mark(3, 26), Mark(3, 31))
+    missing = document.find_marks(("cases", 0, "params", "c", 7))
+    assert missing == document.find_marks(("cases", 0, "params"))
 
 
 def test_an_alias_is_a_copy_at_its_own_place():
-    document = compose("a: &x [1, 2]\nb: *x\n")
+    document = parse_yaml("a: &x [1, 2]\nb: *x\n")
     assert document.root.data == {"a": [1, 2], "b": [1, 2]}
-    assert document.place(("b",)).value == Mark(2, 4)
+    assert document.find_marks(("b",)).value == Mark(2, 4)
     data = document.root.data
     assert data["a"] is not data["b"]
 
@@ -148,7 +148,7 @@ def test_an_alias_is_a_copy_at_its_own_place():
     ],
 )
 def test_problems_do_not_stop_the_reading(text, place, words):
-    (problem,) = compose(text).problems
+    (problem,) = parse_yaml(text).problems
     assert problem.mark == place
     assert words in problem.message
 
@@ -167,7 +167,7 @@ def test_problems_do_not_stop_the_reading(text, place, words):
 )
 def test_text_that_is_no_yaml(text, place, words):
     with pytest.raises(YamlError) as caught:
-        compose(text)
+        parse_yaml(text)
     assert caught.value.mark == place
     assert words in str(caught.value)
 
@@ -177,19 +177,19 @@ def test_an_alias_bomb_is_refused():
     refs = [", ".join([f"*a{i}"] * 9) for i in range(9)]
     lines += [f"a{i + 1}: &a{i + 1} [{ref}]" for i, ref in enumerate(refs)]
     with pytest.raises(YamlError, match="aliases expand to more than"):
-        compose("\n".join(lines))
+        parse_yaml("\n".join(lines))
 
 
 def test_aliases_expand_at_the_root_too():
     wide = "[" + "x," * 400 + "]"
     with pytest.raises(YamlError, match="aliases expand"):
-        compose(f"a: &a {wide}\nb: [" + "*a," * 300 + "]\n")
+        parse_yaml(f"a: &a {wide}\nb: [" + "*a," * 300 + "]\n")
 
 
 @pytest.mark.parametrize("start", ["[", "[&a x,*a,"])
 def test_a_long_text_without_large_aliases_is_too_long_itself(start):
     with pytest.raises(YamlError, match="the file has more than 100000 values; split it"):
-        compose("a:\n  - b: " + start + "x," * 100_001 + "]\n")
+        parse_yaml("a:\n  - b: " + start + "x," * 100_001 + "]\n")
 
 
 def test_empty_text_and_byte_order_mark():
@@ -200,8 +200,8 @@ def test_empty_text_and_byte_order_mark():
 
 def test_the_pure_python_parser_reads_the_same(monkeypatch):
     text = "a: &x [1, no, 'q', ! 3]\nb: *x\n'c d': {e: 0o10}\nf: |\n  text\n"
-    fast = compose(text)
+    fast = parse_yaml(text)
     monkeypatch.setattr(yaml_nodes, "_PARSER", yaml.SafeLoader)
-    assert compose(text) == fast
+    assert parse_yaml(text) == fast
     with pytest.raises(YamlError):
-        compose("a: [1\nb: 2")
+        parse_yaml("a: [1\nb: 2")

@@ -6,7 +6,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from places import ROOT
-from spbench.suites.loader import load
+from spbench.suites.loader import load_suite_file
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.typed_params import read_params
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
@@ -110,7 +110,7 @@ def fits(value, hint):
 def complete_parameters():
     """Parameters of all cases of the shipped suites, and of further ones."""
     for path in sorted((ROOT / "suites").glob("*.yaml")):
-        for case in load(path).cases:
+        for case in load_suite_file(path).cases:
             yield case.benchmark, dict(case.params)
     for name, variants in GIVEN.items():
         for given in ({}, *variants):

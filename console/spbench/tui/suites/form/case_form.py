@@ -17,10 +17,10 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Static, TextArea
 
 from spbench.suites.case import STATISTICS
-from spbench.suites.edit.compose import Edited
+from spbench.suites.edit.compose import EditedText
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.field import Field
-from spbench.suites.expectations import metrics_of
+from spbench.suites.expectations import list_metrics
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm, Modal
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
@@ -53,7 +53,7 @@ class Fields(VerticalScroll, can_focus=False, inherit_bindings=False):
     ]
 
 
-class CaseForm(Modal[Edited | None]):
+class CaseForm(Modal[EditedText | None]):
     """Edits one case; gives the changed text back, or None where it is left.
 
     Args:
@@ -127,9 +127,9 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     def _known_metrics(self) -> tuple[Metric, ...]:
         draft = self._texts.draft
         try:
-            return metrics_of(self._texts.benchmark, draft.params)
+            return list_metrics(self._texts.benchmark, draft.params)
         except ExceptionGroup:  # they are not whole yet
-            return metrics_of(self._texts.benchmark)
+            return list_metrics(self._texts.benchmark)
 
     # What it shows
 

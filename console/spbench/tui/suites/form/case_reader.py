@@ -12,9 +12,9 @@ from typing import Any
 from spbench.errors import SpbenchError
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.field import Field
-from spbench.suites.edit.fields import bound_fields, reference_fields
-from spbench.suites.edit.typed import read_sweep, read_text
-from spbench.suites.yaml_nodes import YamlError, compose
+from spbench.suites.edit.fields import list_bound_fields, list_reference_fields
+from spbench.suites.edit.typed import parse_sweep, parse_text
+from spbench.suites.yaml_nodes import YamlError, parse_yaml
 from spbench.tui.suites.form.typed_case import (
     COMMENT,
     EXCLUDE,
@@ -92,7 +92,7 @@ class _Reader:
 
     def _value(self, field: Field, text: str, name: str) -> Any:
         try:
-            return read_text(field, text)
+            return parse_text(field, text)
         except SpbenchError as error:
             self._complaints[name] = str(error)
             return None
@@ -129,7 +129,7 @@ class _Reader:
             if not (keys[1] or keys[2]):
                 self._params.pop(key, None)
             try:
-                (self._zip if keys[2] else self._matrix)[key] = read_sweep(field, text)
+                (self._zip if keys[2] else self._matrix)[key] = parse_sweep(field, text)
             except SpbenchError as error:
                 self._complaints[field.name] = str(error)
             return
@@ -146,7 +146,7 @@ class _Reader:
         if self._same(EXCLUDE):
             return self._form.draft.exclude
         try:
-            rules = compose(f"[{self._text(EXCLUDE)}]").root.data
+            rules = parse_yaml(f"[{self._text(EXCLUDE)}]").root.data
         except YamlError:
             rules = None
         if isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules):
@@ -177,7 +177,7 @@ class _Reader:
         for row, (metric, *typed) in enumerate(self._typed.expect):
             name = f"{EXPECT}{row}"
             bounds = {}
-            for field, text in zip(bound_fields(metric), typed, strict=True):
+            for field, text in zip(list_bound_fields(metric), typed, strict=True):
                 if text.strip():
                     bounds[field.name] = self._value(field, text, name)
             if bounds and not metric:
@@ -193,7 +193,7 @@ class _Reader:
     def _add_references(self, read: dict[str, dict[str, Any]]) -> None:
         for row, (metric, system, *typed) in enumerate(self._typed.references):
             name = f"{REFERENCE}{row}"
-            fields = zip(reference_fields(metric), typed, strict=True)
+            fields = zip(list_reference_fields(metric), typed, strict=True)
             entry = {
                 field.name: self._value(field, text, name) for field, text in fields if text.strip()
             }

@@ -9,13 +9,13 @@ from pathlib import Path
 from spbench.engine.estimate import RunEstimate
 from spbench.errors import SpbenchError
 from spbench.suites.case import Case, Suite
-from spbench.suites.edit.check import examine
-from spbench.suites.edit.compose import Edited, insert_case
+from spbench.suites.edit.check import check_text
+from spbench.suites.edit.compose import EditedText, insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.outline import EntryLines, Outline
 from spbench_core.quantities import format_quantity
 
-WriteDraft = Callable[[CaseDraft], Edited]
+WriteDraft = Callable[[CaseDraft], EditedText]
 """Puts a draft into the text that is edited; UsageError where it cannot."""
 EstimateSuite = Callable[[Suite], RunEstimate]
 """Returns the estimated duration of a suite."""
@@ -33,7 +33,7 @@ class Preview:
         duration: The estimated duration of these cases in a few words; empty if it is unknown.
     """
 
-    edited: Edited | None
+    edited: EditedText | None
     lines: str = ""
     first_line: int = 1
     problems: Sequence[str] = ()
@@ -64,11 +64,11 @@ def build_preview(
         return Preview(None, problems=(str(error),))
     outline = Outline(edited.text)
     span = next(span for span in outline.spans if span.first == edited.line)
-    lines = [outline.page.line(number) for number in range(span.top, span.last + 1)]
-    whole = examine(edited.text, path)
+    lines = [outline.source.read_line(number) for number in range(span.top, span.last + 1)]
+    whole = check_text(edited.text, path)
     problems = tuple(found.message for found in whole.diagnostics if _within(span, found.line))
     # The count is the entry's own, whatever is wrong elsewhere in the file.
-    suite = examine(alone.text, path).suite
+    suite = check_text(alone.text, path).suite
     if suite is None:
         return Preview(edited, "\n".join(lines), span.top, problems)
     duration = estimate(suite).short_text

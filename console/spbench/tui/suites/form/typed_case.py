@@ -10,9 +10,9 @@ from typing import Any
 from spbench.errors import SpbenchError
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.field import Field
-from spbench.suites.edit.fields import case_fields, fields_of, launch_fields
-from spbench.suites.edit.typed import read_sweep, read_text, sweep_text, text_of
-from spbench.suites.edit.writing import flow
+from spbench.suites.edit.fields import list_case_fields, list_launch_fields, list_param_fields
+from spbench.suites.edit.typed import format_sweep, format_text, parse_sweep, parse_text
+from spbench.suites.edit.writing import format_flow
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import LIST_KINDS
 
@@ -55,7 +55,7 @@ def find_error(field: Field, text: str) -> str | None:
     if not text.strip():
         return None
     try:
-        read_sweep(field, text) if is_sweep(field, text) else read_text(field, text)
+        parse_sweep(field, text) if is_sweep(field, text) else parse_text(field, text)
     except SpbenchError as error:
         return str(error)
     return None
@@ -67,9 +67,9 @@ class CaseTexts:
     def __init__(self, benchmark: Benchmark, draft: CaseDraft) -> None:
         self.benchmark = benchmark
         self.draft = draft
-        self.name_field, self.np_field, self.repeat_field = case_fields()
-        self.swept_fields = (self.np_field, *fields_of(benchmark))
-        self.launch_fields = launch_fields()
+        self.name_field, self.np_field, self.repeat_field = list_case_fields()
+        self.swept_fields = (self.np_field, *list_param_fields(benchmark))
+        self.launch_fields = list_launch_fields()
 
     @cached_property
     def initial(self) -> FormTexts:
@@ -80,12 +80,12 @@ class CaseTexts:
             self.repeat_field.name: "" if draft.repeat == 1 else str(draft.repeat),
             **{field.name: self._text(field) for field in self.swept_fields},
             **{
-                LAUNCH + field.name: text_of(field, draft.launch[field.name])
+                LAUNCH + field.name: format_text(field, draft.launch[field.name])
                 for field in self.launch_fields
                 if field.name in draft.launch
             },
             IN_STEP: ", ".join(draft.zip),
-            EXCLUDE: ", ".join(map(flow, draft.exclude)),
+            EXCLUDE: ", ".join(map(format_flow, draft.exclude)),
             COMMENT: draft.comment or "",
         }
         expect = [
@@ -112,14 +112,14 @@ class CaseTexts:
         if field is self.np_field:
             return "" if draft.np is None else str(draft.np)
         key = self.find_key(draft.params, field.name)
-        return text_of(field, draft.params[key]) if key else ""
+        return format_text(field, draft.params[key]) if key else ""
 
 
 def _swept_text(field: Field, values: Sequence[Any]) -> str:
     """Return a sweep as typed, in a way that tells it from one value."""
     if field.kind in LIST_KINDS:
         values = [value if isinstance(value, list) else [value] for value in values]
-    text = sweep_text(values)
+    text = format_sweep(values)
     return text if is_sweep(field, text) else f"{text},"
 
 
@@ -135,4 +135,4 @@ def _reference_texts(expect: Mapping[str, Mapping[str, Any]]) -> Iterator[Refere
 
 def _bound(value: float | str | None) -> str:
     """Return a bound as typed: an expression without YAML's quotes."""
-    return value if isinstance(value, str) else "" if value is None else flow(value)
+    return value if isinstance(value, str) else "" if value is None else format_flow(value)
