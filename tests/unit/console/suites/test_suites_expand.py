@@ -57,7 +57,9 @@ def test_points_are_the_product_in_file_order(sweep):
 @given(sweeps())
 def test_the_first_key_changes_slowest(sweep):
     seen = {key: [item.value for item in items] for key, items in sweep.matrix.items()}
-    order = [[seen[key].index(p[key].value) for key in sweep.matrix] for p in sweep.iterate_points()]
+    order = [
+        [seen[key].index(p[key].value) for key in sweep.matrix] for p in sweep.iterate_points()
+    ]
     assert order == sorted(order)
 
 
