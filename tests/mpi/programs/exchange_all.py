@@ -27,7 +27,6 @@ from unittest import mock
 
 import torch
 from mpi4py import MPI
-from spbench_parallel.spatial.transports.packed import PackedTransport
 
 from spbench_core.layout.partition import Partition, halo_transfers
 from spbench_core.layout.tiles import Box, Grid, parse_pair
@@ -47,6 +46,7 @@ from spbench_parallel.spatial.transports import (
     staged,
 )
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
+from spbench_parallel.spatial.transports.persistent import PackedTransport
 from spbench_workers.benchmarks.halo.faults import inject_halo_fault
 from standins.late_device import install
 from standins.late_ipc import install_ipc
