@@ -1,1 +1,4 @@
-"""Images of the model benchmarks: synthetic, or read from a data set on disk, never downloaded."""
+"""Images of the model benchmarks: synthetic, or from a data set on disk.
+
+Data sets are never downloaded.
+"""

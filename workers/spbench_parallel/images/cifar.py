@@ -1,31 +1,66 @@
-"""CIFAR-10 as its authors give it: a folder or an archive, of pickles or of plain records.
+"""CIFAR-10 as a folder or archive of pickles or binary records.
 
-The format is that of https://www.cs.toronto.edu/~kriz/cifar.html. Krizhevsky, "Learning Multiple
-Layers of Features from Tiny Images", 2009.
+The format is described at https://www.cs.toronto.edu/~kriz/cifar.html. Krizhevsky, "Learning
+Multiple Layers of Features from Tiny Images", 2009.
 """
 
 from __future__ import annotations
 
+import io
 import pickle
 import re
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from spbench_core.layout.tiles import Box
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.images.pickles import read_pickle
 from spbench_parallel.images.resizing import BilinearResize, Pixels
+
+_ALLOWED = {
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    # Python 3 pickles bytes for Python 2 by this function.
+    ("_codecs", "encode"),
+}
+"""The functions and classes that pickles of number arrays use. Others could run code."""
+
+
+class _SafeUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return super().find_class(module, name)
+
+
+def read_pickle(data: bytes) -> Any:
+    """Return the object of a pickle of Python 2 or 3; text of Python 2 comes as bytes.
+
+    Only numbers, text, lists, dictionaries and arrays are created.
+
+    Raises:
+        pickle.UnpicklingError: The pickle contains other objects, or is invalid.
+    """
+    try:
+        return _SafeUnpickler(io.BytesIO(data), encoding="bytes").load()
+    except pickle.UnpicklingError:
+        raise
+    except Exception as error:  # a broken pickle may raise any exception
+        raise pickle.UnpicklingError(f"it is no pickle: {error}") from None
+
 
 SIDE = 32
 """Rows and columns of an image."""
 CLASSES = 10
-_VALUES = 3 * SIDE * SIDE
-_BATCH = re.compile(r"data_batch_\d+(\.bin)?")
-"""The files to learn from; those to test with are left out."""
+_IMAGE_VALUES = 3 * SIDE * SIDE
+_BATCH_FILE = re.compile(r"data_batch_\d+(\.bin)?")
+"""The training files; test files are not read."""
 _FOLDERS = ("cifar-10-batches-py", "cifar-10-batches-bin")
 _ARCHIVES = ("cifar-10-python.tar.gz", "cifar-10-binary.tar.gz")
 Batch = tuple[Pixels, list[int]]
@@ -35,22 +70,21 @@ Batch = tuple[Pixels, list[int]]
 class Cifar:
     """The 50,000 training images of CIFAR-10, in the size that a model takes.
 
-    Every rank holds all of them in their own size, 150 MB; it resizes only the boxes of images that
-    are asked for.
+    Every rank holds all images in their original size, 150 MB. It resizes only the requested boxes.
 
     Args:
         path: The folder, the archive, or the folder above either.
         size: Height and width of the model's images.
 
     Raises:
-        CannotRunError: There is no such data set, or it cannot be read.
+        CannotRunError: The data set is missing or cannot be read.
     """
 
     def __init__(self, path: Path, size: tuple[int, int]) -> None:
-        place = _find(path)
-        batches = [_batch(file, data) for file, data in _files(place)]
+        source = _find_data(path)
+        batches = [_parse_batch(file, data) for file, data in _read_files(source)]
         if not batches:
-            raise CannotRunError(f"{place} has no file data_batch_1; is it CIFAR-10 as unpacked?")
+            raise CannotRunError(f"{source} has no file data_batch_1; is it CIFAR-10 as unpacked?")
         self._images = np.concatenate([images for images, _ in batches])
         self._labels = [label for _, labels in batches for label in labels]
         self._size = size
@@ -61,17 +95,17 @@ class Cifar:
     def crop(self, number: int, box: Box) -> Pixels:
         """Return a box of an image, ``channels x rows x cols``, in fp32 from -1 to 1."""
         resizing = BilinearResize((SIDE, SIDE), self._size, box)
-        needs = resizing.needed
-        data = self._images[number, :, slice(*needs.rows), slice(*needs.cols)]
-        made: Pixels = resizing.apply(data) / np.float32(127.5) - np.float32(1)
-        return made
+        needed = resizing.needed
+        data = self._images[number, :, slice(*needed.rows), slice(*needed.cols)]
+        values: Pixels = resizing.apply(data) / np.float32(127.5) - np.float32(1)
+        return values
 
     def target(self, number: int, box: Box) -> int:
         """Return the class of an image."""
         return self._labels[number]
 
 
-def _find(path: Path) -> Path:
+def _find_data(path: Path) -> Path:
     """Return the folder of the batches, or the archive."""
     if not path.exists():
         raise CannotRunError(
@@ -88,34 +122,34 @@ def _find(path: Path) -> Path:
     )
 
 
-def _files(place: Path) -> Iterator[tuple[str, bytes]]:
+def _read_files(source: Path) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of each batch, in the order of their names."""
     try:
-        if place.is_dir():
-            for file in sorted(place.iterdir()):
-                if _BATCH.fullmatch(file.name):
+        if source.is_dir():
+            for file in sorted(source.iterdir()):
+                if _BATCH_FILE.fullmatch(file.name):
                     yield str(file), file.read_bytes()
         else:
-            yield from sorted(_members(place))
+            yield from sorted(_read_members(source))
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise CannotRunError(
-            f"{place} cannot be read ({error}): set datapath to CIFAR-10's folder or archive"
+            f"{source} cannot be read ({error}): set datapath to CIFAR-10's folder or archive"
         ) from None
 
 
-def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
-    with tarfile.open(archive, "r:*") as found:
-        for member in found:
-            # Read where it lies: nothing is unpacked, wherever a member's name points to.
-            content = found.extractfile(member)
-            if content is not None and _BATCH.fullmatch(Path(member.name).name):
+def _read_members(archive: Path) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(archive, "r:*") as archive_file:
+        for member in archive_file:
+            # Read in memory, without unpacking: a member's name may be a path outside the folder.
+            content = archive_file.extractfile(member)
+            if content is not None and _BATCH_FILE.fullmatch(Path(member.name).name):
                 yield f"{archive}: {member.name}", content.read()
 
 
-def _batch(file: str, data: bytes) -> Batch:
-    """Return the images of a file and their classes, of which there are ten."""
+def _parse_batch(file: str, data: bytes) -> Batch:
+    """Return the images of a file and their classes."""
     try:
-        images, labels = _records(data) if file.endswith(".bin") else _pickled(data)
+        images, labels = _parse_records(data) if file.endswith(".bin") else _parse_pickle(data)
     except (ValueError, TypeError, pickle.UnpicklingError) as error:
         raise CannotRunError(
             f"{file} is no batch of CIFAR-10: {error}; download it again"
@@ -123,31 +157,31 @@ def _batch(file: str, data: bytes) -> Batch:
     return images, labels
 
 
-def _records(data: bytes) -> Batch:
-    """Return the images of plain records: of each one byte for the class, and then the pixels."""
+def _parse_records(data: bytes) -> Batch:
+    """Return the images of binary records: a byte for the class, then the pixels."""
     records = np.frombuffer(data, np.uint8)
-    if not records.size or records.size % (1 + _VALUES):
-        raise ValueError(f"{records.size} bytes are no records of {1 + _VALUES}")
-    records = records.reshape(-1, 1 + _VALUES)
-    return _checked(records[:, 1:], records[:, 0].tolist())
+    if not records.size or records.size % (1 + _IMAGE_VALUES):
+        raise ValueError(f"{records.size} bytes are no records of {1 + _IMAGE_VALUES}")
+    records = records.reshape(-1, 1 + _IMAGE_VALUES)
+    return _check_batch(records[:, 1:], records[:, 0].tolist())
 
 
-def _pickled(data: bytes) -> Batch:
-    found = read_pickle(data)
-    if not isinstance(found, dict):
-        raise ValueError(f"it holds a {type(found).__name__}, no dictionary")
-    words = {key.decode() if isinstance(key, bytes) else key: found[key] for key in found}
-    missing = {"data", "labels"} - words.keys()
+def _parse_pickle(data: bytes) -> Batch:
+    content = read_pickle(data)
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds a {type(content).__name__}, no dictionary")
+    fields = {key.decode() if isinstance(key, bytes) else key: content[key] for key in content}
+    missing = {"data", "labels"} - fields.keys()
     if missing:
         raise ValueError(f"it has no {' and no '.join(sorted(missing))}")
-    return _checked(words["data"], list(words["labels"]))
+    return _check_batch(fields["data"], list(fields["labels"]))
 
 
-def _checked(data: object, labels: list[int]) -> Batch:
+def _check_batch(data: object, labels: list[int]) -> Batch:
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8:
         raise ValueError("its data are no array of uint8")
-    if data.shape != (len(labels), _VALUES):
-        raise ValueError(f"its data have shape {data.shape}, not {(len(labels), _VALUES)}")
+    if data.shape != (len(labels), _IMAGE_VALUES):
+        raise ValueError(f"its data have shape {data.shape}, not {(len(labels), _IMAGE_VALUES)}")
     if not set(labels) <= set(range(CLASSES)):
         raise ValueError(f"its labels are not all below {CLASSES}")
     return data.reshape(-1, 3, SIDE, SIDE), labels

@@ -1,4 +1,4 @@
-"""Images in folders, one for each class: how medical images are kept, ``datapath/CLASS/*.png``."""
+"""Images in one folder per class: ``datapath/CLASS/*.png``."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images.resizing import BilinearResize, Pixels
 
 SUFFIXES = {".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-_DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
-"""Pillow's modes of grey in 16 bits; a PGM of 16 bits comes as the last."""
-_DEEPEST = 65535
+_MODES_16_BIT = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+"""Pillow's modes of 16-bit grey; a 16-bit PGM has the last one."""
+_WHITE_16_BIT = 65535
 
-# Pillow refuses images over 179 million pixels, lest a web page's upload fill the memory. These are
-# the user's own, and large ones are what this is about.
+# Pillow rejects images above 179 million pixels, to protect servers from uploads. These are the
+# user's files, and spbench is made for large images.
 Image.MAX_IMAGE_PIXELS = None
 
 
 class ImageFolder:
     """The images of a folder, in the size that a model takes.
 
-    A rank decodes an image and keeps the pixels of its crop. Grey becomes red, green and blue
-    alike; of a file with several images the first one counts.
+    A rank decodes an image and keeps the pixels of its crop. Grey images become RGB with three
+    equal channels. If a file has several images, the first is used.
 
     Args:
-        path: The folder. Its folders with images, by name, are the classes 0, 1, ...; hidden ones
-            do not count, and folders within them count as theirs.
+        path: The folder. Its subfolders with images, by name, are the classes 0, 1, ... Hidden ones
+            are skipped, and nested folders belong to their class.
         num_classes: The number of classes of the model.
         size: Height and width of the model's images.
 
     Raises:
-        CannotRunError: There is no such folder, no image in it, or more classes than the model has.
+        CannotRunError: The folder is missing, has no images, or has more classes than the model.
     """
 
     def __init__(self, path: Path, num_classes: int, size: tuple[int, int]) -> None:
@@ -45,8 +45,8 @@ class ImageFolder:
                 f"there is no folder {path}: set datapath to the one that holds a folder of images "
                 "for each class"
             )
-        found = {folder.name: list_images(folder) for folder in _folders(path)}
-        classes = {name: files for name, files in sorted(found.items()) if files}
+        files_by_folder = {folder.name: list_images(folder) for folder in _list_folders(path)}
+        classes = {name: files for name, files in sorted(files_by_folder.items()) if files}
         if not classes:
             raise CannotRunError(
                 f"{path} holds no images: put them in a folder for each class, such as "
@@ -78,18 +78,20 @@ class ImageFolder:
 
 
 def read_crop(file: Path, size: tuple[int, int], box: Box) -> Pixels:
-    """Return a box of an image file in a size, ``channels x rows x cols``, in fp32 from -1 to 1.
+    """Return a box of a resized image file, in fp32 from -1 to 1.
+
+    The result is ``channels x rows x cols``.
 
     Raises:
         CannotRunError: The image cannot be read.
     """
     with open_image(file) as image:
         resizing = BilinearResize((image.height, image.width), size, box)
-        needs = resizing.needed
-        most = _most(image)
-        part = image.crop((needs.cols[0], needs.rows[0], needs.cols[1], needs.rows[1]))
-    made: Pixels = resizing.apply(_values(part)) / np.float32(most / 2) - np.float32(1)
-    return made
+        needed = resizing.needed
+        white = _white_value(image)
+        part = image.crop((needed.cols[0], needed.rows[0], needed.cols[1], needed.rows[1]))
+    values: Pixels = resizing.apply(_to_channels(part)) / np.float32(white / 2) - np.float32(1)
+    return values
 
 
 @contextmanager
@@ -103,21 +105,25 @@ def open_image(file: Path) -> Iterator[Image.Image]:
         with Image.open(file) as image:
             yield image
     except (OSError, SyntaxError, ValueError) as error:
-        # Pillow's SyntaxError: a PNG whose parts are broken.
+        # Pillow raises SyntaxError for a broken PNG.
         raise CannotRunError(
             f"{file} cannot be read as an image ({error}): repair it or remove it"
         ) from None
 
 
-def _folders(path: Path) -> list[Path]:
+def _list_folders(path: Path) -> list[Path]:
     try:
-        return [one for one in path.iterdir() if one.is_dir() and not one.name.startswith(".")]
+        return [
+            folder
+            for folder in path.iterdir()
+            if folder.is_dir() and not folder.name.startswith(".")
+        ]
     except OSError as error:
         raise CannotRunError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def list_images(folder: Path) -> list[Path]:
-    """Return a folder's images in the order of their paths: the same on every rank."""
+    """Return a folder's images sorted by path, the same on every rank."""
     return sorted(
         file
         for file in folder.rglob("*")
@@ -125,16 +131,15 @@ def list_images(folder: Path) -> list[Path]:
     )
 
 
-def _most(image: Image.Image) -> int:
-    """Return the value of white."""
+def _white_value(image: Image.Image) -> int:
     if image.mode == "F":
         raise ValueError("its values are fractions of no known range")
-    return _DEEPEST if image.mode in _DEEP else 255
+    return _WHITE_16_BIT if image.mode in _MODES_16_BIT else 255
 
 
-def _values(part: Image.Image) -> Pixels:
+def _to_channels(part: Image.Image) -> Pixels:
     """Return the values, ``channels x rows x cols``."""
-    if part.mode in _DEEP:
+    if part.mode in _MODES_16_BIT:
         grey = np.asarray(part)
         return np.broadcast_to(grey, (3, *grey.shape))
     return np.moveaxis(np.asarray(part.convert("RGB")), 2, 0)

@@ -1,7 +1,7 @@
-"""Images with masks: ``datapath/images/NAME.png`` and ``datapath/masks/NAME.png``, pixel by pixel.
+"""Images with masks: ``datapath/images/NAME.png`` and ``datapath/masks/NAME.png``.
 
-A mask has one channel, whose values are the classes of the pixels: 0, 1, ... It is read as it is,
-from whole numbers of 8 or 16 bits or of a palette, and resized by its nearest pixels.
+A mask has one channel with the class of each pixel: 0, 1, ... It may have integers of 8 or 16 bits,
+or a palette with indices. It is resized by nearest neighbour.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from spbench_parallel.images.resizing import Pixels
 IMAGES = "images"
 MASKS = "masks"
 _MODES = ("1", "L", "P", "I", "I;16", "I;16B", "I;16L", "I;16N")
-"""Pillow's modes of one whole number a pixel."""
+"""Pillow's modes with one integer per pixel."""
 
 
 class MaskedFolder:
-    """The images of a folder with the class of each pixel, in the size that a model takes.
+    """The images of a folder with the class of each pixel, in the model's size.
 
     Args:
-        path: The folder of both folders. Of an image and its mask the paths there are the same, but
-            for the suffix.
+        path: The folder that contains both folders. An image and its mask have the same path in
+            them, except for the suffix.
         num_classes: The number of classes of the model.
         size: Height and width of the model's images.
 
@@ -42,13 +42,13 @@ class MaskedFolder:
                     f"there is no folder {path / name}: set datapath to the folder that has "
                     f"{IMAGES} and {MASKS}, an image and its mask of the same name"
                 )
-        images, masks = (_by_name(path / name) for name in (IMAGES, MASKS))
+        images, masks = (_map_by_name(path / name) for name in (IMAGES, MASKS))
         if not images:
             raise CannotRunError(f"{path / IMAGES} holds no images")
-        if bare := [name for name in images if name not in masks]:
+        if missing := [name for name in images if name not in masks]:
             raise CannotRunError(
-                f"{images[bare[0]]} has no mask {path / MASKS / bare[0]}.png: add it, or remove "
-                "the image"
+                f"{images[missing[0]]} has no mask {path / MASKS / missing[0]}.png: add it, or "
+                "remove the image"
             )
         self._pairs = [(file, masks[name]) for name, file in images.items()]
         self._num_classes = num_classes
@@ -69,43 +69,43 @@ class MaskedFolder:
         """Return the class of each pixel of a box, ``rows x cols``.
 
         Raises:
-            CannotRunError: The mask cannot be read, or has a class that the model has not.
+            CannotRunError: The mask cannot be read, or has a class that the model lacks.
         """
         file = self._pairs[number][1]
         with open_image(file) as image:
             if image.mode not in _MODES:
                 raise ValueError(f"a mask has a number a pixel, and this one is {image.mode}")
-            classes = _nearest(image, self._size, box)
-        ends = int(classes.min(initial=0)), int(classes.max(initial=0))
-        for one in ends:
-            if not 0 <= one < self._num_classes:
+            classes = _resize_nearest(image, self._size, box)
+        extremes = int(classes.min(initial=0)), int(classes.max(initial=0))
+        for edge in extremes:
+            if not 0 <= edge < self._num_classes:
                 raise CannotRunError(
-                    f"{file} has the class {one}, and the network has {self._num_classes}, from 0: "
-                    "change the mask, or give the network more"
+                    f"{file} has the class {edge}, and the network has {self._num_classes}, from "
+                    "0: change the mask, or give the network more"
                 )
         return classes
 
 
-def _by_name(folder: Path) -> dict[str, Path]:
-    """Return the images of a folder by their paths in it, without suffix."""
+def _map_by_name(folder: Path) -> dict[str, Path]:
+    """Return the images of a folder by their relative paths without suffix."""
     return {str(file.relative_to(folder).with_suffix("")): file for file in list_images(folder)}
 
 
-def _nearest(image: Image.Image, size: tuple[int, int], box: Box) -> Pixels:
-    """Return a box of a mask in another size, of the nearest pixels, as torch's ``nearest-exact``.
+def _resize_nearest(image: Image.Image, size: tuple[int, int], box: Box) -> Pixels:
+    """Return a box of a resized mask, like torch's ``nearest-exact``.
 
-    Of the file no more is kept than the box needs.
+    Only the pixels that the box needs are kept.
     """
-    rows = _sources(box.rows, image.height, size[0])
-    cols = _sources(box.cols, image.width, size[1])
+    rows = _source_pixels(box.rows, image.height, size[0])
+    cols = _source_pixels(box.cols, image.width, size[1])
     if box.empty:
         return np.empty(box.shape, np.int64)
     part = image.crop((int(cols[0]), int(rows[0]), int(cols[-1]) + 1, int(rows[-1]) + 1))
     values = np.asarray(part).astype(np.int64)
-    found: Pixels = values[rows - rows[0]][:, cols - cols[0]]
-    return found
+    resized: Pixels = values[rows - rows[0]][:, cols - cols[0]]
+    return resized
 
 
-def _sources(interval: Interval, source: int, target: int) -> Pixels:
-    """Return the pixel of the file in whose middle's place each pixel has its own."""
+def _source_pixels(interval: Interval, source: int, target: int) -> Pixels:
+    """Return the source pixel that contains the centre of each target pixel."""
     return (2 * np.arange(*interval) + 1) * source // (2 * target)

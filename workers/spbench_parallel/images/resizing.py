@@ -1,4 +1,4 @@
-"""Bilinear resizing of images, box by box: each pixel is the same whatever the box around it."""
+"""Bilinear resizing of images, with the same pixels for any box."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Pixels = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Source pixels of an interval: two neighbours for each pixel, and the second one's share."""
+    """Source pixels of an interval: two neighbours per pixel, and the second's weight."""
 
     first: Pixels
     second: Pixels
@@ -27,24 +27,24 @@ class _Axis:
 
 
 class BilinearResize:
-    """A bilinear resizing of a box of an image, as torch's ``interpolate`` does it.
+    """A bilinear resizing of a box of an image, like torch's ``interpolate``.
 
-    A pixel is drawn from the four around its middle, also where the image becomes smaller. It is
-    computed by numpy, one operation after the other: torch's own may round otherwise at the end of
-    a row than amid it, so that a tile's pixels would not be the whole image's.
+    A pixel is interpolated from the four pixels around its centre, also if the image becomes
+    smaller. numpy computes it, one operation after the other. Torch may round differently at the
+    end of a row than within it, and then tiles would differ from the whole image.
 
     Args:
-        source: Height and width of the given image.
+        source: Height and width of the original image.
         target: Height and width of the resized image.
-        box: The box of the resized image that is wanted; not empty.
+        box: The requested box of the resized image; not empty.
 
     Attributes:
-        needs: The pixels of the given image that the box is made of.
+        needed: The pixels of the original image that the box depends on.
     """
 
     def __init__(self, source: tuple[int, int], target: tuple[int, int], box: Box) -> None:
-        self._rows = _axis(box.rows, source[0], target[0])
-        self._cols = _axis(box.cols, source[1], target[1])
+        self._rows = _make_axis(box.rows, source[0], target[0])
+        self._cols = _make_axis(box.cols, source[1], target[1])
         self.needed = Box(self._rows.needs, self._cols.needs)
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -54,24 +54,24 @@ class BilinearResize:
         top = self.needed.rows[0]
         left = self.needed.cols[0]
         values = pixels.astype(np.float32)
-        values = _between(
+        values = _interpolate(
             values[:, rows.first - top],
             values[:, rows.second - top],
             rows.share[:, np.newaxis],
         )
-        return _between(
+        return _interpolate(
             values[:, :, cols.first - left], values[:, :, cols.second - left], cols.share
         )
 
 
-def _axis(interval: Interval, source: int, target: int) -> _Axis:
-    middles = (np.arange(*interval) + 0.5) * (source / target) - 0.5
-    middles = np.clip(middles, 0, source - 1)
-    first = middles.astype(np.int64)
+def _make_axis(interval: Interval, source: int, target: int) -> _Axis:
+    centres = (np.arange(*interval) + 0.5) * (source / target) - 0.5
+    centres = np.clip(centres, 0, source - 1)
+    first = centres.astype(np.int64)
     second = np.minimum(first + 1, source - 1)
-    return _Axis(first, second, (middles - first).astype(np.float32))
+    return _Axis(first, second, (centres - first).astype(np.float32))
 
 
-def _between(one: Pixels, other: Pixels, share: Pixels) -> Pixels:
-    values: Pixels = one + (other - one) * share
+def _interpolate(first: Pixels, second: Pixels, share: Pixels) -> Pixels:
+    values: Pixels = first + (second - first) * share
     return values

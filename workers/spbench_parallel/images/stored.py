@@ -1,67 +1,113 @@
-"""Images of a data set on disk, decoded ahead of the step that needs them.
+"""Images of a data set on disk, in shuffled order, decoded ahead of their step.
 
-Threads of the rank decode in the background: Pillow and numpy work without Python's lock, a crop
-needs no copy from process to process, and a process that uses MPI must not be forked.
+Threads of the rank decode in the background. Pillow and numpy release the GIL, a crop needs no copy
+between processes, and a process that uses MPI must not be forked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from spbench_core.layout.tiles import Box, Interval
+from spbench_core.quantities import format_quantity
 from spbench_parallel.device.host_memory import copy_to_device
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.images.random_bits import make_generator
 from spbench_parallel.images.resizing import Pixels
-from spbench_parallel.images.shuffle import Shuffle
 
-CHANNELS = 3
-"""Red, green, blue."""
+
+@dataclass(slots=True)
+class Shuffle:
+    """The order of a data set's images, different in each epoch, equal on all ranks.
+
+    Each step takes ``replicas * batch`` different images, one replica after the other. Images left
+    at the end of an epoch, too few for a step, are dropped.
+
+    Attributes:
+        count: Number of images of the data set.
+        batch: Images per step and replica.
+        replicas: The number of replicas; each has different images.
+        seed: The seed of the order.
+    """
+
+    count: int
+    batch: int
+    replicas: int
+    seed: int
+    _order: tuple[int, list[int]] = field(default=(-1, []), init=False)
+
+    def __post_init__(self) -> None:
+        if self.count < self.batch * self.replicas:
+            raise CannotRunError(
+                f"the data set has {format_quantity(self.count, 'image')}, and a step "
+                f"takes {self.batch * self.replicas} (batch_size x replicas): take a smaller "
+                "batch_size or add images"
+            )
+
+    @property
+    def steps(self) -> int:
+        """Steps per epoch."""
+        return self.count // (self.batch * self.replicas)
+
+    def images(self, step: int, replica: int) -> list[int]:
+        """Return a replica's images of a step, by index in the data set."""
+        epoch, index = divmod(step, self.steps)
+        if self._order[0] != epoch:
+            order = torch.randperm(self.count, generator=make_generator("order", self.seed, epoch))
+            self._order = epoch, order.tolist()
+        first = (index * self.replicas + replica) * self.batch
+        return self._order[1][first : first + self.batch]
+
+
+CHANNELS = 3  # red, green, blue
 _Read = Callable[[int, Box], Any]
 _Key = tuple[str, int, int, Box]
-"""``crop`` or ``target``, a step, an image's number in the data set, and the box of the image."""
+"""``crop`` or ``target``, step, index of the image in the data set, and its box."""
 
 
 class DataSet(Protocol):
-    """Images by number, each with its class, or with that of each pixel."""
+    """Images by index, each with its class, or with the class of each pixel."""
 
     def __len__(self) -> int: ...
 
     def crop(self, number: int, box: Box) -> Pixels:
-        """Return a box, not empty, of an image in the model's size, in fp32 from -1 to 1.
+        """Return a box of an image in the model's size, in fp32 from -1 to 1.
 
-        Several threads may call it at once.
+        The box is not empty. Several threads may call it at once.
 
         Raises:
             CannotRunError: The image cannot be read.
         """
 
     def target(self, number: int, box: Box) -> int | Pixels:
-        """Return the class of an image, or of each of a box's pixels, ``rows x cols``.
+        """Return the class of an image, or of each pixel of a box, ``rows x cols``.
 
         Raises:
-            CannotRunError: They cannot be read, or there are more than the model has.
+            CannotRunError: They cannot be read, or exceed the model's classes.
         """
 
 
 class StoredImages:
-    """A source of the images of a data set on disk, step by step.
+    """A source of the images of a data set on disk.
 
     Args:
         data: The data set.
         shuffle: The order of the images.
-        masked: Whether each pixel has a class, which is read as pixels are.
-        num_workers: Threads that prepare the next step's images while a step's are worked on; with
-            none they are read when they are asked for.
-        dtype: The number format of the pixels, which are computed in fp32, and then converted.
+        masked: Whether each pixel has a class; masks are read like images.
+        num_workers: Threads that prepare the next step's images during a step. With 0, images are
+            read when they are requested.
+        dtype: The number format of the pixels; they are computed in fp32.
         device: The device of the pixels.
 
     Attributes:
         count: Number of images of the data set.
-        step: The step whose images it gives.
+        step: The current step.
     """
 
     def __init__(
@@ -82,13 +128,13 @@ class StoredImages:
         self._device = torch.device(device)
         self.step = 0
         self._reads: Mapping[str, _Read] = {"crop": data.crop, "target": data.target}
-        self._background = _Background(self._reads, num_workers) if num_workers else None
+        self._prefetcher = _Prefetcher(self._reads, num_workers) if num_workers else None
 
     def set_step(self, step: int) -> None:
-        """Give the images of a step from now on."""
+        """Set the step of the next images."""
         self.step = step
-        if self._background is not None:
-            self._background.keep((step, step + 1))
+        if self._prefetcher is not None:
+            self._prefetcher.drop_others((step, step + 1))
 
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return a box of some of a replica's images, ``images x channels x rows x cols``.
@@ -109,57 +155,57 @@ class StoredImages:
             CannotRunError: They cannot be read.
         """
         if self._masked:
-            found = self._read("target", replica, images, box)
+            labels = self._read("target", replica, images, box)
         else:
-            numbers = self._shuffle.images(self.step, replica)[slice(*images)]
-            found = [self._data.target(number, box) for number in numbers]
-        return copy_to_device(torch.from_numpy(np.asarray(found, np.int64)), self._device)
+            indices = self._shuffle.images(self.step, replica)[slice(*images)]
+            labels = [self._data.target(index, box) for index in indices]
+        return copy_to_device(torch.from_numpy(np.asarray(labels, np.int64)), self._device)
 
     def close(self) -> None:
         """End the threads that prepare images."""
-        if self._background is not None:
-            self._background.close()
+        if self._prefetcher is not None:
+            self._prefetcher.close()
 
-    def _read(self, word: str, replica: int, images: Interval, box: Box) -> list[Any]:
-        """Return the crops of some images, or their masks, and have the next step's read."""
-        here, ahead = (
+    def _read(self, kind: str, replica: int, images: Interval, box: Box) -> list[Any]:
+        """Return crops or masks of some images, and prepare those of the next step."""
+        current_keys, next_keys = (
             [
-                (word, step, number, box)
-                for number in self._shuffle.images(step, replica)[slice(*images)]
+                (kind, step, index, box)
+                for index in self._shuffle.images(step, replica)[slice(*images)]
             ]
             for step in (self.step, self.step + 1)
         )
-        if self._background is None:
-            return [self._reads[word](number, box) for _, _, number, box in here]
-        # A rank asks for the same box and the same places in each step.
-        for key in (*here, *ahead):
-            self._background.prepare(key)
-        return [self._background.take(key) for key in here]
+        if self._prefetcher is None:
+            return [self._reads[kind](index, box) for _, _, index, box in current_keys]
+        # A rank requests the same box and the same positions of the batch in each step.
+        for key in (*current_keys, *next_keys):
+            self._prefetcher.prepare(key)
+        return [self._prefetcher.take(key) for key in current_keys]
 
 
-class _Background:
-    """Crops and masks that threads prepare, by step, number of the image, and box."""
+class _Prefetcher:
+    """Crops and masks prepared by threads, by step, index of the image, and box."""
 
     def __init__(self, reads: Mapping[str, _Read], workers: int) -> None:
         self._reads = reads
         self._pool = ThreadPoolExecutor(workers, "images")
-        self._under_way: dict[_Key, Future[Any]] = {}
+        self._futures: dict[_Key, Future[Any]] = {}
 
     def prepare(self, key: _Key) -> None:
-        """Start to prepare one, unless it is in work or done."""
-        if key not in self._under_way:
-            word, _, number, box = key
-            self._under_way[key] = self._pool.submit(self._reads[word], number, box)
+        """Start to prepare an image, unless that has been started."""
+        if key not in self._futures:
+            kind, _, index, box = key
+            self._futures[key] = self._pool.submit(self._reads[kind], index, box)
 
     def take(self, key: _Key) -> Any:
-        """Wait for one, return it, and forget it."""
-        return self._under_way.pop(key).result()
+        """Wait for an image, and remove and return it."""
+        return self._futures.pop(key).result()
 
-    def keep(self, steps: tuple[int, ...]) -> None:
-        """Drop those of other steps."""
-        for key in [key for key in self._under_way if key[1] not in steps]:
-            self._under_way.pop(key).cancel()
+    def drop_others(self, steps: tuple[int, ...]) -> None:
+        """Drop the images of other steps."""
+        for key in [key for key in self._futures if key[1] not in steps]:
+            self._futures.pop(key).cancel()
 
     def close(self) -> None:
-        self._under_way.clear()
+        self._futures.clear()
         self._pool.shutdown(cancel_futures=True)

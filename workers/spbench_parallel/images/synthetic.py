@@ -1,6 +1,8 @@
-"""Synthetic images: each rank makes its own pixels, and no others.
+"""Synthetic images: noise, or patterns by class.
 
-A pixel follows from the seed, the replica, the step, the image, its channel, row and column.
+Each rank computes only its own pixels.
+
+A pixel is determined by the seed, the replica, the step, the image, its channel, row and column.
 """
 
 from __future__ import annotations
@@ -12,27 +14,25 @@ import torch
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.models.parts import Map
 from spbench_parallel.device.host_memory import copy_to_device
-from spbench_parallel.images.position_bits import position_bits
-from spbench_parallel.images.seeds import hash_words
+from spbench_parallel.images.random_bits import hash_parts, make_generator, random_bits
 
-_SPREAD = math.sqrt(3) * 2.0**-31
-"""Makes whole numbers of 32 bits uniform with a variance of 1."""
+_SCALE = math.sqrt(3) * 2.0**-31  # scales 32-bit integers to a uniform distribution of variance 1
 
 
 class SyntheticImages:
-    """An endless source of images of uniform noise, of mean 0 and variance 1, with random classes.
+    """An endless source of uniform noise (mean 0, variance 1) with random classes.
 
     Args:
         image: The shape of an image.
         num_classes: The number of classes.
         seed: The seed of all images.
-        masked: Whether each pixel has a class, not each image.
-        dtype: The number format of the pixels, which are computed in fp32, and then converted.
-        device: The device that makes them.
+        masked: Whether each pixel has a class, instead of each image.
+        dtype: The number format of the pixels; they are computed in fp32.
+        device: The device that computes them.
 
     Attributes:
-        count: None, as the images are endless.
-        step: The step whose images it gives.
+        count: None, because the images are endless.
+        step: The current step.
     """
 
     count = None
@@ -56,7 +56,7 @@ class SyntheticImages:
         self.step = 0
 
     def set_step(self, step: int) -> None:
-        """Give the images of a step from now on."""
+        """Set the step of the next images."""
         self.step = step
 
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
@@ -64,8 +64,8 @@ class SyntheticImages:
         return self.noise(replica, images, box).to(self._dtype)
 
     def noise(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
-        """Return the noise of such a box, in fp32."""
-        return self._bits("image", replica, images, box).float() * _SPREAD
+        """Return the noise of a box of images, in fp32."""
+        return self._draw_bits("image", replica, images, box).float() * _SCALE
 
     def targets(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return the class of each image, or of each of a box's pixels, in int64."""
@@ -75,20 +75,105 @@ class SyntheticImages:
 
     def classes(self, replica: int, images: Interval) -> list[int]:
         """Return the class of each image."""
-        words = ((self._seed, replica, self.step, index) for index in range(*images))
-        return [hash_words("class", *several) % self._num_classes for several in words]
+        seeds = ((self._seed, replica, self.step, index) for index in range(*images))
+        return [hash_parts("class", *seed) % self._num_classes for seed in seeds]
 
     def masks(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return the class of each of a box's pixels, ``images x rows x cols``."""
-        bits = self._bits("mask", replica, images, box)[:, 0]
+        bits = self._draw_bits("mask", replica, images, box)[:, 0]
         return bits.bitwise_and_(0x7FFFFFFF).to(torch.int64) % self._num_classes
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: there is nothing to free."""
 
-    def _bits(self, word: str, replica: int, images: Interval, box: Box) -> torch.Tensor:
-        """Return 32 random bits for each value of a box: of an image's channels, or of a mask."""
+    def _draw_bits(self, kind: str, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return 32 random bits per value of a box: of image channels, or of a mask."""
         channels, height, width = self._image.shape
-        shape = (channels if word == "image" else 1, height, width)
-        maps = [(word, self._seed, replica, self.step, index) for index in range(*images)]
-        return position_bits(maps, shape, box, self._device)
+        shape = (channels if kind == "image" else 1, height, width)
+        maps = [(kind, self._seed, replica, self.step, index) for index in range(*images)]
+        return random_bits(maps, shape, box, self._device)
+
+
+LENGTHS = (4.0, 12.0)
+"""The shortest and the longest wave, in pixels."""
+NOISE = 1.5
+"""The standard deviation of the noise. That of a wave is 1, averaged over the channels."""
+
+
+class PatternImages(SyntheticImages):
+    """An endless source of images of classes that can be distinguished.
+
+    Each class is a coloured wave under noise. Direction, length and colours of the wave are
+    determined by the class number only. Its phase and the noise follow from the image's seed.
+    Therefore a model trained on one seed recognises the images of another one.
+
+    The arguments are those of `SyntheticImages`; the seed does not change the classes. With masks,
+    a straight line divides an image into two classes.
+    """
+
+    def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
+        noise = self.noise(replica, images, box)
+        for index, pixels in zip(range(*images), noise, strict=True):
+            turns = hash_parts("phase", self._seed, replica, self.step, index) / 2.0**63
+            pixels.mul_(NOISE).add_(self._draw_waves(replica, index, turns, box))
+        return noise.to(self._dtype)
+
+    def masks(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return the class of each of a box's pixels, ``images x rows x cols``."""
+        labels = [
+            torch.where(self._first_side(replica, image, box), *self._draw_pair(replica, image))
+            for image in range(*images)
+        ]
+        masks = torch.stack(labels) if labels else torch.empty(0, *box.shape, dtype=torch.int64)
+        return masks.to(self._device)
+
+    def _draw_waves(self, replica: int, image: int, turns: float, box: Box) -> torch.Tensor:
+        """Return a box of the wave of an image's class, or of each pixel's class."""
+        if not self._masked:
+            (label,) = self.classes(replica, (image, image + 1))
+            return self._draw_wave(label, turns, box)
+        first, second = (
+            self._draw_wave(label, turns, box) for label in self._draw_pair(replica, image)
+        )
+        return torch.where(self._first_side(replica, image, box).to(self._device), first, second)
+
+    def _draw_pair(self, replica: int, index: int) -> tuple[int, int]:
+        """Return the classes on both sides of an image's line."""
+        seed = self._seed, replica, self.step, index
+        first, second = (hash_parts(side, *seed) % self._num_classes for side in ("one", "other"))
+        return first, second
+
+    def _first_side(self, replica: int, index: int, box: Box) -> torch.Tensor:
+        """Return which pixels of a box are on the first side, in exact integers."""
+        source = make_generator("line", self._seed, replica, self.step, index)
+        down, across, row, col = torch.randint(-1000, 1001, (4,), generator=source).tolist()
+        _, height, width = self._image.shape
+        rows = 2000 * torch.arange(*box.rows) - (row + 1000) * height
+        cols = 2000 * torch.arange(*box.cols) - (col + 1000) * width
+        is_first: torch.Tensor = down * rows[:, None] + across * cols > 0
+        return is_first
+
+    def _draw_wave(self, label: int, turns: float, box: Box) -> torch.Tensor:
+        """Return a box of a class's wave, shifted by a share of its length."""
+        source = make_generator("pattern", label)
+        direction, length = torch.rand(2, generator=source, dtype=torch.float64).tolist()
+        colours = torch.randn(self._image.channels, generator=source)
+        colours *= math.sqrt(2 * len(colours)) / colours.norm()
+        pixels = LENGTHS[0] * (LENGTHS[1] / LENGTHS[0]) ** length
+        down = math.sin(math.pi * direction)
+        across = math.cos(math.pi * direction)
+        rows = _unit_circle(self._image.height, down / pixels, turns)[:, slice(*box.rows)]
+        cols = _unit_circle(self._image.width, across / pixels, 0.0)[:, slice(*box.cols)]
+        # cos(a + b) from products only: rounding does not depend on the box.
+        waves = rows[0, :, None] * cols[0] - rows[1, :, None] * cols[1]
+        return (colours[:, None, None] * waves).to(self._device)
+
+
+def _unit_circle(count: int, step: float, start: float) -> torch.Tensor:
+    """Return cosines and sines of ``count`` angles, ``2 x count``.
+
+    The angles begin at ``start`` and grow by ``step``, both in turns.
+    """
+    angles = (torch.arange(count, dtype=torch.float64) * step + start) * (2 * math.pi)
+    return torch.stack((angles.cos(), angles.sin())).float()

@@ -10,8 +10,8 @@ from spbench_core.layout.tiles import Box, Grid
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images.masks import MaskedFolder
-from spbench_parallel.images.patterns import PatternImages
 from spbench_parallel.images.sources import open_images
+from spbench_parallel.images.synthetic import PatternImages
 
 SHAPE = Map(3, 45, 62)
 WHOLE = Box((0, 45), (0, 62))

@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from spbench_core.layout.tiles import Box
-from spbench_parallel.images.position_bits import position_bits
+from spbench_parallel.images.random_bits import random_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _kept(
     here = box if box is not None and chance.unit == "value" else Box((0, sides[1]), (0, sides[2]))
     words = drawn.seed, drawn.step, chance.index
     maps = [("chance", *words, *image) for image in drawn.images]
-    bits = position_bits(maps, sides, here, device)
+    bits = random_bits(maps, sides, here, device)
     # Of numbers that are alike from -2**31 on those below are as many as are dropped.
     return bits >= round(chance.share * 2**32) - 2**31
 
