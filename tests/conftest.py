@@ -13,7 +13,6 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,12 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 settings.register_profile("quick", deadline=None, max_examples=20)
 
-ABSENT = [name for name in ("torch", "mpi4py") if find_spec(name) is None]
-"""Packages that workers need and that are not installed, as on other Pythons in .ci/run."""
+pytest_plugins = ["support.process_groups"]
+
+NEEDED = ("torch", "mpi4py", "scipy", "pandas", "selenium")
+"""Packages that only some tests need; `make dev` installs none of them."""
+
+ABSENT = [name for name in NEEDED if find_spec(name) is None]
 
 
 def pytest_configure() -> None:
@@ -96,61 +99,6 @@ def late() -> Iterator[Any]:
     device.reset()
     yield device
     device.streams.synchronize_device()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Give each process of ``--dist loadscope`` all tests that share something."""
-    if config.getoption("dist") != "loadscope":
-        return None
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Scheduling(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return sharing(nodeid)
-
-    return Scheduling(config, log)
-
-
-def sharing(nodeid: str) -> str:
-    """Return the name that is the same for all tests that run in one process.
-
-    It is the file, and of the commands of the docs their page. Launches that many tests share are
-    of many ranks, which wait for each other at every step: one at a time. A test that starts a few
-    ranks for itself mostly waits, and goes beside any other.
-    """
-    path = nodeid.partition("::")[0]
-    if page := re.search(r"-\w+\.md\]$", nodeid):
-        return f"{path}{page[0]}"
-    text = _text(path)
-    if "mark.mpi" not in text:
-        return path
-    return "ranks" if nodeid.split("::")[1].partition("[")[0] in _sharers(path) else nodeid
-
-
-@cache
-def _sharers(path: str) -> frozenset[str]:
-    """Return the tests of a file that take a launch which others take too."""
-    functions = list(_FUNCTION.finditer(_text(path)))
-    shared = {one["name"] for one in functions if one["shared"]}
-    while (
-        found := {one["name"] for one in functions if shared & set(_WORD.findall(one["given"]))}
-        - shared
-    ):
-        shared |= found
-    return frozenset(name for name in shared if name.startswith("test_"))
-
-
-_FUNCTION = re.compile(
-    r'(?P<shared>^@pytest\.fixture\(scope="module".*\n)?^def (?P<name>\w+)\((?P<given>[^)]*)\)',
-    re.MULTILINE,
-)
-_WORD = re.compile(r"\w+")
-
-
-@cache
-def _text(path: str) -> str:
-    return (ROOT / path).read_text()
 
 
 @pytest.hookimpl(wrapper=True)

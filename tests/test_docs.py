@@ -52,20 +52,24 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def marked(command: str) -> list[pytest.MarkDecorator]:
-    """Return the mark of commands that need both cores.
+def marks(command: str, page: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a command: one process runs those of a page, in their order.
 
-    The suite bringup expects ranks to be equally fast. On a busy machine, ranks of the scaling
-    suite were silent for longer than its limit of 10 s.
+    Some commands need both cores: the suite bringup expects ranks to be equally fast, and on a busy
+    machine ranks of the scaling suite were silent for longer than its limit of 10 s.
     """
     needs_cores = ("spbench run suites/bringup.yaml", "spbench scale suites/scaling.yaml")
-    return [pytest.mark.alone] if command.startswith(needs_cores) else []
+    group = pytest.mark.xdist_group(page)
+    return [group, pytest.mark.alone] if command.startswith(needs_cores) else [group]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "page"),
-    [pytest.param(command, page, marks=marked(command)) for command, page in commands().items()],
+    [
+        pytest.param(command, page, marks=marks(command, page))
+        for command, page in commands().items()
+    ],
 )
 def test_command_of_the_docs_runs(command: str, page: str, tmp_path: Path, home: Path) -> None:
     line, _, told = command.partition("  # exit ")

@@ -109,13 +109,15 @@ def write_lists(pins: dict[str, str], reports: list[list[dict[str, Any]]]) -> No
     own: Packages = {"spbench": {"requires_dist": []}}
     wanted = {
         "build": project["build-system"]["requires"],
-        "run": [*project["project"]["dependencies"], *extras["workers"], *extras["serve"]],
+        "run": [*project["project"]["dependencies"], *extras["serve"]],
+        "workers": extras["workers"],
         "torch": ["torch", "torchvision"],
-        "test": [*extras["test"], *extras["frames"], *extras["safetensors"], *extras["dev"]],
+        "dev": extras["dev"],
+        "test": [*extras["test"], *extras["frames"], *extras["safetensors"]],
         **{name: [package] for name, package in LIBRARIES.items()},
     }
     lists = {
-        name: set(follow(texts, packages | own, {"torch"} if name == "run" else set()))
+        name: set(follow(texts, packages | own, {"torch"} if name == "workers" else set()))
         for name, texts in wanted.items()
     }
     taken = {"spbench"}

@@ -43,7 +43,7 @@ def names_of(*lists: str) -> set[str]:
 
 
 def test_each_package_of_the_constraints_is_in_one_list_with_its_version() -> None:
-    lists = ("build", "run", "test", "torch", *LIBRARIES)
+    lists = ("build", "run", "workers", "dev", "test", "torch", *LIBRARIES)
     pins = [pin for name in lists for pin in read_list(name)]
     assert sorted(pins) == sorted(f"{name}=={version}" for name, version in read_pins().items())
     assert {path.stem for path in LOCK.glob("*.txt")} == {*lists, "torch-cpu", "torch-cuda"}
@@ -72,10 +72,11 @@ def test_the_lists_have_what_the_project_asks_for() -> None:
     wanted = {
         ("build",): project["build-system"]["requires"],
         ("run",): [*project["project"]["dependencies"], *extras["serve"]],
-        ("run", "torch"): [*extras["workers"], *extras["networks"]],
-        ("build", "run", "torch", "test"): [
+        ("run", "workers", "torch"): [*extras["workers"], *extras["networks"]],
+        ("build", "run", "dev"): extras["dev"],
+        ("build", "run", "workers", "torch", "dev", "test"): [
             text
-            for extra in ("test", "frames", "safetensors", "dev")
+            for extra in ("test", "frames", "safetensors")
             for text in extras[extra]
             if not text.startswith("spbench")
         ],

@@ -32,6 +32,7 @@ def test_a_run_is_read_by_its_folder_and_a_report_by_its_file(folder, tmp_path):
 
 
 def test_frames_have_the_rows_and_times_of_a_kind(folder):
+    pytest.importorskip("pandas")
     found = spbench.load_run(folder.path)
     frame = found.frame()
     assert len(frame) == len(found.rows())

@@ -3,7 +3,9 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -16,6 +18,8 @@ from spbench.launch.mpi_probe import MpiLibrary
 from spbench.suites import site_file
 from spbench_core.events.batch_files import read_cases, read_words
 
+MPIRUN = shutil.which("mpirun", path=f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}")
+pytestmark = pytest.mark.skipif(MPIRUN is None, reason="Open MPI is not installed")
 SUITE = """
 schema: spbench.suite/1
 name: Small.Suite

@@ -36,6 +36,7 @@ def test_files_that_stay_are_named_and_force_replaces_them(spbench, tmp_path, mo
 
 
 def test_a_shipped_suite_is_taken_by_its_name(spbench, tmp_path, monkeypatch):
+    pytest.importorskip("mpi4py")
     monkeypatch.chdir(tmp_path)
     assert "no errors" in spbench("validate", "shipped:halo").out
     assert spbench("command", "shipped:smoke").status == 0

@@ -74,6 +74,7 @@ async def test_hosts_that_ssh_does_not_reach_are_left_out_with_their_reasons(hos
 
 
 async def test_with_a_preflight_hosts_must_have_what_ranks_need(hosts, planned):
+    pytest.importorskip("mpi4py")
     hosts.add("node1")
     hosts.add_without_mpi("node2")
     looked = await look(planned("node[1-2]:2", preflight=True, skip=True), print)

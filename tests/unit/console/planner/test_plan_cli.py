@@ -419,6 +419,7 @@ def started(monkeypatch):
 def test_a_plan_for_more_devices_than_there_are_is_not_started(
     plan, runnable, started, tmp_path, capsys
 ):
+    pytest.importorskip("mpi4py")
     suite = tmp_path / "plan.yaml"
     home = ("--home", str(tmp_path / "home"))
     words = ("--machines", "32", "--emit", str(suite), "--verify", *home)
