@@ -1,33 +1,44 @@
 """Mode ``best``: the plan with the shortest step that fits the devices' memory.
 
-`alternatives` gives the other ways in a plan's table, and `seeds` gives HPGO's shapes. `bounded`
-finds good shapes at each micro-batch size, first among few groups, then among all groups near the
-best bounds. `rounds` gives the groups of good shapes several stages each. `improve` changes the
-best shapes as long as that helps. In a small problem every shape is tried. The plan is the shape
-with the shortest simulated step.
+The steps of the search:
+
+1. `alternatives` offers the other ways to train in the plan's table, and HPGO's shapes.
+2. `periods` finds good shapes at each micro-batch size.
+3. `rounds` gives each group of the best shapes several stages.
+4. `local_search` changes the best shapes as long as that helps.
+5. If the problem is small, all shapes are tried.
+
+The plan is the shape with the shortest simulated step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import combinations
 
 from spbench.planner.cluster.machines import Cluster
-from spbench.planner.cluster.placement import Placements
+from spbench.planner.cluster.placement import Counts, DeviceGroup, Placements
 from spbench.planner.cluster.placement_graph import PlacementGraph, build_placement_graph
 from spbench.planner.errors import NoPlanError
 from spbench.planner.plans import Plan
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.states import States
-from spbench.planner.search.alternatives import Alternative, estimate_baseline, list_alternatives
+from spbench.planner.search.alternatives import (
+    Alternative,
+    estimate_baseline,
+    find_hpgo_shapes,
+    list_alternatives,
+)
+from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.exhaustive import count_shapes, enumerate_shapes
 from spbench.planner.search.fitting import find_fitting_shape
 from spbench.planner.search.local_search import improve_candidates
 from spbench.planner.search.periods import PeriodSearch
 from spbench.planner.search.rounds import make_interleavings
 from spbench.planner.search.scoring import CandidateScores
-from spbench.planner.search.seeds import find_hpgo_shapes
 from spbench.planner.search.stage_messages import choose_skip_route
 from spbench.planner.search.stage_times import build_plan_stages
 from spbench.planner.training import Training
@@ -35,7 +46,7 @@ from spbench.planner.training import Training
 FEW_GROUPS = 220
 ALL_GROUPS = 900
 SMALL = 4000
-"""Shapes of a problem that is solved by looking at all of them."""
+"""The most shapes of a problem for which all shapes are tried."""
 
 
 def plan_best(
@@ -46,8 +57,8 @@ def plan_best(
     Args:
         profile: The model.
         cluster: The cluster.
-        training: The step.
-        choose_micro_batch: Whether to choose the micro-batch size, or take that of the step.
+        training: The parameters of the step.
+        choose_micro_batch: Whether to choose the micro-batch size instead of using the step's.
 
     Raises:
         NoPlanError: No plan fits.
@@ -67,12 +78,13 @@ def search_best(
     sizes = [training.micro_batch_size]
     if choose_micro_batch:
         sizes = _divisors(training.global_batch_size)
-    ways = list_alternatives(cost_model, sizes)
-    scores = find_best(cost_model, sizes, others=ways)
-    assert scores.best is not None  # else there was an error
+    alternatives = list_alternatives(cost_model, sizes)
+    scores = find_best(cost_model, sizes, others=alternatives)
+    assert scores.best is not None  # `find_best` raises otherwise
+
     candidate = scores.best
-    pieces_s = cost_model.sequential_s(candidate.shape.spans, candidate.micro_batch)
-    single_s = min(cost_model.single_s(sizes), pieces_s)
+    sequential_s = cost_model.sequential_s(candidate.shape.spans, candidate.micro_batch)
+    single_s = min(cost_model.single_s(sizes), sequential_s)
     return Plan(
         mode="best",
         profile=states.profile.name,
@@ -86,14 +98,16 @@ def search_best(
         step_s=scores.step_s,
         single_s=single_s,
         stages=build_plan_stages(cost_model, candidate, scores.times),
-        baselines=tuple(estimate_baseline(cost_model, way, single_s) for way in ways),
+        baselines=tuple(
+            estimate_baseline(cost_model, alternative, single_s) for alternative in alternatives
+        ),
         skips=choose_skip_route(cost_model, candidate.shape, candidate.micro_batch),
         measured_batches=states.profile.batch_sizes,
     )
 
 
-def _divisors(count: int) -> list[int]:
-    return [size for size in range(1, count + 1) if not count % size]
+def _divisors(number: int) -> list[int]:
+    return [divisor for divisor in range(1, number + 1) if not number % divisor]
 
 
 def find_best(
@@ -102,47 +116,94 @@ def find_best(
     small: int = SMALL,
     others: Iterable[Alternative] = (),
 ) -> CandidateScores:
-    """Return the best candidate.
+    """Return the scores of a complete search; their best candidate is set.
 
     Args:
         cost_model: The costs.
-        sizes: The micro-batch sizes that are allowed, rising.
-        small: Shapes of a problem that is solved by looking at all of them.
-        others: The other ways in the plan's table; the result is never slower than one of them.
+        sizes: The allowed micro-batch sizes, rising.
+        small: The most shapes of a problem for which all shapes are tried.
+        others: The other ways in the plan's table; the best candidate is never slower than these.
 
     Raises:
         NoPlanError: No candidate fits.
     """
     scores = CandidateScores(cost_model)
-    for way in others:
-        if way.shape is not None:
-            scores.offer_all((way.shape, size) for size in way.sizes)
-    placements = Placements(cost_model.cluster.sizes)
-    everything = build_placement_graph(placements, ALL_GROUPS, len(cost_model.states))
-    seeds = find_hpgo_shapes(cost_model.states, cost_model.cluster, cost_model.training)
+    for alternative in others:
+        if alternative.shape is not None:
+            scores.offer_all((alternative.shape, size) for size in alternative.sizes)
+    hpgo_shapes = find_hpgo_shapes(cost_model.states, cost_model.cluster, cost_model.training)
     for size in sizes:
-        scores.offer_all((shape, size) for shape in seeds)
-    few = build_placement_graph(placements, FEW_GROUPS, len(cost_model.states))
-    PeriodSearch(scores, everything, few, sizes).run()
-    nothing = _offer_fitting(scores, everything, sizes[0]) if scores.best is None else None
+        scores.offer_all((shape, size) for shape in hpgo_shapes)
+
+    placements = Placements(cost_model.cluster.sizes)
+    state_count = len(cost_model.states)
+    all_groups = build_placement_graph(placements, ALL_GROUPS, state_count)
+    few_groups = build_placement_graph(placements, FEW_GROUPS, state_count)
+    PeriodSearch(scores, all_groups, few_groups, sizes).run()
+
+    error = _offer_fitting(scores, all_groups, sizes[0]) if scores.best is None else None
     scores.offer_all(make_interleavings(scores, placements, sizes))
     improve_candidates(scores, placements, sizes)
-    if everything.unit == 1 and count_shapes(len(cost_model.states), everything) <= small:
-        whole = list(enumerate_shapes(len(cost_model.states), everything))
+    if all_groups.unit == 1 and count_shapes(state_count, all_groups) <= small:
+        every_shape = list(enumerate_shapes(state_count, all_groups))
         for size in sizes:
-            scores.offer_all(((shape, size) for shape in whole), ranked=False)
-    if scores.best is None and nothing is not None:
-        raise nothing
+            scores.offer_all(((shape, size) for shape in every_shape), ranked=False)
+    if scores.best is None and error is not None:
+        raise error
     return scores
 
 
 def _offer_fitting(
-    scores: CandidateScores, ways: PlacementGraph, micro_batch: int
+    scores: CandidateScores, graph: PlacementGraph, micro_batch: int
 ) -> NoPlanError | None:
     """Offer the shape that needs the least memory; return the error if even that does not fit."""
     try:
-        shape = find_fitting_shape(scores.cost_model, ways, micro_batch)
+        shape = find_fitting_shape(scores.cost_model, graph, micro_batch)
     except NoPlanError as error:
         return error
     scores.offer(shape, micro_batch)
     return None
+
+
+def count_shapes(states: int, graph: PlacementGraph) -> int:
+    """Return the number of shapes that `enumerate_shapes` yields."""
+    paths: dict[Counts, Counter[int]] = defaultdict(Counter)  # by devices in use, then by stages
+    total = 0
+    # Groups are sorted by the devices in use after them, falling.
+    for group in reversed(graph.groups):
+        before = paths[group.first] if any(group.first) else Counter({0: 1})
+        for groups, count in before.items():
+            if groups < states:
+                paths[group.last][groups + 1] += count
+                total += count * sum(
+                    math.comb(states - 1, stages - 1)
+                    for stages in _stage_counts(groups + 1, states)
+                )
+    return total
+
+
+def enumerate_shapes(states: int, graph: PlacementGraph) -> Iterator[Shape]:
+    """Yield all shapes: all paths through the graph, with all cuts and numbers of rounds."""
+    empty = (0,) * len(graph.groups[0].first)
+    for groups in _enumerate_paths(graph, empty, states):
+        for stages in _stage_counts(len(groups), states):
+            for cuts in combinations(range(1, states), stages - 1):
+                yield Shape((*cuts, states), groups)
+
+
+def _stage_counts(groups: int, states: int) -> range:
+    """Return the possible numbers of stages: the same for each group, and one for one group."""
+    return range(groups, (states if groups > 1 else 1) + 1, groups)
+
+
+def _enumerate_paths(
+    graph: PlacementGraph, used: Counts, most: int
+) -> Iterator[tuple[DeviceGroup, ...]]:
+    """Yield all paths of up to `most` groups that start with these devices in use."""
+    if not most:
+        return
+    for index in graph.out_edges.get(used, ()):
+        group = graph.groups[index]
+        yield (group,)
+        for path in _enumerate_paths(graph, group.last, most - 1):
+            yield (group, *path)

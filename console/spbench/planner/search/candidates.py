@@ -1,4 +1,4 @@
-"""Plans as mode ``best`` searches them."""
+"""Candidate plans of mode ``best``: cuts, groups, micro-batch size and schedule."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from spbench_core.schedule.orders import (
 )
 
 
-def _by_memory(schedule: StageSchedule) -> int:
+def _memory_order(schedule: StageSchedule) -> int:
+    # A pipeline of 4 stages with 100 micro-batches is enough to order all schedules.
     return stage_in_flight(schedule, 0, 4, 100)
 
 
-SCHEDULES = tuple(sorted(STAGE_SCHEDULES, key=_by_memory))
-"""In the order of the memory they need: of equally fast ones the first is taken."""
+SCHEDULES = tuple(sorted(STAGE_SCHEDULES, key=_memory_order))
+"""Schedules by the memory they need, least first: the first of equally fast ones is taken."""
 
 
 class Shape(NamedTuple):
@@ -29,8 +30,7 @@ class Shape(NamedTuple):
 
     Attributes:
         ends: The state after the last one of each stage.
-        groups: The devices of the stages: of each, or of those of one round, whose groups have as
-            many more.
+        groups: The groups of the stages of one round; all rounds have the same groups.
     """
 
     ends: tuple[int, ...]
@@ -38,23 +38,25 @@ class Shape(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """Stages of each group: its virtual stages under an interleaved schedule."""
+        """Stages per group: its virtual stages under an interleaved schedule."""
         return len(self.ends) // len(self.groups)
 
     @property
     def spans(self) -> list[tuple[int, int, DeviceGroup]]:
-        """Return the first state, the state after the last, and the devices of each stage."""
+        """First state, state after the last, and group of each stage."""
         return list(zip((0, *self.ends[:-1]), self.ends, cycle(self.groups), strict=False))
 
     def schedules(self, micro_batches: int) -> tuple[Schedule, ...]:
-        """Return the schedules in which it can be run."""
+        """Return the schedules that can run the shape with this number of micro-batches."""
         if self.rounds > 1:
             return (INTERLEAVED,) if can_interleave(micro_batches, len(self.groups)) else ()
-        return SCHEDULES[: 1 if len(self.ends) == 1 else None]
+        if len(self.ends) == 1:
+            return SCHEDULES[:1]  # one stage has the same order of passes under all of them
+        return SCHEDULES
 
 
 class Candidate(NamedTuple):
-    """A plan: a shape, the samples of a micro-batch, and the order of the passes."""
+    """A candidate plan: a shape, the samples of a micro-batch, and the schedule."""
 
     shape: Shape
     micro_batch: int

@@ -1,8 +1,8 @@
 """The cost model of stages on groups of devices: passes, messages, all-reduces and memory.
 
 Replicas share each micro-batch in whole samples, so the time of a stage is that of the largest
-share; devices of several speeds get shares by their speed. Messages go each way at once; those of
-two micro-batches the same way, one after another.
+share. Devices of several speeds get shares by their speed. Messages in opposite directions overlap;
+those of two micro-batches in one direction follow each other.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from spbench.planner.cluster.messages import LinkCosts
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.profile.states import States
 from spbench.planner.profile.work import ModelWork, compute_work
-from spbench.planner.search.sharing import share_samples
 from spbench.planner.simulation.memory import DeviceMemory
 from spbench.planner.training import Training
 
 Kinds = tuple[tuple[DeviceKind, int], ...]
-"""Kinds of devices of a group, and how many of each."""
+"""The kinds of devices of a group, and the number of each."""
+# Keeps rounding errors from taking a sample away from a device.
+_SHARE_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,10 @@ class SampleSharing:
     """The shares of a micro-batch on the devices of a group.
 
     Attributes:
-        work: The model at the largest share of the devices that take longest.
-        speed: Theirs.
-        held: The model at each kind's largest share, and that kind's memory; for those whose
-            memory is known.
-        most: The model at the largest share of all.
+        work: The model at the largest share of the slowest devices, which determine the time.
+        speed: The speed of the slowest devices.
+        memories: For each kind with known memory, the model at its largest share and its memory.
+        largest: The model at the largest share of all.
     """
 
     work: ModelWork
@@ -50,11 +50,11 @@ class StageCost(NamedTuple):
     Attributes:
         forward_s: Seconds of the forward pass.
         backward_s: Seconds of the backward pass.
-        data_s: Seconds of it without the gradients of weights that are computed later in zb-h1.
-        weights_s: Seconds of these.
+        data_s: Seconds of the backward pass without the weight gradients that zb-h1 computes later.
+        weights_s: Seconds of these weight gradients.
         all_reduce_s: Seconds of the sum of its gradients.
-        memories: What a device of each kind whose memory is known needs, without and with
-            recomputation, and how much it has.
+        memories: For each kind of device with known memory: the need without recomputation, the
+            need with it, and the memory in bytes.
     """
 
     forward_s: float
@@ -66,31 +66,31 @@ class StageCost(NamedTuple):
 
     @property
     def least_s(self) -> float:
-        """Seconds of both passes under the schedule that takes least."""
+        """Seconds of both passes under the fastest schedule."""
         return self.forward_s + min(self.backward_s, self.data_s + self.weights_s)
 
-    def must_recompute(self, kept: int) -> bool | None:
-        """Return whether it must recompute its activations to fit; None where it cannot.
+    def must_recompute(self, in_flight: int) -> bool | None:
+        """Return whether the stage must recompute its activations to fit; None if it cannot fit.
 
-        Recomputation takes time and gives none, so a stage that fits without it is without it.
+        Recomputation only costs time, so a stage that fits without it does not recompute.
 
         Args:
-            kept: Micro-batches in flight.
+            in_flight: Micro-batches in flight.
         """
-        if all(plain.peak(kept) <= memory for plain, _, memory in self.memories):
+        if all(plain.peak(in_flight) <= memory for plain, _, memory in self.memories):
             return False
-        if all(again.peak(kept) <= memory for _, again, memory in self.memories):
+        if all(recomputing.peak(in_flight) <= memory for _, recomputing, memory in self.memories):
             return True
         return None
 
 
 class CostModel:
-    """The cost model of a model on a cluster; each cost is worked out once.
+    """The costs of a model on a cluster; each cost is computed once.
 
     Args:
         states: The model.
         cluster: The cluster.
-        training: The step; its micro-batch size is not used.
+        training: The parameters of the step; its micro-batch size is not used.
     """
 
     def __init__(self, states: States, cluster: Cluster, training: Training) -> None:
@@ -98,23 +98,23 @@ class CostModel:
         self.cluster = cluster
         self.training = training
         self.links = LinkCosts(cluster)
-        self._fastest = max(kind.speed for kind in cluster.kinds)
-        self._overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
+        self._top_speed = max(kind.speed for kind in cluster.kinds)
+        self._has_overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
         self._works: dict[int, ModelWork] = {}
         self._kinds: dict[DeviceGroup, Kinds] = {}
         self._sharings: dict[tuple[DeviceGroup, int], SampleSharing] = {}
         self._sharings_of_kinds: dict[tuple[Kinds, int], SampleSharing] = {}
         self._stages: dict[tuple[DeviceGroup, int, int, int], StageCost] = {}
-        self._ways_past: dict[tuple[int, ...], dict[tuple[int, int], float]] = {}
+        self._skip_routes: dict[tuple[int, ...], dict[tuple[int, int], float]] = {}
 
     def single_s(self, sizes: Sequence[int]) -> float:
-        """Return the seconds of the whole batch on the fastest device; its memory does not matter.
+        """Return the seconds of the whole batch on the fastest device, ignoring its memory.
 
         Args:
-            sizes: The micro-batch sizes that are allowed; the one with the shortest step counts.
+            sizes: The allowed micro-batch sizes; the one with the shortest step counts.
         """
         batch = self.training.global_batch_size
-        return min(self.work(size).total * (batch // size) for size in sizes) / self._fastest
+        return min(self.work(size).total * (batch // size) for size in sizes) / self._top_speed
 
     def sequential_s(
         self, spans: Iterable[tuple[int, int, DeviceGroup]], micro_batch: int
@@ -126,22 +126,23 @@ class CostModel:
         speedup of a plan could exceed its number of devices.
 
         Args:
-            spans: The plan's stages: first state, the state after the last, and devices.
-            micro_batch: Samples that go through the stages at once.
+            spans: The plan's stages: first state, state after the last, and group.
+            micro_batch: Samples of a micro-batch.
         """
         seconds = 0.0
         for start, end, group in spans:
-            for samples, count in self._pieces(group, micro_batch):
+            for samples, devices in self._split_micro_batch(group, micro_batch):
                 work = self.work(samples)
                 forward = work.forward[end] - work.forward[start]
                 backward = work.backward[end] - work.backward[start]
                 data = work.data[end] - work.data[start]
                 weights = work.weights[end] - work.weights[start]
-                seconds += count * (forward + min(backward, data + weights))
-        return seconds * (self.training.global_batch_size // micro_batch) / self._fastest
+                seconds += devices * (forward + min(backward, data + weights))
+        micro_batches = self.training.global_batch_size // micro_batch
+        return seconds * micro_batches / self._top_speed
 
-    def _pieces(self, group: DeviceGroup, micro_batch: int) -> Iterator[tuple[int, int]]:
-        """Yield each size of a share of a micro-batch, and the number of devices with it."""
+    def _split_micro_batch(self, group: DeviceGroup, micro_batch: int) -> Iterator[tuple[int, int]]:
+        """Yield the sizes of the shares of a micro-batch, and the number of devices with each."""
         kinds = self.device_kinds(group)
         shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
         left = micro_batch
@@ -149,49 +150,60 @@ class CostModel:
             taken = min(left, samples * count)
             if taken:
                 left -= taken
-                whole, rest = divmod(taken, samples)
-                yield samples, whole
-                if rest:
-                    yield rest, 1
+                full, remainder = divmod(taken, samples)
+                yield samples, full
+                if remainder:
+                    yield remainder, 1
 
     def work(self, samples: int) -> ModelWork:
-        """Return the model at so many samples."""
+        """Return the work of the model at a number of samples."""
         if samples not in self._works:
             peak = self.training.peak_activation_bytes
             self._works[samples] = compute_work(self.states, samples, peak)
         return self._works[samples]
 
     def sharing(self, group: DeviceGroup, micro_batch: int) -> SampleSharing:
-        """Return how a group shares a micro-batch of so many samples."""
+        """Return how a group shares a micro-batch."""
         key = group, micro_batch
         if key not in self._sharings:
-            kinds = self.device_kinds(group), micro_batch
-            if kinds not in self._sharings_of_kinds:
-                self._sharings_of_kinds[kinds] = self._shared(*kinds)
-            self._sharings[key] = self._sharings_of_kinds[kinds]
+            kinds_key = self.device_kinds(group), micro_batch
+            if kinds_key not in self._sharings_of_kinds:
+                self._sharings_of_kinds[kinds_key] = self._compute_sharing(*kinds_key)
+            self._sharings[key] = self._sharings_of_kinds[kinds_key]
         return self._sharings[key]
 
+    def _compute_sharing(self, kinds: Kinds, micro_batch: int) -> SampleSharing:
+        shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
+        works = [
+            (kind, self.work(samples)) for (kind, _), samples in zip(kinds, shares, strict=True)
+        ]
+        slowest, slowest_work = max(works, key=lambda pair: pair[1].total / pair[0].speed)
+        memories = tuple(
+            (work, kind.memory_bytes) for kind, work in works if kind.memory_bytes is not None
+        )
+        return SampleSharing(slowest_work, slowest.speed, memories, self.work(max(shares)))
+
     def stage_cost(self, group: DeviceGroup, start: int, end: int, micro_batch: int) -> StageCost:
-        """Return the cost of a stage that holds the states from ``start`` up to ``end``."""
+        """Return the cost of a stage with the states from `start` up to `end`, exclusive."""
         key = group, start, end, micro_batch
         if key not in self._stages:
             sharing = self.sharing(group, micro_batch)
             work = sharing.work
             speed = sharing.speed
-            rate = self.links.all_reduce_cost(group)
+            all_reduce = self.links.all_reduce_cost(group)
             self._stages[key] = StageCost(
                 forward_s=(work.forward[end] - work.forward[start]) / speed,
                 backward_s=(work.backward[end] - work.backward[start]) / speed,
                 data_s=(work.data[end] - work.data[start]) / speed,
                 weights_s=(work.weights[end] - work.weights[start]) / speed,
-                all_reduce_s=rate.seconds(work.parameters[end] - work.parameters[start]),
+                all_reduce_s=all_reduce.seconds(work.parameters[end] - work.parameters[start]),
                 memories=tuple(
                     (
-                        self.device_memory(held, start, end, recompute=False),
-                        self.device_memory(held, start, end, recompute=True),
+                        self.device_memory(share, start, end, recompute=False),
+                        self.device_memory(share, start, end, recompute=True),
                         memory,
                     )
-                    for held, memory in sharing.memories
+                    for share, memory in sharing.memories
                 ),
             )
         return self._stages[key]
@@ -199,41 +211,32 @@ class CostModel:
     def device_kinds(self, group: DeviceGroup) -> Kinds:
         """Return the kinds of a group's devices."""
         if group not in self._kinds:
-            found: Counter[DeviceKind] = Counter()
+            counts: Counter[DeviceKind] = Counter()
             machines = zip(self.cluster.machines, group.first, group.last, strict=True)
             for machine, first, last in machines:
                 if last > first:
-                    found.update(machine.devices[first:last])
-            self._kinds[group] = tuple(found.items())
+                    counts.update(machine.devices[first:last])
+            self._kinds[group] = tuple(counts.items())
         return self._kinds[group]
 
-    def _shared(self, kinds: Kinds, micro_batch: int) -> SampleSharing:
-        samples = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
-        given = [(kind, self.work(part)) for (kind, _), part in zip(kinds, samples, strict=True)]
-        slowest, work = max(given, key=lambda pair: pair[1].total / pair[0].speed)
-        held = tuple(
-            (work, kind.memory_bytes) for kind, work in given if kind.memory_bytes is not None
-        )
-        return SampleSharing(work, slowest.speed, held, self.work(max(samples)))
-
     def device_memory(self, work: ModelWork, start: int, end: int, recompute: bool) -> DeviceMemory:
-        """Return what a device needs that holds the states from ``start`` up to ``end``."""
-        whole = work.kept[end] - work.kept[start]
+        """Return the memory need of a device with the states from `start` up to `end`."""
+        activations = work.kept[end] - work.kept[start]
         fixed = self.training.optimizer_memory_scaling * float(
             work.parameters[end] - work.parameters[start]
         )
-        once = max(work.working[start:end])
+        working = max(work.working[start:end])
         if recompute:
-            return DeviceMemory(fixed, work.crossing[start], once + whole)
-        return DeviceMemory(fixed, whole, once)
+            return DeviceMemory(fixed, work.crossing[start], working + activations)
+        return DeviceMemory(fixed, activations, working)
 
     def missing_bytes(
-        self, sharing: SampleSharing, start: int, end: int, kept: int, recompute: bool
+        self, sharing: SampleSharing, start: int, end: int, in_flight: int, recompute: bool
     ) -> float:
-        """Return how many bytes a stage's devices have too few; below 0 what is left."""
+        """Return the bytes that a stage's devices lack; negative if some are left."""
         return max(
             (
-                self.device_memory(work, start, end, recompute).peak(kept) - memory
+                self.device_memory(work, start, end, recompute).peak(in_flight) - memory
                 for work, memory in sharing.memories
             ),
             default=-math.inf,
@@ -244,27 +247,62 @@ class CostModel:
         return self.work(micro_batch).crossing[cut]
 
     def passing_bytes(self, start: int, end: int, micro_batch: int) -> float:
-        """Return the bytes of a micro-batch that a stage neither makes nor reads, but crosses."""
+        """Return the bytes of a micro-batch that a stage passes on without making or reading them."""
         return self._scale(micro_batch) * self.states.skips.bytes_past(start, end)
 
     def skip_routes(self, ends: tuple[int, ...], micro_batch: int) -> dict[tuple[int, int], float]:
-        """Return the bytes that can go straight past stages, by their stages, source and target."""
-        if ends not in self._ways_past:
-            self._ways_past[ends] = self.states.skips.straight_routes(ends)
+        """Return the bytes that can go straight past stages, by source and target stage."""
+        if ends not in self._skip_routes:
+            self._skip_routes[ends] = self.states.skips.straight_routes(ends)
         scale = self._scale(micro_batch)
-        return {way: scale * count for way, count in self._ways_past[ends].items()}
+        return {route: scale * count for route, count in self._skip_routes[ends].items()}
 
     def _scale(self, micro_batch: int) -> float:
         return micro_batch / self.states.profile.batch_size
 
     def overhead_s(self, source: DeviceGroup, target: DeviceGroup, count: float) -> float:
-        """Return the seconds of both passes of two stages that a message between them takes.
+        """Return the seconds for which a message keeps both stages from computing.
 
         Args:
-            source: The devices of one stage.
-            target: Those of the other.
-            count: Bytes of the message; none for nothing.
+            source: The group of one stage.
+            target: The group of the other stage.
+            count: Bytes of the message; 0 is no message.
         """
-        if not self._overheads or not count:
+        if not self._has_overheads or not count:
             return 0.0
         return self.links.overhead_cost(source, target).seconds(count)
+
+
+def share_samples(speeds: Sequence[tuple[float, int]], samples: int) -> list[int]:
+    """Return the largest share of each kind of device, with the slowest as fast as possible.
+
+    Shares are whole samples. In the least time in which the group can do all samples, each device
+    does at most the samples that it has time for.
+
+    Args:
+        speeds: The speed of each kind, and its number of devices.
+        samples: Samples to share.
+    """
+    if len(speeds) == 1:
+        return [math.ceil(samples / speeds[0][1])]
+    least_time = min(_find_least_time(speeds, speed, samples) for speed, _ in speeds)
+    return [min(_samples_in_time(least_time, speed), samples) for speed, _ in speeds]
+
+
+def _find_least_time(speeds: Sequence[tuple[float, int]], speed: float, samples: int) -> float:
+    """Return the least time of whole samples at one speed in which the group does all samples."""
+    low = 1
+    high = samples
+    while low < high:
+        middle = (low + high) // 2
+        time = middle / speed
+        done = sum(_samples_in_time(time, kind_speed) * count for kind_speed, count in speeds)
+        if done >= samples:
+            high = middle
+        else:
+            low = middle + 1
+    return low / speed
+
+
+def _samples_in_time(time: float, speed: float) -> int:
+    return math.floor(time * speed * (1.0 + _SHARE_SLACK))

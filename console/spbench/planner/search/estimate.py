@@ -1,14 +1,16 @@
-"""The step time in closed form: the longest of the paths through a step that are known.
+"""The step time in closed form: the longest of the known paths through a step.
 
-Every path is a chain of events each of which waits for the one before, so a step takes at least
-as long as the longest. For ``gpipe`` that is the step time exactly. For ``1f1b`` and ``1f1b-deep``
-the paths are those on which one stage is never idle between its first and its last pass, and
-those that go round two stages, over and over: down from one with a forward pass, through the turn
-at the other, and up with a backward pass to the next forward pass that waits for it. For even
-stages without messages they are exact as well. In others the longest path can change from one of
-these to another on its way, and only `timetable` knows how long it is. For ``zb-h1`` they are those
-on which one stage is never idle, or two go round, until its last gradients of data, and never from
-then on. For ``interleaved`` they are those on which one group of devices, or one link, never is.
+A path is a chain of events, each of which waits for the one before. So a step takes at least as
+long as the longest path.
+
+* ``gpipe``: the longest path is exactly the step time.
+* ``1f1b`` and ``1f1b-deep``: paths on which one stage is never idle between its first and its last
+  pass, and paths that go round two stages again and again. A round goes down from the upper stage
+  with a forward pass, turns at the lower one, and goes up with a backward pass to the next forward
+  pass that waits for it. Both are exact for even stages without messages. In other pipelines the
+  longest path can switch between them, and only `timetable` finds its length.
+* ``zb-h1``: the same paths until the last data gradients of a stage; from then on no stage is idle.
+* ``interleaved``: paths on which one group of devices, or one link, is never idle.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from spbench_core.schedule.orders import (
     ZERO_BUBBLE,
     Schedule,
     StageSchedule,
-    count_trailing_weights,
     stage_in_flight,
+    weights_at_last,
 )
 from spbench_core.schedule.timetable import StageTimes
 
@@ -31,13 +33,13 @@ from spbench_core.schedule.timetable import StageTimes
 def estimate_step(
     stages: Sequence[StageTimes], schedule: Schedule, micro_batches: int, rounds: int = 1
 ) -> float:
-    """Return the seconds of a step, or less where no closed form is exact.
+    """Return the seconds of a step, or a lower bound if no closed form is exact.
 
     Args:
-        stages: All of them.
+        stages: The times of all stages.
         schedule: The order of their passes.
-        micro_batches: Of a step.
-        rounds: Stages of each device.
+        micro_batches: Micro-batches per step.
+        rounds: Stages per device.
     """
     if schedule == "gpipe":
         return _two_flows(stages, micro_batches)
@@ -48,137 +50,152 @@ def estimate_step(
             _busiest_link(stages, groups, micro_batches),
         )
     if schedule == ZERO_BUBBLE:
-        return max(_split_paths(stages, micro_batches))
-    return max(_paths(stages, schedule, micro_batches))
+        return max(_zero_bubble_paths(stages, micro_batches))
+    return max(_one_f_one_b_paths(stages, schedule, micro_batches))
 
 
-def _tail(stage: StageTimes) -> float:
-    """Return how long the all-reduce takes after the last backward pass."""
+def _exposed_all_reduce(stage: StageTimes) -> float:
+    """Return the seconds of the all-reduce after the last backward pass."""
     return max(stage.all_reduce_s - stage.overlapped_s, 0.0)
 
 
 def _two_flows(stages: Sequence[StageTimes], count: int) -> float:
-    """Return the time of all forward passes through all stages, and all backward ones back.
+    """Return the time of all forward passes through all stages, and of all backward passes back.
 
-    ``count`` equal jobs go through stages and links in turn: the sum of one job's times, and
-    ``count - 1`` times the longest of them.
+    `count` equal jobs go through stages and links in turn. They take the sum of one job's times,
+    plus ``count - 1`` times the longest of these.
     """
     forward = [stage.forward_s for stage in stages] + [stage.send_s for stage in stages[:-1]]
     turned = sum(forward) + (count - 1) * max(forward)
-    whole = longest = 0.0
+    total = longest = 0.0
     ends: list[float] = []
     for stage in reversed(stages):
         sent = stage.send_s if ends else 0.0
-        whole += sent + stage.backward_s
+        total += sent + stage.backward_s
         longest = max(longest, sent, stage.backward_s)
-        ends.append(turned + whole + (count - 1) * longest + _tail(stage))
+        ends.append(turned + total + (count - 1) * longest + _exposed_all_reduce(stage))
     return max(ends)
 
 
-def _paths(stages: Sequence[StageTimes], schedule: StageSchedule, count: int) -> Iterator[float]:
-    """Yield the lengths of the known paths."""
+def _one_f_one_b_paths(
+    stages: Sequence[StageTimes], schedule: StageSchedule, count: int
+) -> Iterator[float]:
+    """Yield the lengths of the known paths under ``1f1b`` and ``1f1b-deep``.
+
+    Args:
+        stages: The times of all stages.
+        schedule: The order of their passes.
+        count: Micro-batches per step.
+    """
     total = len(stages)
+    # Time of one micro-batch from the first stage down to each stage, and from each one up to it.
     down = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
     up = list(accumulate((stage.backward_s + stage.send_s for stage in stages), initial=0.0))
-    most = [stage_in_flight(schedule, at, total, count) for at in range(total)]
-    tails = [_tail(stage) for stage in stages]
-    for at, (stage, kept) in enumerate(zip(stages, most, strict=True)):
+    in_flight = [stage_in_flight(schedule, index, total, count) for index in range(total)]
+    tails = [_exposed_all_reduce(stage) for stage in stages]
+    for index, (stage, kept) in enumerate(zip(stages, in_flight, strict=True)):
         forward = stage.forward_s
         backward = stage.backward_s
-        descent = down[-1] - down[at] - forward
-        beyond = descent + up[-1] - up[at] - backward
-        rest = (count - kept) * (forward + backward)
-        last = kept * forward + rest  # when the last forward pass ends
+        descent = down[-1] - down[index] - forward
+        beyond = descent + up[-1] - up[index] - backward
+        steady = (count - kept) * (forward + backward)
+
+        # When the last forward pass of the stage ends, counted from its first.
+        last = kept * forward + steady
         if count > kept:
-            last = max(last, forward + beyond + rest)
-        for other in range(at + 1, total):
-            turns = most[other], most[at] - most[other] + 1
-            through = down[other] - down[at] + stages[other].forward_s
-            through += up[other] - up[at] + stages[other].backward_s
-            last = max(last, _rounds((forward, backward), turns, through, count))
-        early = forward + beyond + rest + kept * backward
+            last = max(last, forward + beyond + steady)
+        for lower in range(index + 1, total):
+            turns = in_flight[lower], in_flight[index] - in_flight[lower] + 1
+            round_s = down[lower] - down[index] + stages[lower].forward_s
+            round_s += up[lower] - up[index] + stages[lower].backward_s
+            last = max(last, _last_forward_of_rounds((forward, backward), turns, round_s, count))
+
+        early = forward + beyond + steady + kept * backward
         end = max(last + max(kept * backward, beyond + backward), early)
-        yield down[at] + end + max(up[at] - up[to] + tails[to] for to in range(at + 1))
-        for to in range(at + 1, total):
-            yield down[at] + last + descent + up[-1] - up[to] + tails[to]
+        upper_tails = (up[index] - up[upper] + tails[upper] for upper in range(index + 1))
+        yield down[index] + end + max(upper_tails)
+        for lower in range(index + 1, total):
+            yield down[index] + last + descent + up[-1] - up[lower] + tails[lower]
 
 
-def _rounds(both: tuple[float, float], turns: tuple[int, int], through: float, count: int) -> float:
+def _last_forward_of_rounds(
+    passes: tuple[float, float], turns: tuple[int, int], round_s: float, count: int
+) -> float:
     """Return when the last forward pass of a stage ends that waits for round trips only.
 
     Args:
-        both: Seconds of the passes of the upper stage of a round.
-        turns: How many micro-batches the lower one has in flight, and how many later the upper
-            one's forward pass is after each round.
-        through: Seconds of a round.
-        count: Micro-batches.
+        passes: Seconds of the forward and backward pass of the upper stage of a round.
+        turns: The micro-batches in flight of the lower stage, and the number of micro-batches by
+            which the forward pass of the upper stage advances in each round.
+        round_s: Seconds of a round.
+        count: Micro-batches per step.
     """
     first, gain = turns
     rounds, left = divmod(count - first, gain)
     if not rounds:
         return 0.0
-    return first * both[0] + rounds * through + left * sum(both)
+    return first * passes[0] + rounds * round_s + left * sum(passes)
 
 
-def _split_paths(stages: Sequence[StageTimes], count: int) -> Iterator[float]:
-    """Yield the lengths of the known paths where gradients of weights are apart from those of data.
+def _zero_bubble_paths(stages: Sequence[StageTimes], count: int) -> Iterator[float]:
+    """Yield the lengths of the known paths if weight gradients are computed separately.
 
-    A stage begins when the first micro-batch has come down to it. Until its last gradients of data
-    it is never idle, or waits for rounds as in ``1f1b``. They go up from stage to stage, each of
-    which then has gradients of weights left to compute.
+    A stage begins when the first micro-batch arrives. Until its last data gradients it is never
+    idle, or it waits for rounds as in ``1f1b``. The data gradients then go up from stage to stage,
+    each of which still has weight gradients to compute.
     """
     total = len(stages)
-    left = [count_trailing_weights(at, total, count) for at in range(total)]
-    most = [stage_in_flight("1f1b", at, total, count) for at in range(total)]  # of data
+    delayed = [weights_at_last(index, total, count) for index in range(total)]
+    in_flight = [stage_in_flight("1f1b", index, total, count) for index in range(total)]
     data = [stage.backward_s * stage.data_share for stage in stages]
     weights = [stage.backward_s * (1.0 - stage.data_share) for stage in stages]
-    sends = [stage.send_s for stage in stages]
+    send = [stage.send_s for stage in stages]
     down = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
-    up = list(accumulate(map(add, data, sends), initial=0.0))
+    up = list(accumulate(map(add, data, send), initial=0.0))
     end = 0.0
-    for at in reversed(range(total)):
-        stage = stages[at]
-        both = (stages[at].forward_s, data[at])
-        busy = count * sum(both) + (count - left[at]) * weights[at]
+    for index in reversed(range(total)):
+        stage = stages[index]
+        passes = (stage.forward_s, data[index])
+        busy = count * sum(passes) + (count - delayed[index]) * weights[index]
         last = 0.0
-        for other in range(at + 1, total):
-            through = down[other] - down[at] + stages[other].forward_s
-            through += up[other] - up[at] + data[other]
-            turns = most[other], most[at] - most[other] + 1
-            last = max(last, _rounds(both, turns, through, count))
-        beyond = down[-1] - down[at] - stage.forward_s + up[-1] - up[at]
-        longest = down[at] + max(busy, last + beyond if last else 0.0)
-        end = max(end + stage.send_s + data[at], longest)
-        yield end + left[at] * weights[at] + _tail(stage)
+        for lower in range(index + 1, total):
+            round_s = down[lower] - down[index] + stages[lower].forward_s
+            round_s += up[lower] - up[index] + data[lower]
+            turns = in_flight[lower], in_flight[index] - in_flight[lower] + 1
+            last = max(last, _last_forward_of_rounds(passes, turns, round_s, count))
+        beyond = down[-1] - down[index] - stage.forward_s + up[-1] - up[index]
+        longest = down[index] + max(busy, last + beyond if last else 0.0)
+        end = max(end + stage.send_s + data[index], longest)
+        yield end + delayed[index] * weights[index] + _exposed_all_reduce(stage)
 
 
 def _busiest_group(stages: Sequence[StageTimes], groups: int, count: int) -> float:
-    """Return the longest way on which one group runs all its passes without a pause.
+    """Return the longest path on which one group runs all its passes without a pause.
 
-    Its first pass waits for one micro-batch to come down from the first stage, and after its last
-    one the gradient goes up to there, on which way other groups end.
+    Its first pass waits until one micro-batch arrives from the first stage. After its last pass the
+    gradient goes up to the first stage, where other groups end.
     """
-    down = rest = longest = 0.0
+    down = after = longest = 0.0
     for group, stage in enumerate(stages[:groups]):
-        own = stages[group::groups]
-        busy = count * sum(each.forward_s + each.backward_s for each in own)
-        rest = max(rest, sum(each.all_reduce_s for each in own))
-        longest = max(longest, down + busy + rest)
+        group_stages = stages[group::groups]
+        busy = count * sum(virtual.forward_s + virtual.backward_s for virtual in group_stages)
+        after = max(after, sum(virtual.all_reduce_s for virtual in group_stages))
+        longest = max(longest, down + busy + after)
         down += stage.forward_s + stage.send_s
-        rest += stage.backward_s + stage.send_s
+        after += stage.backward_s + stage.send_s
     return longest
 
 
 def _busiest_link(stages: Sequence[StageTimes], groups: int, count: int) -> float:
     """Return the longest time in which the messages of one link follow each other.
 
-    The first one waits for a forward pass, and after the last one there is a pass to run.
+    The first message waits for a forward pass, and a pass runs after the last one.
     """
     busy: dict[tuple[int, int], float] = {}
-    for at, stage in enumerate(stages[:-1]):
-        source = at % groups
-        target = (at + 1) % groups
+    for index, stage in enumerate(stages[:-1]):
+        source = index % groups
+        target = (index + 1) % groups
         for link in ((source, target), (target, source)):
             busy[link] = busy.get(link, 0.0) + count * stage.send_s
-    last = min(min(stage.forward_s, stage.backward_s) for stage in stages)
-    return stages[0].forward_s + max(busy.values()) + last
+    shortest = min(min(stage.forward_s, stage.backward_s) for stage in stages)
+    return stages[0].forward_s + max(busy.values()) + shortest

@@ -1,7 +1,8 @@
-"""The plan that comes nearest to fitting the devices' memory, whatever time it takes."""
+"""The plan that lacks the least device memory, regardless of its step time."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spbench.planner.cluster.placement import Counts, DeviceGroup
@@ -18,136 +19,149 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_MOST_STAGES = 64
+_MAX_STAGES = 64
 
 
-def find_fitting_shape(cost_model: CostModel, ways: PlacementGraph, micro_batch: int) -> Shape:
+def find_fitting_shape(cost_model: CostModel, graph: PlacementGraph, micro_batch: int) -> Shape:
     """Return a shape that fits under ``1f1b``.
 
     Args:
         cost_model: The costs.
-        ways: The groups that stages can have.
-        micro_batch: Samples; the fewer, the more fits.
+        graph: The groups that stages can have.
+        micro_batch: Samples of a micro-batch; fewer need less memory.
 
     Raises:
-        NoPlanError: None fits; it says which stage of the nearest one lacks how many bytes.
+        NoPlanError: No shape fits. The message names the stage of the nearest shape that lacks most.
     """
-    shape = _Fitting(cost_model, ways, micro_batch).nearest()
-    lacks = _lacks(cost_model, shape, micro_batch)
-    if max(lacks) <= 0:
+    shape = _MemorySearch(cost_model, graph, micro_batch).find_nearest()
+    missing = _missing_bytes(cost_model, shape, micro_batch)
+    if max(missing) <= 0:
         return shape
-    raise NoPlanError(_sentence(cost_model, shape, micro_batch, lacks))
+    raise NoPlanError(_no_plan_message(cost_model, shape, micro_batch, missing))
 
 
-def _lacks(cost_model: CostModel, shape: Shape, micro_batch: int) -> list[float]:
-    """Return how many bytes each stage lacks."""
-    found = []
-    for at, (start, end, group) in enumerate(shape.spans):
+def _missing_bytes(cost_model: CostModel, shape: Shape, micro_batch: int) -> list[float]:
+    """Return the bytes that each stage lacks; negative if some are left."""
+    missing = []
+    micro_batches = cost_model.training.global_batch_size // micro_batch
+    for index, (start, end, group) in enumerate(shape.spans):
         sharing = cost_model.sharing(group, micro_batch)
-        kept = min(len(shape.ends) - at, cost_model.training.global_batch_size // micro_batch)
-        found.append(
+        in_flight = min(len(shape.ends) - index, micro_batches)
+        missing.append(
             min(
-                cost_model.missing_bytes(sharing, start, end, kept, again)
-                for again in (False, True)
+                cost_model.missing_bytes(sharing, start, end, in_flight, recompute)
+                for recompute in (False, True)
             )
         )
-    return found
+    return missing
 
 
-def _sentence(cost_model: CostModel, shape: Shape, micro_batch: int, lacks: list[float]) -> str:
-    worst = max(range(len(lacks)), key=lacks.__getitem__)
+def _no_plan_message(
+    cost_model: CostModel, shape: Shape, micro_batch: int, missing: Sequence[float]
+) -> str:
+    worst = max(range(len(missing)), key=missing.__getitem__)
     start, end, group = shape.spans[worst]
     span = format_span(cost_model.states.names, start, end)
     return (
         f"no plan of {cost_model.states.profile.name} fits the memory of"
         f" {cost_model.cluster.name}: in the"
         f" one that comes nearest, with micro-batches of {micro_batch}, stage {worst} of"
-        f" {len(lacks)} ({span}, {format_devices(group.size)}) lacks {lacks[worst]:.0f} bytes"
+        f" {len(missing)} ({span}, {format_devices(group.size)}) lacks {missing[worst]:.0f} bytes"
         " on a device"
     )
 
 
-class _Fitting:
-    """The search, from the last stage to the first, by how many stages there are.
+class _MemorySearch:
+    """The search for the pipeline whose worst stage lacks the fewest bytes.
 
-    What is as short of memory as can be is kept for each number of stages, group and first state,
-    as many micro-batches as there are stages from there on being in flight.
+    It goes from the last stage to the first, by the number of stages of the tail. For each number,
+    group and first state it keeps the bytes that the worst stage of the best tail lacks. The first
+    stage of a tail has as many micro-batches in flight as the tail has stages.
     """
 
-    def __init__(self, cost_model: CostModel, ways: PlacementGraph, micro_batch: int) -> None:
-        self._prices = cost_model
-        self._roads = ways
+    def __init__(self, cost_model: CostModel, graph: PlacementGraph, micro_batch: int) -> None:
+        self._cost_model = cost_model
+        self._graph = graph
         self._micro_batch = micro_batch
-        self._lacks: dict[tuple[object, int], Floats] = {}
+        self._missing: dict[tuple[object, int], Floats] = {}
 
-    def nearest(self) -> Shape:
-        """Return the shape whose stages lack least."""
+    def find_nearest(self) -> Shape:
+        """Return the shape whose worst stage lacks the fewest bytes."""
         import numpy as np
 
-        states = len(self._prices.states)
-        ways = self._roads
-        empty = (0,) * len(self._prices.cluster.sizes)
-        layers: list[list[Floats]] = []
-        after: dict[Counts, Floats] = {}
-        for stages in range(1, min(states, self._prices.cluster.device_count, _MOST_STAGES) + 1):
-            layers.append([])
-            for group in ways.groups:
-                worst = np.maximum(self._lack(group, stages), self._next(after, group, stages))
-                layers[-1].append(worst.min(axis=1))
-            after = {
-                used: np.min([layers[-1][at] for at in out], axis=0)
-                for used, out in ways.out_edges.items()
+        graph = self._graph
+        state_count = len(self._cost_model.states)
+        most = min(state_count, self._cost_model.cluster.device_count, _MAX_STAGES)
+        tails: list[list[Floats]] = []  # by stages - 1 and group: missing bytes by first state
+        by_start: dict[Counts, Floats] = {}  # the least of them by the devices in use before
+        for stages in range(1, most + 1):
+            tails.append([])
+            for group in graph.groups:
+                worst = self._worst_missing(group, stages, by_start)
+                tails[-1].append(worst.min(axis=1))
+            by_start = {
+                used: np.min([tails[-1][index] for index in edges], axis=0)
+                for used, edges in graph.out_edges.items()
             }
-        first = ways.out_edges[empty]
-        stages, at = min(
-            ((stages, at) for stages in range(len(layers)) for at in first),
-            key=lambda pair: float(layers[pair[0]][pair[1]][0]),
-        )
-        return self._shape(layers, stages, at)
 
-    def _next(self, after: dict[Counts, Floats], group: DeviceGroup, stages: int) -> Floats:
-        """Return what the stages after one lack, by its last state."""
+        empty = (0,) * len(self._cost_model.cluster.sizes)
+        length, first = min(
+            ((length, index) for length in range(len(tails)) for index in graph.out_edges[empty]),
+            key=lambda pair: float(tails[pair[0]][pair[1]][0]),
+        )
+        return self._trace_shape(tails, length, first)
+
+    def _worst_missing(
+        self, group: DeviceGroup, stages: int, by_start: dict[Counts, Floats]
+    ) -> Floats:
+        """Return the bytes that the worst stage of a tail lacks; ``(first states, last states)``.
+
+        Args:
+            group: The group of the tail's first stage.
+            stages: Stages of the tail.
+            by_start: The least missing bytes of the stages after it, by devices in use.
+        """
         import numpy as np
 
-        states = len(self._prices.states)
-        found = np.full(states, np.inf)
+        missing = self._stage_missing(group, stages)
+        after = np.full(len(self._cost_model.states), np.inf)
         if stages == 1:
-            found[-1] = -np.inf
-        elif group.last in after:
-            found[:-1] = after[group.last][1:]
-        return found
+            after[-1] = -np.inf
+        elif group.last in by_start:
+            after[:-1] = by_start[group.last][1:]
+        worst: Floats = np.maximum(missing, after)
+        return worst
 
-    def _lack(self, group: DeviceGroup, kept: int) -> Floats:
-        """Return what the stages that a group can have lack, by first and last state."""
-        cost_model = self._prices
-        key = cost_model.device_kinds(group), kept
-        if key not in self._lacks:
+    def _stage_missing(self, group: DeviceGroup, in_flight: int) -> Floats:
+        """Return the bytes that each stage on a group lacks, by first and last state."""
+        cost_model = self._cost_model
+        key = cost_model.device_kinds(group), in_flight
+        if key not in self._missing:
             micro_batches = cost_model.training.global_batch_size // self._micro_batch
             sharing = cost_model.sharing(group, self._micro_batch)
-            self._lacks[key] = compute_missing_table(cost_model, sharing, min(kept, micro_batches))
-        return self._lacks[key]
+            in_flight = min(in_flight, micro_batches)
+            self._missing[key] = compute_missing_table(cost_model, sharing, in_flight)
+        return self._missing[key]
 
-    def _shape(self, layers: list[list[Floats]], stages: int, first: int) -> Shape:
-        """Return the shape that starts with a group, going the same way again."""
+    def _trace_shape(self, tails: list[list[Floats]], length: int, first: int) -> Shape:
+        """Return the shape that starts with a group, by repeating the choices of the search."""
         import numpy as np
 
-        ways = self._roads
+        graph = self._graph
         ends = []
         groups = []
         start = 0
-        at = first
-        for left in range(stages, -1, -1):
-            group = ways.groups[at]
-            out = ways.out_edges.get(group.last, ())
-            after = (
-                {group.last: np.min([layers[left - 1][each] for each in out], axis=0)}
-                if left and out
-                else {}
-            )
-            worst = np.maximum(self._lack(group, left + 1), self._next(after, group, left + 1))
+        index = first
+        for left in range(length, -1, -1):
+            group = graph.groups[index]
+            edges = graph.out_edges.get(group.last, ())
+            by_start: dict[Counts, Floats] = {}
+            if left and edges:
+                by_start[group.last] = np.min([tails[left - 1][edge] for edge in edges], axis=0)
+            worst = self._worst_missing(group, left + 1, by_start)
             start = int(worst[start].argmin()) + 1
             ends.append(start)
             groups.append(group)
             if left:
-                at = min(out, key=lambda each: float(layers[left - 1][each][start]))
+                index = min(edges, key=lambda edge: float(tails[left - 1][edge][start]))
         return Shape(tuple(ends), tuple(groups))

@@ -1,8 +1,8 @@
-"""Small changes of a plan that make its step shorter, as long as there are any.
+"""Small changes of a plan, as long as they make its step shorter.
 
-The search before sees some bounds, and on a large cluster some groups. This one moves a cut or a
-few devices at a time, takes another placement, joins two stages or splits one, or takes another
-micro-batch size. Of an interleaved plan all groups keep as many stages.
+The search before this one tries a few bounds and, on a large cluster, a few groups. This one moves
+a cut or a few devices at a time, takes another placement, joins two stages, splits one, or takes
+another micro-batch size. In an interleaved plan all groups keep the same number of stages.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from spbench.planner.search.candidates import Shape
 from spbench.planner.search.scoring import CandidateScores
 
 _CUT_STEPS = (1, 2, 4)
-_STARTS = 6
-_INTERLEAVED_STARTS = 2
+_MAX_STARTS = 6
+_MAX_INTERLEAVED_STARTS = 2
 _FAR = 2.0
 """The factor by which the step of a start may be longer than the best one."""
+# Smaller than `_FAR`, since interleaved steps take longest to simulate.
 _INTERLEAVED_FAR = 1.25
-"""The same of interleaved ones, whose simulation takes longest."""
-_EFFORT = 2000
-"""Shapes that are looked at from each start."""
+_MAX_SHAPES = 2000
+"""Shapes that are tried from each start."""
 
 
 class _Recipe(NamedTuple):
-    """A shape by how it is made: ends, and numbers of devices and the policy of each group."""
+    """A shape by its construction: the ends, and the devices and policy of each group."""
 
     ends: tuple[int, ...]
-    needs: tuple[int, ...]
+    device_counts: tuple[int, ...]
     policies: tuple[Policy, ...]
 
 
@@ -39,13 +39,13 @@ def improve_candidates(
     """Change the best candidates, as long as small changes make them better.
 
     Args:
-        scores: Has the candidates, and takes the better ones.
-        placements: Of its cluster.
-        micro_batches: The sizes that are allowed, rising.
+        scores: The candidates; receives the better ones.
+        placements: The placements of the cluster.
+        micro_batches: The allowed micro-batch sizes, rising.
     """
     for most, far, interleaved in (
-        (_STARTS, _FAR, False),
-        (_INTERLEAVED_STARTS, _INTERLEAVED_FAR, True),
+        (_MAX_STARTS, _FAR, False),
+        (_MAX_INTERLEAVED_STARTS, _INTERLEAVED_FAR, True),
     ):
         for start in scores.best_shapes(most, interleaved):
             climb = CandidateScores(scores.cost_model)
@@ -57,43 +57,41 @@ def improve_candidates(
 
 
 def _climb(scores: CandidateScores, placements: Placements, micro_batches: Sequence[int]) -> None:
-    looked = 0
-    while scores.best is not None and looked < _EFFORT:
+    """Take the best change of the best candidate until none is better."""
+    tried = 0
+    while scores.best is not None and tried < _MAX_SHAPES:
         shape, micro_batch, _ = scores.best
-        at = micro_batches.index(micro_batch)
-        near = micro_batches[max(at - 1, 0) : at + 2]
-        recipes = dict.fromkeys(_changes(_recipe(shape, placements), placements))
-        made = [found for recipe in recipes if (found := _made(recipe, placements))]
-        looked += len(made)
-        offers = [(each, micro_batch) for each in made] + [(shape, size) for size in near]
+        index = micro_batches.index(micro_batch)
+        neighbour_sizes = micro_batches[max(index - 1, 0) : index + 2]
+        recipes = dict.fromkeys(_changes(_find_recipe(shape, placements), placements))
+        changed = [_build_shape(recipe, placements) for recipe in recipes]
+        offers = [(shape, size) for size in neighbour_sizes]
+        offers[:0] = [(other, micro_batch) for other in changed if other is not None]
+        tried += len(offers) - len(neighbour_sizes)
         if not scores.offer_all(offers, ranked=False):
             return
 
 
-def _recipe(shape: Shape, placements: Placements) -> _Recipe:
-    needs = tuple(group.size for group in shape.groups)
-    policies = tuple(
-        next(
-            (
-                each
-                for each in POLICIES
-                if placements.place_group(group.first, need, each) == group.last
-            ),
-            POLICIES[-1],
+def _find_recipe(shape: Shape, placements: Placements) -> _Recipe:
+    policies = []
+    for group in shape.groups:
+        fitting = (
+            policy
+            for policy in POLICIES
+            if placements.place_group(group.first, group.size, policy) == group.last
         )
-        for group, need in zip(shape.groups, needs, strict=True)
-    )
-    return _Recipe(shape.ends, needs, policies)
+        policies.append(next(fitting, POLICIES[-1]))
+    return _Recipe(shape.ends, tuple(group.size for group in shape.groups), tuple(policies))
 
 
-def _made(recipe: _Recipe, placements: Placements) -> Shape | None:
-    """Return the shape; None where there is no room for it."""
+def _build_shape(recipe: _Recipe, placements: Placements) -> Shape | None:
+    """Return the shape of a recipe; None if there are too few devices."""
     used = placements.empty
     groups = []
-    for need, policy in zip(recipe.needs, recipe.policies, strict=True):
-        after = placements.place_group(used, need, policy)
-        if after is None:  # as when a stage before it took more
-            after = placements.place_group(used, need, "scatter")
+    for count, policy in zip(recipe.device_counts, recipe.policies, strict=True):
+        after = placements.place_group(used, count, policy)
+        if after is None:  # such as when a stage before it took more devices
+            after = placements.place_group(used, count, "scatter")
         if after is None:
             return None
         groups.append(DeviceGroup(used, after))
@@ -102,66 +100,68 @@ def _made(recipe: _Recipe, placements: Placements) -> Shape | None:
 
 
 def _changes(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
-    yield from _other_cuts(recipe)
-    yield from _other_needs(recipe, placements)
-    for at in range(len(recipe.policies)):
+    yield from _move_cuts(recipe)
+    yield from _move_devices(recipe, placements)
+    for index in range(len(recipe.policies)):
         for policy in POLICIES:
-            changed = (*recipe.policies[:at], policy, *recipe.policies[at + 1 :])
-            yield recipe._replace(policies=changed)
+            policies = (*recipe.policies[:index], policy, *recipe.policies[index + 1 :])
+            yield recipe._replace(policies=policies)
     for policy in POLICIES:
         yield recipe._replace(policies=(policy,) * len(recipe.policies))
-    if len(recipe.ends) == len(recipe.needs):
-        yield from _joined(recipe)
-        yield from _split(recipe)
+    if len(recipe.ends) == len(recipe.device_counts):
+        yield from _join_stages(recipe)
+        yield from _split_stages(recipe)
 
 
-def _other_cuts(recipe: _Recipe) -> Iterator[_Recipe]:
+def _move_cuts(recipe: _Recipe) -> Iterator[_Recipe]:
     bounds = (0, *recipe.ends)
-    for at, end in enumerate(recipe.ends[:-1]):
+    for index, end in enumerate(recipe.ends[:-1]):
         for step in _CUT_STEPS:
-            for other in (end - step, end + step):
-                if bounds[at] < other < bounds[at + 2]:
-                    yield recipe._replace(ends=_with(recipe.ends, at, other))
+            for moved in (end - step, end + step):
+                if bounds[index] < moved < bounds[index + 2]:
+                    yield recipe._replace(ends=_replace_at(recipe.ends, index, moved))
 
 
-def _other_needs(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
-    needs = recipe.needs
-    free = sum(placements.sizes) - sum(needs)
+def _move_devices(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
+    counts = recipe.device_counts
+    free = sum(placements.sizes) - sum(counts)
     steps = sorted({1, max(placements.sizes), len(placements.sizes)})
-    for at, need in enumerate(needs):
+    for index, count in enumerate(counts):
         for step in steps:
-            if need > step:
-                fewer = _with(needs, at, need - step)
-                yield recipe._replace(needs=fewer)
-                for to in {at - 1, at + 1, 0, len(needs) - 1} - {-1, at, len(needs)}:
-                    yield recipe._replace(needs=_with(fewer, to, fewer[to] + step))
+            if count > step:
+                fewer = _replace_at(counts, index, count - step)
+                yield recipe._replace(device_counts=fewer)
+                targets = {index - 1, index + 1, 0, len(counts) - 1} - {-1, index, len(counts)}
+                for target in targets:
+                    moved = _replace_at(fewer, target, fewer[target] + step)
+                    yield recipe._replace(device_counts=moved)
             if step <= free:
-                yield recipe._replace(needs=_with(needs, at, need + step))
+                yield recipe._replace(device_counts=_replace_at(counts, index, count + step))
 
 
-def _joined(recipe: _Recipe) -> Iterator[_Recipe]:
-    ends, needs, policies = recipe
-    for at in range(len(ends) - 1):
-        both = (needs[at] + needs[at + 1],)
+def _join_stages(recipe: _Recipe) -> Iterator[_Recipe]:
+    ends, counts, policies = recipe
+    for index in range(len(ends) - 1):
+        joined = (counts[index] + counts[index + 1],)
         yield _Recipe(
-            ends[:at] + ends[at + 1 :],
-            needs[:at] + both + needs[at + 2 :],
-            policies[:at] + policies[at + 1 :],
+            ends[:index] + ends[index + 1 :],
+            counts[:index] + joined + counts[index + 2 :],
+            policies[:index] + policies[index + 1 :],
         )
 
 
-def _split(recipe: _Recipe) -> Iterator[_Recipe]:
-    ends, needs, policies = recipe
+def _split_stages(recipe: _Recipe) -> Iterator[_Recipe]:
+    ends, counts, policies = recipe
     starts = (0, *ends[:-1])
-    for at, (start, end, need) in enumerate(zip(starts, ends, needs, strict=True)):
-        if end - start > 1 and need > 1:
-            half = need // 2
+    for index, (start, end, count) in enumerate(zip(starts, ends, counts, strict=True)):
+        if end - start > 1 and count > 1:
+            half = count // 2
             yield _Recipe(
-                (*ends[:at], (start + end) // 2, *ends[at:]),
-                (*needs[:at], need - half, half, *needs[at + 1 :]),
-                (*policies[:at], policies[at], policies[at], *policies[at + 1 :]),
+                (*ends[:index], (start + end) // 2, *ends[index:]),
+                (*counts[:index], count - half, half, *counts[index + 1 :]),
+                (*policies[:index], policies[index], policies[index], *policies[index + 1 :]),
             )
 
 
-def _with(values: tuple[int, ...], at: int, value: int) -> tuple[int, ...]:
-    return (*values[:at], value, *values[at + 1 :])
+def _replace_at(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
+    return (*values[:index], value, *values[index + 1 :])

@@ -1,16 +1,24 @@
-"""The outer search of mode ``best``: micro-batch sizes, and the periods near which to look."""
+"""The search of mode ``best`` for cuts and groups, with bounds on the period of micro-batches.
+
+A step takes about the path of one micro-batch through all stages and back, plus ``M - 1`` periods.
+The period is the time in which the slowest stage, or a round trip that must be waited for, lets one
+more micro-batch through. So the search minimises the path for each of several bounds on the period.
+It tries all micro-batch sizes with few groups first, then all groups near the best bounds.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from spbench.planner.cluster.placement_graph import PlacementGraph
-from spbench.planner.search.bounded import BoundedSearch
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import CandidateScores
-from spbench.planner.search.shortest_paths import SearchGraph
+from spbench.planner.search.shortest_paths import LEEWAY, CostArrays, SearchGraph, ShortestPathDP
+from spbench.planner.search.stage_messages import compute_messages
+from spbench_core.schedule.orders import stage_in_flight
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,20 +26,20 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_MOST_ENDS = 64
-"""States before which a stage may end; `local_search` then moves the cuts to the others."""
-_MOST_SIZES = 12
-_BOUNDS = 8
-_NEXT = 1.03
+# `local_search` then moves the cuts to the other states.
+_MAX_ENDS = 64
+_MAX_SIZES = 12
+_MAX_BOUNDS = 8
+_MIN_BOUND_RATIO = 1.03
 """The least ratio of a bound to the one before it."""
-_AGAIN = ((1.5, 3), (1.18, 1))
-"""The second and the third look: the ratio by which bounds go around a place, and their places."""
+_REFINEMENTS = ((1.5, 3), (1.18, 1))
+"""Second and third searches: the ratio of the bounds around a point, and the number of points."""
 _CLOSE = 1.15
-"""The factor by which a step may be longer than the shortest one to be looked at again."""
+"""The step time over the shortest one up to which a point is refined."""
 
 
-class _Place(NamedTuple):
-    """A find of a search: its step time, micro-batch size and bound on the period."""
+class _SearchPoint(NamedTuple):
+    """The best shape of one search: its step time, micro-batch size and bound on the period."""
 
     step_s: float
     micro_batch: int
@@ -42,10 +50,10 @@ class PeriodSearch:
     """The searches for one plan.
 
     Args:
-        scores: Takes what they find.
-        all_groups: The groups of the second look.
-        few_groups: Those of the first.
-        sizes: The micro-batch sizes that are allowed, rising.
+        scores: Receives the shapes that are found.
+        all_groups: The groups of the second and third searches.
+        few_groups: The groups of the first search.
+        sizes: The allowed micro-batch sizes, rising.
     """
 
     def __init__(
@@ -56,94 +64,178 @@ class PeriodSearch:
         sizes: list[int],
     ) -> None:
         self._scores = scores
-        self._prices = scores.cost_model
+        self._cost_model = scores.cost_model
         self._all = SearchGraph(all_groups)
         self._few = SearchGraph(few_groups)
-        self._sizes = _spread(sizes, _MOST_SIZES)
-        self._ends = _ends(scores.cost_model, _MOST_ENDS)
+        self._sizes = _spread(sizes, _MAX_SIZES)
+        self._ends = _choose_ends(scores.cost_model, _MAX_ENDS)
 
     def run(self) -> None:
-        """Search at all sizes, and again near the best places."""
-        cost_model = self._prices
+        """Search at all micro-batch sizes, then again near the best points."""
+        cost_model = self._cost_model
         empty = (0,) * len(cost_model.cluster.sizes)
-        last = len(cost_model.states)
+        state_count = len(cost_model.states)
+        graphs = self._all.placements, self._few.placements
         for size in self._sizes:
-            graphs = self._all.placements, self._few.placements
-            groups = {graph.groups[at] for graph in graphs for at in graph.out_edges[empty]}
-            single = sorted(groups, key=lambda group: -group.size)
-            self._scores.offer_all((Shape((last,), (group,)), size) for group in single)
-        if last == 1:
+            groups = {graph.groups[index] for graph in graphs for index in graph.out_edges[empty]}
+            largest_first = sorted(groups, key=lambda group: -group.size)
+            self._scores.offer_all(
+                (Shape((state_count,), (group,)), size) for group in largest_first
+            )
+        if state_count == 1:
             return
-        places = [place for size in self._sizes for place in self._first_look(size)]
-        for ratio, most in _AGAIN:
-            places.sort()
-            close = [place for place in places if place.step_s <= places[0].step_s * _CLOSE]
-            places = [
-                found for place in close[:most] for found in self._look(self._all, place, ratio)
+
+        points = [point for size in self._sizes for point in self._search_size(size)]
+        for ratio, most in _REFINEMENTS:
+            points.sort()
+            close = [point for point in points if point.step_s <= points[0].step_s * _CLOSE]
+            points = [
+                refined
+                for point in close[:most]
+                for refined in self._search_near(self._all, point, ratio)
             ]
 
-    def _first_look(self, size: int) -> list[_Place]:
-        """Return the best place at a size."""
-        low, high = self._periods(size)
+    def _search_size(self, size: int) -> list[_SearchPoint]:
+        """Search all bounds at a micro-batch size with few groups; return the best point, if any."""
+        low, high = self._period_range(size)
         if low > high:
             return []
-        return self._look(self._few, _Place(0.0, size, math.sqrt(low * high)), high / low)
+        centre = _SearchPoint(0.0, size, math.sqrt(low * high))
+        return self._search_near(self._few, centre, high / low)
 
-    def _periods(self, size: int) -> tuple[float, float]:
-        """Return the least period that there can be, and the longest one of a better step."""
-        total = self._prices.work(size).total
+    def _period_range(self, size: int) -> tuple[float, float]:
+        """Return the least possible period, and the longest one of a better step, in seconds."""
+        total = self._cost_model.work(size).total
         count = self._scores.micro_batches(size)
-        devices = [kind.speed for kind in self._prices.cluster.kinds]
-        low = total / sum(devices)
-        high = total / min(devices)
+        speeds = [kind.speed for kind in self._cost_model.cluster.kinds]
+        low = total / sum(speeds)
+        high = total / min(speeds)
         if count > 1:
             high = min(high, self._scores.step_s / (count - 1))
         return low, high
 
-    def _look(self, roads: SearchGraph, place: _Place, ratio: float) -> list[_Place]:
-        """Search with bounds around a place; return the best place found."""
-        _, size, middle = place
-        low, high = self._periods(size)
-        low, high = max(low, middle / ratio), min(high, middle * ratio)
+    def _search_near(
+        self, graph: SearchGraph, centre: _SearchPoint, ratio: float
+    ) -> list[_SearchPoint]:
+        """Search with bounds around a point; return the best point, if any."""
+        _, size, bound_s = centre
+        low, high = self._period_range(size)
+        low = max(low, bound_s / ratio)
+        high = min(high, bound_s * ratio)
         if low > high:
             return []
-        bounds = _between(low, high * 1.001)
+        bounds = _space_bounds(low, high * 1.001)
         if self._scores.micro_batches(size) == 1:
             bounds = bounds[-1:]
-        found = BoundedSearch(self._prices, roads, size, self._ends).search(bounds)
-        self._scores.offer_all((shape, size) for _, shape in found)
-        places = [
-            _Place(self._scores.least_bound(shape, size), size, bound) for bound, shape in found
+        shapes = BoundedSearch(self._cost_model, graph, size, self._ends).search(bounds)
+        self._scores.offer_all((shape, size) for _, shape in shapes)
+        points = [
+            _SearchPoint(self._scores.least_bound(shape, size), size, bound)
+            for bound, shape in shapes
         ]
-        return [min(places)] if places else []
+        return [min(points)] if points else []
 
 
-def _between(low: float, high: float) -> Floats:
-    """Return bounds that rise from one to another, no closer than is of use."""
+class BoundedSearch:
+    """The search at one micro-batch size.
+
+    Each bound is first searched as if all stages fitted, and under ``1f1b-deep``, whose stages wait
+    least for round trips. If the shape fits, and no round trip under ``1f1b`` exceeds the bound
+    either, then no schedule allows a shorter path. Otherwise the bound is searched again: with the
+    real memory, or under ``1f1b``.
+
+    Args:
+        cost_model: The costs.
+        graph: The groups that stages can have.
+        micro_batch: Samples of a micro-batch.
+        ends: The states before which a stage may end, rising.
+    """
+
+    def __init__(
+        self, cost_model: CostModel, graph: SearchGraph, micro_batch: int, ends: Sequence[int]
+    ) -> None:
+        self._cost_model = cost_model
+        self._micro_batch = micro_batch
+        self._costs = CostArrays(cost_model, graph, micro_batch, ends)
+
+    def search(self, bounds: Floats) -> list[tuple[float, Shape]]:
+        """Return the bounds that allow a pipeline, each with the shapes of the shortest path."""
+        import numpy as np
+
+        shapes = []
+        too_large = []
+        too_long = []
+        for bound, shape in self._find_shapes(bounds, deep=True, any_memory=True):
+            if not self._fits(shape):
+                too_large.append(bound)
+                continue
+            shapes.append((bound, shape))
+            if self._waits(shape, bound):
+                too_long.append(bound)
+        shapes += self._find_shapes(np.array(too_large), deep=True, any_memory=False)
+        shapes += self._find_shapes(np.array(too_large), deep=False, any_memory=False)
+        shapes += self._find_shapes(np.array(too_long), deep=False, any_memory=True)
+        return shapes
+
+    def _find_shapes(
+        self, bounds: Floats, deep: bool, any_memory: bool
+    ) -> list[tuple[float, Shape]]:
+        if not len(bounds):
+            return []
+        return ShortestPathDP(self._costs, bounds, deep, any_memory).shapes()
+
+    def _fits(self, shape: Shape) -> bool:
+        """Return whether a shape fits under ``1f1b-deep`` without recomputation."""
+        if self._costs.tables.ample:
+            return True
+        for index, (start, end, group) in enumerate(shape.spans):
+            in_flight = stage_in_flight("1f1b-deep", index, len(shape.ends), self._costs.count)
+            stage = self._cost_model.stage_cost(group, start, end, self._micro_batch)
+            if stage.must_recompute(in_flight) is not False:
+                return False
+        return True
+
+    def _waits(self, shape: Shape, bound: float) -> bool:
+        """Return whether round trips between stages under ``1f1b`` take longer than a bound."""
+        send_s = compute_messages(self._cost_model, shape, self._micro_batch).send_s
+        excess = 0.0
+        for (start, end, group), send in zip(reversed(shape.spans), reversed(send_s), strict=True):
+            stage = self._cost_model.stage_cost(group, start, end, self._micro_batch)
+            excess = max(excess + 2.0 * send, 0.0) + stage.forward_s + stage.backward_s - bound
+            if excess > LEEWAY * bound:
+                return True
+        return False
+
+
+def _space_bounds(low: float, high: float) -> Floats:
+    """Return bounds from `low` to `high`, with a ratio of at least `_MIN_BOUND_RATIO`."""
     import numpy as np
 
-    count = min(_BOUNDS, 2 + int(math.log(max(high / low, 1.0)) / math.log(_NEXT)))
-    return np.geomspace(low, high, count)
+    steps = int(math.log(max(high / low, 1.0)) / math.log(_MIN_BOUND_RATIO))
+    return np.geomspace(low, high, min(_MAX_BOUNDS, 2 + steps))
 
 
 def _spread(values: list[int], most: int) -> list[int]:
-    """Return at most so many of rising values, spread evenly by their order."""
+    """Return at most `most` of rising values, evenly spaced by index."""
     if len(values) <= most:
         return values
     step = (len(values) - 1) / (most - 1)
-    return [values[round(at * step)] for at in range(most)]
+    return [values[round(index * step)] for index in range(most)]
 
 
-def _ends(cost_model: CostModel, most: int) -> list[int]:
-    """Return the states before which a stage may end: of each share of the time the cheapest."""
+def _choose_ends(cost_model: CostModel, most: int) -> list[int]:
+    """Return at most `most` states before which a stage may end.
+
+    The compute time is divided into equal shares; each share contributes its cheapest cut.
+    """
     work = cost_model.work(1)
     last = len(cost_model.states)
     if last <= most:
         return list(range(1, last + 1))
-    found: dict[int, int] = {}
+    cheapest: dict[int, int] = {}
     for end in range(1, last):
         done = work.forward[end] + work.backward[end]
-        part = int(done / work.total * (most - 1))
-        if part not in found or work.crossing[end] < work.crossing[found[part]]:
-            found[part] = end
-    return [*sorted(found.values()), last]
+        share = int(done / work.total * (most - 1))
+        if share not in cheapest or work.crossing[end] < work.crossing[cheapest[share]]:
+            cheapest[share] = end
+    return [*sorted(cheapest.values()), last]

@@ -13,14 +13,14 @@ from spbench.planner.search.stage_times import PassTimes, compute_passes_by_sche
 from spbench_core.schedule.orders import INTERLEAVED, Schedule
 from spbench_core.schedule.timetable import compute_step_end
 
-_GAIN = 1.0 - 1e-12
-"""The factor by which a step must be shorter to be better: more than rounding."""
+_BETTER = 1.0 - 1e-12
+"""A step is better if it is shorter by this factor, which is more than rounding."""
 _NEAR = 1.25
-"""The factor by which passes of a shape near the best may take longer than the shortest step."""
+"""Shapes are ranked if their busiest group works at most this factor times the shortest step."""
 
 
-class _Priced(NamedTuple):
-    """A candidate with the times of its stages, and the closed form of its step."""
+class _EstimatedCandidate(NamedTuple):
+    """A candidate with its lower bound on the step time and the times of its stages."""
 
     bound_s: float
     candidate: Candidate
@@ -28,10 +28,15 @@ class _Priced(NamedTuple):
 
 
 class CandidateScores:
-    """Drafts as they are found, and the one with the shortest step.
+    """The step times of all candidates so far, and the candidate with the shortest step.
 
-    The closed form is never above the step time, so a candidate is simulated only where its closed
-    form is below the shortest step so far.
+    The closed form of a step is never above its simulated time, so a candidate is simulated only if
+    its closed form is below the shortest step so far.
+
+    Attributes:
+        best: The candidate with the shortest step; None if none fits so far.
+        step_s: Seconds of its step.
+        times: The times of its stages.
     """
 
     def __init__(self, cost_model: CostModel) -> None:
@@ -39,96 +44,97 @@ class CandidateScores:
         self.best: Candidate | None = None
         self.step_s = math.inf
         self.times: Sequence[PassTimes] = ()
-        self._least: dict[tuple[Shape, int], float] = {}
+        self._least_bounds: dict[tuple[Shape, int], float] = {}
+        # Simulated seconds by schedule, or the closed form if that was enough to rule it out.
         self._steps: dict[tuple[Shape, int], dict[Schedule, float]] = {}
-        """By schedule: simulated, or in closed form where that was enough."""
 
     def micro_batches(self, micro_batch: int) -> int:
-        """Return how many micro-batches of this size a step has."""
+        """Return the number of micro-batches of this size per step."""
         return self.cost_model.training.global_batch_size // micro_batch
 
     def offer(self, shape: Shape, micro_batch: int) -> bool:
-        """Take a shape under the best schedule if it is better; return whether it is."""
+        """Take a shape under its best schedule if it is better; return whether it is."""
         return self.offer_all([(shape, micro_batch)])
 
     def offer_all(self, shapes: Iterable[tuple[Shape, int]], ranked: bool = True) -> bool:
-        """Take the best of some shapes and micro-batch sizes, if it is better.
+        """Take the best of some shapes if it is better than the best so far; return whether it is.
 
         Args:
-            shapes: The shapes and sizes; those that were offered before are left out.
-            ranked: Whether `least` and `starts` are to know those, too, that are near the best.
+            shapes: Shapes and micro-batch sizes; those that were offered before are skipped.
+            ranked: Whether `least_bound` and `best_shapes` also include shapes near the best.
         """
-        better = False
-        priced = [each for key in shapes for each in self._priced(key, ranked)]
-        for each in sorted(priced, key=lambda each: each.bound_s):
-            if each.bound_s >= self.step_s * _GAIN:
+        improved = False
+        estimates = [estimate for key in shapes for estimate in self._estimate(key, ranked)]
+        for estimate in sorted(estimates, key=lambda estimate: estimate.bound_s):
+            if estimate.bound_s >= self.step_s * _BETTER:
                 break
-            better |= self._take(each)
-        return better
+            improved |= self._simulate(estimate)
+        return improved
 
     def least_bound(self, shape: Shape, micro_batch: int) -> float:
-        """Return the least closed form of a shape that was offered; infinite if none fits."""
-        return self._least.get((shape, micro_batch), math.inf)
+        """Return the least closed form of a shape over its schedules; infinite if none fits."""
+        return self._least_bounds.get((shape, micro_batch), math.inf)
 
     def best_shapes(self, most: int, interleaved: bool = False) -> list[tuple[Shape, int]]:
-        """Return the best shapes so far that differ, also in stages or micro-batch size.
+        """Return the best shapes that differ, one for each number of stages and micro-batch size.
 
         Args:
-            most: How many.
-            interleaved: Whether they are to have several rounds, or one.
+            most: The number of shapes.
+            interleaved: Whether to return shapes of several rounds instead of one.
         """
-        steps = ((min(each.values()), *key) for key, each in self._steps.items() if each)
-        found: dict[tuple[int, int], tuple[Shape, int]] = {}
-        for _, shape, size in sorted(steps, key=lambda each: each[0]):
-            new = all(shape != other for other, _ in found.values())
-            if new and (shape.rounds > 1) == interleaved:
-                found.setdefault((len(shape.ends), size), (shape, size))
-        return list(found.values())[:most]
+        steps = ((min(times.values()), *key) for key, times in self._steps.items() if times)
+        best: dict[tuple[int, int], tuple[Shape, int]] = {}
+        for _, shape, size in sorted(steps, key=lambda step: step[0]):
+            is_new = all(shape != other for other, _ in best.values())
+            if is_new and (shape.rounds > 1) == interleaved:
+                best.setdefault((len(shape.ends), size), (shape, size))
+        return list(best.values())[:most]
 
-    def _priced(self, key: tuple[Shape, int], ranked: bool) -> list[_Priced]:
-        """Return a shape that is new with each schedule under which it fits."""
+    def _estimate(self, key: tuple[Shape, int], ranked: bool) -> list[_EstimatedCandidate]:
+        """Return a new shape with each schedule under which it fits."""
         if key in self._steps:
             return []
         shape, micro_batch = key
-        if self._busy(shape, micro_batch) >= self.step_s * (_NEAR if ranked else _GAIN):
+        if self._busy_s(shape, micro_batch) >= self.step_s * (_NEAR if ranked else _BETTER):
             self._steps[key] = {}
             return []
         count = self.micro_batches(micro_batch)
-        schedules = shape.schedules(count)
-        found = [
-            _Priced(
+        times_by_schedule = compute_passes_by_schedule(
+            self.cost_model, shape, micro_batch, shape.schedules(count)
+        )
+        estimates = [
+            _EstimatedCandidate(
                 estimate_step(times, schedule, count, shape.rounds),
                 Candidate(shape, micro_batch, schedule),
                 times,
             )
-            for schedule, times in compute_passes_by_schedule(
-                self.cost_model, shape, micro_batch, schedules
-            )
+            for schedule, times in times_by_schedule
         ]
-        self._steps[key] = {each.candidate.schedule: each.bound_s for each in found}
-        self._least[key] = min(self._steps[key].values(), default=math.inf)
-        return found
+        self._steps[key] = {estimate.candidate.schedule: estimate.bound_s for estimate in estimates}
+        self._least_bounds[key] = min(self._steps[key].values(), default=math.inf)
+        return estimates
 
-    def _busy(self, shape: Shape, micro_batch: int) -> float:
-        """Return how long the busiest group runs passes."""
+    def _busy_s(self, shape: Shape, micro_batch: int) -> float:
+        """Return the seconds per step for which the busiest group runs passes."""
         busy = [0.0] * len(shape.groups)
-        for at, (start, end, group) in enumerate(shape.spans):
+        for index, (start, end, group) in enumerate(shape.spans):
             cost = self.cost_model.stage_cost(group, start, end, micro_batch)
-            busy[at % len(busy)] += cost.least_s
+            busy[index % len(busy)] += cost.least_s
         return max(busy) * self.micro_batches(micro_batch)
 
-    def _take(self, priced: _Priced) -> bool:
+    def _simulate(self, estimate: _EstimatedCandidate) -> bool:
         """Simulate a candidate; return whether it is the best one now."""
-        bound, candidate, times = priced
+        bound_s, candidate, times = estimate
         shape, micro_batch, schedule = candidate
         count = self.micro_batches(micro_batch)
+        # Interleaved steps take longest to simulate, so the simulation stops at the limit.
         limit = self.step_s if schedule == INTERLEAVED else math.inf
-        step = compute_step_end(times, schedule, count, shape.rounds, limit=limit)
-        known = max(bound, self.step_s) if step == math.inf else step
-        self._steps[shape, micro_batch][schedule] = known
-        if step >= self.step_s * _GAIN:
+        step_s = compute_step_end(times, schedule, count, shape.rounds, limit=limit)
+        known_s = max(bound_s, self.step_s) if step_s == math.inf else step_s
+        self._steps[shape, micro_batch][schedule] = known_s
+        if step_s >= self.step_s * _BETTER:
             return False
         self.best = candidate
-        self.step_s = step
+        self.step_s = step_s
         self.times = times
         return True

@@ -1,18 +1,19 @@
-"""The dynamic program of the shortest ways through all stages, from the last one to the first.
+"""A dynamic program for the pipeline with the shortest path of one micro-batch.
 
-Numpy goes over several bounds, the first states and the last states of a stage at once, for all
-groups after which the same devices are in use. What is known of the stages from one on, the tail
-of a pipeline, is an array of these rows, by group, by bound and by the first state:
+It goes from the last stage to the first. The stages from one on are the tail of a pipeline. The
+best tails are one array with the planes below, indexed by the group of the first stage, the bound
+on the period and the first state:
 
-* ``WAY``: seconds from the start of its forward until the end of its backward pass;
-* ``DONE``: seconds until all stages from here on have summed their gradients, too;
-* ``OVER``: by how much its rounds with later stages exceed the bound, which must not be above 0;
-* ``STAGES``: how many there are, which says what a stage before them must keep in flight;
-* ``GROUP``: the group of the stage after the first one, by index; -1 where there is none;
-* ``END``: the last state of the first stage.
+* ``PATH``: seconds from the start of the forward pass to the end of the backward pass;
+* ``FINISH``: seconds until all stages of the tail have also summed their gradients;
+* ``EXCESS``: seconds by which round trips through later stages exceed the bound;
+* ``STAGES``: number of stages, which determines the micro-batches in flight of a stage before them;
+* ``GROUP``: index of the group of the second stage; -1 if there is none;
+* ``END``: last state of the first stage.
 
-All are in single precision, which halves what numpy has to read: what is found is simulated in
-double precision afterwards.
+Numpy handles all bounds, first states and last states of a stage at once, for all groups that leave
+the same devices in use. Single precision halves the memory traffic. All shapes found here are
+simulated in double precision afterwards.
 """
 
 from __future__ import annotations
@@ -37,22 +38,23 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 PATH, FINISH, EXCESS, STAGES, GROUP, END = range(6)
+PLANES = 6
 LEEWAY = 1e-6
-"""The share by which a stage may exceed a bound: more than rounding in single precision."""
-_AT_ONCE = 1 << 15
-"""Stages that numpy goes over at once: so many that its calls cost little and caches hold them."""
+"""Share by which a stage may exceed a bound: more than the rounding of single precision."""
+# Large enough that numpy's call overhead is small, small enough that the arrays fit into caches.
+_STAGES_PER_BATCH = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRates:
-    """The rates of messages between groups, what is in use between them being given.
+    """The costs of messages from groups that end at some devices to groups that start there.
 
-    Groups before it that send at equal rates to all after it, as most do, share a row.
+    Most sources send at the same rates to all targets, and share a row.
 
     Attributes:
-        row: The row of each group before it.
-        per_byte: Seconds a byte, by row and by the group after it.
-        latency: Likewise, seconds.
+        row: The row of each source.
+        per_byte: Seconds per byte; ``(rows, targets, 1, 1)``.
+        latency: Seconds per message; same shape.
     """
 
     row: Indices
@@ -62,13 +64,13 @@ class MessageRates:
 
 @dataclass(slots=True)
 class SearchGraph:
-    """The placement graph of several searches for one plan, with what they all need of it.
+    """The placement graph of several searches for one plan, with cached costs.
 
     Attributes:
-        graph: The groups that stages can have.
-        ending: By what is in use after them, the indices of groups; those with the most first.
-        rates: Of messages, by what is in use between two groups.
-        tables: The costs of stages, by micro-batch size.
+        placements: The groups that stages can have.
+        groups_by_end: The indices of groups by the devices in use after them, most devices first.
+        rates: Message costs by the devices in use between two groups.
+        tables: Stage costs by micro-batch size.
     """
 
     placements: PlacementGraph
@@ -77,71 +79,72 @@ class SearchGraph:
     tables: dict[int, StageTables] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for at, group in enumerate(self.placements.groups):
-            self.groups_by_end.setdefault(group.last, []).append(at)
+        for index, group in enumerate(self.placements.groups):
+            self.groups_by_end.setdefault(group.last, []).append(index)
 
 
 class CostArrays:
-    """The costs of stages and of messages between them at one micro-batch size, as arrays.
+    """The costs of stages and messages at one micro-batch size, as arrays.
 
     Args:
         cost_model: The costs.
-        roads: The groups that stages can have.
-        micro_batch: Samples.
-        ends: The states before which a stage may end, rising; what is called a state elsewhere
-            here is an index of these.
+        graph: The groups that stages can have.
+        micro_batch: Samples of a micro-batch.
+        ends: The states before which a stage may end, rising. A state of this module is an index
+            into them.
 
     Attributes:
-        count: Micro-batches of a step.
-        tables: Of stages, by group.
-        crossing: The bytes that cross each cut.
-        arriving: What stages get where skips go straight, by the cut before them and their end;
-            None where there are no skips.
+        count: Micro-batches per step.
+        tables: Costs of stages by group.
+        crossing: Bytes that cross each cut.
+        arriving: Bytes that a stage receives if skip connections go straight, by the cut before it
+            and its end; None without skip connections.
     """
 
     def __init__(
-        self, cost_model: CostModel, roads: SearchGraph, micro_batch: int, ends: Sequence[int]
+        self, cost_model: CostModel, graph: SearchGraph, micro_batch: int, ends: Sequence[int]
     ) -> None:
         import numpy as np
 
-        self.roads = roads
+        self.graph = graph
         self.ends = ends
         self.count = cost_model.training.global_batch_size // micro_batch
         crossing = np.array(cost_model.work(micro_batch).crossing, dtype=np.float32)
         self.crossing: Floats = crossing[list(ends[:-1])]
         self.arriving: Floats | None = None
         if cost_model.states.skips.connections:
-            past = np.array(cost_model.states.skips.passing_bytes)
-            past *= micro_batch / cost_model.states.profile.batch_size
-            spared = past[np.ix_(list(ends[:-1]), list(ends))].astype(np.float32)
+            passing = np.array(cost_model.states.skips.passing_bytes)
+            passing *= micro_batch / cost_model.states.profile.batch_size
+            spared = passing[np.ix_(list(ends[:-1]), list(ends))].astype(np.float32)
             self.arriving = np.maximum(self.crossing[:, None] - spared, 0.0)
-        if micro_batch not in roads.tables:
-            groups = roads.placements.groups
-            roads.tables[micro_batch] = stage_tables(cost_model, groups, micro_batch, ends)
-        self.tables = roads.tables[micro_batch]
+        if micro_batch not in graph.tables:
+            groups = graph.placements.groups
+            graph.tables[micro_batch] = stage_tables(cost_model, groups, micro_batch, ends)
+        self.tables = graph.tables[micro_batch]
         self._links = cost_model.links
 
     def rates(self, used: Counts) -> MessageRates:
-        """Return the rates of messages between groups, what is in use between them being given."""
+        """Return the message costs between groups that meet at these devices in use."""
         import numpy as np
 
-        if used not in self.roads.rates:
-            graph = self.roads.placements
+        if used not in self.graph.rates:
+            placements = self.graph.placements
+            targets = placements.out_edges[used]
             rows: dict[tuple[MessageCost, ...], int] = {}
             row = [
-                rows.setdefault(
-                    self._to_all(graph.groups[source], graph.out_edges[used]), len(rows)
-                )
-                for source in self.roads.groups_by_end[used]
+                rows.setdefault(self._transfer_costs(placements.groups[source], targets), len(rows))
+                for source in self.graph.groups_by_end[used]
             ]
-            rates = np.array(list(rows), dtype=np.float32)
-            self.roads.rates[used] = MessageRates(
-                np.array(row), rates[..., 0, None, None], rates[..., 1, None, None]
+            costs = np.array(list(rows), dtype=np.float32)
+            self.graph.rates[used] = MessageRates(
+                np.array(row), costs[..., 0, None, None], costs[..., 1, None, None]
             )
-        return self.roads.rates[used]
+        return self.graph.rates[used]
 
-    def _to_all(self, source: DeviceGroup, targets: Sequence[int]) -> tuple[MessageCost, ...]:
-        groups = self.roads.placements.groups
+    def _transfer_costs(
+        self, source: DeviceGroup, targets: Sequence[int]
+    ) -> tuple[MessageCost, ...]:
+        groups = self.graph.placements.groups
         return tuple(self._links.transfer_cost(source, groups[target]) for target in targets)
 
 
@@ -149,10 +152,10 @@ class ShortestPathDP:
     """The dynamic program for several bounds on the period, under one schedule.
 
     Args:
-        costs: Of stages.
-        bounds: Seconds, rising.
-        deep: Whether the schedule is ``1f1b-deep``, else it is ``1f1b``.
-        any_memory: Whether to take all stages to fit.
+        costs: Costs of stages and messages.
+        bounds: Bounds in seconds, rising.
+        deep: Whether the schedule is ``1f1b-deep`` instead of ``1f1b``.
+        any_memory: Whether all stages count as fitting.
     """
 
     def __init__(self, costs: CostArrays, bounds: Doubles, deep: bool, any_memory: bool) -> None:
@@ -161,132 +164,164 @@ class ShortestPathDP:
         self._np = np
         self._costs = costs
         self._tables = costs.tables
-        self._graph = costs.roads.placements
-        self._seconds = bounds.tolist()
+        self._placements = costs.graph.placements
+        self._bounds_s = bounds.tolist()
         self._deep = deep
         self._bounds: Floats = bounds.astype(np.float32)
         self._any_memory = any_memory or costs.tables.ample
         self._limits: Floats = self._bounds[:, None] * np.float32(1.0 + LEEWAY)
-        self._places = np.arange(len(costs.ends))
-        self._lanes = np.arange(len(bounds))[:, None]
-        self._forward = self._by_lane(costs.tables.forward)
-        self._both = self._by_lane(costs.tables.both)
-        self._summed = self._by_lane(costs.tables.both + costs.tables.reduce)
+        self._states = np.arange(len(costs.ends))
+        self._bound_index = np.arange(len(bounds))[:, None]
+        self._forward = self._repeat_per_bound(costs.tables.forward)
+        self._both = self._repeat_per_bound(costs.tables.both)
+        self._summed = self._repeat_per_bound(costs.tables.both + costs.tables.reduce)
         if not self._any_memory:
-            self._plain = self._by_lane(costs.tables.plain)
-            self._recomputing = self._by_lane(costs.tables.recomputing)
+            self._plain = self._repeat_per_bound(costs.tables.plain)
+            self._recomputing = self._repeat_per_bound(costs.tables.recomputing)
 
-    def _by_lane(self, table: Floats) -> Floats:
-        """Return a table with its rows once for each bound: numpy is slow over short rows."""
+    def _repeat_per_bound(self, table: Floats) -> Floats:
+        # Numpy is slow over short rows, so that bounds and last states become one long row.
         return self._np.tile(table, len(self._bounds))
 
     def shapes(self) -> list[tuple[float, Shape]]:
-        """Return each bound that allows any shape, and the one with the shortest way."""
-        tails = self._nothing(len(self._graph.groups))
-        for used, groups in self._costs.roads.groups_by_end.items():
-            rest = self._rest(tails, used, len(groups))
-            for part in self._parts(len(groups)):
-                some = groups[part]
-                tails[:, some] = self._stages(some, rest[:, part])
-        first = self._graph.out_edges[(0,) * len(self._graph.groups[0].last)]
-        found = []
-        for lane, bound in enumerate(self._seconds):
-            best = min(first, key=lambda at: float(tails[FINISH, at, lane, 0]))
-            if float(tails[FINISH, best, lane, 0]) < float("inf"):
-                found.append((bound, self._shape(tails, lane, best)))
-        return found
+        """Return the bounds that allow a pipeline, each with the shape of the shortest path."""
+        tails = self._empty_tails(len(self._placements.groups))
+        # Groups with the most devices in use come first, so that all their followers are known.
+        for used, groups in self._costs.graph.groups_by_end.items():
+            followers = self._find_followers(tails, used, len(groups))
+            for batch in self._split_into_batches(len(groups)):
+                indices = groups[batch]
+                tails[:, indices] = self._prepend_stages(indices, followers[:, batch])
 
-    def _parts(self, groups: int) -> Iterator[slice]:
-        """Yield parts of so many groups whose stages numpy is to go over at once."""
-        step = max(1, _AT_ONCE // (len(self._bounds) * len(self._places) ** 2))
+        first = self._placements.out_edges[(0,) * len(self._placements.groups[0].last)]
+        shapes = []
+        for index, bound in enumerate(self._bounds_s):
+            best = min(first, key=lambda group: float(tails[FINISH, group, index, 0]))
+            if float(tails[FINISH, best, index, 0]) < float("inf"):
+                shapes.append((bound, self._trace_shape(tails, index, best)))
+        return shapes
+
+    def _split_into_batches(self, groups: int) -> Iterator[slice]:
+        step = max(1, _STAGES_PER_BATCH // (len(self._bounds) * len(self._states) ** 2))
         for start in range(0, groups, step):
             yield slice(start, start + step)
 
-    def _nothing(self, groups: int) -> Floats:
-        """Return that nothing follows the last state, and that the others cannot be the end."""
+    def _empty_tails(self, groups: int) -> Floats:
+        """Return tails without stages: nothing follows the last state, all other ends are invalid.
+
+        The shape is ``(PLANES, groups, bounds, states)``.
+        """
         np = self._np
         tails: Floats = np.zeros(
-            (6, groups, len(self._bounds), len(self._places)), dtype=np.float32
+            (PLANES, groups, len(self._bounds), len(self._states)), dtype=np.float32
         )
         tails[FINISH, ..., :-1] = np.inf
         tails[GROUP] = -1.0
         return tails
 
-    def _rest(self, tails: Floats, used: Counts, groups: int) -> Floats:
-        """Return the best tails after each group, by the last state that the group has."""
-        np = self._np
-        rest = self._nothing(groups)
-        out = self._graph.out_edges.get(used)
-        if out is None:
-            return rest
-        following = tails[:, out, :, 1:]
-        count = self._costs.crossing[None, None]
-        if self._costs.arriving is not None:
-            count = self._costs.arriving[self._places[:-1], following[END].astype(int)]
-        rates = self._costs.rates(used)
-        sends = count * rates.per_byte + rates.latency * (count > 0)
-        done = following[FINISH] + sends
-        if self._deep:
-            np.copyto(done, np.inf, where=sends > self._limits)
-        best = done.argmin(axis=1)
-        lanes = self._lanes
-        places = self._places[:-1]
-        row = np.arange(len(best))[:, None, None]
-        sent = sends[row, best, lanes if sends.shape[2] > 1 else 0, places]
-        found = following[:, best, lanes, places]
-        found[FINISH] = done[row, best, lanes, places]
-        found[PATH] += 2.0 * sent
-        found[EXCESS] += 2.0 * sent
-        if self._deep:
-            found[EXCESS] -= self._bounds[:, None]
-        np.maximum(found[EXCESS], 0.0, out=found[EXCESS])
-        found[GROUP] = np.array(out)[best]
-        rest[..., :-1] = found[:, rates.row]
-        return rest
+    def _find_followers(self, tails: Floats, used: Counts, sources: int) -> Floats:
+        """Return the best tail behind each group that ends at `used`, by the group's last state.
 
-    def _stages(self, groups: Sequence[int], rest: Floats) -> Floats:
-        """Return the tails that begin with the best stages of groups, by their first state."""
+        Args:
+            tails: The best tails of all groups that start at `used`.
+            used: Devices in use.
+            sources: The number of groups that end there.
+
+        Returns:
+            Tails with the message before them included; ``(PLANES, sources, bounds, states)``.
+        """
         np = self._np
-        tables = self._tables
-        kinds = tables.kinds[groups]
-        shape = len(groups), len(self._places), len(self._bounds), len(self._places)
+        followers = self._empty_tails(sources)
+        targets = self._placements.out_edges.get(used)
+        if targets is None:
+            return followers
+
+        starts = tails[:, targets, :, 1:]  # (PLANES, targets, bounds, states - 1)
+        message_bytes = self._costs.crossing[None, None]
+        if self._costs.arriving is not None:
+            message_bytes = self._costs.arriving[self._states[:-1], starts[END].astype(int)]
+        rates = self._costs.rates(used)
+        send_s = message_bytes * rates.per_byte + rates.latency * (message_bytes > 0)
+        finish = starts[FINISH] + send_s  # (rows, targets, bounds, states - 1)
+        if self._deep:
+            np.copyto(finish, np.inf, where=send_s > self._limits)
+
+        best = finish.argmin(axis=1)  # the target; (rows, bounds, states - 1)
+        bounds = self._bound_index
+        states = self._states[:-1]
+        row = np.arange(len(best))[:, None, None]
+        # Without skip connections, messages are the same for all bounds and have one of them.
+        best_send_s = send_s[row, best, bounds if send_s.shape[2] > 1 else 0, states]
+        best_tails = starts[:, best, bounds, states]
+        best_tails[FINISH] = finish[row, best, bounds, states]
+        # The output goes to the next stage, and its gradient comes back.
+        best_tails[PATH] += 2.0 * best_send_s
+        best_tails[EXCESS] += 2.0 * best_send_s
+        if self._deep:
+            best_tails[EXCESS] -= self._bounds[:, None]
+        np.maximum(best_tails[EXCESS], 0.0, out=best_tails[EXCESS])
+        best_tails[GROUP] = np.array(targets)[best]
+        followers[..., :-1] = best_tails[:, rates.row]
+        return followers
+
+    def _prepend_stages(self, groups: Sequence[int], followers: Floats) -> Floats:
+        """Return the tails that begin with the best stage of each group, by first state.
+
+        Args:
+            groups: The groups by index.
+            followers: The best tails behind each, by the last state of the group.
+
+        Returns:
+            Tails; ``(PLANES, groups, bounds, states)``.
+        """
+        np = self._np
+        count = len(groups)
+        # Rows of last states for each bound, one after another: (groups, first states, columns).
+        kinds = self._tables.kinds[groups]
         forward = self._forward[kinds]
         both = self._both[kinds]
-        done = forward + rest[FINISH].reshape(len(groups), 1, -1)
         summed = self._summed[kinds]
+        finish = forward + followers[FINISH].reshape(count, 1, -1)
+
         if not self._any_memory:
-            here = rest[STAGES].reshape(len(groups), 1, -1) + 1.0
-            kept = np.minimum(2.0 * here - 1.0 if self._deep else here, self._costs.count)
-            again = kept > self._plain[kinds]
-            more = np.where(again, forward, 0.0)
-            both += more
-            summed += more
-            np.copyto(done, np.inf, where=again & (kept > self._recomputing[kinds]))
-        summed += rest[PATH].reshape(len(groups), 1, -1)
-        np.maximum(done, summed, out=done)
-        left = (self._limits - rest[EXCESS]).reshape(len(groups), 1, -1)
-        done = np.where(both > left, np.float32(np.inf), done)
-        end = done.reshape(shape).argmin(axis=3).transpose(0, 2, 1)
-        at = np.arange(len(groups))[:, None, None]
-        lanes = self._lanes
-        taken = both.reshape(shape)[at, self._places, lanes, end]
-        tails: Floats = rest[:, at, lanes, end]
-        tails[FINISH] = done.reshape(shape)[at, self._places, lanes, end]
-        tails[PATH] += taken
-        tails[EXCESS] += taken - self._bounds[:, None]
+            stages = followers[STAGES].reshape(count, 1, -1) + 1.0
+            in_flight = np.minimum(2.0 * stages - 1.0 if self._deep else stages, self._costs.count)
+            recompute = in_flight > self._plain[kinds]
+            recompute_s = np.where(recompute, forward, 0.0)
+            both += recompute_s
+            summed += recompute_s
+            too_large = recompute & (in_flight > self._recomputing[kinds])
+            np.copyto(finish, np.inf, where=too_large)
+
+        summed += followers[PATH].reshape(count, 1, -1)
+        np.maximum(finish, summed, out=finish)
+        allowed = (self._limits - followers[EXCESS]).reshape(count, 1, -1)
+        finish = np.where(both > allowed, np.float32(np.inf), finish)
+
+        shape = count, len(self._states), len(self._bounds), len(self._states)
+        finish = finish.reshape(shape)
+        end = finish.argmin(axis=3).transpose(0, 2, 1)  # (groups, bounds, first states)
+        group = np.arange(count)[:, None, None]
+        bounds = self._bound_index
+        stage_s = both.reshape(shape)[group, self._states, bounds, end]
+        tails: Floats = followers[:, group, bounds, end]
+        tails[FINISH] = finish[group, self._states, bounds, end]
+        tails[PATH] += stage_s
+        tails[EXCESS] += stage_s - self._bounds[:, None]
         tails[STAGES] += 1.0
         tails[END] = end
         return tails
 
-    def _shape(self, tails: Floats, lane: int, first: int) -> Shape:
+    def _trace_shape(self, tails: Floats, bound: int, first: int) -> Shape:
+        """Return the shape of the tail that starts with a group at the first state."""
         ends = []
         groups = []
-        at = first
+        group = first
         state = 0
-        while at >= 0:
-            groups.append(self._graph.groups[at])
-            following, end = tails[GROUP:, at, lane, state].astype(int).tolist()
-            at = following
+        while group >= 0:
+            groups.append(self._placements.groups[group])
+            following, end = tails[GROUP:, group, bound, state].astype(int).tolist()
+            group = following
             state = end + 1
             ends.append(self._costs.ends[end])
         return Shape(tuple(ends), tuple(groups))

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StageTables:
-    """Stages by group, by their first state, ``L`` rows, and the state after their last.
+    """Costs of stages; each array but ``kinds`` is ``(tables, L, L)`` for `L` possible ends.
 
-    Column ``x`` of ``L`` is the stage that ends before state ``x + 1``. Groups with the same kinds
-    of devices and rates have one table.
+    A row is the first state of a stage. Column ``x`` is the stage that ends before state ``x + 1``.
+    Groups with the same kinds of devices and the same all-reduce cost share a table.
 
     Attributes:
         kinds: The index of each group's table.
-        forward: Seconds of the forward pass, infinite where there is no such stage.
+        forward: Seconds of the forward pass; infinite if there is no such stage.
         both: Seconds of both passes.
         reduce: Seconds of the all-reduce.
-        plain: Micro-batches in flight that fit; below 0 where the parameters do not.
-        recomputing: The same with recomputation.
-        ample: Whether any number of them fits in all stages.
+        plain: Micro-batches in flight that fit; negative if the parameters do not fit.
+        recomputing: Micro-batches in flight that fit with recomputation.
+        ample: Whether any number of micro-batches fits in all stages.
     """
 
     kinds: Indices
@@ -47,7 +47,7 @@ class StageTables:
 
 
 class _StageTable(NamedTuple):
-    """The table of one sort of group."""
+    """The table of groups with the same kinds of devices; the arrays of `StageTables`."""
 
     forward: Floats
     both: Floats
@@ -64,26 +64,26 @@ def stage_tables(
     Args:
         cost_model: The costs.
         groups: The groups that stages can have.
-        micro_batch: Samples.
-        ends: The states before which a stage may end, rising; ``L`` of them.
+        micro_batch: Samples of a micro-batch.
+        ends: The states before which a stage may end, rising; `L` of them.
     """
     import numpy as np
 
-    found: dict[object, int] = {}
+    indices: dict[object, int] = {}
     tables: list[_StageTable] = []
     kinds = []
     for group in groups:
-        rate = cost_model.links.all_reduce_cost(group)
-        key = cost_model.device_kinds(group), rate
-        if key not in found:
-            found[key] = len(tables)
+        all_reduce = cost_model.links.all_reduce_cost(group)
+        key = cost_model.device_kinds(group), all_reduce
+        if key not in indices:
+            indices[key] = len(tables)
             sharing = cost_model.sharing(group, micro_batch)
-            tables.append(_stage_table(cost_model, sharing, rate, ends))
-        kinds.append(found[key])
+            tables.append(_build_table(cost_model, sharing, all_reduce, ends))
+        kinds.append(indices[key])
     forward, both, reduce, plain, recomputing = (
-        np.stack(each).astype(np.float32) for each in zip(*tables, strict=True)
+        np.stack(arrays).astype(np.float32) for arrays in zip(*tables, strict=True)
     )
-    fits = plain[np.isfinite(forward)]
+    in_flight = plain[np.isfinite(forward)]
     return StageTables(
         kinds=np.array(kinds),
         forward=forward,
@@ -91,12 +91,13 @@ def stage_tables(
         reduce=reduce,
         plain=plain,
         recomputing=recomputing,
-        ample=float(fits.min()) >= 2 * len(ends),
+        # `1f1b-deep` keeps at most one less than twice the stages in flight.
+        ample=float(in_flight.min()) >= 2 * len(ends),
     )
 
 
-def _stage_table(
-    cost_model: CostModel, sharing: SampleSharing, rate: MessageCost, ends: Sequence[int]
+def _build_table(
+    cost_model: CostModel, sharing: SampleSharing, all_reduce: MessageCost, ends: Sequence[int]
 ) -> _StageTable:
     import numpy as np
 
@@ -104,53 +105,61 @@ def _stage_table(
     starts = [0, *ends[:-1]]
     picked = np.ix_(starts, [end - 1 for end in ends])
     forward = _spans(work.forward)[picked] / sharing.speed
-    reduce = _spans(work.parameters)[picked]
+    parameters = _spans(work.parameters)[picked]
     plain = np.full_like(forward, np.inf)
     recomputing = plain.copy()
-    for held, memory in sharing.memories:
-        left, kept, arriving = _room(cost_model, held, memory)
-        plain = np.minimum(plain, _how_many(left[picked], kept[picked]))
-        fits = _how_many((left - kept)[picked], arriving[starts])
-        recomputing = np.minimum(recomputing, fits)
+    for share, memory in sharing.memories:
+        free, activations, arriving = _free_bytes(cost_model, share, memory)
+        plain = np.minimum(plain, _count_fitting(free[picked], activations[picked]))
+        fitting = _count_fitting((free - activations)[picked], arriving[starts])
+        recomputing = np.minimum(recomputing, fitting)
     forward[np.tril(np.ones(forward.shape, dtype=bool), -1)] = np.inf
+    all_reduce_s = parameters * all_reduce.per_byte + all_reduce.latency
     return _StageTable(
         forward=forward,
         both=forward + _spans(work.backward)[picked] / sharing.speed,
-        reduce=np.where(reduce > 0, reduce * rate.per_byte + rate.latency, 0.0),
+        reduce=np.where(parameters > 0, all_reduce_s, 0.0),
         plain=plain,
         recomputing=recomputing,
     )
 
 
-def compute_missing_table(cost_model: CostModel, sharing: SampleSharing, kept: int) -> Floats:
-    """Return how many bytes each stage's devices have too few, with so much in flight.
+def compute_missing_table(cost_model: CostModel, sharing: SampleSharing, in_flight: int) -> Floats:
+    """Return the bytes that each stage's devices lack, by first and last state.
 
-    With recomputation where that is less; infinite where there is no such stage.
+    The smaller value of those with and without recomputation; infinite if there is no such stage.
     """
     import numpy as np
 
     states = len(cost_model.states)
     plain = np.full((states, states), -np.inf)
-    again = plain.copy()
-    for held, memory in sharing.memories:
-        left, whole, arriving = _room(cost_model, held, memory)
-        plain = np.maximum(plain, kept * whole - left)
-        again = np.maximum(again, whole + kept * arriving - left)
-    worst: Floats = np.minimum(plain, again)
-    worst[np.tril(np.ones(worst.shape, dtype=bool), -1)] = np.inf
-    return worst
+    recomputing = plain.copy()
+    for share, memory in sharing.memories:
+        free, activations, arriving = _free_bytes(cost_model, share, memory)
+        plain = np.maximum(plain, in_flight * activations - free)
+        recomputing = np.maximum(recomputing, activations + in_flight * arriving - free)
+    missing: Floats = np.minimum(plain, recomputing)
+    missing[np.tril(np.ones(missing.shape, dtype=bool), -1)] = np.inf
+    return missing
 
 
-def _room(cost_model: CostModel, work: ModelWork, memory: float) -> tuple[Floats, Floats, Floats]:
-    """Return the bytes left for activations, what a micro-batch keeps, and what arrives."""
+def _free_bytes(
+    cost_model: CostModel, work: ModelWork, memory: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return the bytes that are free for activations, and the bytes of a micro-batch.
+
+    The free bytes and the activations of a micro-batch are ``(states, states)``, and its inputs are
+    ``(states, 1)``.
+    """
     import numpy as np
 
     scaling = cost_model.training.optimizer_memory_scaling
-    left = memory - scaling * _spans(work.parameters) - _running_most(work.working)
-    return left, _spans(work.kept), np.array(work.crossing[:-1])[:, None]
+    free = memory - scaling * _spans(work.parameters) - _largest_working(work.working)
+    return free, _spans(work.kept), np.array(work.crossing[:-1])[:, None]
 
 
 def _spans(sums: tuple[float, ...]) -> Floats:
+    """Return the differences of cumulative sums, by first and last state."""
     import numpy as np
 
     array = np.array(sums)
@@ -158,18 +167,18 @@ def _spans(sums: tuple[float, ...]) -> Floats:
     return spans
 
 
-def _running_most(working: tuple[float, ...]) -> Floats:
-    """Return the most that any state of each stage needs."""
+def _largest_working(working: tuple[float, ...]) -> Floats:
+    """Return the largest working memory of any state of each stage."""
     import numpy as np
 
     count = len(working)
     return np.maximum.accumulate(np.triu(np.tile(np.array(working), (count, 1))), axis=1)
 
 
-def _how_many(left: Floats, each: Floats) -> Floats:
-    """Return how often so many bytes fit in what is left."""
+def _count_fitting(free: Floats, size: Floats) -> Floats:
+    """Return how often a size fits in the free bytes; -1 if these are negative."""
     import numpy as np
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        count = np.floor(left / each)
-    return np.where(left < 0, -1.0, np.where(each > 0, count, np.inf))
+        count = np.floor(free / size)
+    return np.where(free < 0, -1.0, np.where(size > 0, count, np.inf))

@@ -23,7 +23,7 @@ from spbench_core.schedule.timetable import DATA_SHARE
 
 
 class PassTimes(NamedTuple):
-    """The times of a stage, as in `plans.PlanStage`."""
+    """The times of a stage; the fields are those of `plans.PlanStage`."""
 
     forward_s: float
     backward_s: float
@@ -36,202 +36,218 @@ class PassTimes(NamedTuple):
 
 
 def compute_passes(cost_model: CostModel, candidate: Candidate) -> list[PassTimes] | None:
-    """Return the times of a candidate's stages; None where one does not fit its devices' memory."""
+    """Return the times of a candidate's stages; None if a stage does not fit in memory."""
     shape, micro_batch, schedule = candidate
-    return dict(compute_passes_by_schedule(cost_model, shape, micro_batch, (schedule,))).get(
-        schedule
-    )
+    times_by_schedule = compute_passes_by_schedule(cost_model, shape, micro_batch, (schedule,))
+    return dict(times_by_schedule).get(schedule)
 
 
 def compute_recomputing_passes(
     cost_model: CostModel, candidate: Candidate
 ) -> list[PassTimes] | None:
-    """Return the times of stages that all recompute; None if one does not fit its devices' memory.
+    """Return the times of stages that all recompute; None if a stage does not fit.
 
     The schedule must have one stage per device.
     """
     shape, micro_batch, schedule = candidate
     micro_batches = cost_model.training.global_batch_size // micro_batch
-    for at, (start, end, group) in enumerate(shape.spans):
-        kept = stage_in_flight(schedule, at, len(shape.ends), micro_batches)
+    for index, (start, end, group) in enumerate(shape.spans):
+        in_flight = stage_in_flight(schedule, index, len(shape.ends), micro_batches)
         memories = cost_model.stage_cost(group, start, end, micro_batch).memories
-        if any(again.peak(kept) > memory for _, again, memory in memories):
+        if any(recomputing.peak(in_flight) > memory for _, recomputing, memory in memories):
             return None
-    return _passes(cost_model, shape, micro_batch, False, [True] * len(shape.ends))
+    return _compute_times(cost_model, shape, micro_batch, False, [True] * len(shape.ends))
 
 
 def compute_passes_by_schedule(
     cost_model: CostModel, shape: Shape, micro_batch: int, schedules: Sequence[Schedule]
 ) -> Iterator[tuple[Schedule, list[PassTimes]]]:
-    """Yield the schedules under which a shape fits, and the times of its stages under each."""
-    found: dict[tuple[bool, tuple[bool, ...]], list[PassTimes]] = {}
+    """Yield the schedules under which a shape fits, each with the times of its stages."""
+    cache: dict[tuple[bool, tuple[bool, ...]], list[PassTimes]] = {}
     for schedule in schedules:
-        recomputing = _recomputing(cost_model, Candidate(shape, micro_batch, schedule))
-        if recomputing is None:
+        recompute = _find_recomputing(cost_model, Candidate(shape, micro_batch, schedule))
+        if recompute is None:
             continue
-        key = schedule == ZERO_BUBBLE, tuple(recomputing)
-        if key not in found:
-            found[key] = _passes(cost_model, shape, micro_batch, *key)
-        yield schedule, found[key]
+        key = schedule == ZERO_BUBBLE, tuple(recompute)
+        if key not in cache:
+            cache[key] = _compute_times(cost_model, shape, micro_batch, *key)
+        yield schedule, cache[key]
 
 
-def _passes(
-    cost_model: CostModel, shape: Shape, micro_batch: int, apart: bool, again: Sequence[bool]
+def _compute_times(
+    cost_model: CostModel,
+    shape: Shape,
+    micro_batch: int,
+    split_backward: bool,
+    recompute: Sequence[bool],
 ) -> list[PassTimes]:
     """Return the times of the stages.
 
     Args:
         cost_model: The costs.
         shape: The shape.
-        micro_batch: Samples.
-        apart: Whether gradients of weights are computed apart from those of data.
-        again: Which stages recompute their activations.
+        micro_batch: Samples of a micro-batch.
+        split_backward: Whether weight gradients are computed separately from data gradients.
+        recompute: Whether each stage recomputes its activations.
     """
     spans = shape.spans
     messages = compute_messages(cost_model, shape, micro_batch)
-    found = []
-    for at, (start, end, group) in enumerate(spans):
+    times = []
+    for index, (start, end, group) in enumerate(spans):
         cost = cost_model.stage_cost(group, start, end, micro_batch)
-        forward = cost.forward_s
-        backward = cost.backward_s
-        reduce = cost.all_reduce_s
-        overlapped = 0.0
-        data = DATA_SHARE * backward
-        if apart:
-            backward = cost.data_s + cost.weights_s
-            data = cost.data_s
-        if len(spans) == 1 and reduce:
+        forward_s = cost.forward_s
+        backward_s = cost.backward_s
+        data_s = DATA_SHARE * backward_s
+        if split_backward:
+            backward_s = cost.data_s + cost.weights_s
+            data_s = cost.data_s
+        if recompute[index]:
+            backward_s += forward_s
+
+        all_reduce_s = cost.all_reduce_s
+        overlapped_s = 0.0
+        if len(spans) == 1 and all_reduce_s:
             sharing = cost_model.sharing(group, micro_batch)
-            reduce, overlapped = _beside_backward(cost_model, sharing, group, reduce)
-        if again[at]:
-            backward += forward
-        overhead = messages.overhead_s[at]
-        data_share = (data + overhead) / (backward + overhead) if apart and backward else DATA_SHARE
-        found.append(
+            all_reduce_s, overlapped_s = _overlap_all_reduce(
+                cost_model, sharing, group, all_reduce_s
+            )
+
+        overhead_s = messages.overhead_s[index]
+        data_share = DATA_SHARE
+        if split_backward and backward_s:
+            data_share = (data_s + overhead_s) / (backward_s + overhead_s)
+        times.append(
             PassTimes(
-                forward + overhead,
-                backward + overhead,
-                messages.send_s[at],
-                reduce,
-                overlapped,
-                again[at],
+                forward_s + overhead_s,
+                backward_s + overhead_s,
+                messages.send_s[index],
+                all_reduce_s,
+                overlapped_s,
+                recompute[index],
                 data_share,
-                overhead,
+                overhead_s,
             )
         )
-    return found
+    return times
 
 
-def _recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool] | None:
-    """Return which stages must recompute their activations to fit; None where one cannot."""
+def _find_recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool] | None:
+    """Return whether each stage must recompute its activations to fit; None if one cannot fit."""
     shape, micro_batch, schedule = candidate
     micro_batches = cost_model.training.global_batch_size // micro_batch
     spans = shape.spans
-    found: list[bool] = []
-    for at, (start, end, group) in enumerate(spans):
+    recompute: list[bool] = []
+    for index, (start, end, group) in enumerate(spans):
         if schedule != INTERLEAVED:
-            kept = stage_in_flight(schedule, at, len(spans), micro_batches)
-            again = cost_model.stage_cost(group, start, end, micro_batch).must_recompute(kept)
-        elif at < len(shape.groups):
+            in_flight = stage_in_flight(schedule, index, len(spans), micro_batches)
+            stage = cost_model.stage_cost(group, start, end, micro_batch)
+            must_recompute = stage.must_recompute(in_flight)
+        elif index < len(shape.groups):
             sharing = cost_model.sharing(group, micro_batch)
-            again = _group_recomputes(cost_model, shape, at, sharing, micro_batches)
+            must_recompute = _group_must_recompute(cost_model, shape, index, sharing, micro_batches)
         else:
-            again = found[at - len(shape.groups)]  # as its group's first stage
-        if again is None or (again and schedule == ZERO_BUBBLE):
+            must_recompute = recompute[index - len(shape.groups)]  # that of its group's first stage
+        if must_recompute is None or (must_recompute and schedule == ZERO_BUBBLE):
             return None  # zb-h1 keeps all activations
-        found.append(again)
-    return found
+        recompute.append(must_recompute)
+    return recompute
 
 
-def _group_recomputes(
-    cost_model: CostModel, shape: Shape, at: int, sharing: SampleSharing, micro_batches: int
+def _group_must_recompute(
+    cost_model: CostModel, shape: Shape, group: int, sharing: SampleSharing, micro_batches: int
 ) -> bool | None:
-    """Return whether all stages of a group must recompute; None where they do not fit so either."""
-    for again in (False, True):
-        peaks = (
-            _peak(_memories(cost_model, shape, at, work, again), shape, at, micro_batches) - memory
-            for work, memory in sharing.memories
-        )
-        if max(peaks, default=0.0) <= 0:
-            return again
+    """Return whether all stages of a group must recompute; None if they do not fit even then."""
+    for recompute in (False, True):
+        missing = []
+        for work, memory in sharing.memories:
+            needs = _group_memories(cost_model, shape, group, work, recompute)
+            missing.append(_interleaved_peak(needs, shape, group, micro_batches) - memory)
+        if max(missing, default=0.0) <= 0:
+            return recompute
     return None
 
 
-def _memories(
-    cost_model: CostModel, shape: Shape, at: int, work: ModelWork, recompute: bool
+def _group_memories(
+    cost_model: CostModel, shape: Shape, group: int, work: ModelWork, recompute: bool
 ) -> list[DeviceMemory]:
-    """Return the memory of each stage of a group."""
+    """Return the memory need of each stage of a group."""
     return [
         cost_model.device_memory(work, start, end, recompute)
-        for start, end, _ in shape.spans[at :: len(shape.groups)]
+        for start, end, _ in shape.spans[group :: len(shape.groups)]
     ]
 
 
-def _peak(memories: Sequence[DeviceMemory], shape: Shape, at: int, micro_batches: int) -> float:
-    """Return the most that is in use on a device of a group in an interleaved step."""
-    counts = interleaved_in_flight(at, len(shape.groups), shape.rounds, micro_batches)
+def _interleaved_peak(
+    memories: Sequence[DeviceMemory], shape: Shape, group: int, micro_batches: int
+) -> float:
+    """Return the peak bytes of a device of a group in an interleaved step."""
+    counts = interleaved_in_flight(group, len(shape.groups), shape.rounds, micro_batches)
     fixed = sum(memory.fixed for memory in memories)
-    kept = peak_held_bytes([memory.held for memory in memories], counts)
-    return fixed + kept + max(memory.once for memory in memories)
+    held = peak_held_bytes([memory.held for memory in memories], counts)
+    return fixed + held + max(memory.once for memory in memories)
 
 
-def _beside_backward(
-    cost_model: CostModel, sharing: SampleSharing, group: DeviceGroup, reduce: float
+def _overlap_all_reduce(
+    cost_model: CostModel, sharing: SampleSharing, group: DeviceGroup, single_sum_s: float
 ) -> tuple[float, float]:
-    """Return the seconds of a whole model's all-reduce, and how many hide in the backward pass.
+    """Return the seconds of a whole model's all-reduce, and its part hidden in the backward pass.
 
-    The gradients of a state are summed from when its backward pass ends, beside the passes of the
-    states before it and after the sums of those behind it. Each sum has its latency: where that
-    takes longer than one sum after all, it is one sum after all.
+    The gradients of a state are summed from the end of its backward pass, during the passes of the
+    states before it and after the sums of the states behind it. Each sum has a latency. If that
+    takes longer than one sum after all passes, there is one sum after all passes.
     """
     work = sharing.work
-    rate = cost_model.links.all_reduce_cost(group)
-    done = total = 0.0
-    for at in range(len(work.working) - 1, -1, -1):
-        ready = (work.backward[-1] - work.backward[at]) / sharing.speed
-        seconds = rate.seconds(work.parameters[at + 1] - work.parameters[at])
-        if seconds:
-            done = max(done, ready) + seconds
-            total += seconds
-    tail = done - work.backward[-1] / sharing.speed
-    return (total, total - tail) if tail < reduce else (reduce, 0.0)
+    all_reduce = cost_model.links.all_reduce_cost(group)
+    end_s = total_s = 0.0
+    for state in range(len(work.working) - 1, -1, -1):
+        ready_s = (work.backward[-1] - work.backward[state]) / sharing.speed
+        sum_s = all_reduce.seconds(work.parameters[state + 1] - work.parameters[state])
+        if sum_s:
+            end_s = max(end_s, ready_s) + sum_s
+            total_s += sum_s
+    exposed_s = end_s - work.backward[-1] / sharing.speed
+    if exposed_s < single_sum_s:
+        return total_s, total_s - exposed_s
+    return single_sum_s, 0.0
 
 
 def build_plan_stages(
     cost_model: CostModel, candidate: Candidate, times: Sequence[PassTimes]
 ) -> tuple[PlanStage, ...]:
-    """Return a candidate's stages with their figures."""
+    """Return a candidate's stages with their times and memory."""
     shape = candidate.shape
-    found = []
-    for at, ((start, end, group), each) in enumerate(zip(shape.spans, times, strict=True)):
+    stages = []
+    for index, ((start, end, group), stage_times) in enumerate(
+        zip(shape.spans, times, strict=True)
+    ):
         work = cost_model.sharing(group, candidate.micro_batch).largest
-        memory = cost_model.device_memory(work, start, end, each.recompute)
-        found.append(
+        recompute = stage_times.recompute
+        memory = cost_model.device_memory(work, start, end, recompute)
+        stages.append(
             PlanStage(
                 start=start,
                 end=end,
                 devices=group.devices(cost_model.cluster.sizes),
-                memory_bytes=_memory_of(cost_model, candidate, at, work, each.recompute),
+                memory_bytes=_peak_bytes(cost_model, candidate, index, work, recompute),
                 fixed_bytes=memory.fixed,
                 held_bytes=memory.held,
                 once_bytes=memory.once,
-                **each._asdict(),
+                **stage_times._asdict(),
             )
         )
-    return tuple(found)
+    return tuple(stages)
 
 
-def _memory_of(
-    cost_model: CostModel, candidate: Candidate, at: int, work: ModelWork, recompute: bool
+def _peak_bytes(
+    cost_model: CostModel, candidate: Candidate, stage: int, work: ModelWork, recompute: bool
 ) -> float:
-    """Return the peak memory of each device of a stage, for all stages that it has."""
+    """Return the peak memory of each device of a stage, for all stages of the device."""
     shape, micro_batch, schedule = candidate
     micro_batches = cost_model.training.global_batch_size // micro_batch
     if schedule == INTERLEAVED:
-        group = at % len(shape.groups)
-        return _peak(
-            _memories(cost_model, shape, group, work, recompute), shape, group, micro_batches
-        )
-    start, end, _ = shape.spans[at]
-    kept = stage_in_flight(schedule, at, len(shape.ends), micro_batches)
-    return cost_model.device_memory(work, start, end, recompute).peak(kept)
+        group = stage % len(shape.groups)
+        memories = _group_memories(cost_model, shape, group, work, recompute)
+        return _interleaved_peak(memories, shape, group, micro_batches)
+    start, end, _ = shape.spans[stage]
+    in_flight = stage_in_flight(schedule, stage, len(shape.ends), micro_batches)
+    return cost_model.device_memory(work, start, end, recompute).peak(in_flight)

@@ -17,9 +17,9 @@ from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.search.best import find_best, search_best
-from spbench.planner.search.bounded import BoundedSearch
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
+from spbench.planner.search.periods import BoundedSearch
 from spbench.planner.search.scoring import CandidateScores
 from spbench.planner.search.shortest_paths import CostArrays, SearchGraph, ShortestPathDP
 from spbench.planner.search.stage_times import compute_passes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.planner.search.sharing import share_samples
+from spbench.planner.search.cost_model import share_samples
 
 kinds = st.lists(
     st.tuples(st.sampled_from([0.5, 1.0, 1.3, 2.0, 3.7]), st.integers(1, 4)),
