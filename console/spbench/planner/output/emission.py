@@ -10,15 +10,14 @@ from typing import Any
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan, format_span
-from spbench.planner.profile.layers import Profile
+from spbench.planner.profile.layers import Origin, Profile
 from spbench.planner.profile.measurement import TIMEOUT, make_suite_word
-from spbench.planner.profile.origin import Origin
-from spbench.report.predictions import PLANNED_CASE, format_planned_time
+from spbench.report.predictions import PLANNED_CASE, planned_line
 from spbench.suites.case import SCHEMA, Suite
-from spbench.suites.edit.writing import format_key
-from spbench.suites.loader import load_suite_text
+from spbench.suites.edit.writing import key_lines
+from spbench.suites.loader import load_text
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.layout.stages import ModelLayout, build_layout
+from spbench_core.layout.stages import ModelLayout, model_layout
 
 ITERATIONS = {"warmup": 2, "iterations": 9}
 """Enough iterations for a slow rank to show, which takes eight parts of them."""
@@ -53,14 +52,14 @@ def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Em
         *_comments(plan),
         f"schema: {SCHEMA}",
         f"name: plan-{make_suite_word(profile.name)}",
-        *format_key("launch", _launch(origin), 0),
+        *key_lines("launch", _launch(origin), 0),
         "cases:",
         f"  - name: {PLANNED_CASE}",
         f"    benchmark: {_benchmark(origin)}",
-        *format_key("params", params, 4),
+        *key_lines("params", params, 4),
     ]
     text = "\n".join(lines) + "\n"
-    return EmittedSuite(text, load_suite_text(text, path), layout.ranks)
+    return EmittedSuite(text, load_text(text, path), layout.ranks)
 
 
 def _launch(origin: Origin) -> dict[str, Any]:
@@ -97,7 +96,7 @@ def _of_model(origin: Origin) -> dict[str, Any]:
 
 def _comments(plan: Plan) -> Iterator[str]:
     yield f"# {plan.profile} as spbench plan cut it for the cluster {plan.cluster}."
-    yield format_planned_time(1000.0 * plan.step_s)
+    yield planned_line(1000.0 * plan.step_s)
     for at, stage in enumerate(plan.stages):
         layers = format_span(plan.state_names, stage.start, stage.end)
         devices = " ".join(map(str, stage.devices))
@@ -123,7 +122,7 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
     for layout in _layouts(plan):
         stages = range(len(plan.stages))
         every = (
-            [rank for copy in range(layout.replicas) for rank in layout.list_stage_ranks(at, copy)]
+            [rank for copy in range(layout.replicas) for rank in layout.ranks_of(at, copy)]
             for at in stages
         )
         if [sorted(map(cluster.find_machine, ranks)) for ranks in every] == wanted:
@@ -141,7 +140,7 @@ def _layouts(plan: Plan) -> Iterator[ModelLayout]:
         if all(count % copies == 0 for count in counts):
             members = [count // copies for count in counts]
             if copies == plan.pipelines or copies == 1 or set(members) == {1}:
-                yield build_layout(len(counts), members=members, replicas=copies, rounds=rounds)
+                yield model_layout(len(counts), members=members, replicas=copies, rounds=rounds)
 
 
 def _recomputation(plan: Plan) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Profiles: what a model costs, layer by layer, and the states between which it can be cut."""
+"""Profiles: the times and sizes of a model's layers, and the states to cut it at."""

@@ -1,4 +1,4 @@
-"""Profiles from files of either format, told apart by how they begin."""
+"""Profiles from files; the beginning of the text decides the format."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.suites.given_files import read_start
 
 MAX_BYTES = 64 << 20
-_NO_PROFILES = ("null", "true", "false")
-"""JSON that no torchgraph text can be either."""
-
-
+# JSON values that cannot be torchgraph text either.
+_JSON_WORDS = ("null", "true", "false")
 _SUITE = re.compile(r"^schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
 
 
@@ -24,17 +22,17 @@ def load_profile(path: Path, batch_size: int | None = None) -> Profile:
 
     Args:
         path: The file.
-        batch_size: The batch size at which its layers were measured. Torchgraph text does not
-            say it, so it must be given; JSON says it, so it must agree where it is given.
+        batch_size: The batch size at which the layers were measured. Required for torchgraph text,
+            which does not contain it. For JSON it must match the file if it is given.
 
     Raises:
-        ProfileError: The file has errors; it holds them all.
-        PlannerError: It cannot be read, or the batch size is missing or another one.
+        ProfileError: The file has errors; the exception contains all of them.
+        PlannerError: The file cannot be read, or the batch size is missing or does not match.
     """
     text = read_text(path, MAX_BYTES)
     if not text.strip():
         raise PlannerError(f"{path} is empty; write a profile to it with spbench profile")
-    if text.lstrip().startswith(("{", "[")) or text.strip() in _NO_PROFILES:
+    if text.lstrip().startswith(("{", "[")) or text.strip() in _JSON_WORDS:
         profile = read_profile_json(text, str(path), path.stem)
         if batch_size not in (None, profile.batch_size):
             sizes = f"batch size {profile.batch_size}, not {batch_size}"
@@ -53,20 +51,20 @@ def load_profile(path: Path, batch_size: int | None = None) -> Profile:
     return read_torchgraph(text, str(path), path.stem, batch_size)
 
 
-def read_text(path: Path, most: int) -> str:
+def read_text(path: Path, limit: int) -> str:
     """Return the text of a file.
 
     Raises:
-        PlannerError: It cannot be read, is longer than ``most`` bytes, or is no UTF-8 text.
+        PlannerError: It cannot be read, is longer than `limit` bytes, or is not UTF-8 text.
     """
     try:
-        raw = read_start(path, most + 1)
+        raw = read_start(path, limit + 1)
     except (OSError, ValueError) as error:
         raise PlannerError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
-    if len(raw) > most:
-        raise PlannerError(f"cannot read {path}: it is longer than {most >> 20} MiB")
+    if len(raw) > limit:
+        raise PlannerError(f"cannot read {path}: it is longer than {limit >> 20} MiB")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = f"byte {error.start} is 0x{raw[error.start]:02x}"
-        raise PlannerError(f"cannot read {path}: it is not UTF-8 text ({place})") from None
+        position = f"byte {error.start} is 0x{raw[error.start]:02x}"
+        raise PlannerError(f"cannot read {path}: it is not UTF-8 text ({position})") from None

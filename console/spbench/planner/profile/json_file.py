@@ -1,8 +1,7 @@
 """The planner's own profiles, ``spbench.profile/1``, in JSON.
 
-`json_reader.ProfileFile` has the keys; ``spbench schema profile`` prints their schema.
-
-Times are milliseconds of one device for the whole batch, sizes are bytes.
+`json_reader.ProfileFile` defines the keys; ``spbench schema profile`` prints their schema. Times
+are milliseconds of one device for the whole batch, sizes are bytes.
 """
 
 from __future__ import annotations
@@ -21,28 +20,34 @@ from spbench.suites.findings import Findings
 from spbench.suites.wording import report_errors
 from spbench.suites.yaml_nodes import Document, Mark, Node, YamlError, parse_yaml
 
-_MANY_DIGITS = 100
+# Far above all ranges, and far below the 4301 digits that Python refuses to convert.
+_MAX_INT_DIGITS = 100
 
 
 def read_profile_json(text: str, file: str, name: str) -> Profile:
-    """Return the profile of a text; ``name`` stands for one that it does not give.
+    """Return the profile of a text.
+
+    Args:
+        text: The JSON text.
+        file: The file name for errors.
+        name: The name of a profile that does not contain one.
 
     Raises:
-        ProfileError: The text has errors; it holds them all.
+        ProfileError: The text has errors; the exception contains all of them.
     """
     try:
-        data = json.loads(text, object_pairs_hook=_no_key_twice, parse_int=_whole)
+        data = json.loads(text, object_pairs_hook=_reject_duplicate_key, parse_int=_parse_int)
     except json.JSONDecodeError as error:
-        told = f"invalid JSON: {error.msg}"
-        raise ProfileError([Diagnostic(file, error.lineno, error.colno, told)]) from None
+        message = f"invalid JSON: {error.msg}"
+        raise ProfileError([Diagnostic(file, error.lineno, error.colno, message)]) from None
     except RecursionError:
-        told = "this is no profile: its brackets are nested too deeply"
-        raise ProfileError([Diagnostic(file, 1, 1, told)]) from None
-    except _TwiceError as error:
+        message = "this is no profile: its brackets are nested too deeply"
+        raise ProfileError([Diagnostic(file, 1, 1, message)]) from None
+    except _DuplicateKeyError as error:
         raise ProfileError([Diagnostic(file, 1, 1, str(error))]) from None
     if not isinstance(data, dict):
-        told = f"a profile is an object that begins with 'schema': '{SCHEMA}'"
-        raise ProfileError([Diagnostic(file, 1, 1, told)])
+        message = f"a profile is an object that begins with 'schema': '{SCHEMA}'"
+        raise ProfileError([Diagnostic(file, 1, 1, message)])
     try:
         return ProfileFile.read(data).profile(name)
     except ValidationError as error:
@@ -52,20 +57,20 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
 
 
 def write_profile_json(profile: Profile) -> str:
-    """Return a profile as JSON text that `read_profile_json` reads back to the same."""
+    """Return a profile as JSON text for `read_profile_json`."""
     names = [layer.name for layer in profile.layers]
     content: dict[str, Any] = {
         "schema": SCHEMA,
         "name": profile.name,
         "batch_size": profile.batch_size,
-        "layers": [_written(layer, NUMBERS) for layer in profile.layers],
+        "layers": [_layer_fields(layer, NUMBERS) for layer in profile.layers],
         "edges": [[names[source], names[target]] for source, target in profile.edges],
     }
     if profile.also:
         content["also"] = [
             {
                 "batch_size": point.batch_size,
-                "layers": [_written(layer, PER_BATCH) for layer in point.layers],
+                "layers": [_layer_fields(layer, PER_BATCH) for layer in point.layers],
             }
             for point in profile.also
         ]
@@ -74,34 +79,33 @@ def write_profile_json(profile: Profile) -> str:
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def _written(layer: LayerProfile, numbers: tuple[str, ...]) -> dict[str, Any]:
-    values = {name: getattr(layer, name) for name in numbers}
-    told = {"name": layer.name, "description": layer.description, **values}
-    return {key: value for key, value in told.items() if value is not None}
+def _layer_fields(layer: LayerProfile, numbers: tuple[str, ...]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": layer.name, "description": layer.description}
+    fields |= {name: getattr(layer, name) for name in numbers}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
-class _TwiceError(Exception):
-    """A key that stands twice in one object."""
+class _DuplicateKeyError(Exception):
+    """A duplicate key in a JSON object."""
 
 
-def _whole(digits: str) -> int | float:
-    """Return a whole number; past all ranges as a float, since Python refuses 4301 digits."""
-    return int(digits) if len(digits) < _MANY_DIGITS else float(digits)
+def _parse_int(digits: str) -> int | float:
+    return int(digits) if len(digits) < _MAX_INT_DIGITS else float(digits)
 
 
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _reject_duplicate_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise _TwiceError(f"duplicate key {twice!r} in one object")
-    return found
+        duplicate = next(key for key in keys if keys.count(key) > 1)
+        raise _DuplicateKeyError(f"duplicate key {duplicate!r} in one object")
+    return fields
 
 
 def _document(text: str) -> Document:
-    """Return a JSON text with the places of its values: JSON is YAML.
+    """Return a JSON text as YAML, for the positions of its values.
 
-    What is wrong in it as YAML is left out: the JSON reader reports the same values.
+    Errors of YAML are ignored, since the JSON reader reports the same values.
     """
     try:
         return Document(parse_yaml(text).root)

@@ -19,11 +19,11 @@ from spbench.planner.profile.graph import Edge, find_cycle
 from spbench.planner.profile.layers import (
     BatchMeasurement,
     LayerProfile,
+    Origin,
     Profile,
     find_number_error,
     format_cycle,
 )
-from spbench.planner.profile.origin import Origin
 from spbench.planner.ranges import MAX_BATCH, SIZES, TIMES_MS
 from spbench.planner.references import (
     ValidationContext,
@@ -37,9 +37,9 @@ from spbench.suites.settings import StrictModel
 SCHEMA = "spbench.profile/1"
 
 
-def _in_range(value: float, info: ValidationInfo) -> float:
-    if wrong := find_number_error(str(info.field_name), value):
-        raise ValueError(f"{info.field_name} {wrong}")
+def _check_number(value: float, info: ValidationInfo) -> float:
+    if error := find_number_error(str(info.field_name), value):
+        raise ValueError(f"{info.field_name} {error}")
     return value
 
 
@@ -50,8 +50,8 @@ def _check_edge(names: Any) -> Any:
 
 
 Number = Annotated[float, Field(allow_inf_nan=True)]
-Time = Annotated[Number, AfterValidator(_in_range), WithJsonSchema(TIMES_MS.json_schema())]
-Size = Annotated[Number, AfterValidator(_in_range), WithJsonSchema(SIZES.json_schema())]
+Time = Annotated[Number, AfterValidator(_check_number), WithJsonSchema(TIMES_MS.json_schema())]
+Size = Annotated[Number, AfterValidator(_check_number), WithJsonSchema(SIZES.json_schema())]
 BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH)]
 NamedEdge = Annotated[
     list[Annotated[str, check_reference("layer")]],
@@ -87,8 +87,8 @@ class RepeatedLayerEntry(StrictModel):
 
     def layer(self, parameter_bytes: float) -> LayerProfile:
         """Return the layer, with parameters of this size."""
-        given = {key: value for key, value in self if value is not None}
-        return LayerProfile(**given | {"parameter_bytes": parameter_bytes})
+        fields = {key: value for key, value in self if value is not None}
+        return LayerProfile(**fields | {"parameter_bytes": parameter_bytes})
 
 
 class LayerEntry(RepeatedLayerEntry):
@@ -110,7 +110,7 @@ class MeasuredEntry(StrictModel):
 
     @field_validator("layers")
     @classmethod
-    def _are_the_same(
+    def _check_names(
         cls, layers: list[RepeatedLayerEntry], info: ValidationInfo
     ) -> list[RepeatedLayerEntry]:
         order = get_context(info).layer_order
@@ -120,7 +120,7 @@ class MeasuredEntry(StrictModel):
 
 
 class OriginEntry(StrictModel):
-    """The run of ``model.profile`` that a profile was measured by."""
+    """The run of ``model.profile`` that measured a profile."""
 
     model: str = Field(description="resnet, amoebanet or a module:callable")
     params: dict[str, str | int | Number | bool | dict[str, Any]] = Field(
@@ -152,47 +152,50 @@ class ProfileFile(StrictModel):
 
     @field_validator("also")
     @classmethod
-    def _rise(cls, also: list[MeasuredEntry], info: ValidationInfo) -> list[MeasuredEntry]:
+    def _check_batch_sizes(
+        cls, also: list[MeasuredEntry], info: ValidationInfo
+    ) -> list[MeasuredEntry]:
         sizes = [point.batch_size for point in also]
         if sorted(set(sizes)) != sizes or info.data.get("batch_size") in sizes:
             raise ValueError("further batch sizes must rise, and not repeat the first")
         return also
 
     @model_validator(mode="after")
-    def _can_run(self) -> ProfileFile:
+    def _check_layers(self) -> ProfileFile:
         edges = self._edges()
         if cycle := find_cycle(len(self.layers), edges):
-            told = format_cycle([self.layers[node].name for node in cycle])
+            cycle_names = format_cycle([self.layers[node].name for node in cycle])
             closing = edges.index((cycle[-1], cycle[0]))
-            raise make_validation_error([(("edges", closing), f"this edge closes a cycle: {told}")])
+            raise make_validation_error(
+                [(("edges", closing), f"this edge closes a cycle: {cycle_names}")]
+            )
         if not any(layer.forward_ms + layer.backward_ms for layer in self.layers):
             raise make_validation_error([(("layers",), "the layers take no time")])
         return self
 
     def _edges(self) -> list[Edge]:
-        """Return the edges, by the indices of their layers."""
+        """Return the edges by layer index; a chain if the file has no edges."""
         if "edges" not in self.model_fields_set:
             return [(index - 1, index) for index in range(1, len(self.layers))]
-        places = {layer.name: index for index, layer in enumerate(self.layers)}
-        return [(places[source], places[target]) for source, target in self.edges]
+        position = {layer.name: index for index, layer in enumerate(self.layers)}
+        return [(position[source], position[target]) for source, target in self.edges]
 
     @classmethod
     def read(cls, data: object) -> ProfileFile:
         """Return the model of a file's data.
 
         Raises:
-            ValidationError: There are errors; it holds them all.
+            ValidationError: There are errors; the exception contains all of them.
         """
         layers = data.get("layers") if isinstance(data, dict) else None
         entries = layers if isinstance(layers, list) else []
-        given = [entry.get("name") for entry in entries if isinstance(entry, dict)]
-        names = [name for name in given if isinstance(name, str)]
-        return cls.model_validate(
-            data, context=ValidationContext({"layer": set(names)} if names else {}, names)
-        )
+        keys = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+        names = [name for name in keys if isinstance(name, str)]
+        context = ValidationContext({"layer": set(names)} if names else {}, names)
+        return cls.model_validate(data, context=context)
 
     def profile(self, name: str) -> Profile:
-        """Return the profile; ``name`` stands for one that the file does not give."""
+        """Return the profile; ``name`` is used if the file does not contain one."""
         sizes = [layer.parameter_bytes for layer in self.layers]
         origin = Origin(**dict(self.origin) | {"params": tuple(self.origin.params.items())})
         return Profile(

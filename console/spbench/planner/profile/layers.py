@@ -9,9 +9,25 @@ from typing import Any
 
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.graph import Edge, find_cycle
-from spbench.planner.profile.origin import Origin
 from spbench.planner.ranges import MAX_BATCH, SIZES, TIMES_MS
 from spbench_core.schedule.timetable import DATA_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The run of ``model.profile`` that measured a profile.
+
+    Attributes:
+        model: ``resnet``, ``amoebanet``, or a ``module:callable``.
+        params: The parameters of the benchmark that have a value.
+        ranks: Ranks that did the same work at the same time.
+        threads: Threads per rank.
+    """
+
+    model: str
+    params: tuple[tuple[str, Any], ...] = ()
+    ranks: int = 1
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +35,18 @@ class LayerProfile:
     """One layer at the batch size of its profile.
 
     Attributes:
-        name: What the edges call it; one layer of a profile has it.
-        description: What it is, for people.
+        name: Its name in the edges; unique in a profile.
+        description: A description for people.
         forward_ms: Milliseconds of its forward pass.
-        backward_ms: Milliseconds of its backward pass, for input and parameters together.
-        activation_bytes: Its output: what crosses a cut when a later stage reads it.
-        parameter_bytes: Its parameters; they do not grow with the batch.
-        working_bytes: What it needs at most beside that while it runs, and gives back.
-        kept_bytes: What is kept from its forward until its backward pass; None where only the
-            output is known, which then stands for it.
-        data_ms: Milliseconds of its backward pass without the gradients of weights that schedule
-            zb-h1 computes later; None where that is not known.
-        weights_ms: Milliseconds of these.
+        backward_ms: Milliseconds of its backward pass, for inputs and parameters together.
+        activation_bytes: Its output, which crosses a cut if a later stage reads it.
+        parameter_bytes: Its parameters, which do not grow with the batch.
+        working_bytes: The most additional memory that it needs while it runs and then frees.
+        kept_bytes: Memory kept from its forward to its backward pass; None if only the output is
+            known, which is then used instead.
+        data_ms: Milliseconds of its backward pass without the weight gradients that schedule zb-h1
+            computes later; None if unknown.
+        weights_ms: Milliseconds of these weight gradients.
     """
 
     name: str
@@ -46,28 +62,28 @@ class LayerProfile:
 
     @property
     def parts_ms(self) -> tuple[float, float]:
-        """Milliseconds of gradients of data and of weights, where they are computed apart."""
+        """Milliseconds of data gradients and of weight gradients, computed separately."""
         if self.data_ms is None or self.weights_ms is None:
             return self.backward_ms * DATA_SHARE, self.backward_ms * (1.0 - DATA_SHARE)
         return self.data_ms, self.weights_ms
 
     @property
     def held_bytes(self) -> float:
-        """Bytes kept from its forward until its backward pass."""
+        """Bytes kept from its forward to its backward pass."""
         return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
 
 NUMBERS = tuple(
-    each.name for each in fields(LayerProfile) if each.name not in ("name", "description")
+    entry.name for entry in fields(LayerProfile) if entry.name not in ("name", "description")
 )
 """The fields of a layer that are numbers."""
 PER_BATCH = tuple(name for name in NUMBERS if name != "parameter_bytes")
-"""Those of them that grow with the batch."""
+"""The numbers of a layer that grow with the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchMeasurement:
-    """The same layers, in the same order, at another batch size."""
+    """The layers of a profile, in the same order, at another batch size."""
 
     batch_size: int
     layers: tuple[LayerProfile, ...]
@@ -80,11 +96,11 @@ class Profile:
     Attributes:
         batch_size: Samples in a batch when the layers were measured.
         edges: By index, from a layer to one that reads its output.
-        also: What was measured at further batch sizes, rising.
-        origin: Which of spbench's models it is of; None where nobody knows.
+        also: Measurements at further batch sizes, rising.
+        origin: The run that measured it; None if unknown.
 
     Raises:
-        PlannerError: It is empty or cyclic, takes no time, or has a number that cannot be.
+        PlannerError: It is empty or cyclic, takes no time, or has an invalid number.
     """
 
     name: str
@@ -95,9 +111,9 @@ class Profile:
     origin: Origin | None = None
 
     def __post_init__(self) -> None:
-        wrong = next(iter(_wrong(self)), None)
-        if wrong:
-            raise PlannerError(f"the profile {self.name}: {wrong}")
+        errors = _find_errors(self)
+        if errors:
+            raise PlannerError(f"the profile {self.name}: {errors[0]}")
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
@@ -105,7 +121,7 @@ class Profile:
         return tuple(sorted({self.batch_size, *(point.batch_size for point in self.also)}))
 
     def rescale(self, batch_size: int) -> Profile:
-        """Return the profile at another batch size; its layers are those of `layers_at`."""
+        """Return the profile at another batch size, with the layers of `scale_layers`."""
         if batch_size == self.batch_size:
             return self
         return replace(self, batch_size=batch_size, layers=self.scale_layers(batch_size), also=())
@@ -113,9 +129,9 @@ class Profile:
     def scale_layers(self, batch_size: int) -> tuple[LayerProfile, ...]:
         """Return the layers at another batch size.
 
-        With one measurement everything but the parameters grows in proportion. With several it
-        follows the line between the two that are nearest; beyond them that line goes on, and
-        stays between the outermost measurement and what is in proportion to it.
+        With one measurement, everything but the parameters grows in proportion. With several, it
+        follows the line between the two nearest measurements. Beyond them that line continues, and
+        stays between the outermost measurement and the value in proportion to it.
         """
         if batch_size == self.batch_size:
             return self.layers
@@ -124,7 +140,7 @@ class Profile:
             key=lambda point: point.batch_size,
         )
         return tuple(
-            _layer_at(batch_size, [(point.batch_size, point.layers[index]) for point in points])
+            _scale_layer(batch_size, [(point.batch_size, point.layers[index]) for point in points])
             for index in range(len(self.layers))
         )
 
@@ -132,25 +148,25 @@ class Profile:
         """Return the profile without some layers, by index, and without their edges.
 
         Raises:
-            PlannerError: Nothing is left that takes time.
+            PlannerError: No layer that takes time is left.
         """
-        kept = [index for index in range(len(self.layers)) if index not in dropped]
-        place = {index: at for at, index in enumerate(kept)}
-        return Profile(
-            self.name,
-            self.batch_size,
-            tuple(self.layers[index] for index in kept),
-            tuple((place[a], place[b]) for a, b in self.edges if a in place and b in place),
-            tuple(
-                BatchMeasurement(point.batch_size, tuple(point.layers[index] for index in kept))
-                for point in self.also
-            ),
-            self.origin,
+        remaining = [index for index in range(len(self.layers)) if index not in dropped]
+        position = {old: new for new, old in enumerate(remaining)}
+        edges = tuple(
+            (position[source], position[target])
+            for source, target in self.edges
+            if source in position and target in position
         )
+        also = tuple(
+            BatchMeasurement(point.batch_size, tuple(point.layers[index] for index in remaining))
+            for point in self.also
+        )
+        layers = tuple(self.layers[index] for index in remaining)
+        return Profile(self.name, self.batch_size, layers, edges, also, self.origin)
 
 
 def find_number_error(name: str, value: float) -> str | None:
-    """Return what is wrong with one of the `NUMBERS` of a layer; None where nothing is."""
+    """Return the error of one of the `NUMBERS` of a layer; None if it is valid."""
     if not -math.inf < value < math.inf:  # isfinite cannot take whole numbers of 400 digits
         return "is no finite number"
     if value < 0:
@@ -159,48 +175,49 @@ def find_number_error(name: str, value: float) -> str | None:
     return None if allowed.contains(value) else f"is out of range: give {allowed}"
 
 
-def _wrong(profile: Profile) -> list[str]:
+def _find_errors(profile: Profile) -> list[str]:
     if not profile.layers:
         return ["it has no layers"]
-    found = _wrong_size(profile.batch_size)
-    found += _wrong_layers(profile.layers)
+    errors = _batch_size_errors(profile.batch_size)
+    errors += _layer_errors(profile.layers)
     for point in profile.also:
-        found += _wrong_measurement(profile, point)
-        found += _wrong_size(point.batch_size)
+        errors += _measurement_errors(profile, point)
+        errors += _batch_size_errors(point.batch_size)
     sizes = [point.batch_size for point in profile.also]
     if sorted(set(sizes)) != sizes or profile.batch_size in sizes:
-        found.append("its further batch sizes do not rise, or repeat its own")
-    return found or _wrong_edges(profile)
+        errors.append("its further batch sizes do not rise, or repeat its own")
+    return errors or _edge_errors(profile)
 
 
-def _wrong_size(size: int) -> list[str]:
-    wrong = f"the batch size {size} is not from 1 to {MAX_BATCH}"
-    return [] if 1 <= size <= MAX_BATCH else [wrong]
+def _batch_size_errors(size: int) -> list[str]:
+    if 1 <= size <= MAX_BATCH:
+        return []
+    return [f"the batch size {size} is not from 1 to {MAX_BATCH}"]
 
 
-def _wrong_measurement(profile: Profile, point: BatchMeasurement) -> list[str]:
+def _measurement_errors(profile: Profile, point: BatchMeasurement) -> list[str]:
     if [layer.name for layer in point.layers] != [layer.name for layer in profile.layers]:
         return [f"its layers at batch size {point.batch_size} are not its layers"]
-    return _wrong_layers(point.layers)
+    return _layer_errors(point.layers)
 
 
-def _wrong_layers(layers: Sequence[LayerProfile]) -> list[str]:
-    found = []
+def _layer_errors(layers: Sequence[LayerProfile]) -> list[str]:
+    errors = []
     names = set()
     for layer in layers:
         if layer.name in names:
-            found.append(f"duplicate layer {layer.name}")
+            errors.append(f"duplicate layer {layer.name}")
         names.add(layer.name)
         for name in NUMBERS:
             value = getattr(layer, name)
-            if value is not None and (wrong := find_number_error(name, value)):
-                found.append(f"{name} of {layer.name} {wrong}")
-    if not found and not any(layer.forward_ms + layer.backward_ms for layer in layers):
-        found.append("its layers take no time")
-    return found
+            if value is not None and (error := find_number_error(name, value)):
+                errors.append(f"{name} of {layer.name} {error}")
+    if not errors and not any(layer.forward_ms + layer.backward_ms for layer in layers):
+        errors.append("its layers take no time")
+    return errors
 
 
-def _wrong_edges(profile: Profile) -> list[str]:
+def _edge_errors(profile: Profile) -> list[str]:
     count = len(profile.layers)
     for source, target in profile.edges:
         if not (0 <= source < count and 0 <= target < count):
@@ -212,30 +229,32 @@ def _wrong_edges(profile: Profile) -> list[str]:
 
 
 def format_cycle(names: Sequence[str]) -> str:
-    """Return a cycle in one line, shortened where it is long: ``a -> b -> a``."""
+    """Return a cycle in one line, shortened if it is long: ``a -> b -> a``."""
     shown = [*names[:6], *(["..."] if len(names) > 6 else []), names[0]]
     return " -> ".join(shown)
 
 
-def _layer_at(batch_size: int, points: list[tuple[int, LayerProfile]]) -> LayerProfile:
-    layer = points[0][1]
-    changed: dict[str, Any] = {}
+def _scale_layer(batch_size: int, points: list[tuple[int, LayerProfile]]) -> LayerProfile:
+    scaled: dict[str, Any] = {}
     for name in PER_BATCH:
-        values = [(size, getattr(each, name)) for size, each in points]
+        values = [(size, getattr(layer, name)) for size, layer in points]
         if all(value is not None for _, value in values):
-            changed[name] = _value_at(batch_size, values)
-    return replace(layer, **changed)
+            scaled[name] = _interpolate(batch_size, values)
+    return replace(points[0][1], **scaled)
 
 
-def _value_at(batch_size: int, points: list[tuple[int, float]]) -> float:
+def _interpolate(batch_size: int, points: list[tuple[int, float]]) -> float:
     """Return a value at a batch size from its values at others, which rise."""
-    above = next((at for at, (size, _) in enumerate(points) if size >= batch_size), len(points))
+    above = next(
+        (index for index, (size, _) in enumerate(points) if size >= batch_size), len(points)
+    )
     if len(points) == 1:
         return points[0][1] * batch_size / points[0][0]
-    near = min(max(above, 1), len(points) - 1)
-    (size_a, a) = points[near - 1]
-    (size_b, b) = points[near]
-    line = a + (b - a) * (batch_size - size_a) / (size_b - size_a)
-    if above == 0:  # a fixed cost makes small batches dearer than in proportion, never cheaper
-        return min(max(line, a * batch_size / size_a), max(a, 0.0))
-    return max(line, b) if above == len(points) else line
+    upper = min(max(above, 1), len(points) - 1)
+    size_a, value_a = points[upper - 1]
+    size_b, value_b = points[upper]
+    line = value_a + (value_b - value_a) * (batch_size - size_a) / (size_b - size_a)
+    if above == 0:
+        # A fixed cost makes small batches dearer than in proportion, never cheaper.
+        return min(max(line, value_a * batch_size / size_a), max(value_a, 0.0))
+    return max(line, value_b) if above == len(points) else line

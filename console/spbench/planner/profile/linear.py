@@ -1,12 +1,12 @@
-"""A linear order of few states for mode ``best``: one chain of cuts instead of all downsets.
+"""A linear order of few states for mode ``best``, instead of all downsets.
 
-The chain takes one layer at a time, in an order that the edges allow, so that the cuts on its way
-send little: it looks for the least mean of what a cut sends, over the compute time at which it is
-made. A beam keeps the best downsets of each size; with a beam as wide as the graph it is exact.
-Then cuts that others beat are left out.
+The chain takes one layer at a time, in an order that the edges allow, with cuts that send little.
+It minimises the mean of the bytes that cross a cut, over the compute time at which the cut is made.
+A beam search keeps the best downsets of each size; with a beam as wide as the graph it is exact.
+Then cuts that are worse than another one in every respect are left out.
 
-What crosses a cut here is what a later layer really reads, each output once. It is never more
-than HPGO's count of `antichains.find_antichain_states`.
+The bytes that cross a cut here are the outputs that a later layer really reads, each once. They are
+never more than HPGO's count in `antichains.find_antichain_states`.
 """
 
 from __future__ import annotations
@@ -20,44 +20,46 @@ from spbench.planner.profile.skips import find_skips
 from spbench.planner.profile.states import States, build_states, drop_unplanned_layers
 
 MAX_CUTS = 200
-_EFFORT = 100_000
-"""Downsets that are looked at in all."""
+_MIN_BEAM = 16
+_MAX_DOWNSETS = 100_000
+"""Downsets that the beam search visits in all, unless the beam is at its minimum."""
 
 
-def find_linear_states(profile: Profile, most: int = MAX_CUTS) -> States:
-    """Return at most ``most`` states of a profile, each of which follows all before it.
+def find_linear_states(profile: Profile, limit: int = MAX_CUTS) -> States:
+    """Return at most `limit` states of a profile, each of which follows all before it.
 
     Raises:
-        PlannerError: Nothing is left to plan.
+        PlannerError: No layer is left to plan.
     """
-    left = drop_unplanned_layers(profile)
-    graph = build_graph(len(left.layers), left.edges)
-    order = _order(left, graph)
+    planned = drop_unplanned_layers(profile)
+    graph = build_graph(len(planned.layers), planned.edges)
+    order = _find_order(planned, graph)
     downsets = []
     crossing = []
     mask = 0
     for layer in order:
         mask |= 1 << layer
         downsets.append(mask)
-        crossing.append(_crossing(left, graph, mask))
-    kept = _thinned(left, order, _undominated(left, order, crossing), crossing, most)
-    chosen = [downsets[at] for at in kept]
+        crossing.append(_crossing_bytes(planned, graph, mask))
+    cuts = _drop_dominated(planned, order, crossing)
+    cuts = _limit_cuts(planned, order, cuts, crossing, limit)
+    chosen = [downsets[cut] for cut in cuts]
     return build_states(
-        left,
-        [_name(left.layers[order[at]]) for at in kept],
+        planned,
+        [_state_name(planned.layers[order[cut]]) for cut in cuts],
         chosen,
-        [(1 << at) - 1 for at in range(len(kept))],
-        [crossing[at] for at in kept],
-        find_skips(left, graph, chosen),
+        [(1 << index) - 1 for index in range(len(cuts))],
+        [crossing[cut] for cut in cuts],
+        find_skips(planned, graph, chosen),
     )
 
 
-def _name(layer: LayerProfile) -> str:
+def _state_name(layer: LayerProfile) -> str:
     return layer.description or layer.name
 
 
-def _crossing(profile: Profile, graph: LayerGraph, mask: int) -> float:
-    """Return the bytes that layers outside a downset read of those in it."""
+def _crossing_bytes(profile: Profile, graph: LayerGraph, mask: int) -> float:
+    """Return the bytes of outputs in a downset that layers outside it read."""
     return math.fsum(
         profile.layers[node].activation_bytes
         for node in iterate_bits(mask)
@@ -65,122 +67,132 @@ def _crossing(profile: Profile, graph: LayerGraph, mask: int) -> float:
     )
 
 
-class _Way(NamedTuple):
-    """A chain of cuts up to a downset: what they send, each for as long as it is the next one."""
+class _Chain(NamedTuple):
+    """A chain of cuts up to a downset.
+
+    Attributes:
+        area: The integral of the bytes that cross the cuts over the compute time.
+        compute: Milliseconds of the layers of the downset.
+        crossing: Bytes that cross its last cut.
+        ready: Mask of the layers that can follow.
+        previous: The chain without the last layer; None for the empty chain.
+        layer: The last layer.
+    """
 
     area: float
     compute: float
     crossing: float
     ready: int
-    before: _Way | None
+    previous: _Chain | None
     layer: int
 
 
-def _order(profile: Profile, graph: LayerGraph) -> list[int]:
-    """Return the layers in the order in which the chain takes them."""
+def _find_order(profile: Profile, graph: LayerGraph) -> list[int]:
+    """Return the layers in the order of the best chain."""
     count = len(profile.layers)
-    width = max(16, _EFFORT // count)
-    ready = sum(1 << node for node, before in enumerate(graph.predecessor_masks) if not before)
-    ways = {0: _Way(0.0, 0.0, 0.0, ready, None, -1)}
+    width = max(_MIN_BEAM, _MAX_DOWNSETS // count)
+    sources = sum(1 << node for node, mask in enumerate(graph.predecessor_masks) if not mask)
+    chains = {0: _Chain(0.0, 0.0, 0.0, sources, None, -1)}
     for _ in range(count):
-        found: dict[int, _Way] = {}
-        for mask, way in ways.items():
-            for layer in iterate_bits(way.ready):
-                _go(profile, graph, found, mask, way, layer)
-        ways = _best(found, width)
-    (way,) = ways.values()
+        longer: dict[int, _Chain] = {}
+        for mask, chain in chains.items():
+            for layer in iterate_bits(chain.ready):
+                _append_layer(profile, graph, longer, mask, chain, layer)
+        chains = _keep_best(longer, width)
+    (chain,) = chains.values()
     order: list[int] = []
-    at: _Way | None = way
-    while at is not None and at.before is not None:
-        order.append(at.layer)
-        at = at.before
+    while chain.previous is not None:
+        order.append(chain.layer)
+        chain = chain.previous
     return order[::-1]
 
 
-def _go(
+def _append_layer(
     profile: Profile,
     graph: LayerGraph,
-    found: dict[int, _Way],
+    chains: dict[int, _Chain],
     mask: int,
-    way: _Way,
+    chain: _Chain,
     layer: int,
 ) -> None:
-    """Take one more layer, and keep the chain if it is the best to its downset."""
-    reached = mask | 1 << layer
-    took = profile.layers[layer].forward_ms + profile.layers[layer].backward_ms
-    known = found.get(reached)
-    if known is None:
-        crossing, ready = _moved(profile, graph, way, reached, layer)
+    """Append a layer, and store the longer chain if it is the best to its downset."""
+    downset = mask | 1 << layer
+    layer_ms = profile.layers[layer].forward_ms + profile.layers[layer].backward_ms
+    rival = chains.get(downset)
+    if rival is None:
+        crossing, ready = _cross_after(profile, graph, chain, downset, layer)
     else:
-        crossing = known.crossing
-        ready = known.ready
-    # A cut stands for half of the time to each of its neighbours.
-    area = way.area + (way.crossing + crossing) * took / 2.0
-    if known is None or area < known.area:
-        found[reached] = _Way(area, way.compute + took, crossing, ready, way, layer)
+        crossing = rival.crossing
+        ready = rival.ready
+    # Each of the two cuts around the layer counts for half of its time.
+    area = chain.area + (chain.crossing + crossing) * layer_ms / 2.0
+    if rival is None or area < rival.area:
+        chains[downset] = _Chain(area, chain.compute + layer_ms, crossing, ready, chain, layer)
 
 
-def _moved(
-    profile: Profile, graph: LayerGraph, way: _Way, reached: int, layer: int
+def _cross_after(
+    profile: Profile, graph: LayerGraph, chain: _Chain, downset: int, layer: int
 ) -> tuple[float, int]:
-    """Return what a cut sends after a further layer, and which layers can follow."""
+    """Return the bytes that cross the cut behind a new layer, and possible successors."""
     layers = profile.layers
-    gone = [
+    consumed = [
         layers[node].activation_bytes
         for node in iterate_bits(graph.predecessor_masks[layer])
-        if not graph.successor_masks[node] & ~reached
+        if not graph.successor_masks[node] & ~downset
     ]
     added = layers[layer].activation_bytes if graph.successor_masks[layer] else 0.0
-    ready = way.ready & ~(1 << layer)
+    ready = chain.ready & ~(1 << layer)
     for node in graph.successors[layer]:
-        if not graph.predecessor_masks[node] & ~reached:
+        if not graph.predecessor_masks[node] & ~downset:
             ready |= 1 << node
-    return way.crossing + added - math.fsum(gone), ready
+    return chain.crossing + added - math.fsum(consumed), ready
 
 
-def _best(found: dict[int, _Way], width: int) -> dict[int, _Way]:
-    if len(found) <= width:
-        return found
+def _keep_best(chains: dict[int, _Chain], width: int) -> dict[int, _Chain]:
+    if len(chains) <= width:
+        return chains
 
-    def mean(item: tuple[int, _Way]) -> tuple[float, float]:
-        way = item[1]
-        return (way.area / way.compute if way.compute else 0.0, way.crossing)
+    def mean_crossing(item: tuple[int, _Chain]) -> tuple[float, float]:
+        chain = item[1]
+        return (chain.area / chain.compute if chain.compute else 0.0, chain.crossing)
 
-    return dict(sorted(found.items(), key=mean)[:width])
+    return dict(sorted(chains.items(), key=mean_crossing)[:width])
 
 
-def _undominated(profile: Profile, order: list[int], crossing: list[float]) -> list[int]:
-    """Leave out cuts that another one beats for nothing.
+def _drop_dominated(profile: Profile, order: list[int], crossing: list[float]) -> list[int]:
+    """Return the cuts without those that another cut replaces at no cost.
 
-    Two cuts with no time and no parameters between them are alike but for what they send.
+    Two cuts without time and parameters between them differ only in the bytes that cross them.
     """
-    kept: list[int] = []
+    cuts: list[int] = []
     last = len(order) - 1
-    for at, node in enumerate(order):
+    for cut, node in enumerate(order):
         layer = profile.layers[node]
-        free = not (layer.forward_ms or layer.backward_ms or layer.parameter_bytes)
-        if kept and free:
-            if at < last and crossing[at] > crossing[kept[-1]]:
+        is_free = not (layer.forward_ms or layer.backward_ms or layer.parameter_bytes)
+        if cuts and is_free:
+            if cut < last and crossing[cut] > crossing[cuts[-1]]:
                 continue
-            kept.pop()
-        kept.append(at)
-    return kept
+            cuts.pop()
+        cuts.append(cut)
+    return cuts
 
 
-def _thinned(
-    profile: Profile, order: list[int], kept: list[int], crossing: list[float], most: int
+def _limit_cuts(
+    profile: Profile, order: list[int], cuts: list[int], crossing: list[float], limit: int
 ) -> list[int]:
-    """Keep at most ``most`` cuts: in each of so many shares of the time the cheapest one."""
-    if len(kept) <= most:
-        return kept
+    """Return at most `limit` cuts: the cheapest in each equal share of the time."""
+    if len(cuts) <= limit:
+        return cuts
     layers = profile.layers
     total = math.fsum(layer.forward_ms + layer.backward_ms for layer in layers)
     done = 0.0
-    best = dict[int, int]()
-    places = set(kept)
-    for at, node in enumerate(order):
+    cheapest = dict[int, int]()
+    allowed = set(cuts)
+    for cut, node in enumerate(order):
         done += layers[node].forward_ms + layers[node].backward_ms
-        share = min(int(done / total * (most - 1)), most - 2)
-        if at in places and (share not in best or crossing[at] < crossing[best[share]]):
-            best[share] = at
-    return sorted({*best.values(), kept[-1]})
+        share = min(int(done / total * (limit - 1)), limit - 2)
+        if cut not in allowed:
+            continue
+        if share not in cheapest or crossing[cut] < crossing[cheapest[share]]:
+            cheapest[share] = cut
+    return sorted({*cheapest.values(), cuts[-1]})

@@ -1,4 +1,4 @@
-"""Profiles measured here: the suite that measures one, and the profile in its report."""
+"""Measurement of profiles: the suite to run, and the profile from its report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.graph import Edge
-from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
-from spbench.planner.profile.origin import Origin
+from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Origin, Profile
 from spbench.suites.case import SCHEMA
 from spbench.suites.edit.writing import format_key
 from spbench_core.catalog import BENCHMARKS
@@ -18,10 +17,10 @@ from spbench_core.events.statuses import CaseStatus
 
 BENCHMARK = "model.profile"
 TIMEOUT = 1200
-"""Seconds for the measurement; ``--set launch.timeout=...`` changes them."""
+"""Seconds for the measurement; ``--set launch.timeout=...`` changes it."""
 SKIPPED = "skipped_layers"
-"""The figure of a layer that reads the output of one further up, its ``source``."""
-_NOT_OF_THE_MODEL = ("model", "batch_sizes", "warmup", "iterations", "seed")
+"""The name of a measurement for a layer that reads the output of an earlier one, its ``source``."""
+_MEASUREMENT_PARAMS = ("model", "batch_sizes", "warmup", "iterations", "seed")
 
 
 def render_profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | None) -> str:
@@ -29,8 +28,8 @@ def render_profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | No
 
     Args:
         model: ``resnet``, ``amoebanet``, or a ``module:callable``.
-        batch_sizes: Images at once, rising.
-        ranks: How many do the same at once; None for all slots.
+        batch_sizes: Images per batch, rising.
+        ranks: Ranks that do the same work at the same time; None for all slots.
     """
     params = {"model": model, "batch_sizes": list(batch_sizes)}
     lines = [
@@ -47,17 +46,17 @@ def render_profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | No
 
 
 def make_suite_word(text: str) -> str:
-    """Return a text as part of a suite's name."""
+    """Return a text with the characters that a suite's name may have."""
     return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-") or "model"
 
 
 def read_measured_profile(report: Mapping[str, Any], name: str | None = None) -> Profile:
     """Return the profile that a run of ``model.profile`` measured, from its report.
 
-    Its own batch size is the largest one, with what does not grow with the batch spread widest.
+    The profile's batch size is the largest one, which spreads fixed costs over the most samples.
 
     Raises:
-        PlannerError: It measured none.
+        PlannerError: The run did not measure a profile.
     """
     cases = [case for case in report["cases"] if case["benchmark"] == BENCHMARK]
     if not cases or cases[0]["status"] != CaseStatus.PASSED:
@@ -68,8 +67,10 @@ def read_measured_profile(report: Mapping[str, Any], name: str | None = None) ->
     measured = [BatchMeasurement(size, _layers(points[size], names)) for size in sorted(points)]
     *also, first = measured
     threads = report["environment"]["ranks"]["threads"]
-    known = {param.name for param in BENCHMARKS[BENCHMARK].params} - set(_NOT_OF_THE_MODEL)
-    given = {key: value for key, value in params.items() if key in known and value is not None}
+    model_params = {param.name for param in BENCHMARKS[BENCHMARK].params} - set(_MEASUREMENT_PARAMS)
+    params_of_model = {
+        key: value for key, value in params.items() if key in model_params and value is not None
+    }
     return Profile(
         name or params["model"],
         first.batch_size,
@@ -78,7 +79,7 @@ def read_measured_profile(report: Mapping[str, Any], name: str | None = None) ->
         tuple(also),
         Origin(
             params["model"],
-            tuple(given.items()),
+            tuple(params_of_model.items()),
             case["np"],
             min(threads) if isinstance(threads, list) else threads,
         ),
@@ -89,7 +90,7 @@ _Figures = dict[str, dict[str, float]]
 
 
 def _points(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, _Figures], list[str]]:
-    """Return figures by batch size, layer and name, and the layers in their order."""
+    """Return the figures by batch size, layer and name, and the layers in order."""
     points: dict[int, _Figures] = defaultdict(lambda: defaultdict(dict))
     parameters: dict[str, float] = {}
     for row in rows:
@@ -101,17 +102,19 @@ def _points(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, _Figures], lis
         else:
             points[row["batch_size"]][layer][row["name"]] = row["value"]
     for figures in points.values():
-        for layer, each in figures.items():
-            each["parameter_bytes"] = parameters[layer]
+        for layer, layer_figures in figures.items():
+            layer_figures["parameter_bytes"] = parameters[layer]
     return points, list(parameters)
 
 
 def _edges(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Edge, ...]:
-    """Return the edges: each layer follows the one before, and may read those further up."""
-    place = {name: at for at, name in enumerate(names)}
-    found = {(at - 1, at) for at in range(1, len(names))}
-    found |= {(place[row["source"]], place[row["layer"]]) for row in rows if row["name"] == SKIPPED}
-    return tuple(sorted(found))
+    """Return the edges: each layer reads the one before, and may read earlier ones."""
+    position = {name: index for index, name in enumerate(names)}
+    edges = {(index - 1, index) for index in range(1, len(names))}
+    edges |= {
+        (position[row["source"]], position[row["layer"]]) for row in rows if row["name"] == SKIPPED
+    }
+    return tuple(sorted(edges))
 
 
 def _layers(figures: _Figures, names: Sequence[str]) -> tuple[LayerProfile, ...]:

@@ -1,7 +1,7 @@
-"""Skip connections of a profile: outputs that go past states which do not read them.
+"""Skip connections of a profile: outputs that pass states which do not read them.
 
-A stage between that makes and reads none of such an output need not have it: it is passed along
-from stage to stage, or goes straight to the next stage that reads it.
+A stage that neither makes nor reads such an output does not need it. The output is passed along
+from stage to stage, or it goes straight to the next stage that reads it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from spbench.planner.profile.layers import Profile
 
 
 class SkipConnection(NamedTuple):
-    """An output with the states that make and read it, some of which are not neighbours.
+    """An output with the states that make and read it, not all neighbours.
 
     Attributes:
-        holders: The states, rising: the one that makes it, and those that read it.
+        holders: The state that makes it and those that read it, rising.
         size: Its bytes.
     """
 
@@ -30,10 +30,10 @@ class SkipConnection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Skips:
-    """The skip connections of a profile's states.
+    """The skip connections between a profile's states.
 
     Attributes:
-        connections: They themselves.
+        connections: The skip connections.
         passing_bytes: By a stage's first state and the state after its last one, the bytes that
             cross both its cuts and that it neither makes nor reads.
     """
@@ -42,58 +42,63 @@ class Skips:
     passing_bytes: tuple[tuple[float, ...], ...] = ()
 
     def bytes_past(self, start: int, end: int) -> float:
-        """Return the bytes that go past a stage from state ``start`` up to ``end``, left out."""
+        """Return the bytes that pass a stage from state `start` up to `end`, exclusive."""
         return self.passing_bytes[start][end] if self.connections else 0.0
 
     def straight_routes(self, ends: Sequence[int]) -> dict[tuple[int, int], float]:
-        """Return the bytes that can go straight past stages, by their stages, source and target.
+        """Return the bytes that can go straight past stages, by source and target stage.
 
         Args:
             ends: The state after the last one of each stage.
         """
-        found: dict[tuple[int, int], float] = {}
+        routes: dict[tuple[int, int], float] = {}
         for connection in self.connections:
             stages = dict.fromkeys(bisect_right(ends, state) for state in connection.holders)
-            for way in pairwise(stages):
-                if way[1] - way[0] > 1:
-                    found[way] = found.get(way, 0.0) + connection.size
-        return found
+            for route in pairwise(stages):
+                if route[1] - route[0] > 1:
+                    routes[route] = routes.get(route, 0.0) + connection.size
+        return routes
 
 
 NO_SKIPS = Skips()
 
 
 def find_skips(profile: Profile, graph: LayerGraph, downsets: Sequence[int]) -> Skips:
-    """Return the skip connections between states, each of which has the layers of its downset."""
+    """Return the skip connections between the states with these downsets."""
     state_of = {
-        layer: at
-        for at, (before, after) in enumerate(pairwise((0, *downsets)))
+        layer: state
+        for state, (before, after) in enumerate(pairwise((0, *downsets)))
         for layer in iterate_bits(after & ~before)
     }
-    found = []
+    connections = []
     for layer, state in state_of.items():
         readers = {state_of[reader] for reader in iterate_bits(graph.successor_masks[layer])}
         holders = tuple(sorted({state, *readers}))
         size = profile.layers[layer].activation_bytes
         if size and any(after - before > 1 for before, after in pairwise(holders)):
-            found.append(SkipConnection(holders, size))
-    return Skips(tuple(found), _passing(found, len(downsets))) if found else NO_SKIPS
+            connections.append(SkipConnection(holders, size))
+    if not connections:
+        return NO_SKIPS
+    return Skips(tuple(connections), _sum_passing_bytes(connections, len(downsets)))
 
 
-def _passing(found: Sequence[SkipConnection], count: int) -> tuple[tuple[float, ...], ...]:
-    """Return the bytes that go past each stage.
+def _sum_passing_bytes(
+    connections: Sequence[SkipConnection], count: int
+) -> tuple[tuple[float, ...], ...]:
+    """Return the bytes that pass each stage, by first state and end.
 
-    Between two holders ``a`` and ``b`` all stages are passed that begin after ``a`` and end before
-    ``b``: a rectangle of first and last states, whose corners are added up over both.
+    An output passes all stages that begin after holder ``a`` and end before the next holder ``b``.
+    These stages are a rectangle of first and last states. Cumulative sums over both axes turn the
+    corners of all rectangles into bytes.
     """
     corners = [[0.0] * (count + 2) for _ in range(count + 1)]
-    for connection in found:
+    for connection in connections:
         for before, after in pairwise(connection.holders):
             if after - before > 1:
                 for start, sign in ((before + 1, 1.0), (after, -1.0)):
                     corners[start][0] += sign * connection.size
                     corners[start][after + 1] -= sign * connection.size
     rows = [[0.0] * (count + 2)]
-    for row in corners:
-        rows.append([one + two for one, two in zip(rows[-1], row, strict=True)])
+    for corner_row in corners:
+        rows.append([above + corner for above, corner in zip(rows[-1], corner_row, strict=True)])
     return tuple(tuple(accumulate(row))[: count + 1] for row in rows[1:])

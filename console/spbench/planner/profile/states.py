@@ -1,9 +1,9 @@
-"""States of a profile: the places between which it can be cut.
+"""States of a profile: the positions at which it can be cut.
 
-State ``i`` stands for the layers up to it, and a stage is the layers from one state to another.
-A chain of layers has one state a layer; a graph has one a downset, which is a set of layers that
-holds the inputs of each of its own. `antichains.find_antichain_states` makes them all, as PipeDream
-and HPGO do; `linear.find_linear_states` makes few.
+State ``i`` is the layers up to it, and a stage is the layers from one state to another. A chain has
+one state per layer. A graph has one per downset, which is a set of layers that contains the inputs
+of all its layers. `antichains.find_antichain_states` returns all states, like PipeDream and HPGO;
+`linear.find_linear_states` returns few.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from spbench.planner.profile.skips import NO_SKIPS, Skips
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The states of a profile in an order that its edges allow; all figures at its batch size.
+    """The states of a profile in topological order, at the profile's batch size.
+
+    All sums are over the layers up to each state.
 
     Attributes:
-        profile: The profile without what the planner leaves out; see `planned`.
-        names: What each state ends with.
-        downsets: The layers up to each state, as a mask of the profile's layers.
-        ancestors: The states that can come before each, as a mask of states.
-        forward_s: Seconds of the forward pass of the layers up to each state.
-        backward_s: Seconds of their backward pass.
-        data_s: Seconds of it without the gradients of weights that are computed later in zb-h1.
-        weights_s: Seconds of these.
-        activation_bytes: The sum of their outputs.
-        kept_bytes: What they keep from forward until backward.
-        parameter_bytes: Their parameters.
-        crossing_bytes: What a cut after each state sends on.
-        skips: The outputs among them that go past states.
+        profile: The profile without the layers that are not planned; see `drop_unplanned_layers`.
+        names: The name of each state's last layer.
+        downsets: Masks of the layers up to each state.
+        ancestors: Masks of the states that can come before each.
+        forward_s: Seconds of the forward pass.
+        backward_s: Seconds of the backward pass.
+        data_s: Seconds of it without the weight gradients that zb-h1 computes later.
+        weights_s: Seconds of these weight gradients.
+        activation_bytes: Bytes of outputs.
+        kept_bytes: Bytes kept from forward to backward.
+        parameter_bytes: Bytes of parameters.
+        crossing_bytes: Bytes that cross a cut after each state; not sums.
+        skips: The outputs that pass states.
     """
 
     profile: Profile
@@ -55,44 +57,45 @@ class States:
         return len(self.names)
 
     def layers(self, start: int, end: int) -> list[int]:
-        """Return the layers of a stage from state ``start`` up to ``end``, which is left out."""
+        """Return the layers of a stage from state `start` up to `end`, exclusive."""
         before = self.downsets[start - 1] if start else 0
         return list(iterate_bits(self.downsets[end - 1] & ~before))
 
     @staticmethod
     def range_sum(sums: tuple[float, ...], start: int, end: int) -> float:
-        """Return what one of the sums grows by from state ``start`` up to ``end``, left out."""
+        """Return the part of one of the sums from state `start` up to `end`, exclusive."""
         return sums[end - 1] - (sums[start - 1] if start else 0.0)
 
     def working_bytes(self, start: int, end: int) -> float:
-        """Return what the layers of a stage need at most while one of them runs."""
+        """Return the most bytes that one layer of a stage needs while it runs."""
         layers = self.profile.layers
-        return max((layers[at].working_bytes for at in self.layers(start, end)), default=0.0)
+        working = (layers[index].working_bytes for index in self.layers(start, end))
+        return max(working, default=0.0)
 
 
 def drop_unplanned_layers(profile: Profile) -> Profile:
-    """Return a profile without what the planner leaves out, as HPGO does.
+    """Return a profile without the layers that HPGO leaves out.
 
     Sources described as ``Input...`` are data and not work; sinks described as ``__getitem__...``
-    are read by nobody.
+    are not read.
 
     Raises:
-        PlannerError: Nothing is left that takes time.
+        PlannerError: No layer that takes time is left.
     """
     targets = {target for _, target in profile.edges}
     inputs = {
-        at
-        for at, layer in enumerate(profile.layers)
-        if at not in targets and layer.description.startswith("Input")
+        index
+        for index, layer in enumerate(profile.layers)
+        if index not in targets and layer.description.startswith("Input")
     }
-    left = profile.drop_layers(inputs) if inputs else profile
-    sources = {source for source, _ in left.edges}
+    planned = profile.drop_layers(inputs) if inputs else profile
+    sources = {source for source, _ in planned.edges}
     unread = {
-        at
-        for at, layer in enumerate(left.layers)
-        if at not in sources and layer.description.startswith("__getitem__")
+        index
+        for index, layer in enumerate(planned.layers)
+        if index not in sources and layer.description.startswith("__getitem__")
     }
-    return left.drop_layers(unread) if unread else left
+    return planned.drop_layers(unread) if unread else planned
 
 
 def build_states(
@@ -103,12 +106,12 @@ def build_states(
     crossing: Sequence[float],
     skips: Skips = NO_SKIPS,
 ) -> States:
-    """Return states with their sums, each rounded once, so that no order of adding matters."""
+    """Return states with their sums, each rounded once and independent of layer order."""
 
     def sums(values: list[float]) -> tuple[float, ...]:
-        return tuple(math.fsum(values[at] for at in members) for members in inside)
+        return tuple(math.fsum(values[index] for index in members) for members in members_by_state)
 
-    inside = [list(iterate_bits(mask)) for mask in downsets]
+    members_by_state = [list(iterate_bits(mask)) for mask in downsets]
     layers = profile.layers
     return States(
         profile=profile,

@@ -1,4 +1,4 @@
-"""Other ways to train a model, estimated with the costs and the micro-batch sizes of a plan.
+"""Other ways to train a model, estimated with the cost model of mode ``best``.
 
 Mode ``best`` also searches these shapes, so no plan is slower than one of them. Plans of mode
 ``hpgo`` have HPGO's estimates instead (`hpgo.baselines`), which scale all times with the batch and
@@ -149,7 +149,7 @@ def _pipelines(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternat
 
 
 def _with_best_cuts(alternative: Alternative, work: HpgoWork, links: HpgoLinks) -> Alternative:
-    """Return a pipeline with the best cuts for these links, or the reason why it has none."""
+    """Return a pipeline with the best cuts for these links, or why it has none."""
     candidate = find_straight_pipeline(work, links)
     if candidate is None:
         return replace(alternative, reason=explain_too_few_states(work, links))
@@ -176,5 +176,5 @@ def find_hpgo_shapes(states: States, cluster: Cluster, training: Training) -> li
 
 
 def to_shape(candidate: HpgoCandidate) -> Shape:
-    """Return the shape of a candidate of HPGO, whose cuts are the last states of its stages."""
+    """Return the shape of HPGO's candidate; its cuts are the last states of stages."""
     return Shape(tuple(cut + 1 for cut in candidate.cuts), candidate.groups)

@@ -156,7 +156,7 @@ def find_best(
 def _offer_fitting(
     scores: CandidateScores, graph: PlacementGraph, micro_batch: int
 ) -> NoPlanError | None:
-    """Offer the shape that needs the least memory; return the error if even that does not fit."""
+    """Offer the shape that needs the least memory; return an error if it does not fit."""
     try:
         shape = find_fitting_shape(scores.cost_model, graph, micro_batch)
     except NoPlanError as error:
@@ -183,7 +183,7 @@ def count_shapes(states: int, graph: PlacementGraph) -> int:
 
 
 def enumerate_shapes(states: int, graph: PlacementGraph) -> Iterator[Shape]:
-    """Yield all shapes: all paths through the graph, with all cuts and numbers of rounds."""
+    """Yield all shapes: all paths through the graph with all cuts and rounds."""
     empty = (0,) * len(graph.groups[0].first)
     for groups in _enumerate_paths(graph, empty, states):
         for stages in _stage_counts(len(groups), states):
@@ -192,18 +192,18 @@ def enumerate_shapes(states: int, graph: PlacementGraph) -> Iterator[Shape]:
 
 
 def _stage_counts(groups: int, states: int) -> range:
-    """Return the possible numbers of stages: the same for each group, and one for one group."""
+    """Return the possible numbers of stages: equal for all groups, one for one group."""
     return range(groups, (states if groups > 1 else 1) + 1, groups)
 
 
 def _enumerate_paths(
-    graph: PlacementGraph, used: Counts, most: int
+    graph: PlacementGraph, used: Counts, limit: int
 ) -> Iterator[tuple[DeviceGroup, ...]]:
-    """Yield all paths of up to `most` groups that start with these devices in use."""
-    if not most:
+    """Yield all paths of up to `limit` groups that start with these devices in use."""
+    if not limit:
         return
     for index in graph.out_edges.get(used, ()):
         group = graph.groups[index]
         yield (group,)
-        for path in _enumerate_paths(graph, group.last, most - 1):
+        for path in _enumerate_paths(graph, group.last, limit - 1):
             yield (group, *path)

@@ -26,7 +26,7 @@ SCHEDULES = tuple(sorted(STAGE_SCHEDULES, key=_memory_order))
 
 
 class Shape(NamedTuple):
-    """The shape of a plan: the cuts of the model, and the group of devices of each stage.
+    """The shape of a plan: the cuts of the model, and the group of each stage.
 
     Attributes:
         ends: The state after the last one of each stage.

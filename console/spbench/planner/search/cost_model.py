@@ -1,4 +1,4 @@
-"""The cost model of stages on groups of devices: passes, messages, all-reduces and memory.
+"""The cost model of stages: passes, messages, all-reduces and memory.
 
 Replicas share each micro-batch in whole samples, so the time of a stage is that of the largest
 share. Devices of several speeds get shares by their speed. Messages in opposite directions overlap;
@@ -70,7 +70,7 @@ class StageCost(NamedTuple):
         return self.forward_s + min(self.backward_s, self.data_s + self.weights_s)
 
     def must_recompute(self, in_flight: int) -> bool | None:
-        """Return whether the stage must recompute its activations to fit; None if it cannot fit.
+        """Return whether the stage must recompute to fit; None if it cannot fit.
 
         Recomputation only costs time, so a stage that fits without it does not recompute.
 
@@ -108,7 +108,7 @@ class CostModel:
         self._skip_routes: dict[tuple[int, ...], dict[tuple[int, int], float]] = {}
 
     def single_s(self, sizes: Sequence[int]) -> float:
-        """Return the seconds of the whole batch on the fastest device, ignoring its memory.
+        """Return the seconds of the batch on the fastest device, ignoring its memory.
 
         Args:
             sizes: The allowed micro-batch sizes; the one with the shortest step counts.
@@ -119,7 +119,7 @@ class CostModel:
     def sequential_s(
         self, spans: Iterable[tuple[int, int, DeviceGroup]], micro_batch: int
     ) -> float:
-        """Return the seconds of the whole batch on the fastest device, in the shares of a plan.
+        """Return the seconds of the batch on the fastest device, in a plan's shares.
 
         The device runs the shares of all devices in each micro-batch, one after another. Small
         shares can take less time than their part of a micro-batch. Without this reference the
@@ -142,15 +142,15 @@ class CostModel:
         return seconds * micro_batches / self._top_speed
 
     def _split_micro_batch(self, group: DeviceGroup, micro_batch: int) -> Iterator[tuple[int, int]]:
-        """Yield the sizes of the shares of a micro-batch, and the number of devices with each."""
+        """Yield the sizes of the shares of a micro-batch, and the devices with each."""
         kinds = self.device_kinds(group)
         shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
         left = micro_batch
         for (_, count), samples in zip(kinds, shares, strict=True):
-            taken = min(left, samples * count)
-            if taken:
-                left -= taken
-                full, remainder = divmod(taken, samples)
+            shared = min(left, samples * count)
+            if shared:
+                left -= shared
+                full, remainder = divmod(shared, samples)
                 yield samples, full
                 if remainder:
                     yield remainder, 1
@@ -221,7 +221,7 @@ class CostModel:
 
     def device_memory(self, work: ModelWork, start: int, end: int, recompute: bool) -> DeviceMemory:
         """Return the memory need of a device with the states from `start` up to `end`."""
-        activations = work.kept[end] - work.kept[start]
+        activations = work.activations[end] - work.activations[start]
         fixed = self.training.optimizer_memory_scaling * float(
             work.parameters[end] - work.parameters[start]
         )
@@ -247,7 +247,7 @@ class CostModel:
         return self.work(micro_batch).crossing[cut]
 
     def passing_bytes(self, start: int, end: int, micro_batch: int) -> float:
-        """Return the bytes of a micro-batch that a stage passes on without making or reading them."""
+        """Return the bytes of a micro-batch that a stage only passes on."""
         return self._scale(micro_batch) * self.states.skips.bytes_past(start, end)
 
     def skip_routes(self, ends: tuple[int, ...], micro_batch: int) -> dict[tuple[int, int], float]:
@@ -266,7 +266,7 @@ class CostModel:
         Args:
             source: The group of one stage.
             target: The group of the other stage.
-            count: Bytes of the message; 0 is no message.
+            count: Bytes of the message; 0 for none.
         """
         if not self._has_overheads or not count:
             return 0.0
@@ -274,7 +274,7 @@ class CostModel:
 
 
 def share_samples(speeds: Sequence[tuple[float, int]], samples: int) -> list[int]:
-    """Return the largest share of each kind of device, with the slowest as fast as possible.
+    """Return the largest share of each kind of device for the shortest total time.
 
     Shares are whole samples. In the least time in which the group can do all samples, each device
     does at most the samples that it has time for.
@@ -290,7 +290,7 @@ def share_samples(speeds: Sequence[tuple[float, int]], samples: int) -> list[int
 
 
 def _find_least_time(speeds: Sequence[tuple[float, int]], speed: float, samples: int) -> float:
-    """Return the least time of whole samples at one speed in which the group does all samples."""
+    """Return the least time of whole samples at one speed that suffices for the group."""
     low = 1
     high = samples
     while low < high:

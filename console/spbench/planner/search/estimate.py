@@ -60,7 +60,7 @@ def _exposed_all_reduce(stage: StageTimes) -> float:
 
 
 def _two_flows(stages: Sequence[StageTimes], count: int) -> float:
-    """Return the time of all forward passes through all stages, and of all backward passes back.
+    """Return the time of all forward passes, followed by all backward passes.
 
     `count` equal jobs go through stages and links in turn. They take the sum of one job's times,
     plus ``count - 1`` times the longest of these.
@@ -70,9 +70,9 @@ def _two_flows(stages: Sequence[StageTimes], count: int) -> float:
     total = longest = 0.0
     ends: list[float] = []
     for stage in reversed(stages):
-        sent = stage.send_s if ends else 0.0
-        total += sent + stage.backward_s
-        longest = max(longest, sent, stage.backward_s)
+        send_s = stage.send_s if ends else 0.0
+        total += send_s + stage.backward_s
+        longest = max(longest, send_s, stage.backward_s)
         ends.append(turned + total + (count - 1) * longest + _exposed_all_reduce(stage))
     return max(ends)
 
@@ -93,25 +93,25 @@ def _one_f_one_b_paths(
     up = list(accumulate((stage.backward_s + stage.send_s for stage in stages), initial=0.0))
     in_flight = [stage_in_flight(schedule, index, total, count) for index in range(total)]
     tails = [_exposed_all_reduce(stage) for stage in stages]
-    for index, (stage, kept) in enumerate(zip(stages, in_flight, strict=True)):
+    for index, (stage, limit) in enumerate(zip(stages, in_flight, strict=True)):
         forward = stage.forward_s
         backward = stage.backward_s
         descent = down[-1] - down[index] - forward
-        beyond = descent + up[-1] - up[index] - backward
-        steady = (count - kept) * (forward + backward)
+        round_trip = descent + up[-1] - up[index] - backward
+        steady = (count - limit) * (forward + backward)
 
         # When the last forward pass of the stage ends, counted from its first.
-        last = kept * forward + steady
-        if count > kept:
-            last = max(last, forward + beyond + steady)
+        last = limit * forward + steady
+        if count > limit:
+            last = max(last, forward + round_trip + steady)
         for lower in range(index + 1, total):
             turns = in_flight[lower], in_flight[index] - in_flight[lower] + 1
             round_s = down[lower] - down[index] + stages[lower].forward_s
             round_s += up[lower] - up[index] + stages[lower].backward_s
             last = max(last, _last_forward_of_rounds((forward, backward), turns, round_s, count))
 
-        early = forward + beyond + steady + kept * backward
-        end = max(last + max(kept * backward, beyond + backward), early)
+        early = forward + round_trip + steady + limit * backward
+        end = max(last + max(limit * backward, round_trip + backward), early)
         upper_tails = (up[index] - up[upper] + tails[upper] for upper in range(index + 1))
         yield down[index] + end + max(upper_tails)
         for lower in range(index + 1, total):
@@ -121,7 +121,7 @@ def _one_f_one_b_paths(
 def _last_forward_of_rounds(
     passes: tuple[float, float], turns: tuple[int, int], round_s: float, count: int
 ) -> float:
-    """Return when the last forward pass of a stage ends that waits for round trips only.
+    """Return the end of a stage's last forward pass if it only waits for rounds.
 
     Args:
         passes: Seconds of the forward and backward pass of the upper stage of a round.
@@ -138,7 +138,7 @@ def _last_forward_of_rounds(
 
 
 def _zero_bubble_paths(stages: Sequence[StageTimes], count: int) -> Iterator[float]:
-    """Yield the lengths of the known paths if weight gradients are computed separately.
+    """Yield the lengths of the known paths under ``zb-h1``.
 
     A stage begins when the first micro-batch arrives. Until its last data gradients it is never
     idle, or it waits for rounds as in ``1f1b``. The data gradients then go up from stage to stage,
@@ -163,8 +163,8 @@ def _zero_bubble_paths(stages: Sequence[StageTimes], count: int) -> Iterator[flo
             round_s += up[lower] - up[index] + data[lower]
             turns = in_flight[lower], in_flight[index] - in_flight[lower] + 1
             last = max(last, _last_forward_of_rounds(passes, turns, round_s, count))
-        beyond = down[-1] - down[index] - stage.forward_s + up[-1] - up[index]
-        longest = down[index] + max(busy, last + beyond if last else 0.0)
+        round_trip = down[-1] - down[index] - stage.forward_s + up[-1] - up[index]
+        longest = down[index] + max(busy, last + round_trip if last else 0.0)
         end = max(end + stage.send_s + data[index], longest)
         yield end + delayed[index] * weights[index] + _exposed_all_reduce(stage)
 

@@ -31,7 +31,7 @@ def find_fitting_shape(cost_model: CostModel, graph: PlacementGraph, micro_batch
         micro_batch: Samples of a micro-batch; fewer need less memory.
 
     Raises:
-        NoPlanError: No shape fits. The message names the stage of the nearest shape that lacks most.
+        NoPlanError: No shape fits. The message names the worst stage of the nearest shape.
     """
     shape = _MemorySearch(cost_model, graph, micro_batch).find_nearest()
     missing = _missing_bytes(cost_model, shape, micro_batch)
@@ -72,7 +72,7 @@ def _no_plan_message(
 
 
 class _MemorySearch:
-    """The search for the pipeline whose worst stage lacks the fewest bytes.
+    """The search for the pipeline that lacks the least memory in its worst stage.
 
     It goes from the last stage to the first, by the number of stages of the tail. For each number,
     group and first state it keeps the bytes that the worst stage of the best tail lacks. The first
@@ -86,15 +86,15 @@ class _MemorySearch:
         self._missing: dict[tuple[object, int], Floats] = {}
 
     def find_nearest(self) -> Shape:
-        """Return the shape whose worst stage lacks the fewest bytes."""
+        """Return the shape that lacks the fewest bytes in its worst stage."""
         import numpy as np
 
         graph = self._graph
         state_count = len(self._cost_model.states)
-        most = min(state_count, self._cost_model.cluster.device_count, _MAX_STAGES)
+        max_stages = min(state_count, self._cost_model.cluster.device_count, _MAX_STAGES)
         tails: list[list[Floats]] = []  # by stages - 1 and group: missing bytes by first state
         by_start: dict[Counts, Floats] = {}  # the least of them by the devices in use before
-        for stages in range(1, most + 1):
+        for stages in range(1, max_stages + 1):
             tails.append([])
             for group in graph.groups:
                 worst = self._worst_missing(group, stages, by_start)
@@ -114,7 +114,7 @@ class _MemorySearch:
     def _worst_missing(
         self, group: DeviceGroup, stages: int, by_start: dict[Counts, Floats]
     ) -> Floats:
-        """Return the bytes that the worst stage of a tail lacks; ``(first states, last states)``.
+        """Return the bytes that the worst stage of a tail lacks, by first and last state.
 
         Args:
             group: The group of the tail's first stage.
@@ -144,7 +144,7 @@ class _MemorySearch:
         return self._missing[key]
 
     def _trace_shape(self, tails: list[list[Floats]], length: int, first: int) -> Shape:
-        """Return the shape that starts with a group, by repeating the choices of the search."""
+        """Return the best shape that starts with a group, by repeating the choices."""
         import numpy as np
 
         graph = self._graph

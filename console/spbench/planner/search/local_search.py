@@ -43,11 +43,11 @@ def improve_candidates(
         placements: The placements of the cluster.
         micro_batches: The allowed micro-batch sizes, rising.
     """
-    for most, far, interleaved in (
+    for max_starts, far, interleaved in (
         (_MAX_STARTS, _FAR, False),
         (_MAX_INTERLEAVED_STARTS, _INTERLEAVED_FAR, True),
     ):
-        for start in scores.best_shapes(most, interleaved):
+        for start in scores.best_shapes(max_starts, interleaved):
             climb = CandidateScores(scores.cost_model)
             climb.offer(*start)
             if climb.best is None or climb.step_s > far * scores.step_s:
@@ -57,7 +57,7 @@ def improve_candidates(
 
 
 def _climb(scores: CandidateScores, placements: Placements, micro_batches: Sequence[int]) -> None:
-    """Take the best change of the best candidate until none is better."""
+    """Replace the best candidate by its best change as long as that is better."""
     tried = 0
     while scores.best is not None and tried < _MAX_SHAPES:
         shape, micro_batch, _ = scores.best
@@ -119,7 +119,7 @@ def _move_cuts(recipe: _Recipe) -> Iterator[_Recipe]:
         for step in _CUT_STEPS:
             for moved in (end - step, end + step):
                 if bounds[index] < moved < bounds[index + 2]:
-                    yield recipe._replace(ends=_replace_at(recipe.ends, index, moved))
+                    yield recipe._replace(ends=_replace_item(recipe.ends, index, moved))
 
 
 def _move_devices(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
@@ -129,14 +129,14 @@ def _move_devices(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
     for index, count in enumerate(counts):
         for step in steps:
             if count > step:
-                fewer = _replace_at(counts, index, count - step)
+                fewer = _replace_item(counts, index, count - step)
                 yield recipe._replace(device_counts=fewer)
                 targets = {index - 1, index + 1, 0, len(counts) - 1} - {-1, index, len(counts)}
                 for target in targets:
-                    moved = _replace_at(fewer, target, fewer[target] + step)
+                    moved = _replace_item(fewer, target, fewer[target] + step)
                     yield recipe._replace(device_counts=moved)
             if step <= free:
-                yield recipe._replace(device_counts=_replace_at(counts, index, count + step))
+                yield recipe._replace(device_counts=_replace_item(counts, index, count + step))
 
 
 def _join_stages(recipe: _Recipe) -> Iterator[_Recipe]:
@@ -163,5 +163,5 @@ def _split_stages(recipe: _Recipe) -> Iterator[_Recipe]:
             )
 
 
-def _replace_at(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
+def _replace_item(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
     return (*values[:index], value, *values[index + 1 :])

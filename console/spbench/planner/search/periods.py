@@ -1,4 +1,4 @@
-"""The search of mode ``best`` for cuts and groups, with bounds on the period of micro-batches.
+"""The search of mode ``best`` for cuts and groups under bounds on the period.
 
 A step takes about the path of one micro-batch through all stages and back, plus ``M - 1`` periods.
 The period is the time in which the slowest stage, or a round trip that must be waited for, lets one
@@ -39,7 +39,7 @@ _CLOSE = 1.15
 
 
 class _SearchPoint(NamedTuple):
-    """The best shape of one search: its step time, micro-batch size and bound on the period."""
+    """The best shape of a search: step time, micro-batch size and bound on the period."""
 
     step_s: float
     micro_batch: int
@@ -86,17 +86,17 @@ class PeriodSearch:
             return
 
         points = [point for size in self._sizes for point in self._search_size(size)]
-        for ratio, most in _REFINEMENTS:
+        for ratio, limit in _REFINEMENTS:
             points.sort()
             close = [point for point in points if point.step_s <= points[0].step_s * _CLOSE]
             points = [
                 refined
-                for point in close[:most]
+                for point in close[:limit]
                 for refined in self._search_near(self._all, point, ratio)
             ]
 
     def _search_size(self, size: int) -> list[_SearchPoint]:
-        """Search all bounds at a micro-batch size with few groups; return the best point, if any."""
+        """Search all bounds at a micro-batch size with few groups; return the best point."""
         low, high = self._period_range(size)
         if low > high:
             return []
@@ -104,7 +104,7 @@ class PeriodSearch:
         return self._search_near(self._few, centre, high / low)
 
     def _period_range(self, size: int) -> tuple[float, float]:
-        """Return the least possible period, and the longest one of a better step, in seconds."""
+        """Return the least possible period and the longest of a better step, in seconds."""
         total = self._cost_model.work(size).total
         count = self._scores.micro_batches(size)
         speeds = [kind.speed for kind in self._cost_model.cluster.kinds]
@@ -139,7 +139,7 @@ class PeriodSearch:
 class BoundedSearch:
     """The search at one micro-batch size.
 
-    Each bound is first searched as if all stages fitted, and under ``1f1b-deep``, whose stages wait
+    Each bound is first searched as if all stages fitted, and under ``1f1b-deep``, where stages wait
     least for round trips. If the shape fits, and no round trip under ``1f1b`` exceeds the bound
     either, then no schedule allows a shorter path. Otherwise the bound is searched again: with the
     real memory, or under ``1f1b``.
@@ -159,7 +159,7 @@ class BoundedSearch:
         self._costs = CostArrays(cost_model, graph, micro_batch, ends)
 
     def search(self, bounds: Floats) -> list[tuple[float, Shape]]:
-        """Return the bounds that allow a pipeline, each with the shapes of the shortest path."""
+        """Return the bounds that allow a pipeline, with the shapes of the shortest paths."""
         import numpy as np
 
         shapes = []
@@ -196,7 +196,7 @@ class BoundedSearch:
         return True
 
     def _waits(self, shape: Shape, bound: float) -> bool:
-        """Return whether round trips between stages under ``1f1b`` take longer than a bound."""
+        """Return whether round trips under ``1f1b`` take longer than a bound."""
         send_s = compute_messages(self._cost_model, shape, self._micro_batch).send_s
         excess = 0.0
         for (start, end, group), send in zip(reversed(shape.spans), reversed(send_s), strict=True):
@@ -215,27 +215,27 @@ def _space_bounds(low: float, high: float) -> Floats:
     return np.geomspace(low, high, min(_MAX_BOUNDS, 2 + steps))
 
 
-def _spread(values: list[int], most: int) -> list[int]:
-    """Return at most `most` of rising values, evenly spaced by index."""
-    if len(values) <= most:
+def _spread(values: list[int], limit: int) -> list[int]:
+    """Return at most `limit` of rising values, evenly spaced by index."""
+    if len(values) <= limit:
         return values
-    step = (len(values) - 1) / (most - 1)
-    return [values[round(index * step)] for index in range(most)]
+    step = (len(values) - 1) / (limit - 1)
+    return [values[round(index * step)] for index in range(limit)]
 
 
-def _choose_ends(cost_model: CostModel, most: int) -> list[int]:
-    """Return at most `most` states before which a stage may end.
+def _choose_ends(cost_model: CostModel, limit: int) -> list[int]:
+    """Return at most `limit` states before which a stage may end.
 
     The compute time is divided into equal shares; each share contributes its cheapest cut.
     """
     work = cost_model.work(1)
     last = len(cost_model.states)
-    if last <= most:
+    if last <= limit:
         return list(range(1, last + 1))
     cheapest: dict[int, int] = {}
     for end in range(1, last):
         done = work.forward[end] + work.backward[end]
-        share = int(done / work.total * (most - 1))
+        share = int(done / work.total * (limit - 1))
         if share not in cheapest or work.crossing[end] < work.crossing[cheapest[share]]:
             cheapest[share] = end
     return [*sorted(cheapest.values()), last]

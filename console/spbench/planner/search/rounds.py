@@ -67,7 +67,7 @@ def _equal_groups(placements: Placements) -> Iterator[tuple[DeviceGroup, ...]]:
 def _cut_evenly(
     cost_model: CostModel, groups: tuple[DeviceGroup, ...], rounds: int, micro_batch: int
 ) -> Shape | None:
-    """Return the shape with about equal shares of the work; None if there are too few states."""
+    """Return the shape with about equal work; None if there are too few states."""
     states = len(cost_model.states)
     stages = rounds * len(groups)
     if not 1 < len(groups) <= stages <= states:

@@ -28,7 +28,7 @@ class _EstimatedCandidate(NamedTuple):
 
 
 class CandidateScores:
-    """The step times of all candidates so far, and the candidate with the shortest step.
+    """The step times of all candidates so far, and the best candidate.
 
     The closed form of a step is never above its simulated time, so a candidate is simulated only if
     its closed form is below the shortest step so far.
@@ -57,7 +57,7 @@ class CandidateScores:
         return self.offer_all([(shape, micro_batch)])
 
     def offer_all(self, shapes: Iterable[tuple[Shape, int]], ranked: bool = True) -> bool:
-        """Take the best of some shapes if it is better than the best so far; return whether it is.
+        """Take the best of some shapes if it is better; return whether it is.
 
         Args:
             shapes: Shapes and micro-batch sizes; those that were offered before are skipped.
@@ -72,14 +72,14 @@ class CandidateScores:
         return improved
 
     def least_bound(self, shape: Shape, micro_batch: int) -> float:
-        """Return the least closed form of a shape over its schedules; infinite if none fits."""
+        """Return the least closed form of a shape; infinite if it does not fit."""
         return self._least_bounds.get((shape, micro_batch), math.inf)
 
-    def best_shapes(self, most: int, interleaved: bool = False) -> list[tuple[Shape, int]]:
-        """Return the best shapes that differ, one for each number of stages and micro-batch size.
+    def best_shapes(self, limit: int, interleaved: bool = False) -> list[tuple[Shape, int]]:
+        """Return the best shapes, one for each number of stages and micro-batch size.
 
         Args:
-            most: The number of shapes.
+            limit: The number of shapes.
             interleaved: Whether to return shapes of several rounds instead of one.
         """
         steps = ((min(times.values()), *key) for key, times in self._steps.items() if times)
@@ -88,7 +88,7 @@ class CandidateScores:
             is_new = all(shape != other for other, _ in best.values())
             if is_new and (shape.rounds > 1) == interleaved:
                 best.setdefault((len(shape.ends), size), (shape, size))
-        return list(best.values())[:most]
+        return list(best.values())[:limit]
 
     def _estimate(self, key: tuple[Shape, int], ranked: bool) -> list[_EstimatedCandidate]:
         """Return a new shape with each schedule under which it fits."""

@@ -47,7 +47,7 @@ _STAGES_PER_BATCH = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class MessageRates:
-    """The costs of messages from groups that end at some devices to groups that start there.
+    """The costs of messages between groups that meet at some devices in use.
 
     Most sources send at the same rates to all targets, and share a row.
 
@@ -173,8 +173,8 @@ class ShortestPathDP:
         self._states = np.arange(len(costs.ends))
         self._bound_index = np.arange(len(bounds))[:, None]
         self._forward = self._repeat_per_bound(costs.tables.forward)
-        self._both = self._repeat_per_bound(costs.tables.both)
-        self._summed = self._repeat_per_bound(costs.tables.both + costs.tables.reduce)
+        self._passes = self._repeat_per_bound(costs.tables.passes)
+        self._summed = self._repeat_per_bound(costs.tables.passes + costs.tables.reduce)
         if not self._any_memory:
             self._plain = self._repeat_per_bound(costs.tables.plain)
             self._recomputing = self._repeat_per_bound(costs.tables.recomputing)
@@ -184,7 +184,7 @@ class ShortestPathDP:
         return self._np.tile(table, len(self._bounds))
 
     def shapes(self) -> list[tuple[float, Shape]]:
-        """Return the bounds that allow a pipeline, each with the shape of the shortest path."""
+        """Return the bounds that allow a pipeline, with the shape of the shortest path."""
         tails = self._empty_tails(len(self._placements.groups))
         # Groups with the most devices in use come first, so that all their followers are known.
         for used, groups in self._costs.graph.groups_by_end.items():
@@ -207,7 +207,7 @@ class ShortestPathDP:
             yield slice(start, start + step)
 
     def _empty_tails(self, groups: int) -> Floats:
-        """Return tails without stages: nothing follows the last state, all other ends are invalid.
+        """Return tails without stages, which are valid only behind the last state.
 
         The shape is ``(PLANES, groups, bounds, states)``.
         """
@@ -220,7 +220,7 @@ class ShortestPathDP:
         return tails
 
     def _find_followers(self, tails: Floats, used: Counts, sources: int) -> Floats:
-        """Return the best tail behind each group that ends at `used`, by the group's last state.
+        """Return the best tail behind each group that ends at `used`, by its last state.
 
         Args:
             tails: The best tails of all groups that start at `used`.
@@ -279,7 +279,7 @@ class ShortestPathDP:
         # Rows of last states for each bound, one after another: (groups, first states, columns).
         kinds = self._tables.kinds[groups]
         forward = self._forward[kinds]
-        both = self._both[kinds]
+        passes_s = self._passes[kinds]
         summed = self._summed[kinds]
         finish = forward + followers[FINISH].reshape(count, 1, -1)
 
@@ -288,7 +288,7 @@ class ShortestPathDP:
             in_flight = np.minimum(2.0 * stages - 1.0 if self._deep else stages, self._costs.count)
             recompute = in_flight > self._plain[kinds]
             recompute_s = np.where(recompute, forward, 0.0)
-            both += recompute_s
+            passes_s += recompute_s
             summed += recompute_s
             too_large = recompute & (in_flight > self._recomputing[kinds])
             np.copyto(finish, np.inf, where=too_large)
@@ -296,14 +296,14 @@ class ShortestPathDP:
         summed += followers[PATH].reshape(count, 1, -1)
         np.maximum(finish, summed, out=finish)
         allowed = (self._limits - followers[EXCESS]).reshape(count, 1, -1)
-        finish = np.where(both > allowed, np.float32(np.inf), finish)
+        finish = np.where(passes_s > allowed, np.float32(np.inf), finish)
 
         shape = count, len(self._states), len(self._bounds), len(self._states)
         finish = finish.reshape(shape)
         end = finish.argmin(axis=3).transpose(0, 2, 1)  # (groups, bounds, first states)
         group = np.arange(count)[:, None, None]
         bounds = self._bound_index
-        stage_s = both.reshape(shape)[group, self._states, bounds, end]
+        stage_s = passes_s.reshape(shape)[group, self._states, bounds, end]
         tails: Floats = followers[:, group, bounds, end]
         tails[FINISH] = finish[group, self._states, bounds, end]
         tails[PATH] += stage_s

@@ -1,4 +1,4 @@
-"""Messages between the stages of a plan, and the route of skip connections past stages."""
+"""Messages between the stages of a plan, and the route of skip connections."""
 
 from __future__ import annotations
 

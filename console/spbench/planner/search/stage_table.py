@@ -1,4 +1,4 @@
-"""Costs of all stages of a model on groups of devices, as arrays over first and last states."""
+"""Costs of all stages of a model, as arrays over first and last states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StageTables:
-    """Costs of stages; each array but ``kinds`` is ``(tables, L, L)`` for `L` possible ends.
+    """Costs of stages; arrays except ``kinds`` are ``(tables, L, L)`` for `L` ends.
 
     A row is the first state of a stage. Column ``x`` is the stage that ends before state ``x + 1``.
     Groups with the same kinds of devices and the same all-reduce cost share a table.
@@ -30,7 +30,7 @@ class StageTables:
     Attributes:
         kinds: The index of each group's table.
         forward: Seconds of the forward pass; infinite if there is no such stage.
-        both: Seconds of both passes.
+        passes: Seconds of both passes.
         reduce: Seconds of the all-reduce.
         plain: Micro-batches in flight that fit; negative if the parameters do not fit.
         recomputing: Micro-batches in flight that fit with recomputation.
@@ -39,7 +39,7 @@ class StageTables:
 
     kinds: Indices
     forward: Singles
-    both: Singles
+    passes: Singles
     reduce: Singles
     plain: Singles
     recomputing: Singles
@@ -50,7 +50,7 @@ class _StageTable(NamedTuple):
     """The table of groups with the same kinds of devices; the arrays of `StageTables`."""
 
     forward: Floats
-    both: Floats
+    passes: Floats
     reduce: Floats
     plain: Floats
     recomputing: Floats
@@ -80,14 +80,14 @@ def stage_tables(
             sharing = cost_model.sharing(group, micro_batch)
             tables.append(_build_table(cost_model, sharing, all_reduce, ends))
         kinds.append(indices[key])
-    forward, both, reduce, plain, recomputing = (
+    forward, passes, reduce, plain, recomputing = (
         np.stack(arrays).astype(np.float32) for arrays in zip(*tables, strict=True)
     )
     in_flight = plain[np.isfinite(forward)]
     return StageTables(
         kinds=np.array(kinds),
         forward=forward,
-        both=both,
+        passes=passes,
         reduce=reduce,
         plain=plain,
         recomputing=recomputing,
@@ -117,7 +117,7 @@ def _build_table(
     all_reduce_s = parameters * all_reduce.per_byte + all_reduce.latency
     return _StageTable(
         forward=forward,
-        both=forward + _spans(work.backward)[picked] / sharing.speed,
+        passes=forward + _spans(work.backward)[picked] / sharing.speed,
         reduce=np.where(parameters > 0, all_reduce_s, 0.0),
         plain=plain,
         recomputing=recomputing,
@@ -155,7 +155,7 @@ def _free_bytes(
 
     scaling = cost_model.training.optimizer_memory_scaling
     free = memory - scaling * _spans(work.parameters) - _largest_working(work.working)
-    return free, _spans(work.kept), np.array(work.crossing[:-1])[:, None]
+    return free, _spans(work.activations), np.array(work.crossing[:-1])[:, None]
 
 
 def _spans(sums: tuple[float, ...]) -> Floats:

@@ -36,7 +36,7 @@ class PassTimes(NamedTuple):
 
 
 def compute_passes(cost_model: CostModel, candidate: Candidate) -> list[PassTimes] | None:
-    """Return the times of a candidate's stages; None if a stage does not fit in memory."""
+    """Return the times of a candidate's stages; None if a stage does not fit."""
     shape, micro_batch, schedule = candidate
     times_by_schedule = compute_passes_by_schedule(cost_model, shape, micro_batch, (schedule,))
     return dict(times_by_schedule).get(schedule)
@@ -132,7 +132,7 @@ def _compute_times(
 
 
 def _find_recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool] | None:
-    """Return whether each stage must recompute its activations to fit; None if one cannot fit."""
+    """Return whether each stage must recompute to fit; None if one cannot fit."""
     shape, micro_batch, schedule = candidate
     micro_batches = cost_model.training.global_batch_size // micro_batch
     spans = shape.spans
@@ -156,7 +156,7 @@ def _find_recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool]
 def _group_must_recompute(
     cost_model: CostModel, shape: Shape, group: int, sharing: SampleSharing, micro_batches: int
 ) -> bool | None:
-    """Return whether all stages of a group must recompute; None if they do not fit even then."""
+    """Return whether all stages of a group must recompute; None if they cannot fit."""
     for recompute in (False, True):
         missing = []
         for work, memory in sharing.memories:
@@ -183,14 +183,14 @@ def _interleaved_peak(
     """Return the peak bytes of a device of a group in an interleaved step."""
     counts = interleaved_in_flight(group, len(shape.groups), shape.rounds, micro_batches)
     fixed = sum(memory.fixed for memory in memories)
-    held = peak_held_bytes([memory.held for memory in memories], counts)
-    return fixed + held + max(memory.once for memory in memories)
+    held_bytes = peak_held_bytes([memory.held for memory in memories], counts)
+    return fixed + held_bytes + max(memory.once for memory in memories)
 
 
 def _overlap_all_reduce(
     cost_model: CostModel, sharing: SampleSharing, group: DeviceGroup, single_sum_s: float
 ) -> tuple[float, float]:
-    """Return the seconds of a whole model's all-reduce, and its part hidden in the backward pass.
+    """Return the seconds of a whole model's all-reduce, and its hidden part.
 
     The gradients of a state are summed from the end of its backward pass, during the passes of the
     states before it and after the sums of the states behind it. Each sum has a latency. If that
