@@ -1,1 +1,1 @@
-"""Mode ``hpgo``: DAPPLE's planner, and the baselines that a plan is held against."""
+"""Mode ``hpgo``: DAPPLE's planner, and the baselines to compare a plan with."""

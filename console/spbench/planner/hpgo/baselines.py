@@ -1,11 +1,11 @@
-"""Baselines of a plan: data parallelism in three ways, PipeDream's pipeline and GPipe's.
+"""Baselines of a plan: data parallelism, and the pipelines of PipeDream and GPipe.
 
-The three are HPGO's, with its overlap that credits each device with the whole batch's backward
-pass (src/layerwise/analysis/cc_overlap.rs, parallelism/gradient_accumulation.rs). The straight
-pipeline is PipeDream's: a device a stage, in order, with the least block, by HPGO's estimate.
-GPipe's has the least slowest stage of forward and backward, keeps no activations (its backward
-pass recomputes them), and runs all forwards before all backwards, each as a flow through stages
-and links in turn: the sum of one micro-batch's times and ``M - 1`` times the longest.
+The three ways of data parallelism are HPGO's. Its overlap credits each device with the whole
+batch's backward pass (src/layerwise/analysis/cc_overlap.rs, parallelism/gradient_accumulation.rs).
+The straight pipeline is PipeDream's: one device per stage, in order, with the least block, by
+HPGO's estimate. GPipe's pipeline has the fastest slowest stage and recomputes all activations. It
+runs all forward passes before all backward passes. Each of both is a flow through stages and links
+in turn: the sum of one micro-batch's times, plus ``M - 1`` times the longest.
 """
 
 from __future__ import annotations
@@ -47,42 +47,44 @@ def estimate_training_baselines(
 def estimate_baselines(
     states: States, cluster: Cluster, problem: HpgoProblem
 ) -> tuple[Baseline, ...]:
-    """Return the same where HPGO's problem is known."""
-    work, wires, straight = problem
+    """Return the same from HPGO's problem."""
+    work, links, straight = problem
     return (
-        *_data_parallel(states, cluster, work, wires),
-        _straight(work, wires, straight),
-        _gpipe(states, work, wires),
+        *_data_parallel(states, cluster, work, links),
+        _straight(work, links, straight),
+        _gpipe(states, work, links),
     )
 
 
 def _data_parallel(
-    states: States, cluster: Cluster, work: HpgoWork, wires: HpgoLinks
+    states: States, cluster: Cluster, work: HpgoWork, links: HpgoLinks
 ) -> tuple[Baseline, ...]:
-    everything = DeviceGroup((0,) * len(wires.sizes), wires.sizes)
-    rate = wires.all_reduce(everything)
-    shared = work.total / sum(wires.sizes)
-    plain = _told(work, DP_PLAIN, shared + rate * float(work.parameters[-1]))
-    part = iteration_share(states, cluster, work.training)
-    if part is None:
+    all_devices = DeviceGroup((0,) * len(links.sizes), links.sizes)
+    rate = links.all_reduce(all_devices)
+    shared_s = work.total / sum(links.sizes)
+    plain = _baseline_of_time(work, DP_PLAIN, shared_s + rate * float(work.parameters[-1]))
+    share = iteration_share(states, cluster, work.training)
+    if share is None:
         reason = "one sample does not fit on a device"
         return plain, *(Baseline(name, None, None, reason) for name in (DP_OVERLAP, DP_P3))
-    overlapped = (
-        _told(work, name, shared + exposed_all_reduce(work, rate, part, across_steps))
+    hidden = (
+        _baseline_of_time(
+            work, name, shared_s + exposed_all_reduce(work, rate, share, across_steps)
+        )
         for name, across_steps in ((DP_OVERLAP, False), (DP_P3, True))
     )
-    return plain, *overlapped
+    return plain, *hidden
 
 
-def _told(work: HpgoWork, name: str, seconds: float) -> Baseline:
+def _baseline_of_time(work: HpgoWork, name: str, seconds: float) -> Baseline:
     return Baseline(name, seconds, work.total / seconds)
 
 
 def iteration_share(states: States, cluster: Cluster, training: Training) -> float | None:
-    """Return which part of the global batch one iteration of gradient accumulation takes.
+    """Return the share of the global batch that one accumulation iteration takes.
 
-    As much as fits on one device beside the parameters, as HPGO counts it: the batch over the
-    first number of iterations that divides it, up to half of it. None where no sample fits.
+    HPGO takes the first number of iterations, up to half of the batch, that divides the batch and
+    leaves a part that fits on one device next to the parameters. None if no sample fits.
     """
     batch = training.global_batch_size
     memory = cluster.kinds[0].memory_bytes
@@ -92,39 +94,39 @@ def iteration_share(states: States, cluster: Cluster, training: Training) -> flo
     if peak is None:
         peak = states.activation_bytes[-1] / states.profile.batch_size
     free = memory - training.optimizer_memory_scaling * states.parameter_bytes[-1]
-    most = math.floor(free / peak) if peak else batch
-    if most >= batch:
+    max_samples = math.floor(free / peak) if peak else batch
+    if max_samples >= batch:
         return 1.0
-    if most < 1:
+    if max_samples < 1:
         return None
-    count = math.ceil(batch / most)
+    count = math.ceil(batch / max_samples)
     while count < batch // 2 + 1 and batch % count:
         count += 1
     return batch // count / batch
 
 
-def exposed_all_reduce(work: HpgoWork, rate: float, part: float, across_steps: bool) -> float:
-    """Return the seconds of all-reduce that the backward pass of an iteration does not hide.
+def exposed_all_reduce(work: HpgoWork, rate: float, share: float, across_steps: bool) -> float:
+    """Return the seconds of all-reduce behind the backward pass of an iteration.
 
     Args:
         work: The model.
         rate: Seconds of an all-reduce for each byte.
-        part: Which part of the global batch an iteration takes.
-        across_steps: Whether the next forward pass hides it as well (P3). As in HPGO, it is then
-            the layer at the same distance from the other end that hides it.
+        share: The share of the global batch that an iteration takes.
+        across_steps: Whether the next forward pass hides it as well (P3). Like in HPGO, the layer
+            at the same distance from the other end then hides it.
     """
     compute = _differences(work.compute.tolist())
     sizes = _differences(work.parameters.tolist())[::-1]
-    half = [seconds * part / 2.0 for seconds in compute]
+    half = [seconds * share / 2.0 for seconds in compute]
     offset = rate * sizes[-1]
     excess = 0.0
-    for at in range(len(half) - 2, -1, -1):
-        slot = half[::-1][at + 1] + (half[at + 1] if across_steps else 0.0)
-        short = rate * sizes[at] - slot
-        if short <= 0 or short < excess:
-            excess -= short
+    for layer in range(len(half) - 2, -1, -1):
+        hidden_s = half[::-1][layer + 1] + (half[layer + 1] if across_steps else 0.0)
+        lack = rate * sizes[layer] - hidden_s
+        if lack <= 0 or lack < excess:
+            excess -= lack
         else:
-            offset += short - excess
+            offset += lack - excess
             excess = 0.0
     return offset
 
@@ -133,47 +135,49 @@ def _differences(sums: Sequence[float]) -> list[float]:
     return [after - before for before, after in zip([0.0, *sums], sums, strict=False)]
 
 
-def _straight(work: HpgoWork, wires: HpgoLinks, draft: HpgoCandidate | None) -> Baseline:
-    if draft is None:
-        return _too_few_states(STRAIGHT, work, wires)
-    seconds = estimate_hpgo_step(work, wires, draft)
-    return Baseline(STRAIGHT, seconds, work.total / seconds, stages=_stages_of(draft, wires))
+def _straight(work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate | None) -> Baseline:
+    if candidate is None:
+        return _too_few_states(STRAIGHT, work, links)
+    seconds = estimate_hpgo_step(work, links, candidate)
+    return Baseline(
+        STRAIGHT, seconds, work.total / seconds, stages=_pipeline_stages(candidate, links)
+    )
 
 
-def _too_few_states(name: str, work: HpgoWork, wires: HpgoLinks) -> Baseline:
-    return Baseline(name, None, None, explain_too_few_states(work, wires))
+def _too_few_states(name: str, work: HpgoWork, links: HpgoLinks) -> Baseline:
+    return Baseline(name, None, None, explain_too_few_states(work, links))
 
 
-def _stages_of(
-    draft: HpgoCandidate, wires: HpgoLinks
+def _pipeline_stages(
+    candidate: HpgoCandidate, links: HpgoLinks
 ) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
-    ends = [cut + 1 for cut in draft.cuts]
-    groups = [group.devices(wires.sizes) for group in draft.groups]
+    ends = [cut + 1 for cut in candidate.cuts]
+    groups = [group.devices(links.sizes) for group in candidate.groups]
     return tuple(zip([0, *ends[:-1]], ends, groups, strict=True))
 
 
-def _gpipe(states: States, work: HpgoWork, wires: HpgoLinks) -> Baseline:
-    free = HpgoLinks(wires.sizes, math.inf, math.inf, math.inf)
-    draft = find_straight_pipeline(work, free)
-    if draft is None:
-        return _too_few_states(GPIPE, work, wires)
+def _gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baseline:
+    free_links = HpgoLinks(links.sizes, math.inf, math.inf, math.inf)
+    candidate = find_straight_pipeline(work, free_links)
+    if candidate is None:
+        return _too_few_states(GPIPE, work, links)
     micro = work.training.micro_batch_size
     count = work.micro_batches(1)
-    share = micro / states.profile.batch_size
-    stages = _stages_of(draft, wires)
-    forward = [share * states.range_sum(states.forward_s, a, b) for a, b, _ in stages]
-    again = [
-        share * states.range_sum(states.backward_s, a, b) + ahead
-        for (a, b, _), ahead in zip(stages, forward, strict=True)
+    samples_share = micro / states.profile.batch_size
+    stages = _pipeline_stages(candidate, links)
+    forward = [samples_share * states.range_sum(states.forward_s, a, b) for a, b, _ in stages]
+    backward = [
+        samples_share * states.range_sum(states.backward_s, a, b) + forward_s
+        for (a, b, _), forward_s in zip(stages, forward, strict=True)
     ]
-    links = [
-        share * states.crossing_bytes[cut] * wires.transfer(a, b)
-        for cut, a, b in zip(draft.cuts, draft.groups, draft.groups[1:], strict=False)
+    message_s = [
+        samples_share * states.crossing_bytes[cut] * links.transfer(a, b)
+        for cut, a, b in zip(candidate.cuts, candidate.groups, candidate.groups[1:], strict=False)
     ]
-    seconds = _flow([*forward, *links], count) + _flow([*again, *links], count)
+    seconds = _flow([*forward, *message_s], count) + _flow([*backward, *message_s], count)
     return Baseline(GPIPE, seconds, work.total / seconds, stages=stages)
 
 
 def _flow(times: Sequence[float], count: int) -> float:
-    """Return how long ``count`` equal jobs take through these steps, one after another."""
+    """Return the seconds of `count` equal jobs that go through steps in turn."""
     return math.fsum(times) + (count - 1) * max(times)

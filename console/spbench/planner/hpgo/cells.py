@@ -1,4 +1,4 @@
-"""Cells of HPGO's dynamic program: one for each set of devices in use and each last group."""
+"""Cells of HPGO's dynamic program, by devices in use and last group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 SLACK = 1.0 + 1e-12
-"""Blocks that differ by less than this differ by rounding."""
+"""Blocks with a smaller ratio than this differ only by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class SearchLimits:
     """The limits of one search: pipelines, workers and the bound on a block.
 
     Attributes:
-        workers: Into how many parts a pipeline's devices are dealt; a stage has one or more.
-        pipelines: Pipelines side by side, each with a device for each worker.
-        bound: No block above it is of interest; seconds for the whole batch.
-        single: Whether each stage has one worker.
-        keep: How many cells are followed at each number of workers; None for all.
-        floor: Blocks below it are as good as it is.
+        workers: The parts into which a pipeline's devices are divided; a stage has one or more.
+        pipelines: Pipelines side by side, each with one device per worker.
+        bound: The largest block of interest, in seconds for the whole batch.
+        single: Whether each stage has exactly one worker.
+        keep: The number of cells to extend at each number of workers; None for all.
+        floor: Blocks below it count as equal to it.
     """
 
     workers: int
@@ -41,48 +41,48 @@ class SearchLimits:
 
     @property
     def limit(self) -> float:
-        """The bound, and what rounding may add to it."""
+        """The bound with an allowance for rounding."""
         return self.bound * SLACK
 
 
 class TableStep(NamedTuple):
-    """A stage on a group of devices, behind those of the cell before it."""
+    """A stage on a group of devices, and the cell of the stages before it."""
 
     group: DeviceGroup
     before: SearchCell | None
 
 
 class Trial(NamedTuple):
-    """A stage that was tried, over the states that it may end with.
+    """A stage to try; all arrays are over the states that it may end with.
 
     Attributes:
-        places: Those states.
-        block: The least block with it.
-        sent: Seconds of the messages so far, for one micro-batch.
-        tail: By how much an all-reduce outlasts the pipeline.
-        cut: Where the stage before ends; -1 for the first stage.
-        depth: Stages before this one.
+        ends: These states.
+        block: The least block of the pipeline up to it, in seconds.
+        message_s: Seconds of all messages so far, for one micro-batch.
+        tail: Seconds by which an all-reduce outlasts the pipeline.
+        cut: The end of the stage before; -1 for the first stage.
+        depth: The number of stages before it.
     """
 
-    places: Indices
+    ends: Indices
     block: Floats
-    sent: Floats
+    message_s: Floats
     tail: Floats
     cut: Indices
     depth: Indices
 
 
 class SearchCell:
-    """The best pipelines so far for one set of devices in use and one last group, over all states.
+    """The best pipelines so far for one set of devices in use and one last group.
 
     Args:
         used: The devices in use.
-        count: How many states there are.
+        count: The number of states.
 
     Attributes:
-        block: The least block by the last state, infinite where there is no split; the other
-            arrays are as in `Trial`.
-        step: Which of ``steps`` came to it.
+        block: The least block by the last state; infinite if there is no split. `message_s`, `tail`,
+            `cut` and `depth` are those of `Trial`.
+        step: The index in ``steps`` of the last stage.
     """
 
     def __init__(self, used: Counts, count: int) -> None:
@@ -91,7 +91,7 @@ class SearchCell:
         self._np = np
         self.used = used
         self.block = np.full(count, np.inf)
-        self.sent = np.full(count, np.inf)
+        self.message_s = np.full(count, np.inf)
         self.tail = np.zeros(count)
         self.cut = np.full(count, -1, dtype=np.int64)
         self.depth = np.zeros(count, dtype=np.int64)
@@ -104,32 +104,32 @@ class SearchCell:
         return self._np.flatnonzero(self._np.isfinite(self.block))
 
     def keep_better(self, step: TableStep, trial: Trial) -> None:
-        """Keep what is better: a lesser block, or an equal one with less beside it."""
-        at = trial.places
-        beside = self.sent[at] + self.tail[at]
-        equal = (trial.block == self.block[at]) & (trial.sent + trial.tail < beside)
-        better = (trial.block < self.block[at]) | equal
-        if not better.any():
+        """Keep the better pipelines: smaller block, then less message and all-reduce time."""
+        ends = trial.ends
+        is_less = trial.message_s + trial.tail < self.message_s[ends] + self.tail[ends]
+        is_better = (trial.block < self.block[ends]) | ((trial.block == self.block[ends]) & is_less)
+        if not is_better.any():
             return
-        at = at[better]
-        self.block[at] = trial.block[better]
-        self.sent[at] = trial.sent[better]
-        self.tail[at] = trial.tail[better]
-        self.cut[at] = trial.cut[better]
-        self.depth[at] = trial.depth[better]
-        self.step[at] = len(self.steps)
+        ends = ends[is_better]
+        self.block[ends] = trial.block[is_better]
+        self.message_s[ends] = trial.message_s[is_better]
+        self.tail[ends] = trial.tail[is_better]
+        self.cut[ends] = trial.cut[is_better]
+        self.depth[ends] = trial.depth[is_better]
+        self.step[ends] = len(self.steps)
         self.steps.append(step)
 
 
 def trace_candidate(cell: SearchCell, states: Indices, pipelines: int) -> HpgoCandidate:
     """Return the split that led to a cell's last state."""
-    at = len(states) - 1
+    index = len(states) - 1
     cuts: list[int] = []
     groups: list[DeviceGroup] = []
     current: SearchCell | None = cell
     while current is not None:
-        group, before = current.steps[int(current.step[at])]
-        cuts.append(int(states[at]))
+        group, before = current.steps[int(current.step[index])]
+        cuts.append(int(states[index]))
         groups.append(group)
-        at, current = int(current.cut[at]), before
+        index = int(current.cut[index])
+        current = before
     return HpgoCandidate(tuple(cuts[::-1]), tuple(groups[::-1]), pipelines, float(cell.block[-1]))

@@ -1,4 +1,4 @@
-"""HPGO's costs: of the model for a whole batch, and of messages by the devices they pass.
+"""HPGO's costs of a model for a whole batch, and of messages between devices.
 
 Source: HPGO, src/layerwise/parallelism (data_parallel.rs, split_concat.rs, sync_pipeline.rs).
 """
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HpgoWork:
-    """A model's states as arrays over the ``L`` states, for the whole batch on one device.
+    """A model as arrays over its ``L`` states, for the whole batch on one device.
 
     Attributes:
-        compute: Seconds of all up to each state, forward and backward.
+        compute: Seconds of both passes up to each state.
         parameters: Bytes of parameters up to each state.
-        crossing: Bytes that a cut after each state sends on.
+        crossing: Bytes that cross a cut after each state.
         before: ``before[j, k]``: whether state ``k`` can end the stage before one that ends
             with ``j``; ``(L, L)``.
     """
@@ -50,17 +50,17 @@ class HpgoWork:
         return len(self.compute) - 1
 
     def micro_batches(self, pipelines: int) -> int:
-        """Return how many micro-batches each of so many pipelines gets, rounded down."""
+        """Return the micro-batches of each of some pipelines, rounded down."""
         return self.training.global_batch_size // pipelines // self.training.micro_batch_size
 
     def parameter_bytes(self, start: int, end: int) -> float:
-        """Return the parameters of the states from ``start`` to ``end``, both included."""
+        """Return the bytes of parameters from state `start` to `end`, inclusive."""
         before = self.parameters[start - 1] if start else 0.0
         return float(self.parameters[end] - before)
 
 
 def build_hpgo_work(states: States, training: Training) -> HpgoWork:
-    """Return a model's arrays at the global batch size, by linear scaling."""
+    """Return a model at the global batch size, by linear scaling."""
     import numpy as np
 
     factor = training.global_batch_size / states.profile.batch_size
@@ -84,9 +84,9 @@ class HpgoLinks:
 
     Attributes:
         sizes: Devices of each machine.
-        within: Bytes a second between devices of one machine.
-        between: Bytes a second from machine to machine, into one machine.
-        collective: Bytes a second in exchanges over several machines.
+        within: Bytes per second between devices of one machine.
+        between: Bytes per second from machine to machine, into one machine.
+        collective: Bytes per second in exchanges over several machines.
     """
 
     sizes: Counts
@@ -95,58 +95,58 @@ class HpgoLinks:
     collective: float
 
     def all_reduce(self, group: DeviceGroup) -> float:
-        """Return the seconds in which a group sums one byte on each of its devices."""
-        held = group.devices_per_machine
-        count = sum(held)
+        """Return the seconds in which a group sums one byte per device."""
+        counts = group.devices_per_machine
+        count = sum(counts)
         if count == 1:
             return 0.0
         share = 2.0 * (count - 1) / count
-        if max(held) < count:
+        if max(counts) < count:
             return share / self.collective
         return share / self.within / (count // 2)
 
     def transfer(self, source: DeviceGroup, target: DeviceGroup) -> float:
-        """Return the seconds in which one byte, split over one group, gets to the next."""
-        wanted = target.devices_per_machine
-        given = source.devices_per_machine
-        if max(wanted) < sum(wanted):
+        """Return the seconds in which a byte, split over a group, reaches the next one."""
+        target_counts = target.devices_per_machine
+        source_counts = source.devices_per_machine
+        if max(target_counts) < sum(target_counts):
             return 1.0 / self.collective
-        count = sum(given)
-        elsewhere = count - given[wanted.index(max(wanted))]
-        return elsewhere / count / self.between if elsewhere else 1.0 / self.within
+        count = sum(source_counts)
+        remote = count - source_counts[target_counts.index(max(target_counts))]
+        return remote / count / self.between if remote else 1.0 / self.within
 
 
 def build_hpgo_links(cluster: Cluster) -> HpgoLinks:
-    """Return HPGO's picture of a cluster.
+    """Return HPGO's model of a cluster.
 
     Raises:
-        PlannerError: Its devices or links are of several kinds, which HPGO cannot tell apart.
+        PlannerError: Its devices or links are of several kinds, which HPGO does not support.
     """
     if len(set(cluster.kinds)) > 1:
-        raise _mixed(cluster, "devices")
-    inner = {machine.link for machine in cluster.machines if machine.link is not None}
+        raise _several_kinds_error(cluster, "devices")
+    inner_links = {machine.link for machine in cluster.machines if machine.link is not None}
     count = len(cluster.machines)
-    outer = {cluster.find_machine_link(a, b) for a in range(count) for b in range(a)}
-    within = _only(cluster, inner)
-    between = _only(cluster, outer)
-    # A cluster without links of one sort never sends over one: the other sort stands for it.
+    outer_links = {cluster.find_machine_link(a, b) for a in range(count) for b in range(a)}
+    within = _require_single_kind(cluster, inner_links)
+    between = _require_single_kind(cluster, outer_links)
+    # A cluster without links of one sort never sends over one, and gets the bandwidth of the other sort.
     within, between = within or between, between or within
     if within is None or between is None:
-        return HpgoLinks(cluster.sizes, 1.0, 1.0, 1.0)  # one device: nothing is ever sent
+        return HpgoLinks(cluster.sizes, 1.0, 1.0, 1.0)  # one device sends no messages
     return HpgoLinks(
         cluster.sizes, within.bandwidth, between.bandwidth, between.all_reduce_bandwidth
     )
 
 
-def _only(cluster: Cluster, links: set[Link]) -> Link | None:
+def _require_single_kind(cluster: Cluster, links: set[Link]) -> Link | None:
     if len(links) > 1:
-        raise _mixed(cluster, "links")
+        raise _several_kinds_error(cluster, "links")
     return next(iter(links), None)
 
 
-def _mixed(cluster: Cluster, what: str) -> PlannerError:
+def _several_kinds_error(cluster: Cluster, parts: str) -> PlannerError:
     return PlannerError(
-        f"the cluster {cluster.name} has {what} of several kinds, which mode hpgo cannot tell"
+        f"the cluster {cluster.name} has {parts} of several kinds, which mode hpgo cannot tell"
         " apart; use mode best"
     )
 
@@ -158,7 +158,7 @@ class HpgoCandidate:
     Attributes:
         cuts: The last state of each stage, rising; the last one is the model's last state.
         groups: The devices of each stage.
-        pipelines: How many pipelines they make side by side.
+        pipelines: The number of pipelines side by side.
         block: Seconds of the slowest stage or message for the whole batch.
     """
 
@@ -168,26 +168,31 @@ class HpgoCandidate:
     block: float
 
 
-def estimate_hpgo_step(work: HpgoWork, wires: HpgoLinks, draft: HpgoCandidate) -> float:
-    """Return HPGO's estimate of a step (``sync_pipeline_speedup_analytical``), infinite if none.
+def estimate_hpgo_step(work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate) -> float:
+    """Return the seconds of a step by HPGO's ``sync_pipeline_speedup_analytical``.
 
     ``b (M - 1) + T / (r M) + sum of transfers + max(0, all-reduce of stage i - i b)``, with
-    ``M`` micro-batches in each of ``r`` pipelines and ``b`` the block of one of them. As in HPGO
-    the fill term knows no replicas within a pipeline, a message counts once, and the all-reduce
-    of all stages but the last takes in the first state of the next one.
+    ``M`` micro-batches in each of ``r`` pipelines and ``b`` the block of one micro-batch. Like in
+    HPGO, the fill term ignores replicas within a pipeline, a message counts once, and the
+    all-reduce of all stages except the last includes the first state of the next one.
+
+    Returns:
+        Seconds; infinite if a pipeline has no micro-batch.
     """
-    count = work.micro_batches(draft.pipelines)
-    pipelines = draft.pipelines
+    count = work.micro_batches(candidate.pipelines)
+    pipelines = candidate.pipelines
     if count == 0:
         return float("inf")
-    block = draft.block / count
+    block = candidate.block / count
     length = block * (count - 1) + work.total / pipelines / count
-    for cut, source, target in zip(draft.cuts, draft.groups, draft.groups[1:], strict=False):
-        sent = float(work.crossing[cut]) / pipelines / count
-        length += sent * wires.transfer(source, target)
-    starts = [0, *(cut + 1 for cut in draft.cuts)]
+    for cut, source, target in zip(
+        candidate.cuts, candidate.groups, candidate.groups[1:], strict=False
+    ):
+        sent_bytes = float(work.crossing[cut]) / pipelines / count
+        length += sent_bytes * links.transfer(source, target)
+    starts = [0, *(cut + 1 for cut in candidate.cuts)]
     tail = 0.0
-    for at, (cut, group) in enumerate(zip(draft.cuts, draft.groups, strict=True)):
-        held = work.parameter_bytes(starts[at], min(cut + 1, work.last))
-        tail = max(tail, wires.all_reduce(group) * held - at * block)
+    for stage, (cut, group) in enumerate(zip(candidate.cuts, candidate.groups, strict=True)):
+        parameter_bytes = work.parameter_bytes(starts[stage], min(cut + 1, work.last))
+        tail = max(tail, links.all_reduce(group) * parameter_bytes - stage * block)
     return length + tail

@@ -1,4 +1,4 @@
-"""Mode ``hpgo``: the plan of DAPPLE's planner, in the same terms and with the same estimate."""
+"""Mode ``hpgo``: the plan of DAPPLE's planner, with the same estimates."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
         PlannerError: The cluster has several kinds of devices or links.
     """
     problem = build_problem(states, cluster, training)
-    work, wires, straight = problem
+    work, links, straight = problem
     scored = [
-        (estimate_hpgo_step(work, wires, draft), draft)
-        for draft in generate_candidates(work, wires, straight)
+        (estimate_hpgo_step(work, links, candidate), candidate)
+        for candidate in generate_candidates(work, links, straight)
     ]
-    # Of equals the last one, as HPGO has it.
-    least, best = min(reversed(scored), key=lambda pair: pair[0])
+    # HPGO takes the last of equally fast plans.
+    step_s, best = min(reversed(scored), key=lambda pair: pair[0])
     return Plan(
         mode="hpgo",
         profile=states.profile.name,
@@ -50,51 +50,51 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
         micro_batches=work.micro_batches(best.pipelines),
         schedule="1f1b",
         pipelines=best.pipelines,
-        step_s=least,
+        step_s=step_s,
         single_s=work.total,
-        stages=_stages(states, work, wires, best),
+        stages=_stages(states, work, links, best),
         baselines=estimate_baselines(states, cluster, problem),
         measured_batches=states.profile.batch_sizes,
     )
 
 
 def _stages(
-    states: States, work: HpgoWork, wires: HpgoLinks, draft: HpgoCandidate
+    states: States, work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate
 ) -> tuple[PlanStage, ...]:
-    """Return a draft's stages with their figures, of one micro-batch of one pipeline."""
-    ends = [cut + 1 for cut in draft.cuts]
+    """Return a candidate's stages, for one micro-batch of one pipeline."""
+    ends = [cut + 1 for cut in candidate.cuts]
     starts = [0, *ends[:-1]]
-    micro = work.micro_batches(draft.pipelines)
+    micro_batches = work.micro_batches(candidate.pipelines)
     training = work.training
-    found = []
-    for at, (start, end, group) in enumerate(zip(starts, ends, draft.groups, strict=True)):
-        workers = group.size / draft.pipelines
+    stages = []
+    for stage, (start, end, group) in enumerate(zip(starts, ends, candidate.groups, strict=True)):
+        workers = group.size / candidate.pipelines
         samples = training.micro_batch_size / workers
         share = samples / states.profile.batch_size
         memory = compute_stage_memory(
             states, start, end, samples, training.optimizer_memory_scaling
         )
-        found.append(
+        stages.append(
             PlanStage(
                 start=start,
                 end=end,
-                devices=group.devices(wires.sizes),
+                devices=group.devices(links.sizes),
                 forward_s=share * states.range_sum(states.forward_s, start, end),
                 backward_s=share * states.range_sum(states.backward_s, start, end),
-                send_s=_send_seconds(work, wires, draft, at),
-                all_reduce_s=wires.all_reduce(group) * work.parameter_bytes(start, end - 1),
-                memory_bytes=memory.peak(stage_in_flight("1f1b", at, len(ends), micro)),
+                send_s=_send_seconds(work, links, candidate, stage),
+                all_reduce_s=links.all_reduce(group) * work.parameter_bytes(start, end - 1),
+                memory_bytes=memory.peak(stage_in_flight("1f1b", stage, len(ends), micro_batches)),
                 fixed_bytes=memory.fixed,
                 held_bytes=memory.held,
                 once_bytes=memory.once,
             )
         )
-    return tuple(found)
+    return tuple(stages)
 
 
-def _send_seconds(work: HpgoWork, wires: HpgoLinks, draft: HpgoCandidate, at: int) -> float:
-    if at + 1 == len(draft.groups):
+def _send_seconds(work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate, stage: int) -> float:
+    if stage + 1 == len(candidate.groups):
         return 0.0
-    share = draft.pipelines * work.micro_batches(draft.pipelines)
-    rate = wires.transfer(draft.groups[at], draft.groups[at + 1])
-    return rate * float(work.crossing[draft.cuts[at]]) / share
+    share = candidate.pipelines * work.micro_batches(candidate.pipelines)
+    rate = links.transfer(candidate.groups[stage], candidate.groups[stage + 1])
+    return rate * float(work.crossing[candidate.cuts[stage]]) / share

@@ -1,4 +1,4 @@
-"""PipeDream's straight pipeline, one device a stage in the devices' order, and no split."""
+"""PipeDream's straight pipeline: one device per stage, in order."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class HpgoProblem(NamedTuple):
-    """The start of HPGO's search: costs of the model and of the links, and a first candidate."""
+    """The input of HPGO's search: model, links and the straight pipeline."""
 
     work: HpgoWork
-    wires: HpgoLinks
+    links: HpgoLinks
     straight: HpgoCandidate | None
 
 
@@ -41,45 +41,47 @@ def build_problem(states: States, cluster: Cluster, training: Training) -> HpgoP
         PlannerError: The cluster has several kinds of devices or links.
     """
     work = build_hpgo_work(states, training)
-    wires = build_hpgo_links(cluster)
-    return HpgoProblem(work, wires, find_straight_pipeline(work, wires))
+    links = build_hpgo_links(cluster)
+    return HpgoProblem(work, links, find_straight_pipeline(work, links))
 
 
-def find_straight_pipeline(work: HpgoWork, wires: HpgoLinks) -> HpgoCandidate | None:
-    """Return the pipeline of one device a stage, in the devices' order, with the least block.
+def find_straight_pipeline(work: HpgoWork, links: HpgoLinks) -> HpgoCandidate | None:
+    """Return the pipeline of one device per stage with the least block.
+
+    The stages are in the order of the devices.
 
     Returns:
-        None where there are too few states for the devices.
+        None if there are fewer states than devices.
     """
     import numpy as np
 
-    placements = Placements(wires.sizes)
-    count = sum(wires.sizes)
+    placements = Placements(links.sizes)
+    count = sum(links.sizes)
     if count > work.last + 1:
         return None
     if count == 1:
         return build_unsplit(work, placements, 1, 1)
-    everything = np.arange(work.last + 1)
-    chain = _any_chain(work)
-    found = None
-    bound = _loosest(work, wires)
-    # A search over some states bounds the search over all of them, which is then a short one.
-    for states in [chain, everything] if len(chain) < len(everything) else [everything]:
+    all_states = np.arange(work.last + 1)
+    chain = _find_chain(work)
+    candidate = None
+    bound = _block_upper_bound(work, links)
+    # A search over some states gives a bound, which makes the search over all states short.
+    for states in [chain, all_states] if len(chain) < len(all_states) else [all_states]:
         shape = SearchLimits(count, 1, bound, single=True)
-        table = Table(work, wires, shape, states, placements.place_in_order)
-        found = table.search(placements.place_first) or found
-        bound = found.block if found else bound
-    return found
+        table = Table(work, links, shape, states, placements.place_in_order)
+        candidate = table.search(placements.place_first) or candidate
+        bound = candidate.block if candidate else bound
+    return candidate
 
 
-def explain_too_few_states(work: HpgoWork, wires: HpgoLinks) -> str:
-    """Return why there is no pipeline of one device a stage for these devices."""
+def explain_too_few_states(work: HpgoWork, links: HpgoLinks) -> str:
+    """Return why there is no pipeline of one device per stage."""
     stages = format_quantity(work.last + 1, "stage")
-    return f"it needs {sum(wires.sizes)} stages; the model has at most {stages}"
+    return f"it needs {sum(links.sizes)} stages; the model has at most {stages}"
 
 
-def _any_chain(work: HpgoWork) -> Indices:
-    """Return states each of which can follow all before it, up to the model's last one."""
+def _find_chain(work: HpgoWork) -> Indices:
+    """Return states that can follow each other, up to the model's last one."""
     import numpy as np
 
     chain = [0]
@@ -89,16 +91,16 @@ def _any_chain(work: HpgoWork) -> Indices:
     return np.array(chain)
 
 
-def _loosest(work: HpgoWork, wires: HpgoLinks) -> float:
-    """Return a block that no pipeline is above."""
-    slowest = min(wires.within, wires.between, wires.collective)
+def _block_upper_bound(work: HpgoWork, links: HpgoLinks) -> float:
+    """Return an upper bound on the block of any pipeline, in seconds."""
+    slowest = min(links.within, links.between, links.collective)
     return max(work.total, 2.0 * float(work.crossing.max()) / slowest)
 
 
 def build_unsplit(
     work: HpgoWork, placements: Placements, workers: int, pipelines: int
 ) -> HpgoCandidate:
-    """Return the whole model on the first devices, as so many pipelines of so many workers."""
+    """Return the whole model on the first devices, as pipelines of some workers."""
     used = placements.place_first(workers * pipelines)
     group = DeviceGroup(placements.empty, used)
     return HpgoCandidate((work.last,), (group,), pipelines, work.total / (workers * pipelines))

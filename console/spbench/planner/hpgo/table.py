@@ -1,12 +1,11 @@
-"""HPGO's search for the cuts of one pipeline shape: the least block, by dynamic programming.
+"""HPGO's dynamic program for the cuts of a pipeline with the least block.
 
-A cell stands for the devices in use and the last stage's among them, and holds over all states the
-least block with which the model up to that state runs on them. The stage that follows has one
-worker or more, and devices by one of the placements. numpy goes over all ends and cuts of a stage
-at once.
+A cell is a set of devices in use with a last group. By last state it holds the least block with
+which the model up to that state runs on these devices. The next stage has one or more workers, and
+devices by one of the placements. Numpy handles all ends and cuts of a stage at once.
 
-HPGO takes any of the splits with the least block, by chance; here the least of them in messages
-and all-reduce is taken.
+HPGO takes any split with the least block, depending on chance. Here the one of them with the least
+message and all-reduce time is taken.
 
 Source: HPGO, src/layerwise/orchestration/orchestrate_async.rs (``compute_plan_sync``).
 """
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from spbench.planner.hpgo.cells import Floats, Indices
 
 _UNITS = 2.0**44
-"""In how many units the model's time is counted."""
+"""The number of units into which the model's time is divided."""
 
 Following = Callable[[Counts, int], tuple[Counts, ...]]
-"""Devices in use after a stage of so many workers, by those in use before it."""
+"""The devices in use after a stage, by those in use before it and its number of workers."""
 
 
 class Table:
@@ -42,17 +41,17 @@ class Table:
 
     Args:
         work: The model.
-        wires: The cluster.
-        shape: What is searched.
-        states: The states that may end a stage, rising; the model's last one is among them.
+        links: The cluster.
+        limits: The limits of the search.
+        states: The states that may end a stage, rising; includes the model's last one.
         following: The placements.
     """
 
     def __init__(
         self,
         work: HpgoWork,
-        wires: HpgoLinks,
-        shape: SearchLimits,
+        links: HpgoLinks,
+        limits: SearchLimits,
         states: Indices,
         following: Following,
     ) -> None:
@@ -60,63 +59,63 @@ class Table:
 
         self._np = np
         self._work = work
-        self._wires = wires
-        self._shape = shape
+        self._links = links
+        self._limits = limits
         self._states = states
         self._following = following
-        # In whole units, so that stages of equal work are equal to the last bit.
+        # Times in whole units make stages of equal work equal to the last bit.
         unit = work.total / _UNITS
-        whole = np.rint(work.compute[states] / unit)
-        self._compute = whole * unit
+        units = np.rint(work.compute[states] / unit)
+        self._compute = units * unit
         self._crossing = work.crossing[states]
-        spans = (whole[:, None] - whole[None, :]) * unit
+        spans = (units[:, None] - units[None, :]) * unit
         self._span = np.where(work.before[np.ix_(states, states)], spans, np.inf)
-        self._split = shape.pipelines * max(work.micro_batches(shape.pipelines), 1)
-        # By the last stage's group as well: what its message costs depends on that.
-        self._cells: list[dict[DeviceGroup, SearchCell]] = [{} for _ in range(shape.workers + 1)]
+        self._split = limits.pipelines * max(work.micro_batches(limits.pipelines), 1)
+        # By the last group as well, since the cost of the next message depends on it.
+        self._cells: list[dict[DeviceGroup, SearchCell]] = [{} for _ in range(limits.workers + 1)]
         self._rates: dict[tuple[DeviceGroup, DeviceGroup], float] = {}
 
-    def search(self, fresh: Callable[[int], Counts]) -> HpgoCandidate | None:
-        """Return the split into two stages or more with the least block.
+    def search(self, place_first: Callable[[int], Counts]) -> HpgoCandidate | None:
+        """Return the split into two or more stages with the least block.
 
         Args:
-            fresh: What is in use after the first so many devices, for the first stage.
+            place_first: Returns the devices in use after a first stage of some devices.
 
         Returns:
-            None where no split is within the bound.
+            None if no split is within the bound.
         """
-        shape = self._shape
-        for workers in range(1, shape.workers):
-            if workers == 1 or not shape.single:
-                self._begin(workers, fresh(workers * shape.pipelines))
-            most = 1 if shape.single else shape.workers - workers
-            for cell in self._followed(workers):
-                for more in range(1, most + 1):
+        limits = self._limits
+        for workers in range(1, limits.workers):
+            if workers == 1 or not limits.single:
+                self._add_first_stage(workers, place_first(workers * limits.pipelines))
+            max_workers = 1 if limits.single else limits.workers - workers
+            for cell in self._cells_to_extend(workers):
+                for more in range(1, max_workers + 1):
                     self._extend(workers, cell, more)
-        whole = [cell for cell in self._cells[-1].values() if len(cell.ends)]
-        best = min(whole, key=_worth_at_end, default=None)
-        return None if best is None else trace_candidate(best, self._states, shape.pipelines)
+        complete = [cell for cell in self._cells[-1].values() if len(cell.ends)]
+        best = min(complete, key=_rank_at_end, default=None)
+        return None if best is None else trace_candidate(best, self._states, limits.pipelines)
 
-    def _followed(self, workers: int) -> list[SearchCell]:
+    def _cells_to_extend(self, workers: int) -> list[SearchCell]:
         cells = list(self._cells[workers].values())
-        keep = self._shape.keep
+        keep = self._limits.keep
         if keep is None or len(cells) <= keep:
             return cells
-        return sorted(cells, key=lambda cell: float((cell.sent + cell.tail).min()))[:keep]
+        return sorted(cells, key=lambda cell: float((cell.message_s + cell.tail).min()))[:keep]
 
-    def _begin(self, workers: int, used: Counts) -> None:
-        """Let the first stage have so many workers, with each of the states as its end."""
+    def _add_first_stage(self, workers: int, used: Counts) -> None:
+        """Add a first stage of some workers, with each of the states as its end."""
         np = self._np
-        block = self._levelled(self._compute / (workers * self._shape.pipelines))
-        np.maximum(block, self._shape.floor, out=block)  # later blocks are not below it
-        places = self._window(workers)
-        places = places[block[places] <= self._shape.limit]
-        if not places.size:
+        block = self._round_to_bound(self._compute / (workers * self._limits.pipelines))
+        np.maximum(block, self._limits.floor, out=block)  # later blocks are not below it
+        ends = self._possible_ends(workers)
+        ends = ends[block[ends] <= self._limits.limit]
+        if not ends.size:
             return
-        none = np.zeros(len(places), dtype=np.int64)
+        zeros = np.zeros(len(ends), dtype=np.int64)
         group = DeviceGroup((0,) * len(used), used)
-        tail = np.maximum(0.0, self._all_reduce(group, places, np.zeros(1))[:, 0])
-        trial = Trial(places, block[places], np.zeros(len(places)), tail, none - 1, none)
+        tail = np.maximum(0.0, self._all_reduce(group, ends, np.zeros(1))[:, 0])
+        trial = Trial(ends, block[ends], np.zeros(len(ends)), tail, zeros - 1, zeros)
         self._cell(workers, group).keep_better(TableStep(group, None), trial)
 
     def _cell(self, workers: int, group: DeviceGroup) -> SearchCell:
@@ -125,90 +124,98 @@ class Table:
             cells[group] = SearchCell(group.last, len(self._states))
         return cells[group]
 
-    def _window(self, workers: int) -> Indices:
-        """Return which states so many workers may end with, by what the others can do."""
-        shape = self._shape
+    def _possible_ends(self, workers: int) -> Indices:
+        """Return the states at which a number of workers can end within the bound.
+
+        The workers before the end, and those after it, must manage their part within the bound.
+        """
+        limits = self._limits
         last = len(self._states) - 1
-        if workers == shape.workers:
+        if workers == limits.workers:
             return self._np.array([last])
         spent = self._compute[:last]
-        left = (shape.workers - workers) * shape.pipelines * shape.limit
-        least = self._work.total * (2.0 - SLACK) - left
-        most = workers * shape.pipelines * shape.limit
-        return self._np.flatnonzero((spent >= least) & (spent <= most))
+        left = (limits.workers - workers) * limits.pipelines * limits.limit
+        earliest = self._work.total * (2.0 - SLACK) - left
+        latest = workers * limits.pipelines * limits.limit
+        return self._np.flatnonzero((spent >= earliest) & (spent <= latest))
 
-    def _levelled(self, block: Floats) -> Floats:
-        """Take blocks at the bound as equal: they differ by rounding."""
-        bound = self._shape.bound
-        at_bound = (block >= bound / SLACK) & (block <= self._shape.limit)
-        return self._np.where(at_bound, bound, block)
+    def _round_to_bound(self, block: Floats) -> Floats:
+        """Make blocks near the bound equal to it, since they differ only by rounding."""
+        bound = self._limits.bound
+        is_near = (block >= bound / SLACK) & (block <= self._limits.limit)
+        return self._np.where(is_near, bound, block)
 
     def _extend(self, workers: int, cell: SearchCell, more: int) -> None:
-        """Try a stage of so many workers more, behind those of a cell."""
-        places = self._window(workers + more)
+        """Try a stage of `more` workers behind the stages of a cell."""
+        ends = self._possible_ends(workers + more)
         cuts = cell.ends
-        if places.size and cuts.size:
+        if ends.size and cuts.size:
             for used in self._following(cell.used, more):
-                trial = self._try(cell, used, places, cuts)
+                trial = self._try_stage(cell, used, ends, cuts)
                 if trial is not None:
                     group = DeviceGroup(cell.used, used)
                     self._cell(workers + more, group).keep_better(TableStep(group, cell), trial)
 
-    def _try(self, cell: SearchCell, used: Counts, places: Indices, cuts: Indices) -> Trial | None:
+    def _try_stage(
+        self, cell: SearchCell, used: Counts, ends: Indices, cuts: Indices
+    ) -> Trial | None:
         """Try one more stage on one group of devices, for all its ends and cuts at once."""
         np = self._np
         group = DeviceGroup(cell.used, used)
         rates = np.array([self._rate(step.group, group) for step in cell.steps])
         message = rates[cell.step[cuts]] * self._crossing[cuts]
         before = np.maximum(cell.block[cuts], 2.0 * message)
-        sent = cell.sent[cuts] + message / self._split
-        useful = np.flatnonzero(before <= self._shape.limit)
-        # The first of several equal blocks is then the one with the least beside it.
-        useful = useful[np.argsort((sent + cell.tail[cuts])[useful], kind="stable")]
+        message_s = cell.message_s[cuts] + message / self._split
+        useful = np.flatnonzero(before <= self._limits.limit)
+        # argmin takes the first of equal blocks: sort so that it has the least other time.
+        useful = useful[np.argsort((message_s + cell.tail[cuts])[useful], kind="stable")]
         if not useful.size:
             return None
-        cuts, before, sent = cuts[useful], before[useful], sent[useful]
-        first = places[0]
-        last = places[-1]
+
+        cuts = cuts[useful]
+        before = before[useful]
+        message_s = message_s[useful]
+        first = ends[0]
+        last = ends[-1]
         block = self._span[first : last + 1].take(cuts, axis=1)
-        if len(places) < len(block):
-            block = block[places - first]
+        if len(ends) < len(block):
+            block = block[ends - first]
         if (devices := group.size) > 1:
             block /= devices
         np.maximum(block, before[None, :], out=block)
-        return self._best(cell, group, places, cuts, sent, block)
+        return self._choose_cuts(cell, group, ends, cuts, message_s, block)
 
-    def _best(
+    def _choose_cuts(
         self,
         cell: SearchCell,
         group: DeviceGroup,
-        places: Indices,
+        ends: Indices,
         cuts: Indices,
-        sent: Floats,
+        message_s: Floats,
         block: Floats,
     ) -> Trial | None:
-        """Choose the cut for each end; ``block`` is ``(ends, cuts)``."""
+        """Choose the best cut for each end; `block` is ``(ends, cuts)``."""
         np = self._np
-        rows = np.arange(len(places))
-        if self._wires.all_reduce(group) == 0.0:
+        rows = np.arange(len(ends))
+        if self._links.all_reduce(group) == 0.0:
             choice = block.argmin(axis=1)
             tail = cell.tail[cuts][choice]
         else:
-            block = self._levelled(block)
-            tails = self._tails(cell, group, places, cuts)
-            beside = np.where(block == block.min(axis=1)[:, None], sent + tails, np.inf)
-            choice = beside.argmin(axis=1)
+            block = self._round_to_bound(block)
+            tails = self._tails(cell, group, ends, cuts)
+            is_least = block == block.min(axis=1)[:, None]
+            choice = np.where(is_least, message_s + tails, np.inf).argmin(axis=1)
             tail = tails[rows, choice]
-        least = block[rows, choice]
-        within = least <= self._shape.limit
-        if not within.any():
+        least_block = block[rows, choice]
+        is_within = least_block <= self._limits.limit
+        if not is_within.any():
             return None
-        choice = choice[within]
+        choice = choice[is_within]
         return Trial(
-            places[within],
-            least[within],
-            sent[choice],
-            tail[within],
+            ends[is_within],
+            least_block[is_within],
+            message_s[choice],
+            tail[is_within],
             cuts[choice],
             cell.depth[cuts[choice]] + 1,
         )
@@ -216,26 +223,33 @@ class Table:
     def _rate(self, source: DeviceGroup, target: DeviceGroup) -> float:
         key = source, target
         if key not in self._rates:
-            self._rates[key] = self._wires.transfer(source, target)
+            self._rates[key] = self._links.transfer(source, target)
         return self._rates[key]
 
-    def _all_reduce(self, group: DeviceGroup, places: Indices, before: Floats) -> Floats:
-        """Return a stage's all-reduce as HPGO counts it, ``(ends, parameters before it)``."""
+    def _all_reduce(self, group: DeviceGroup, ends: Indices, before: Floats) -> Floats:
+        """Return the seconds of a stage's all-reduce, ``(ends, cuts)``.
+
+        Like HPGO, it counts the first state of the next stage as well.
+
+        Args:
+            group: The devices of the stage.
+            ends: The possible last states.
+            before: Bytes of parameters before the stage, for each cut.
+        """
         work = self._work
-        ends = self._np.minimum(self._states[places] + 1, work.last)
-        held = work.parameters[ends][:, None] - before[None, :]
-        return self._wires.all_reduce(group) * held
+        counted_ends = self._np.minimum(self._states[ends] + 1, work.last)
+        parameter_bytes = work.parameters[counted_ends][:, None] - before[None, :]
+        return self._links.all_reduce(group) * parameter_bytes
 
-    def _tails(
-        self, cell: SearchCell, group: DeviceGroup, places: Indices, cuts: Indices
-    ) -> Floats:
-        """Return by how much all-reduces outlast the pipeline, ``(ends, cuts)``."""
+    def _tails(self, cell: SearchCell, group: DeviceGroup, ends: Indices, cuts: Indices) -> Floats:
+        """Return the seconds by which all-reduces outlast the pipeline, ``(ends, cuts)``."""
         before = self._work.parameters[self._states[cuts]]
-        block = self._shape.bound * self._shape.pipelines / self._split  # of a micro-batch
+        # Of one micro-batch.
+        block = self._limits.bound * self._limits.pipelines / self._split
         hidden = (cell.depth[cuts] + 1) * block
-        late = self._all_reduce(group, places, before) - hidden[None, :]
-        return self._np.maximum(cell.tail[cuts][None, :], late)
+        exposed = self._all_reduce(group, ends, before) - hidden[None, :]
+        return self._np.maximum(cell.tail[cuts][None, :], exposed)
 
 
-def _worth_at_end(cell: SearchCell) -> tuple[float, float]:
-    return float(cell.block[-1]), float(cell.sent[-1] + cell.tail[-1])
+def _rank_at_end(cell: SearchCell) -> tuple[float, float]:
+    return float(cell.block[-1]), float(cell.message_s[-1] + cell.tail[-1])
