@@ -25,9 +25,8 @@ from time import perf_counter, process_time
 from benchmarks.goals import Figure, argument_parser, table
 
 from spbench.planner.cluster.machines import Cluster, cluster_from_ends
-from spbench.planner.planning import plan, plan_many
+from spbench.planner.planning import default_jobs, plan, plan_many
 from spbench.planner.plans import Mode
-from spbench.planner.process_pool import default_jobs
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import LayerProfile, Profile
 

@@ -26,7 +26,7 @@ from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
 from spbench.launch.hosts.hosts import read_hostfile
 from spbench.launch.jobs import Job
-from spbench.planner.cluster.yaml_file import read_cluster
+from spbench.planner.cluster.cluster_file import read_cluster
 from spbench.planner.profile.json_file import read_profile_json
 from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.record.findings import findings

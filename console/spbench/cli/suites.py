@@ -89,7 +89,7 @@ def schema(
 
         document = plan_json_schema()
     elif what == "cluster":
-        from spbench.planner.cluster.reader import ClusterFile
+        from spbench.planner.cluster.cluster_file import ClusterFile
 
         document = build_json_schema(ClusterFile)
     elif what == "profile":

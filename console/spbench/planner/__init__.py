@@ -1,19 +1,18 @@
 """The planner: from measured layers and links to the best parallel plan.
 
-A profile (`profile`) and a cluster (`cluster`) go into a search (`search`, `hpgo`), which makes a
-plan (`plans`); `simulation` runs a step of it event by event, `output` writes it. `planning` does
-all of that in one call.
+A search (`search`, `hpgo`) makes a plan (`plans`) from a profile (`profile`) and a cluster
+(`cluster`). `simulation` simulates a step of it event by event, and `output` writes it. `planning`
+does all of that in one call.
 
-What ``__all__`` names is for programs; the modules below may change. It is imported when it is
-first asked for, and numpy inside functions only: a console command that plans nothing starts
-without.
+The names of ``__all__`` are for programs; the modules below may change. They are imported on first
+use, and numpy only inside functions, so that console commands without a plan start without them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spbench_core.late_import import make_lazy_getattr
+from spbench_core.late_import import late_names
 
 if TYPE_CHECKING:
     from spbench.planner.cluster.lookup import machines_cluster, named_cluster
@@ -32,7 +31,7 @@ __all__ = [
     "plan_many",
     "simulate",
 ]
-_FROM = {
+_MODULES = {
     "NoPlanError": "errors",
     "PlannerError": "errors",
     "load_profile": "profile.files",
@@ -44,11 +43,11 @@ _FROM = {
 }
 """The module of each name of ``__all__``."""
 
-__getattr__ = make_lazy_getattr(
-    __name__, {name: f"{__name__}.{module}" for name, module in _FROM.items()}
+__getattr__ = late_names(
+    __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
 )
 
 
 def __dir__() -> list[str]:
-    """Return the names that are here already, and those still to be imported."""
+    """Return the loaded names and those that are imported on first use."""
     return sorted({*globals(), *__all__})

@@ -1,7 +1,7 @@
 """Errors of the planner; each ends a command with exit code 2.
 
-PlannerError        one sentence that says what is wrong
-├── FileError       all errors of one file, each with its place
+PlannerError        an invalid profile, cluster or batch
+├── FileError       all errors of one file, each with its position
 │   ├── ProfileError
 │   └── ClusterError
 └── NoPlanError     no plan fits the cluster
@@ -15,11 +15,11 @@ from spbench.errors import Diagnostic, UsageError, format_error_list
 
 
 class PlannerError(UsageError):
-    """A wrong profile, cluster or batch."""
+    """An invalid profile, cluster or batch."""
 
 
 class FileError(PlannerError):
-    """All errors of one file, in the order of their places."""
+    """All errors of one file, in the order of their positions."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics: Sequence[Diagnostic] = sorted(diagnostics)
@@ -35,4 +35,4 @@ class ClusterError(FileError):
 
 
 class NoPlanError(PlannerError):
-    """No plan fits: the sentence says which stage lacks what."""
+    """No plan fits; the message names the stage that lacks memory."""

@@ -1,19 +1,26 @@
-"""Planning in one call: what the command line, the console and programs use."""
+"""Planning in one call, for the command line, the TUI and programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.hpgo.mode import plan_hpgo
 from spbench.planner.plans import Mode, Plan
-from spbench.planner.process_pool import call_in_processes
 from spbench.planner.profile.layers import Profile
 from spbench.planner.search.best import plan_best
 from spbench.planner.training import Training
 
 PARAMETERS_AND_GRADIENTS = 2.0
+THREADS = "RAYON_NUM_THREADS"
+
+Output = TypeVar("Output")
 
 
 def plan(
@@ -26,7 +33,7 @@ def plan(
     optimizer_memory_scaling: float = PARAMETERS_AND_GRADIENTS,
     peak_activation_bytes: float | None = None,
 ) -> Plan:
-    """Return how best to train a model on a cluster.
+    """Return the best plan to train a model on a cluster.
 
     Args:
         profile: The model.
@@ -34,17 +41,17 @@ def plan(
         global_batch_size: Samples of a step over all devices.
         micro_batch_size: Samples that go through a pipeline at once; None lets mode ``best``
             choose it, and is 1 in mode ``hpgo``.
-        mode: ``best`` for the least step time within the devices' memory, ``hpgo`` for the plan
+        mode: ``best`` for the shortest step within the devices' memory, ``hpgo`` for the plan
             of DAPPLE's planner.
-        optimizer_memory_scaling: Bytes kept for each byte of parameters, those included: 2 with
+        optimizer_memory_scaling: Bytes kept per byte of parameters, including them: 2 with
             gradients, 3 with momentum, 4 with Adam's two moments.
         peak_activation_bytes: Memory of one sample when the whole model is on one device; None
-            for what the profile's layers keep.
+            for the bytes that the profile's layers keep.
 
     Raises:
         NoPlanError: No plan fits the devices' memory.
-        PlannerError: A number cannot be, or mode ``hpgo`` cannot tell the cluster's devices or
-            links apart.
+        PlannerError: A number is invalid, or the cluster has several kinds of devices or links,
+            which mode ``hpgo`` does not support.
     """
     if mode not in ("best", "hpgo"):
         raise PlannerError(f"the mode {mode} is neither best nor hpgo")
@@ -70,20 +77,20 @@ def plan_many(
     optimizer_memory_scaling: float = PARAMETERS_AND_GRADIENTS,
     peak_activation_bytes: float | None = None,
 ) -> list[Plan | PlannerError]:
-    """Return a plan for each of several global batch sizes, as `plan` makes them.
+    """Return the plans of several global batch sizes; see `plan`.
 
     Args:
         profile: The model.
         cluster: The cluster.
         batch_sizes: The global batch sizes.
-        jobs: Processes that plan at the same time; 1 plans in this process.
+        jobs: Number of processes; 1 plans in this process.
         micro_batch_size: As in `plan`.
         mode: As in `plan`.
         optimizer_memory_scaling: As in `plan`.
         peak_activation_bytes: As in `plan`.
 
     Returns:
-        In the order of the batch sizes; the error in place of a plan that cannot be made.
+        By batch size, the plan or the error why there is none.
 
     Raises:
         PlannerError: ``jobs`` is below 1.
@@ -98,3 +105,46 @@ def plan_many(
     }
     calls = [(profile, cluster, size) for size in batch_sizes]
     return call_in_processes(plan, calls, options, jobs)
+
+
+def default_jobs(environ: Mapping[str, str]) -> int:
+    """Return the default number of processes: ``RAYON_NUM_THREADS``, or all cores.
+
+    The variable is HPGO's. Like in HPGO, 0 and invalid numbers mean all cores.
+    """
+    text = environ.get(THREADS, "")
+    jobs = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    return jobs or len(os.sched_getaffinity(0))
+
+
+def call_in_processes(
+    function: Callable[..., Output],
+    calls: Sequence[tuple[Any, ...]],
+    options: Mapping[str, Any],
+    jobs: int,
+) -> list[Output | PlannerError]:
+    """Return the output of a function for each call, or its `PlannerError`.
+
+    Args:
+        function: A function of a module, so that another process can import it.
+        calls: The positional arguments of each call.
+        options: Keyword arguments of all calls.
+        jobs: Number of processes; 1 runs all calls in this process.
+    """
+    call_function = partial(_call_or_error, function, dict(options))
+    jobs = min(jobs, len(calls))
+    if jobs <= 1:
+        return [call_function(arguments) for arguments in calls]
+    # Forking a process with threads can block it, and the TUI has threads.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        return list(pool.map(call_function, calls))
+
+
+def _call_or_error(
+    function: Callable[..., Output], options: dict[str, Any], arguments: tuple[Any, ...]
+) -> Output | PlannerError:
+    try:
+        return function(*arguments, **options)
+    except PlannerError as error:
+        return error

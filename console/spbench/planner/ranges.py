@@ -1,4 +1,4 @@
-"""The ranges of the planner's numbers; far beyond them sums overflow, or round to nothing."""
+"""The ranges of the planner's numbers, in which sums neither overflow nor vanish."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from ``least`` to ``most`` in a unit, and 0 where ``zero`` is set."""
+    """Numbers from a minimum to a maximum in a unit, and 0 if ``allows_zero`` is set."""
 
     minimum: float
     maximum: float
@@ -16,11 +16,11 @@ class Range:
     allows_zero: bool = False
 
     def contains(self, value: float) -> bool:
-        """Return whether a number is in it."""
+        """Return whether a number is in the range."""
         return self.minimum <= value <= self.maximum or (self.allows_zero and value == 0)
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of a number in it."""
+        """Return the JSON Schema of a number in the range."""
         ends = {"type": "number", "minimum": self.minimum, "maximum": self.maximum}
         return {"anyOf": [ends, {"const": 0}]} if self.allows_zero else ends
 
@@ -40,14 +40,14 @@ SIZES = Range(1e-3, 1e18, "bytes", allows_zero=True)
 MEMORIES = Range(1.0, 1e18, "bytes")
 """Memories of a device, and peaks of a sample."""
 SPEEDS = Range(1e-6, 1e6)
-"""Speeds of a device against that of the profile."""
+"""Speeds of a device relative to that of the profile."""
 BANDWIDTHS = Range(1.0, 1e18, "bytes a second")
 """Bandwidths of a link."""
 DELAYS_S = Range(0.0, 1e6, "s")
 """Latencies and overheads of a link."""
 SCALINGS = Range(1.0, 1e4)
-"""Bytes kept for each byte of parameters."""
+"""Bytes kept per byte of parameters."""
 MAX_DEVICES = 1 << 16
-"""Devices of a cluster, in all."""
+"""The most devices of a cluster."""
 MAX_BATCH = 1 << 18
-"""Samples of a batch; a step is simulated one micro-batch after another."""
+"""The most samples of a batch, since a step is simulated micro-batch by micro-batch."""

@@ -1,4 +1,4 @@
-"""References between entries of a file, such as a machine's to a link, checked by its model."""
+"""Checks of references between entries of a file, such as a machine's link."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class ValidationContext:
     """The context of a file's validation.
 
     Attributes:
-        known: The names that the file gives, by what they name: "link". What has none in the file
-            has an error there, and every name of it would be another one.
-        order: The names of a profile's layers in their order.
-        seen: What was read so far and may not come again.
-        device_count: Devices read so far.
+        names: The names in the file by kind of entry, such as "link". A kind that is missing from
+            the file has its own error, so names of that kind are not checked.
+        layer_order: The names of a profile's layers in order.
+        unique_keys: The keys so far that must not be repeated.
+        device_count: Devices so far.
     """
 
     names: dict[str, set[str]]
@@ -32,41 +32,41 @@ class ValidationContext:
 
 
 def get_context(info: ValidationInfo) -> ValidationContext:
-    """Return the context in a validator."""
+    """Return the validation context in a validator."""
     return cast(ValidationContext, info.context)
 
 
-def check_reference(what: str) -> AfterValidator:
-    """Return the validator of a reference to something by its name."""
+def check_reference(kind: str) -> AfterValidator:
+    """Return the validator of a reference to an entry of some kind by its name."""
 
     def check(name: str, info: ValidationInfo) -> str:
-        names = get_context(info).names.get(what)
+        names = get_context(info).names.get(kind)
         if names is not None and name not in names:
-            raise ValueError(f"no {what} is called {name!r}{did_you_mean(name, names)}")
+            raise ValueError(f"no {kind} is called {name!r}{did_you_mean(name, names)}")
         return name
 
     return AfterValidator(check)
 
 
 def check_unique(key: Callable[[Any], Hashable], message: str) -> AfterValidator:
-    """Return the validator of a value of which no two may have the same key."""
+    """Return the validator of values that must have different keys."""
 
     def check(value: Any, info: ValidationInfo) -> Any:
-        seen = get_context(info).unique_keys
-        if key(value) in seen:
+        keys = get_context(info).unique_keys
+        if key(value) in keys:
             raise ValueError(message.format(value))
-        seen.add(key(value))
+        keys.add(key(value))
         return value
 
     return AfterValidator(check)
 
 
-def make_validation_error(found: Iterable[tuple[KeyPath, str]]) -> ValidationError:
-    """Return the error of a validator about parts of its value: where each is, and a sentence."""
-    errors = [
-        (path, PydanticCustomError("value_error", "{error}", {"error": told}))
-        for path, told in found
+def make_validation_error(errors: Iterable[tuple[KeyPath, str]]) -> ValidationError:
+    """Return a validator's error from paths in its value and messages."""
+    details = [
+        (path, PydanticCustomError("value_error", "{error}", {"error": message}))
+        for path, message in errors
     ]
     return ValidationError.from_exception_data(
-        "", [InitErrorDetails(type=error, loc=path, input=None) for path, error in errors]
+        "", [InitErrorDetails(type=error, loc=path, input=None) for path, error in details]
     )

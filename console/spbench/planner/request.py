@@ -1,4 +1,4 @@
-"""A request for a plan in words, and its answer with all that is shown of it."""
+"""A request for a plan as text, and the plan with all details to show."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from spbench.planner.simulation.step import Simulation, simulate
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A request for a plan, in the words of the command line.
+    """A request for a plan, in the terms of the command line.
 
     Attributes:
-        profile: The profile's file; absolute.
-        cluster: The cluster, as `find_cluster` reads it.
+        profile: The absolute path of the profile.
+        cluster: The cluster as text; see `find_cluster`.
         global_batch_size: Samples of a step.
-        profile_batch_size: Samples at which the profile was measured; None: it says so.
-        micro_batch_size: Samples of a micro-batch; None: the plan's own.
+        profile_batch_size: Batch size of the profile; None if the file contains it.
+        micro_batch_size: Samples of a micro-batch; None lets the search choose.
         mode: The search.
-        home: The folder of the runs.
-        folder: Where the cluster's file is looked for.
+        home: The folder of runs.
+        folder: The folder of relative paths.
     """
 
     profile: Path
@@ -43,7 +43,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlanDetails:
-    """A plan with what it was made of, one step of it, and the memory of its stages."""
+    """A plan with its input, one simulated step, and the memory of its stages."""
 
     profile: Profile
     cluster: Cluster
@@ -63,10 +63,10 @@ def parse_plan_request(
     home: Path,
     folder: Path,
 ) -> PlanRequest:
-    """Return the request of what was typed; the last two sizes may be empty.
+    """Return the request from typed texts; the last two sizes may be empty.
 
     Raises:
-        PlannerError: A text is missing, or no whole number above 0 where one is needed.
+        PlannerError: A text is missing, or a size is not a whole number above 0.
     """
     if not profile.strip():
         raise PlannerError("choose a profile: a file of spbench profile, or torchgraph text")
@@ -85,22 +85,24 @@ def parse_plan_request(
 
 
 def compute_plan(request: PlanRequest) -> PlanDetails:
-    """Return the plan that is asked for.
+    """Return the requested plan.
 
     Raises:
-        UsageError: Its profile or its cluster cannot be read, or there is no plan.
+        UsageError: The profile or the cluster cannot be read, or there is no plan.
     """
     profile = load_profile(request.profile, request.profile_batch_size)
     cluster = find_cluster(request.cluster, request.home, request.folder)
-    made = plan(
+    computed = plan(
         profile,
         cluster,
         request.global_batch_size,
         micro_batch_size=request.micro_batch_size,
         mode=request.mode,
     )
-    step = simulate(made)
-    return PlanDetails(profile, cluster, made, step, compute_stage_memories(made, step, cluster))
+    step = simulate(computed)
+    return PlanDetails(
+        profile, cluster, computed, step, compute_stage_memories(computed, step, cluster)
+    )
 
 
 def _number_or_none(name: str, text: str) -> int | None:

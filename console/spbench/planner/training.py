@@ -1,4 +1,4 @@
-"""Training parameters of a plan: batch sizes and the memory of optimizer and activations."""
+"""Training parameters of a plan: batch sizes, optimizer and activation memory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Training:
     Attributes:
         global_batch_size: Samples of a step over all devices.
         micro_batch_size: Samples that go through a pipeline at once.
-        optimizer_memory_scaling: Bytes kept for each byte of parameters, those included: 1 is
-            parameters alone, 2 with gradients, 3 with momentum, 4 with Adam's two moments.
+        optimizer_memory_scaling: Bytes kept per byte of parameters, including them: 1 for
+            parameters only, 2 with gradients, 3 with momentum, 4 with Adam's two moments.
         peak_activation_bytes: Memory of one sample when the whole model is on one device; None
             for the sum of all outputs.
 
     Raises:
-        PlannerError: A number cannot be, or micro-batches do not divide the batch.
+        PlannerError: A number is invalid, or micro-batches do not divide the batch.
     """
 
     global_batch_size: int

@@ -1,7 +1,7 @@
-"""Planning in a process of its own, so that it can be cancelled and holds nobody up.
+"""Planning in a separate process, so that it can be cancelled and does not block.
 
-The process reads a pickled request from its standard input, and writes to its standard output a
-pickled answer: what was planned, or the error in one sentence.
+The process reads a pickled request from its standard input. It writes a pickled answer to its
+standard output: the plan, or the message of an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MODULE = "spbench.planner.worker_process"
 
 
 async def plan_in_process(request: PlanRequest) -> PlanDetails:
-    """Return the plan that is asked for; when this is cancelled, its process is killed.
+    """Return the requested plan; cancelling the call kills its process.
 
     Raises:
         PlannerError: There is no plan, or the process failed.
@@ -30,19 +30,19 @@ async def plan_in_process(request: PlanRequest) -> PlanDetails:
             *(sys.executable, "-m", _MODULE), stdin=pipe, stdout=pipe, stderr=pipe
         )
     except OSError as error:
-        why = error.strerror or error
-        raise PlannerError(f"cannot start {sys.executable} to plan: {why}") from None
+        reason = error.strerror or error
+        raise PlannerError(f"cannot start {sys.executable} to plan: {reason}") from None
     try:
-        answer, said = await process.communicate(pickle.dumps(request))
+        answer, log = await process.communicate(pickle.dumps(request))
     finally:
         await killed(process)
     if process.returncode:
-        last = said.decode(errors="replace").strip().rpartition("\n")[2]
-        raise PlannerError(f"planning ended with exit code {process.returncode}: {last}")
-    made = pickle.loads(answer)  # of our own process
-    if isinstance(made, PlanDetails):
-        return made
-    raise PlannerError(str(made))
+        last_line = log.decode(errors="replace").strip().rpartition("\n")[2]
+        raise PlannerError(f"planning ended with exit code {process.returncode}: {last_line}")
+    details = pickle.loads(answer)  # of a process started above
+    if isinstance(details, PlanDetails):
+        return details
+    raise PlannerError(str(details))
 
 
 def _answer(request: PlanRequest) -> PlanDetails | str:

@@ -162,8 +162,7 @@ def plan(
     """Divide a model among devices: stages, replicas, micro-batches."""
     from spbench.cli.tables import PIPE_WIDTH, output_width
     from spbench.planner.errors import PlannerError
-    from spbench.planner.planning import plan_many
-    from spbench.planner.process_pool import default_jobs
+    from spbench.planner.planning import default_jobs, plan_many
     from spbench.planner.profile.files import load_profile
     from spbench.record.runs.folder import home_of
 

@@ -1,1 +1,1 @@
-"""Clusters: machines, devices, the links between them, and where stages can be placed."""
+"""Clusters: machines, devices, links, and the placement of stages."""

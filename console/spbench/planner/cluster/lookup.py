@@ -1,4 +1,4 @@
-"""Clusters as they are named in a few words: machines, a preset, a file, or a run."""
+"""Look up a cluster by a text: machines, a preset, a file, or a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spbench.errors import UsageError, did_you_mean
+from spbench.planner.cluster.cluster_file import load_cluster
 from spbench.planner.cluster.machines import (
     PRESETS,
     Cluster,
@@ -13,7 +14,6 @@ from spbench.planner.cluster.machines import (
     make_hpgo_cluster,
 )
 from spbench.planner.cluster.measured import cluster_from_run
-from spbench.planner.cluster.yaml_file import load_cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.ranges import MAX_DEVICES
 from spbench.record.runs.folder import find_run
@@ -22,17 +22,18 @@ _MOST_DIGITS = 100
 
 
 def machines_cluster(text: str, option: str = "") -> Cluster:
-    """Return the cluster of ``4x8``, or of ``8,16``: where each machine's devices end.
+    """Return the cluster of ``4x8``, or of ``8,16``, the ends of machines.
 
     Args:
-        text: Machines times devices, several with commas between (``2x8,1x4``); or the ends.
-        option: What stands before them in an error, with a blank behind it.
+        text: Machines times devices, separated by commas (``2x8,1x4``); or rising device numbers,
+            each the end of a machine.
+        option: A prefix for errors, with a blank at its end.
 
     Raises:
-        PlannerError: They are no such numbers.
+        PlannerError: The text is invalid.
     """
-    words = [word.strip() for word in text.split(",")]
-    products = [word.split("x") for word in words]
+    parts = [word.strip() for word in text.split(",")]
+    products = [word.split("x") for word in parts]
     numbers = [number for product in products for number in product]
     if not all(number.isascii() and number.isdecimal() for number in numbers):
         raise PlannerError(
@@ -42,12 +43,12 @@ def machines_cluster(text: str, option: str = "") -> Cluster:
         owner = f"{option}has" if option else "the machines have"
         raise PlannerError(f"{owner} a number of over {_MOST_DIGITS} digits; give a smaller one")
     if "x" not in text:
-        return cluster_from_ends([int(word) for word in words])
-    return make_hpgo_cluster(text.replace(" ", ""), _sizes_of(products, f"{option}{text}"))
+        return cluster_from_ends([int(word) for word in parts])
+    return make_hpgo_cluster(text.replace(" ", ""), _parse_sizes(products, f"{option}{text}"))
 
 
-def _sizes_of(products: Sequence[Sequence[str]], text: str) -> list[int]:
-    """Return the devices of each machine, for machines times devices."""
+def _parse_sizes(products: Sequence[Sequence[str]], text: str) -> list[int]:
+    """Return the devices of each machine, from pairs of machines and devices."""
     sizes: list[int] = []
     for product in products:
         if len(product) != 2:
@@ -62,35 +63,35 @@ def _sizes_of(products: Sequence[Sequence[str]], text: str) -> list[int]:
 
 
 def named_cluster(text: str, folder: Path, option: str = "") -> Cluster:
-    """Return the cluster of a file, or the preset of that name where no file has it.
+    """Return the cluster of a file, or the preset of that name if there is no file.
 
     Args:
         text: The file or the name.
-        folder: Where the file is looked for.
-        option: What stands before it in an error, with a blank behind it.
+        folder: The folder of relative paths.
+        option: A prefix for errors, with a blank at its end.
 
     Raises:
-        PlannerError: There is neither, or the file has errors.
+        PlannerError: There is no such file or preset, or the file has errors.
     """
     path = folder / Path(text).expanduser()
     if path.exists():
         return load_cluster(path)
     if text in PRESETS:
         return PRESETS[text]
-    near = did_you_mean(text, PRESETS) or f"; clusters by name are {', '.join(PRESETS)}"
-    raise PlannerError(f"{option}{text}: there is no such file{near}")
+    suggestion = did_you_mean(text, PRESETS) or f"; clusters by name are {', '.join(PRESETS)}"
+    raise PlannerError(f"{option}{text}: there is no such file{suggestion}")
 
 
 def find_cluster(text: str, home: Path, folder: Path) -> Cluster:
-    """Return the cluster that a text names in any of the four ways.
+    """Return the cluster that a text names in one of four ways.
 
     Args:
         text: ``2x8``, ``8,16``, ``dapple-a``, a YAML file, or a run of link.pingpong.
-        home: The folder of the runs.
-        folder: Where a file is looked for.
+        home: The folder of runs.
+        folder: The folder of relative paths.
 
     Raises:
-        UsageError: It names none, or one that cannot be read.
+        UsageError: The text does not name a cluster, or it cannot be read.
     """
     text = text.strip()
     if not text:
@@ -102,11 +103,11 @@ def find_cluster(text: str, home: Path, folder: Path) -> Cluster:
     try:
         run = find_run(home, text)
     except UsageError as error:
-        near = did_you_mean(text, PRESETS)
-        if near:
-            raise PlannerError(f"there is no cluster {text}{near}") from None
-        known = ", ".join(PRESETS)
+        suggestion = did_you_mean(text, PRESETS)
+        if suggestion:
+            raise PlannerError(f"there is no cluster {text}{suggestion}") from None
+        presets = ", ".join(PRESETS)
         raise PlannerError(
-            f"{text} is neither machines such as 2x8, a file, one of {known}, nor a run: {error}"
+            f"{text} is neither machines such as 2x8, a file, one of {presets}, nor a run: {error}"
         ) from None
     return cluster_from_run(run)

@@ -18,13 +18,13 @@ class Link:
     """A link between two devices, each way.
 
     Attributes:
-        bandwidth: Bytes a second from one device to another.
-        latency_s: Seconds until the first byte is there.
-        collective: Bytes a second and device in an all-reduce; ``bandwidth`` where it is None.
-        overhead_s: Seconds for which a message keeps each of the two devices from computing,
-            whatever its size: ``o`` of LogP (Culler et al., PPoPP 1993).
-        copy_bandwidth: Bytes a second at which the two devices copy a message, which keeps them
-            from computing; None: something else moves it.
+        bandwidth: Bytes per second from one device to another.
+        latency_s: Seconds until the first byte arrives.
+        collective: Bytes per second and device in an all-reduce; None for ``bandwidth``.
+        overhead_s: Seconds for which a message of any size keeps each of the two devices from
+            computing: ``o`` of LogP (Culler et al., PPoPP 1993).
+        copy_bandwidth: Bytes per second at which the two devices copy a message, which keeps them
+            from computing; None if the devices do not copy.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Link:
 
     @property
     def all_reduce_bandwidth(self) -> float:
-        """Bytes a second and device in an all-reduce."""
+        """Bytes per second and device in an all-reduce."""
         return self.bandwidth if self.collective is None else self.collective
 
     def seconds(self, count: float) -> float:
-        """Return the seconds in which ``count`` bytes reach the other device."""
+        """Return the seconds until `count` bytes have reached the other device."""
         return self.latency_s + count / self.bandwidth if count else 0.0
 
 
@@ -56,8 +56,8 @@ class DeviceKind:
     """A kind of device.
 
     Attributes:
-        memory_bytes: Its memory; None where it is not known, and then nothing is too large.
-        speed: How many times as fast as the device of the profile it computes.
+        memory_bytes: Its memory; None if unknown, so that any stage fits.
+        speed: Its speed relative to the device of the profile.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Machine:
 
     Attributes:
         devices: The kind of each of its devices.
-        link: What joins any two of them; None is allowed for a single device.
+        link: The link between any two of them; optional for a single device.
     """
 
     name: str
@@ -96,9 +96,9 @@ class Cluster:
     """Machines in an order; devices are numbered through them from 0.
 
     Attributes:
-        between: What joins devices of two machines; None is allowed for a single machine.
-        pairs: Links of pairs of machines that have one of their own, by index, lower first.
-        is_assumed: Whether its links and memory are assumed, since only numbers of devices are
+        between: The link between machines; optional for a single machine.
+        pairs: Links of pairs of machines that differ from it, by index, lower first.
+        is_assumed: Whether links and memory are assumed because only numbers of devices are
             known.
 
     Raises:
@@ -128,7 +128,7 @@ class Cluster:
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The number after the last device of each machine."""
+        """The device number after the last one of each machine."""
         return tuple(accumulate(self.sizes))
 
     @property
@@ -148,11 +148,11 @@ class Cluster:
         return tuple(link for link in (*within, self.between, *self.pairs.values()) if link)
 
     def find_machine(self, device: int) -> int:
-        """Return the machine of a device, by index."""
+        """Return the index of a device's machine."""
         return bisect_right(self.ends, device)
 
     def find_link(self, a: int, b: int) -> Link:
-        """Return the link of two devices of different numbers.
+        """Return the link of two different devices.
 
         Raises:
             PlannerError: There is none.
@@ -160,20 +160,19 @@ class Cluster:
         return self.find_machine_link(self.find_machine(a), self.find_machine(b))
 
     def find_machine_link(self, a: int, b: int) -> Link:
-        """Return the link between two machines, or within one, by index.
+        """Return the link between two machines, by index, or within one machine.
 
         Raises:
             PlannerError: There is none.
         """
-        found = (
-            self.machines[a].link
-            if a == b
-            else self.pairs.get((min(a, b), max(a, b)), self.between)
-        )
-        if found is None:
+        if a == b:
+            link = self.machines[a].link
+        else:
+            link = self.pairs.get((min(a, b), max(a, b)), self.between)
+        if link is None:
             names = f"{self.machines[a].name} and {self.machines[b].name}"
             raise PlannerError(f"the cluster {self.name} has no link between {names}")
-        return found
+        return link
 
 
 def _check_devices(name: str, count: int) -> None:
@@ -182,23 +181,25 @@ def _check_devices(name: str, count: int) -> None:
 
 
 NVLINK = Link("nvlink", 25 * GB)
-"""HPGO's figure within a machine."""
+"""HPGO's bandwidth within a machine."""
 ETHERNET_25 = Link("ethernet-25g", 1 * GB, collective=3 * GB)
-"""HPGO's figures between machines: 1 GB/s from point to point, 3 GB/s in an all-reduce."""
+"""HPGO's bandwidths between machines: 1 GB/s in messages, 3 GB/s in an all-reduce."""
 ETHERNET_10 = Link("ethernet-10g", 0.4 * GB, collective=1.2 * GB)
-"""The same at 10 instead of 25 Gbit/s, in proportion; HPGO has no figure."""
+"""In proportion to `ETHERNET_25`; HPGO has no value for 10 Gbit/s."""
 V100 = DeviceKind("v100-16gb", 16 * GB)
 """HPGO's only device."""
 
 
 def make_hpgo_cluster(name: str, sizes: Sequence[int], between: Link = ETHERNET_25) -> Cluster:
-    """Return a cluster of HPGO's devices, ``sizes`` of them in each machine.
+    """Return a cluster of HPGO's devices; ``sizes`` is their number in each machine.
 
     Raises:
-        PlannerError: There is no machine, one without devices, or too many devices.
+        PlannerError: There is no machine, a machine without devices, or too many devices.
     """
     _check_devices(name, sum(sizes))
-    machines = tuple(Machine(f"node{at}", (V100,) * size, NVLINK) for at, size in enumerate(sizes))
+    machines = tuple(
+        Machine(f"node{index}", (V100,) * size, NVLINK) for index, size in enumerate(sizes)
+    )
     return Cluster(name, machines, between, is_assumed=True)
 
 
@@ -220,7 +221,7 @@ def cluster_from_ends(ends: Sequence[int]) -> Cluster:
         PlannerError: The numbers do not rise from above 0, or end too high.
     """
     text = ",".join(map(str, ends))
-    sizes = [end - before for before, end in zip([0, *ends], ends, strict=False)]
+    sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     if not sizes or min(sizes) < 1:
         raise PlannerError(
             f"the machines {text or '(none)'} must be rising device numbers above 0,"

@@ -1,7 +1,7 @@
-"""Clusters as they were measured: links from a run of ``link.pingpong``.
+"""Clusters from measured links: a run of ``link.pingpong``.
 
-The hosts of the run are the machines, and their ranks the devices. Of the pairs within a host,
-and of those between two hosts, the median one-way time at each message size is taken; the line
+The hosts of the run are the machines, and their ranks the devices. The times of the pairs within
+a host, or between two hosts, give a median one-way time at each message size. The line
 ``alpha + bytes / beta`` through the smallest and the largest size gives latency and bandwidth.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine
 from spbench.planner.errors import PlannerError
 from spbench.record.runs.folder import RunFolder
-from spbench.report.links import LinkMatrix, LinkTable, build_link_matrices
+from spbench.report.links import LinkMatrix, LinkTable, link_matrices
 from spbench.report.recorded import load_run
 from spbench.stats.summary import median
 
@@ -24,22 +24,19 @@ Hosts = tuple[str, str]
 
 
 def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cluster:
-    """Return the cluster on which a run measured links; the run with the most ranks counts.
+    """Return the cluster on which a run measured links, in its case with most ranks.
 
     Args:
         folder: The run.
-        memory_bytes: Memory of each device, which the run does not tell; None for no limit.
+        memory_bytes: Memory of each device, which is not in the run; None for no limit.
 
     Raises:
-        PlannerError: The run has no one-way times between ranks at two sizes or more, or none
+        PlannerError: There are no one-way times between ranks at two or more sizes, or none
             between some of its hosts.
-        UsageError: It cannot be read.
+        UsageError: The run cannot be read.
     """
-    measured = [
-        (matrix, tables)
-        for matrix in build_link_matrices(load_run(folder))
-        if (tables := _times(matrix))
-    ]
+    measured = [(matrix, _times(matrix)) for matrix in link_matrices(load_run(folder))]
+    measured = [(matrix, tables) for matrix, tables in measured if tables]
     if not measured:
         raise PlannerError(
             f"the run {folder.id} measured no one-way times between ranks at two message sizes or"
@@ -60,7 +57,7 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
 
 
 def _times(matrix: LinkMatrix) -> dict[int, LinkTable]:
-    """Return a matrix's tables of one-way times by message size; empty with less than two."""
+    """Return a matrix's tables of one-way times by message size; empty if below two."""
     tables = {
         table.labels["bytes"]: table
         for table in matrix.tables
@@ -70,36 +67,36 @@ def _times(matrix: LinkMatrix) -> dict[int, LinkTable]:
 
 
 def _links(tables: Mapping[int, LinkTable]) -> dict[Hosts, Link]:
-    """Return the link of each two hosts, and within each."""
-    times: dict[Hosts, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Return the links between hosts and within hosts."""
+    times_s: dict[Hosts, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for size, table in tables.items():
-        for (source, target), micros in table.values.items():
+        for (source, target), latency_us in table.values.items():
             a, b = sorted((table.hosts[source], table.hosts[target]))
-            times[a, b][size].append(micros / 1e6)
-    return {
-        (a, b): fit_link(
-            a if a == b else f"{a}-{b}", {size: median(each) for size, each in by_size.items()}
-        )
-        for (a, b), by_size in times.items()
-    }
+            times_s[a, b][size].append(latency_us / 1e6)
+    links = {}
+    for (a, b), by_size in times_s.items():
+        name = a if a == b else f"{a}-{b}"
+        links[a, b] = fit_link(name, {size: median(times) for size, times in by_size.items()})
+    return links
 
 
 def fit_link(name: str, seconds: Mapping[int, float]) -> Link:
-    """Return the link whose line goes through its smallest and its largest message.
+    """Return the link through the times of the smallest and the largest message.
 
     Args:
-        name: What it is called.
+        name: Its name.
         seconds: One-way seconds by bytes.
 
     Raises:
-        PlannerError: There are not two sizes, or the largest does not take longest.
+        PlannerError: The largest message does not take longer than the smallest.
     """
-    small = min(seconds)
-    large = max(seconds)
-    longer = seconds[large] - seconds[small]
-    if longer <= 0:
+    smallest = min(seconds)
+    largest = max(seconds)
+    difference_s = seconds[largest] - seconds[smallest]
+    if difference_s <= 0:
         raise PlannerError(
-            f"on the link {name} {large} B took no longer than {small} B; measure larger messages"
+            f"on the link {name} {largest} B took no longer than {smallest} B;"
+            " measure larger messages"
         )
-    bandwidth = (large - small) / longer
-    return Link(name, bandwidth, max(seconds[small] - small / bandwidth, 0.0))
+    bandwidth = (largest - smallest) / difference_s
+    return Link(name, bandwidth, max(seconds[smallest] - smallest / bandwidth, 0.0))

@@ -1,8 +1,7 @@
-"""The placement graph: an edge is a group of devices, from those in use before to those after.
+"""The placement graph: groups are edges between sets of devices in use.
 
-A stage goes from what is in use before it to what is in use after it, and a plan is a way from
-the empty cluster. On a large cluster stages have whole multiples of a unit of devices, so that
-there are few ways; `local_search` then moves single devices.
+A plan is a path from the empty cluster. On a large cluster, numbers of devices are multiples of a
+unit, so that there are few paths; `local_search` then moves single devices.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from spbench.planner.cluster.placement import POLICIES, Counts, DeviceGroup, Pla
 
 @dataclass(frozen=True, slots=True)
 class PlacementGraph:
-    """The edges of the placement graph: the groups that stages can have.
+    """The groups that stages can have, as edges of the placement graph.
 
     Attributes:
-        groups: All of them, those with the most devices in use after them first.
-        out: By what is in use before it, the indices of the groups.
-        unit: What the numbers of devices are multiples of; 1 if there are all groups.
+        groups: All groups, those with the most devices in use after them first.
+        out_edges: The indices of groups by the devices in use before them.
+        unit: The unit of the numbers of devices; 1 if all groups are present.
     """
 
     groups: tuple[DeviceGroup, ...]
@@ -29,44 +28,50 @@ class PlacementGraph:
     unit: int
 
 
-def build_placement_graph(placements: Placements, most: int, longest: int) -> PlacementGraph:
-    """Return some thousand groups at most, with all numbers of devices if there are few.
+def build_placement_graph(placements: Placements, limit: int, max_stages: int) -> PlacementGraph:
+    """Return at most some thousand groups, with all device counts if there are few.
 
-    Up to ``most`` groups are of all policies, in the least possible unit of devices. Where that
-    is not a single device, there are as many more of each policy alone, in its least unit; and
-    of pipelines with one policy whose stages all have the same smaller number of devices.
+    Up to `limit` groups mix all policies, in the least possible unit of devices. If that is more
+    than one device, there are as many more groups of each single policy, in its least unit. There
+    are also pipelines of a single policy with the same smaller number of devices in all stages.
 
     Args:
-        placements: Of the cluster.
-        most: Groups of each of these sorts.
-        longest: The most stages of a pipeline.
+        placements: The placements of the cluster.
+        limit: The most groups of each of these sorts.
+        max_stages: The most stages of a pipeline.
     """
-    units = _units(placements.sizes)
-    groups, unit = _least_unit(placements, units, most, POLICIES)
+    units = _list_units(placements.sizes)
+    groups, unit = _find_least_unit(placements, units, limit, POLICIES)
     if unit > 1:
         for policy in POLICIES:
-            found, least = _least_unit(placements, units, most, (policy,))
-            groups |= found
-            for same in units:
-                if same < least and 2 * same * longest >= sum(placements.sizes):
-                    groups.update(_walk(placements, [same], most, (policy,)) or [])
-    return _linked(sorted(groups, key=lambda each: (-sum(each.last), each.first, each.last)), unit)
+            single_policy, least_unit = _find_least_unit(placements, units, limit, (policy,))
+            groups |= single_policy
+            for size in units:
+                if size < least_unit and 2 * size * max_stages >= sum(placements.sizes):
+                    groups.update(_walk(placements, [size], limit, (policy,)) or [])
+    most_used_first = sorted(groups, key=lambda group: (-sum(group.last), group.first, group.last))
+    out_edges: dict[Counts, list[int]] = defaultdict(list)
+    for index, group in enumerate(most_used_first):
+        out_edges[group.first].append(index)
+    edges = {used: tuple(indices) for used, indices in out_edges.items()}
+    return PlacementGraph(tuple(most_used_first), edges, unit)
 
 
-def _least_unit(
-    placements: Placements, units: Sequence[int], most: int, policies: Sequence[Policy]
+def _find_least_unit(
+    placements: Placements, units: Sequence[int], limit: int, policies: Sequence[Policy]
 ) -> tuple[set[DeviceGroup], int]:
-    """Return the groups in the least unit that makes few of them, and that unit."""
+    """Return at most `limit` groups in the least possible unit, and that unit."""
     devices = sum(placements.sizes)
     for unit in units:
-        found = _walk(placements, range(unit, devices + 1, unit), most, policies)
-        if found is not None:
-            return set(found), unit
-    return {DeviceGroup(placements.empty, placements.full)}, devices  # one stage can have them all
+        groups = _walk(placements, range(unit, devices + 1, unit), limit, policies)
+        if groups is not None:
+            return set(groups), unit
+    # A single stage can always have all devices.
+    return {DeviceGroup(placements.empty, placements.full)}, devices
 
 
-def _units(sizes: Counts) -> list[int]:
-    """Return the units to try: what divides a machine, then more and more machines."""
+def _list_units(sizes: Counts) -> list[int]:
+    """Return the units to try: divisors of a machine, then more and more machines."""
     largest = max(sizes)
     machines = len(sizes)
     within = [unit for unit in range(1, largest + 1) if not largest % unit]
@@ -75,12 +80,12 @@ def _units(sizes: Counts) -> list[int]:
 
 
 def _walk(
-    placements: Placements, needs: Sequence[int], most: int, policies: Sequence[Policy]
+    placements: Placements, needs: Sequence[int], limit: int, policies: Sequence[Policy]
 ) -> list[DeviceGroup] | None:
-    """Return all groups of these numbers of devices, rising; None where there are too many."""
+    """Return all groups of these device counts, rising; None if there are too many."""
     devices = sum(placements.sizes)
     groups: list[DeviceGroup] = []
-    seen = {placements.empty}
+    visited = {placements.empty}
     waiting = [placements.empty]
     while waiting:
         used = waiting.pop()
@@ -88,27 +93,20 @@ def _walk(
         for need in needs:
             if need > free:
                 break
-            for after in _after(placements, used, need, policies):
+            for after in _place(placements, used, need, policies):
                 groups.append(DeviceGroup(used, after))
-                if after not in seen:
-                    seen.add(after)
+                if after not in visited:
+                    visited.add(after)
                     waiting.append(after)
-        if len(groups) > most:
+        if len(groups) > limit:
             return None
     return groups
 
 
-def _after(
+def _place(
     placements: Placements, used: Counts, need: int, policies: Sequence[Policy]
 ) -> Sequence[Counts]:
     if len(policies) > 1:
         return placements.place_by_each_policy(used, need)
     after = placements.place_group(used, need, policies[0])
     return () if after is None else (after,)
-
-
-def _linked(groups: list[DeviceGroup], unit: int) -> PlacementGraph:
-    out: dict[Counts, list[int]] = defaultdict(list)
-    for at, group in enumerate(groups):
-        out[group.first].append(at)
-    return PlacementGraph(tuple(groups), {used: tuple(found) for used, found in out.items()}, unit)

@@ -1,4 +1,4 @@
-"""Sizes, rates and times as people write them: ``16GB``, ``25Gbit/s``, ``5us``."""
+"""Sizes, rates and times with units: ``16GB``, ``25Gbit/s``, ``5us``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WRITTEN = re.compile(rf"({_NUMBER})\s*([A-Za-z/]+)")
 
 @dataclass(frozen=True)
 class Quantity:
-    """The annotation of a field of a pydantic model that is read by `quantity`, within a range."""
+    """The annotation of a pydantic field that is a quantity in a range."""
 
     units: Mapping[str, Decimal]
     allowed: Range
@@ -37,9 +37,9 @@ class Quantity:
         """Return the quantity.
 
         Raises:
-            ValueError: It is none, or out of its range.
+            ValueError: The value is not a quantity, or out of range.
         """
-        number = quantity(value, self.units)
+        number = parse_quantity(value, self.units)
         if not self.allowed.contains(number):
             raise ValueError(f"{info.field_name} must be {self.allowed}, not {value!r}")
         return number
@@ -52,15 +52,15 @@ class Quantity:
     def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, Any]:
         number = self.allowed.json_schema()
         units = "|".join(self.units)
-        written = {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*({units})\s*$"}
-        return {"anyOf": [number, written]} if units else number
+        with_unit = {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*({units})\s*$"}
+        return {"anyOf": [number, with_unit]} if units else number
 
 
-def quantity(value: object, units: Mapping[str, Decimal]) -> float:
+def parse_quantity(value: object, units: Mapping[str, Decimal]) -> float:
     """Return a quantity in the unit of factor 1; a bare number is in that unit.
 
     Raises:
-        ValueError: It is none, or not finite.
+        ValueError: The value is not a quantity, or not finite.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         number = _float(value)
@@ -79,13 +79,13 @@ def _float(value: float) -> float:
 
 
 def _with_unit(value: object, units: Mapping[str, Decimal]) -> float:
-    found = _WRITTEN.fullmatch(value.strip()) if isinstance(value, str) else None
+    match = _WRITTEN.fullmatch(value.strip()) if isinstance(value, str) else None
     try:
-        if found is not None and found[2] in units:
-            return float(Decimal(found[1]) * units[found[2]])
+        if match is not None and match[2] in units:
+            return float(Decimal(match[1]) * units[match[2]])
     except InvalidOperation:
-        pass  # several points, say
+        pass  # such as several points
     except Overflow:
         return math.inf
-    known = f" with one of the units {', '.join(units)}" if units else ""
-    raise ValueError(f"{value!r} is no number{known}")
+    choices = f" with one of the units {', '.join(units)}" if units else ""
+    raise ValueError(f"{value!r} is no number{choices}")

@@ -80,8 +80,8 @@ class SearchCell:
         count: The number of states.
 
     Attributes:
-        block: The least block by the last state; infinite if there is no split. `message_s`, `tail`,
-            `cut` and `depth` are those of `Trial`.
+        block: The least block by the last state; infinite if there is no split.
+        message_s, tail, cut, depth: The fields of `Trial`, by the last state.
         step: The index in ``steps`` of the last stage.
     """
 
@@ -107,7 +107,8 @@ class SearchCell:
         """Keep the better pipelines: smaller block, then less message and all-reduce time."""
         ends = trial.ends
         is_less = trial.message_s + trial.tail < self.message_s[ends] + self.tail[ends]
-        is_better = (trial.block < self.block[ends]) | ((trial.block == self.block[ends]) & is_less)
+        is_equal = trial.block == self.block[ends]
+        is_better = (trial.block < self.block[ends]) | (is_equal & is_less)
         if not is_better.any():
             return
         ends = ends[is_better]

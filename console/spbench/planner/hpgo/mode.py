@@ -85,8 +85,8 @@ def _stages(
                 all_reduce_s=links.all_reduce(group) * work.parameter_bytes(start, end - 1),
                 memory_bytes=memory.peak(stage_in_flight("1f1b", stage, len(ends), micro_batches)),
                 fixed_bytes=memory.fixed,
-                held_bytes=memory.held,
-                once_bytes=memory.once,
+                held_bytes=memory.per_micro_batch,
+                once_bytes=memory.working,
             )
         )
     return tuple(stages)

@@ -1,1 +1,1 @@
-"""Plans as other programs and people read them: JSON, text, pictures, suites."""
+"""Output of plans: JSON, text, pictures and suites."""

@@ -1,8 +1,8 @@
-"""The suite that runs a plan: stages, balance, schedule and replicas as ``model.*`` has them."""
+"""The suite that runs a plan with the parameters of the ``model.*`` benchmarks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,17 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.stages import ModelLayout, model_layout
 
 ITERATIONS = {"warmup": 2, "iterations": 9}
-"""Enough iterations for a slow rank to show, which takes eight parts of them."""
+"""Enough iterations to detect a slow rank, which divides them into eight parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmittedSuite:
-    """The suite that runs a plan, of one case.
+    """The suite of one case that runs a plan.
 
     Attributes:
-        text: Its YAML.
-        suite: What that says.
-        ranks: How many it takes.
+        text: The YAML text.
+        suite: The suite of that text.
+        ranks: The number of ranks.
     """
 
     text: str
@@ -39,15 +39,15 @@ class EmittedSuite:
 
 
 def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> EmittedSuite:
-    """Return the suite that runs a plan; ``path`` is where it will stand.
+    """Return the suite that runs a plan, to be written to `path`.
 
     Raises:
-        PlannerError: The profile is of no model of spbench's, or no layout of ranks is the plan.
+        PlannerError: spbench has no model of the profile, or no layout of ranks is the plan.
     """
     origin = _origin(profile)
     layout = _layout(plan, cluster)
     params = {**_shares(plan, profile, layout), **_recomputation(plan)}
-    params |= {**_of_model(origin), **ITERATIONS}
+    params |= {**_model_params(origin), **ITERATIONS}
     lines = [
         *_comments(plan),
         f"schema: {SCHEMA}",
@@ -63,7 +63,7 @@ def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Em
 
 
 def _launch(origin: Origin) -> dict[str, Any]:
-    """Return the launch settings: ranks that share a device would not be the plan."""
+    """Return the launch settings, which do not let ranks share a device."""
     return {"threads": origin.threads, "timeout": TIMEOUT, "oversubscribe": False}
 
 
@@ -83,49 +83,55 @@ def _origin(profile: Profile) -> Origin:
 
 
 def _benchmark(origin: Origin) -> str:
-    """Return the benchmark that runs a profile's model; none for a row of layers of one's own."""
-    own = ":" in origin.model and "image_size" in dict(origin.params)
-    return "model.network" if own else f"model.{origin.model}"
+    """Return the name of the benchmark for a profile's model, which need not exist."""
+    is_own_network = ":" in origin.model and "image_size" in dict(origin.params)
+    return "model.network" if is_own_network else f"model.{origin.model}"
 
 
-def _of_model(origin: Origin) -> dict[str, Any]:
-    known = {param.name for param in BENCHMARKS[_benchmark(origin)].params}
+def _model_params(origin: Origin) -> dict[str, Any]:
+    param_names = {param.name for param in BENCHMARKS[_benchmark(origin)].params}
     network = {"network": origin.model} if ":" in origin.model else {}
-    return network | {name: value for name, value in origin.params if name in known}
+    return network | {name: value for name, value in origin.params if name in param_names}
 
 
 def _comments(plan: Plan) -> Iterator[str]:
     yield f"# {plan.profile} as spbench plan cut it for the cluster {plan.cluster}."
     yield planned_line(1000.0 * plan.step_s)
-    for at, stage in enumerate(plan.stages):
+    for index, stage in enumerate(plan.stages):
         layers = format_span(plan.state_names, stage.start, stage.end)
         devices = " ".join(map(str, stage.devices))
-        yield f"# Stage {at}: {layers} on device{'s' * (stage.replicas > 1)} {devices}."
+        yield f"# Stage {index}: {layers} on device{'s' * (stage.replicas > 1)} {devices}."
 
 
 def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
-    """Return the layout whose ranks, one a device in their order, are those of the plan.
+    """Return the layout with one rank per device, in order, for the plan's stages.
 
-    Replicas of all stages are as good as a stage's own members, and need no sums among them
-    within a step, so they are taken where they lie on the same machines.
+    Replicas of the whole pipeline do the same as several members per stage, without sums between
+    them within a step. So they are preferred if they are on the same machines.
 
     Raises:
-        PlannerError: No layout is that.
+        PlannerError: There is no such layout.
     """
-    used = sorted(device for at, *_ in plan.stage_groups for device in plan.stages[at].devices)
-    if used != list(range(len(used))):
+    used_devices = sorted(
+        device for stage, *_ in plan.stage_groups for device in plan.stages[stage].devices
+    )
+    if used_devices != list(range(len(used_devices))):
         raise PlannerError(
             "the plan leaves devices idle between others, or uses one twice; no layout of ranks"
             " is that"
         )
-    wanted = [sorted(map(cluster.find_machine, stage.devices)) for stage in plan.stages]
+
+    def list_machines(devices: Iterable[int]) -> list[int]:
+        return sorted(map(cluster.find_machine, devices))
+
+    planned = [list_machines(stage.devices) for stage in plan.stages]
     for layout in _layouts(plan):
-        stages = range(len(plan.stages))
-        every = (
-            [rank for copy in range(layout.replicas) for rank in layout.ranks_of(at, copy)]
-            for at in stages
+        copies = range(layout.replicas)
+        ranks_by_stage = (
+            [rank for copy in copies for rank in layout.ranks_of(stage, copy)]
+            for stage in range(len(plan.stages))
         )
-        if [sorted(map(cluster.find_machine, ranks)) for ranks in every] == wanted:
+        if [list_machines(ranks) for ranks in ranks_by_stage] == planned:
             return layout
     raise PlannerError(
         "the plan's stages lie on the machines in an order that no layout of ranks has; plan with"
@@ -144,8 +150,8 @@ def _layouts(plan: Plan) -> Iterator[ModelLayout]:
 
 
 def _recomputation(plan: Plan) -> dict[str, Any]:
-    """Return the parameters of stages that compute their activations again."""
-    stages = [at for at, stage in enumerate(plan.stages) if stage.recompute]
+    """Return the parameters of stages that recompute their activations."""
+    stages = [index for index, stage in enumerate(plan.stages) if stage.recompute]
     if len(stages) == len(plan.stages):
         return {"recompute": "stage"}
     return {"recompute": "stage", "recompute_stages": stages} if stages else {}
@@ -155,7 +161,7 @@ def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]
     """Return the parameters of the layout, the batch and its micro-batches.
 
     Raises:
-        PlannerError: They leave a rank without images.
+        PlannerError: A rank would have no images.
     """
     batch = plan.global_batch_size
     copies = layout.replicas
@@ -164,12 +170,12 @@ def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]
         raise PlannerError(
             f"{copies} replicas cannot share a batch of {batch}; plan for a multiple of {copies}"
         )
-    least = copies * plan.micro_batches * max(members)
-    if batch < least:
-        each = -(-least // batch) * plan.micro_batch_size
+    min_batch = copies * plan.micro_batches * max(members)
+    if batch < min_batch:
+        size = -(-min_batch // batch) * plan.micro_batch_size
         raise PlannerError(
             f"micro-batches of {plan.micro_batch_size} cannot be shared by the devices of a stage;"
-            f" plan with --micro-batch-size {each} or more"
+            f" plan with --micro-batch-size {size} or more"
         )
     shares: dict[str, Any] = {"batch_size": batch // copies, "parts": plan.micro_batches}
     if layout.ranks == 1:
@@ -193,7 +199,7 @@ def _balance(plan: Plan, profile: Profile) -> list[int]:
     """Return the layers of each stage.
 
     Raises:
-        PlannerError: The layers are no chain, in which each would end a state.
+        PlannerError: The layers are not a chain, so layers and states differ.
     """
     if plan.states != len(profile.layers):
         raise PlannerError(
@@ -201,4 +207,4 @@ def _balance(plan: Plan, profile: Profile) -> list[int]:
             f" {plan.states} states; only a chain of layers can be run"
         )
     ends = [stage.end for stage in plan.stages]
-    return [end - before for before, end in zip([0, *ends], ends, strict=False)]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,4 +1,4 @@
-"""Plans, steps and verifications in words, and as cells for any table."""
+"""Plans, steps and verifications as lines of text and table cells."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from spbench_core.schedule.orders import ZERO_BUBBLE
 
 THIS_PLAN = "this plan"
 STAGE_LEGEND = "all-reduce: one step; other times: one micro-batch; memory: one device"
-"""Below the stages' table, on a terminal and in the console."""
+"""The legend below the table of stages, on a terminal and in the TUI."""
 MOST_OVERHEADS = 6
-"""The most stages for which a note lists the time of messages."""
+"""The most stages with message times in a note."""
 FASTER_WAYS = "mode hpgo estimates faster ways but does not plan them"
 
 
 def describe_plan(plan: Plan) -> tuple[str, str, str]:
-    """Return a plan in three lines: what it is, how the batch goes through it, its step."""
-    # A single stage passes nothing on, so that its schedule means nothing.
+    """Return a plan in three lines: its kind, its micro-batches, and its step."""
+    # A single stage sends no messages, so its schedule does not matter.
     stages = f"1 stage {format_devices(len(plan.stages[0].devices))}"
     if len(plan.stages) > 1:
         rounds = f", {plan.rounds} on each device" if plan.rounds > 1 else ""
@@ -47,19 +47,19 @@ def describe_plan(plan: Plan) -> tuple[str, str, str]:
 
 
 def describe_links(cluster: Cluster) -> str:
-    """Return the bandwidths that a plan assumes: ``links: 10.0 GB/s within machines``.
+    """Return the bandwidths of a plan: ``links: 10.0 GB/s within machines``.
 
-    Links with another bandwidth in all-reduces than in messages have both.
+    Both bandwidths are shown if those of all-reduces and messages differ.
     """
     within = [machine.link for machine in cluster.machines if machine.link is not None]
     between = [link for link in (cluster.between, *cluster.pairs.values()) if link is not None]
     between = between if len(cluster.machines) > 1 else []
     parts = [
-        f"{_describe_bandwidths(links)} {where} machines"
-        for links, where in ((within, "within"), (between, "between"))
+        f"{_describe_bandwidths(links)} {location} machines"
+        for links, location in ((within, "within"), (between, "between"))
         if links
     ]
-    return f"{_assumed('links', cluster)}: {', '.join(parts)}" if parts else ""
+    return f"{_name_of_assumed('links', cluster)}: {', '.join(parts)}" if parts else ""
 
 
 def _describe_bandwidths(links: Sequence[Link]) -> str:
@@ -77,21 +77,23 @@ def _join_rates(rates: Iterable[float]) -> str:
 def describe_memory(cluster: Cluster) -> str:
     """Return the memory of the cluster's devices: ``device memory: 8.00 GB``."""
     sizes = {kind.memory_bytes for kind in cluster.kinds}
-    known = [format_memory(size) for size in sorted(size for size in sizes if size is not None)]
-    sizes_text = " or ".join([*known, "unknown"] if None in sizes else known)
-    return f"{_assumed('device memory', cluster)}: {sizes_text}"
+    known_sizes = [
+        format_memory(size) for size in sorted(size for size in sizes if size is not None)
+    ]
+    sizes_text = " or ".join([*known_sizes, "unknown"] if None in sizes else known_sizes)
+    return f"{_name_of_assumed('device memory', cluster)}: {sizes_text}"
 
 
-def _assumed(what: str, cluster: Cluster) -> str:
-    """Return the name of figures, with a word if nobody gave or measured them."""
-    return f"assumed {what}" if cluster.is_assumed else what
+def _name_of_assumed(name: str, cluster: Cluster) -> str:
+    """Return the name of values, marked if they are neither given nor measured."""
+    return f"assumed {name}" if cluster.is_assumed else name
 
 
 def list_stage_notes(plan: Plan) -> list[str]:
-    """Return what the table of stages does not show.
+    """Return notes on a plan's stages that are not in their table.
 
-    That is which times were not measured at their batch size, the parts of all-reduces that take no
-    further time, why times do not add up, stages that recompute, and why the plan cannot be run.
+    The notes cover times that are not measured at their batch size, hidden parts of all-reduces,
+    time for messages, times that do not add up, stages that recompute, and why the plan cannot run.
     """
     notes = _batch_notes(plan)
     for index, stage in enumerate(plan.stages):
@@ -101,23 +103,28 @@ def list_stage_notes(plan: Plan) -> list[str]:
                 f"stage {index}: {hidden} of {format_seconds(stage.all_reduce_s)} of all-reduce "
                 "overlap the last backward pass"
             )
-    overheads = [format_seconds(stage.overhead_s) for stage in plan.stages]
     if any(stage.overhead_s > 0.0 for stage in plan.stages):
-        each = ", ".join(overheads[:MOST_OVERHEADS]) + ", ..." * (len(overheads) > MOST_OVERHEADS)
+        overheads = [format_seconds(stage.overhead_s) for stage in plan.stages]
+        shown = ", ".join(overheads[:MOST_OVERHEADS])
+        if len(overheads) > MOST_OVERHEADS:
+            shown += ", ..."
         notes.append(
-            f"forward and backward include the handling of messages: {each} each, stage by stage"
+            f"forward and backward include the handling of messages: {shown} each, stage by stage"
         )
     if len(plan.stages) > 1:
         notes.append(_overlap_note(plan))
-    again = tuple(at for at, stage in enumerate(plan.stages) if stage.recompute)
-    if again:
-        notes.append(f"{_stages_text(again)}: activations are recomputed in the backward pass")
-    members = [stage.replicas // plan.pipelines for stage in plan.stages]
-    most = max(members)
-    if most > plan.micro_batch_size:
+    recomputing = tuple(index for index, stage in enumerate(plan.stages) if stage.recompute)
+    if recomputing:
         notes.append(
-            f"cannot be run: the {most} devices of stage {members.index(most)} share micro-batches "
-            f"of {plan.micro_batch_size}; plan with --micro-batch-size {most} or more"
+            f"{_stages_text(recomputing)}: activations are recomputed in the backward pass"
+        )
+    members = [stage.replicas // plan.pipelines for stage in plan.stages]
+    max_members = max(members)
+    if max_members > plan.micro_batch_size:
+        notes.append(
+            f"cannot be run: the {max_members} devices of stage {members.index(max_members)} "
+            f"share micro-batches of {plan.micro_batch_size}; "
+            f"plan with --micro-batch-size {max_members} or more"
         )
     return notes
 
@@ -136,33 +143,33 @@ def _stages_text(stages: Sequence[int]) -> str:
 
 
 def _batch_notes(plan: Plan) -> list[str]:
-    """Return how times come about at batch sizes of a device that the profile does not have."""
+    """Return a note if times are interpolated or extrapolated between batch sizes."""
     measured = plan.measured_batches
     members = (stage.replicas // plan.pipelines for stage in plan.stages)
-    sizes = sorted({plan.micro_batch_size / each for each in members} - {*measured})
+    sizes = sorted({plan.micro_batch_size / count for count in members} - {*measured})
     if not measured or not sizes:
         return []
-    beyond = [size for size in sizes if not measured[0] <= size <= measured[-1]]
-    how = "extrapolated" if len(beyond) == len(sizes) else "interpolated"
-    if beyond and len(beyond) < len(sizes):
-        how = f"interpolated, beyond {measured[0]} to {measured[-1]} extrapolated"
+    outside = [size for size in sizes if not measured[0] <= size <= measured[-1]]
+    method = "extrapolated" if len(outside) == len(sizes) else "interpolated"
+    if outside and len(outside) < len(sizes):
+        method = f"interpolated, beyond {measured[0]} to {measured[-1]} extrapolated"
     return [
         f"the profile was measured at batches of {_series(measured)}; times at {_series(sizes)} "
-        f"per device are {how}"
+        f"per device are {method}"
     ]
 
 
 def _series(sizes: Sequence[float]) -> str:
-    """Return numbers in words: ``1, 2 and 4``."""
+    """Return numbers as text: ``1, 2 and 4``."""
     *others, last = (f"{size:g}" for size in sizes)
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def format_stage_cells(plan: Plan, at: int) -> tuple[str, ...]:
-    """Return a stage: index, layers, states, devices, four times, and memory."""
-    stage = plan.stages[at]
+def format_stage_cells(plan: Plan, index: int) -> tuple[str, ...]:
+    """Return a stage's index, layers, states, devices, four times, and memory."""
+    stage = plan.stages[index]
     return (
-        str(at),
+        str(index),
         format_span(plan.state_names, stage.start, stage.end),
         f"{stage.start}-{stage.end - 1}",
         fold_numbers(stage.devices),
@@ -175,23 +182,25 @@ def format_stage_cells(plan: Plan, at: int) -> tuple[str, ...]:
 
 
 def format_baseline_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
-    """Return the other ways to train the same, and the plan: name, step, speed-up, reason."""
+    """Return baselines and the plan: name, step, speed-up, and reason."""
     rows = [
         (
-            each.name,
-            "" if each.step_s is None else format_seconds(each.step_s),
-            "" if each.speedup is None else format_factor(each.speedup),
-            each.reason,
+            baseline.name,
+            "" if baseline.step_s is None else format_seconds(baseline.step_s),
+            "" if baseline.speedup is None else format_factor(baseline.speedup),
+            baseline.reason,
         )
-        for each in plan.baselines
+        for baseline in plan.baselines
     ]
-    faster = any(each.step_s is not None and each.step_s < plan.step_s for each in plan.baselines)
+    faster = any(
+        baseline.step_s is not None and baseline.step_s < plan.step_s for baseline in plan.baselines
+    )
     note = FASTER_WAYS if faster and plan.mode == "hpgo" else ""
     return [*rows, (THIS_PLAN, format_seconds(plan.step_s), format_factor(plan.speedup), note)]
 
 
 def describe_step(step: Simulation) -> tuple[str, str]:
-    """Return what the marks of a step's timeline mean, and its time and bubble."""
+    """Return the meaning of a timeline's marks, and the step's time and bubble."""
     first = "0 forward and a backward"
     second = "1 and b"
     if step.schedule == ZERO_BUBBLE:
@@ -207,17 +216,17 @@ def describe_step(step: Simulation) -> tuple[str, str]:
 def format_verification_cells(
     plan: Plan, verified: Verification
 ) -> list[tuple[str, str, str, str, str]]:
-    """Return stages and step: name, last layer, predicted and measured time, and the error.
+    """Return rows of name, last layer, predicted and measured time, and error.
 
-    Stages on the same devices are one row.
+    There is a row for each group of devices, and one for the step.
     """
     rows = [
         (
-            ",".join(map(str, together)),
-            ", ".join(plan.state_names[plan.stages[at].end - 1] for at in together),
+            ",".join(map(str, group)),
+            ", ".join(plan.state_names[plan.stages[index].end - 1] for index in group),
             row,
         )
-        for together, row in zip(plan.stage_groups, verified.stages, strict=True)
+        for group, row in zip(plan.stage_groups, verified.stages, strict=True)
     ]
     return [
         (
@@ -232,24 +241,26 @@ def format_verification_cells(
 
 
 def describe_step_parts(plan: Plan, verified: Verification) -> str:
-    """Return where a step's time went on the rank with the most work, and what no row predicts."""
-    work, *others = (f"{name} {format_time(ms)}" for name, ms in verified.spent.items())
-    sums = max(stage.all_reduce_s for stage in plan.stages)
-    late = max(stage.all_reduce_s - stage.overlapped_s for stage in plan.stages)
-    sums_text = f"allreduce {format_seconds(sums)}"
-    after = f"{sums_text}, {format_seconds(max(0.0, late))} of it after the passes, and "
+    """Return the parts of a step on the rank with the most work, and its prediction."""
+    work_text, *other_texts = (f"{name} {format_time(ms)}" for name, ms in verified.spent.items())
+    all_reduce_s = max(stage.all_reduce_s for stage in plan.stages)
+    exposed_s = max(stage.all_reduce_s - stage.overlapped_s for stage in plan.stages)
+    prediction = "no optimizer"
+    if all_reduce_s > 0:
+        exposed = format_seconds(max(0.0, exposed_s))
+        all_reduce_text = f"allreduce {format_seconds(all_reduce_s)}, {exposed} of it"
+        prediction = f"{all_reduce_text} after the passes, and {prediction}"
     return (
         f"the step of {format_time(verified.step.measured_ms)} on rank {verified.rank}, which has "
-        f"the most work: {work}, {', '.join(others)}; predicted: {after if sums > 0 else ''}"
-        "no optimizer"
+        f"the most work: {work_text}, {', '.join(other_texts)}; predicted: {prediction}"
     )
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time given in seconds, as ``96.4 ms``."""
+    """Return seconds as text: ``96.4 ms``."""
     return format_time(1000.0 * seconds)
 
 
 def format_memory(count: float) -> str:
-    """Return bytes of memory, as ``342 MB``."""
+    """Return bytes of memory as text: ``342 MB``."""
     return format_value(count / 1e6, "MB")

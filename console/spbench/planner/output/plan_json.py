@@ -83,9 +83,9 @@ class PlanFile(_Part):
 
 
 def build_plan_json(plan: Plan) -> dict[str, Any]:
-    """Return a plan as JSON has it."""
-    bytes_of = [stage.memory_bytes for stage in plan.stages]
-    told = {
+    """Return a plan as a JSON object."""
+    memory_bytes = [stage.memory_bytes for stage in plan.stages]
+    fields = {
         "schema": SCHEMA,
         "mode": plan.mode,
         "profile": plan.profile,
@@ -101,33 +101,33 @@ def build_plan_json(plan: Plan) -> dict[str, Any]:
         "step_ms": 1000.0 * plan.step_s,
         "single_ms": 1000.0 * plan.single_s,
         "stages": [_stage(plan, stage) for stage in plan.stages],
-        "memory": {"largest_bytes": max(bytes_of), "stages": bytes_of},
+        "memory": {"largest_bytes": max(memory_bytes), "stages": memory_bytes},
         "baselines": [
             {
-                "name": each.name,
-                "step_ms": None if each.step_s is None else 1000.0 * each.step_s,
-                "speedup": each.speedup,
-                "reason": each.reason,
-                "stages": [(start, end, list(devices)) for start, end, devices in each.stages],
+                "name": baseline.name,
+                "step_ms": None if baseline.step_s is None else 1000.0 * baseline.step_s,
+                "speedup": baseline.speedup,
+                "reason": baseline.reason,
+                "stages": [(start, end, list(devices)) for start, end, devices in baseline.stages],
             }
-            for each in plan.baselines
+            for baseline in plan.baselines
         ],
     }
-    return PlanFile.model_validate(told).model_dump(mode="json", by_alias=True)
+    return PlanFile.model_validate(fields).model_dump(mode="json", by_alias=True)
 
 
 def _stage(plan: Plan, stage: PlanStage) -> dict[str, Any]:
-    last = plan.mode == "hpgo" and stage is plan.stages[-1]
-    apart = plan.schedule == ZERO_BUBBLE
+    is_last = plan.mode == "hpgo" and stage is plan.stages[-1]
+    is_split = plan.schedule == ZERO_BUBBLE
     return {
         "start": stage.start,
-        "end": stage.end - last,
+        "end": stage.end - is_last,
         "layers": (plan.state_names[stage.start], plan.state_names[stage.end - 1]),
         "replicas": stage.replicas,
         "devices": list(stage.devices),
         "forward_ms": 1000.0 * stage.forward_s,
         "backward_ms": 1000.0 * stage.backward_s,
-        "weights_ms": 1000.0 * stage.backward_s * (1.0 - stage.data_share) if apart else None,
+        "weights_ms": 1000.0 * stage.backward_s * (1.0 - stage.data_share) if is_split else None,
         "send_ms": 1000.0 * stage.send_s,
         "all_reduce_ms": 1000.0 * stage.all_reduce_s,
         "memory_bytes": stage.memory_bytes,

@@ -1,4 +1,4 @@
-"""Plans as text that other programs read: CSV with HPGO's columns, HPGO's tuples, Graphviz."""
+"""Plans as text for other programs: HPGO's CSV and tuples, and Graphviz."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ CSV_COLUMNS = (
     "Best Hybrid Speedup",
     "solution",
 )
-"""Those of the reference's tables: all but the first and the last are speed-ups."""
+"""The columns of HPGO's tables; all except the first and the last are speed-ups."""
 _SPEEDUPS = (DP_PLAIN, DP_P3, DP_OVERLAP)
 
 
 def render_hpgo(plan: Plan) -> str:
-    """Return ``(speedup, [(start, end, replicas, [devices])])``, as HPGO prints it."""
+    """Return HPGO's output: ``(speedup, [(start, end, replicas, [devices])])``."""
     return repr((plan.speedup, plan.hpgo_stages()))
 
 
 def render_csv(plans: Iterable[tuple[int, Plan | None]]) -> str:
-    """Return a row for each global batch size; one without a plan has no other cells."""
+    """Return CSV with a row for each global batch size; empty cells if it has no plan."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(CSV_COLUMNS)
@@ -39,28 +39,28 @@ def render_csv(plans: Iterable[tuple[int, Plan | None]]) -> str:
 
 
 def _cells(plan: Plan) -> list[str]:
-    found = {each.name: each.speedup for each in plan.baselines}
-    speedups = [found.get(name) for name in _SPEEDUPS]
-    told = ["" if speedup is None else repr(speedup) for speedup in speedups]
-    return [*told, repr(plan.speedup), repr(plan.hpgo_stages())]
+    speedup_of = {baseline.name: baseline.speedup for baseline in plan.baselines}
+    speedups = [speedup_of.get(name) for name in _SPEEDUPS]
+    cells = ["" if speedup is None else repr(speedup) for speedup in speedups]
+    return [*cells, repr(plan.speedup), repr(plan.hpgo_stages())]
 
 
 def render_dot(plan: Plan) -> str:
-    """Return the stages as a Graphviz graph: a box each, an arrow for what goes between them."""
+    """Return the stages as a Graphviz graph, with arrows for messages."""
     lines = ["digraph plan {", "  rankdir=LR;", "  node [shape=box];"]
-    for at, stage in enumerate(plan.stages):
-        told = (
-            f"stage {at}: {format_span(plan.state_names, stage.start, stage.end)}",
+    for index, stage in enumerate(plan.stages):
+        label_lines = (
+            f"stage {index}: {format_span(plan.state_names, stage.start, stage.end)}",
             f"devices {','.join(map(str, stage.devices))}",
             f"{format_seconds(stage.forward_s + stage.backward_s)} per micro-batch",
             f"{format_memory(stage.memory_bytes)}{', recomputes' if stage.recompute else ''}",
         )
-        lines.append(f"  stage{at} [label={_quoted(told)}];")
-    for at, stage in enumerate(plan.stages[:-1]):
-        label = _quoted((format_seconds(stage.send_s),))
-        lines.append(f"  stage{at} -> stage{at + 1} [label={label}];")
+        lines.append(f"  stage{index} [label={_quote(label_lines)}];")
+    for index, stage in enumerate(plan.stages[:-1]):
+        label = _quote((format_seconds(stage.send_s),))
+        lines.append(f"  stage{index} -> stage{index + 1} [label={label}];")
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _quoted(lines: Iterable[str]) -> str:
+def _quote(lines: Iterable[str]) -> str:
     return json.dumps("\n".join(lines), ensure_ascii=False)

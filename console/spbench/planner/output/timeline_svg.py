@@ -1,4 +1,4 @@
-"""The timeline of a step as a picture, SVG."""
+"""The timeline of a step as an SVG picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BAR = 22
 _HEAD = 44
 _FOOT = 26
 _LEAST_TEXT = 14.0
-"""Pixels of a pass that holds the number of its micro-batch."""
+"""Pixels of the shortest pass that shows the number of its micro-batch."""
 _COLOURS: dict[Kind, str] = {
     "forward": "#4c78a8",
     "backward": "#f2a541",
@@ -36,14 +36,14 @@ _KEYS: tuple[tuple[Kind, str], ...] = (
 def render_timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -> str:
     """Return a step as an SVG document.
 
-    A row for each stage: passes as bars with the number of their micro-batch, the all-reduce as a
-    narrower one, and messages as thin lines, below the bars towards the next stage and above them
-    towards the one before.
+    Each stage is a row with passes as bars that show their micro-batch, and the all-reduce as a
+    narrower bar. Messages are thin lines: below the bars those to the next stage, above the bars
+    those to the stage before.
 
     Args:
         plan: The plan.
         simulation: Its step.
-        width: Pixels; the height follows from the number of stages.
+        width: Width in pixels; the height depends on the number of stages.
     """
     height = _HEAD + _ROW * len(plan.stages) + _FOOT
     scale = (width - 2 * _MARGIN) / simulation.step_s if simulation.step_s else 0.0
@@ -55,26 +55,26 @@ def render_timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         *_legend({span.kind for span in simulation.spans}),
     ]
-    for at in range(len(plan.stages)):
-        middle = _HEAD + _ROW * at + _BAR - 7
-        lines.append(f'<text x="6" y="{middle}">stage {at}</text>')
+    for stage in range(len(plan.stages)):
+        middle = _HEAD + _ROW * stage + _BAR - 7
+        lines.append(f'<text x="6" y="{middle}">stage {stage}</text>')
     for span in simulation.spans:
-        lines += _drawn(span, scale)
+        lines += _draw_span(span, scale)
     return "\n".join([*lines, *_axis(width, height, simulation.step_s), "</svg>", ""])
 
 
 def _legend(kinds: set[Kind]) -> Iterator[str]:
     keys = [key for key in _KEYS if key[0] != "weights" or "weights" in kinds]
-    for at, (kind, name) in enumerate(keys):
-        left = _MARGIN + 100 * at
+    for index, (kind, name) in enumerate(keys):
+        left = _MARGIN + 100 * index
         yield f'<rect x="{left}" y="14" width="12" height="12" fill="{_COLOURS[kind]}"/>'
         yield f'<text x="{left + 17}" y="24">{name}</text>'
 
 
-def _drawn(span: StepSpan, scale: float) -> Iterator[str]:
+def _draw_span(span: StepSpan, scale: float) -> Iterator[str]:
     left = _MARGIN + span.start_s * scale
     length = (span.end_s - span.start_s) * scale
-    top, height = _place(span)
+    top, height = _top_and_height(span)
     label = span.kind if span.micro_batch is None else f"{span.kind} {span.micro_batch}"
     yield (
         f'<rect x="{left:.2f}" y="{top}" width="{max(length, 0.2):.2f}" height="{height}"'
@@ -90,8 +90,8 @@ def _drawn(span: StepSpan, scale: float) -> Iterator[str]:
         )
 
 
-def _place(span: StepSpan) -> tuple[int, int]:
-    """Return the top of a span and its height."""
+def _top_and_height(span: StepSpan) -> tuple[int, int]:
+    """Return the top of a span and its height, in pixels."""
     top = _HEAD + _ROW * span.stage
     match span.kind:
         case "send":

@@ -14,21 +14,21 @@ _MARKS = {
     "weights": "ABCDEFGHIJ",
     "all-reduce": "=",
 }
-"""Passes by the last digit of their micro-batch."""
+"""The marks of passes by the last digit of their micro-batch."""
 IDLE = "."
 
 
 def render_timeline_text(simulation: Simulation, width: int) -> list[str]:
-    """Return a line for each stage and one for the time, of at most ``width`` characters.
+    """Return a line for each stage and one for the time axis.
 
-    A character stands for what takes most of its share of the step: ``0`` to ``9`` for the
+    A character shows the work that takes most of its share of the step: ``0`` to ``9`` for the
     forward pass of a micro-batch, by the last digit of its number, ``a`` to ``j`` for the
-    backward pass of the same one, ``A`` to ``J`` for its gradients of weights where they are apart
-    from that, ``=`` for the all-reduce, and ``.`` for nothing of these.
+    backward pass of the same one, ``A`` to ``J`` for its weight gradients if they are computed
+    separately, ``=`` for the all-reduce, and ``.`` for idle time.
 
     Args:
         simulation: The step.
-        width: Characters of a line; at least 20.
+        width: The most characters of a line; at least 20.
     """
     stages = len(simulation.in_flight)
     label = len(f"stage {stages - 1} ")
@@ -41,23 +41,23 @@ def render_timeline_text(simulation: Simulation, width: int) -> list[str]:
     return [*lines, _axis(label, columns, simulation.step_s)]
 
 
-def _row(spans: Iterable[StepSpan], each: float, columns: int) -> str:
-    """Return one character for each share of the step: what takes most of it."""
-    taken = [(0.0, IDLE)] * columns
-    left = [each] * columns
+def _row(spans: Iterable[StepSpan], share_s: float, columns: int) -> str:
+    """Return one character for each share of the step: the work that takes most of it."""
+    marks = [(0.0, IDLE)] * columns
+    idle_s = [share_s] * columns
     for span in spans:
         mark = _mark(span)
         if mark is None:
             continue
-        first = min(int(span.start_s / each), columns - 1)
-        last = min(int(span.end_s / each), columns - 1)
-        for at in range(first, last + 1):
-            part = min(span.end_s, (at + 1) * each) - max(span.start_s, at * each)
+        first = min(int(span.start_s / share_s), columns - 1)
+        last = min(int(span.end_s / share_s), columns - 1)
+        for column in range(first, last + 1):
+            part_s = min(span.end_s, (column + 1) * share_s) - max(span.start_s, column * share_s)
             if span.kind != "all-reduce":
-                left[at] -= part
-            taken[at] = max(taken[at], (part, mark), key=lambda pair: pair[0])
-    pairs = zip(taken, left, strict=True)
-    return "".join(mark if part >= rest else IDLE for (part, mark), rest in pairs)
+                idle_s[column] -= part_s
+            marks[column] = max(marks[column], (part_s, mark), key=lambda pair: pair[0])
+    pairs = zip(marks, idle_s, strict=True)
+    return "".join(mark if part_s >= rest_s else IDLE for (part_s, mark), rest_s in pairs)
 
 
 def _mark(span: StepSpan) -> str | None:

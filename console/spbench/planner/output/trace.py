@@ -1,7 +1,7 @@
 """The timeline of a step as a trace for ``chrome://tracing`` and Perfetto.
 
-Format: Trace Event Format, complete events (``ph`` ``X``) with times in microseconds; a stage is a
-process, and its passes, its messages each way and its all-reduce are threads of it.
+Format: Trace Event Format, complete events (``ph`` ``X``) with times in microseconds. A stage is a
+process. Its passes, its messages in each direction and its all-reduce are threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _THREADS: dict[Kind, tuple[int, str]] = {
 
 
 def build_trace(plan: Plan, simulation: Simulation) -> dict[str, Any]:
-    """Return a step as the object that a trace file holds as JSON."""
+    """Return a step as the JSON object of a trace file."""
     return {
         "displayTimeUnit": "ms",
         "otherData": {
@@ -31,26 +31,29 @@ def build_trace(plan: Plan, simulation: Simulation) -> dict[str, Any]:
             "schedule": simulation.schedule,
             "step_ms": simulation.step_s * 1e3,
         },
-        "traceEvents": [*_names(plan), *_events(simulation)],
+        "traceEvents": [*_name_events(plan), *_span_events(simulation)],
     }
 
 
-def _names(plan: Plan) -> list[dict[str, Any]]:
-    """Return what stages and their threads are called."""
-    found = []
-    for at, stage in enumerate(plan.stages):
-        label = f"stage {at}: {format_span(plan.state_names, stage.start, stage.end)}"
+def _name_events(plan: Plan) -> list[dict[str, Any]]:
+    """Return the events that name stages and their threads."""
+    events = []
+    for index, stage in enumerate(plan.stages):
+        label = f"stage {index}: {format_span(plan.state_names, stage.start, stage.end)}"
         label += f", {format_devices(stage.replicas)}"
-        found.append(_name("process_name", at, 0, label))
-        found += [_name("thread_name", at, *thread) for thread in dict.fromkeys(_THREADS.values())]
-    return found
+        events.append(_name_event("process_name", index, 0, label))
+        events += [
+            _name_event("thread_name", index, *thread)
+            for thread in dict.fromkeys(_THREADS.values())
+        ]
+    return events
 
 
-def _name(what: str, stage: int, thread: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": stage, "tid": thread, "args": {"name": name}}
+def _name_event(kind: str, stage: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": stage, "tid": thread, "args": {"name": name}}
 
 
-def _events(simulation: Simulation) -> list[dict[str, Any]]:
+def _span_events(simulation: Simulation) -> list[dict[str, Any]]:
     return [
         {
             "ph": "X",

@@ -1,4 +1,4 @@
-"""Predicted beside measured: a plan's figures, and those of the run that it was."""
+"""Verification of a plan: its times compared with those of a run."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _ELSEWHERE = ("allreduce_ms", "optimizer_ms", "bubble_ms")
 
 @dataclass(frozen=True, slots=True)
 class TimeComparison:
-    """One time as it was predicted and as it was measured, in milliseconds."""
+    """A predicted and a measured time."""
 
     predicted_ms: float
     measured_ms: float
 
     @property
     def error(self) -> float:
-        """Relative error of the prediction: how much too long it is, over what was measured."""
+        """Relative error of the prediction: predicted over measured time, minus 1."""
         return (self.predicted_ms - self.measured_ms) / self.measured_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A plan that was run; all figures are medians over steps.
+    """The comparison of a plan with a run; all times are medians over steps.
 
     Attributes:
-        step: A step.
-        stages: Passes and messages of all micro-batches of a step, by group of devices, as
+        step: The time of a step.
+        stages: Passes and messages of all micro-batches of a step, by group of devices; see
             `Plan.together` has them: of all stages that each has.
         rank: The rank with the longest passes and messages.
-        spent: The parts of its step in milliseconds; ``other`` is the remainder.
+        spent: The parts of that rank's step in milliseconds; ``other`` is the remainder.
     """
 
     step: TimeComparison
@@ -49,15 +49,15 @@ class Verification:
 
 
 def compare_with_run(plan: Plan, case: CaseState) -> Verification:
-    """Return a plan's figures beside those of the case that ran it.
+    """Return the comparison of a plan with the case that ran it.
 
     Raises:
-        PlannerError: The case measured no step.
+        PlannerError: The case did not measure a step.
     """
     step = case.summary("time_ms")
     if step is None or case.status != CaseStatus.PASSED:
-        why = case.verdict.reason or case.status
-        raise PlannerError(f"the plan's run came to no result: {why}")
+        reason = case.verdict.reason or case.status
+        raise PlannerError(f"the plan's run came to no result: {reason}")
     parts = case.measured.ranks
     work = {rank: sum(_median(case, name, rank) for name in _WORK) for rank in parts}
     stages = []
@@ -66,7 +66,8 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
         if not ranks:
             raise PlannerError(f"the run has no rank of stage {first}: it is not one of the plan")
         passes = sum(
-            plan.stages[at].forward_s + plan.stages[at].backward_s for at in (first, *others)
+            plan.stages[stage].forward_s + plan.stages[stage].backward_s
+            for stage in (first, *others)
         )
         seconds = plan.micro_batches * passes
         stages.append(
@@ -80,9 +81,9 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
 
 
 def _spent(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
-    """Return the parts of a rank's step: their shares of all steps, times the median step."""
-    found = shares_of(case, "time_ms", rank)
-    parts = found.parts if found is not None else {}
+    """Return the parts of a rank's step: shares of all steps, times the median step."""
+    rank_shares = shares_of(case, "time_ms", rank)
+    parts = rank_shares.parts if rank_shares is not None else {}
     shares = {"passes and messages": sum(parts.get(_part(name), 0.0) for name in _WORK)}
     shares |= {_part(name): parts.get(_part(name), 0.0) for name in _ELSEWHERE}
     shares["other"] = max(0.0, 1.0 - sum(shares.values()))
@@ -90,11 +91,11 @@ def _spent(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
 
 
 def _part(metric: str) -> str:
-    """Return the name of a part of the step, as `shares_of` has it."""
+    """Return the name of a part of the step in the result of `shares_of`."""
     return metric_name(metric, "ms")
 
 
 def _median(case: CaseState, metric: str, rank: int) -> float:
     repeats = case.measured.samples.get(metric, {}).get(rank, {})
-    values = [value for each in repeats.values() for value in each]
+    values = [value for samples in repeats.values() for value in samples]
     return median(values) if values else 0.0

@@ -120,7 +120,7 @@ class MeasuredEntry(StrictModel):
 
 
 class OriginEntry(StrictModel):
-    """The run of ``model.profile`` that measured a profile."""
+    """The run of ``model.profile`` that a profile was measured by."""
 
     model: str = Field(description="resnet, amoebanet or a module:callable")
     params: dict[str, str | int | Number | bool | dict[str, Any]] = Field(

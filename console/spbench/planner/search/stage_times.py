@@ -183,8 +183,8 @@ def _interleaved_peak(
     """Return the peak bytes of a device of a group in an interleaved step."""
     counts = interleaved_in_flight(group, len(shape.groups), shape.rounds, micro_batches)
     fixed = sum(memory.fixed for memory in memories)
-    held_bytes = peak_held_bytes([memory.held for memory in memories], counts)
-    return fixed + held_bytes + max(memory.once for memory in memories)
+    held_bytes = peak_held_bytes([memory.per_micro_batch for memory in memories], counts)
+    return fixed + held_bytes + max(memory.working for memory in memories)
 
 
 def _overlap_all_reduce(
@@ -230,8 +230,8 @@ def build_plan_stages(
                 devices=group.devices(cost_model.cluster.sizes),
                 memory_bytes=_peak_bytes(cost_model, candidate, index, work, recompute),
                 fixed_bytes=memory.fixed,
-                held_bytes=memory.held,
-                once_bytes=memory.once,
+                held_bytes=memory.per_micro_batch,
+                once_bytes=memory.working,
                 **stage_times._asdict(),
             )
         )

@@ -1,1 +1,1 @@
-"""One step of a plan, simulated event by event: its time and its memory."""
+"""Simulation of one step of a plan: its time and its memory."""

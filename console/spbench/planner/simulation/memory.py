@@ -10,26 +10,28 @@ from spbench.planner.profile.states import States
 
 
 class DeviceMemory(NamedTuple):
-    """Bytes of a device: of the parameters, of each micro-batch in flight, and of one pass."""
+    """Bytes of a device: parameters, each micro-batch in flight, and the running pass."""
 
     fixed: float
-    held: float
-    once: float
+    per_micro_batch: float
+    working: float
 
-    def peak(self, kept: int) -> float:
-        """Return the most that is in use with so many micro-batches in flight."""
-        return self.fixed + kept * self.held + self.once
+    def peak(self, in_flight: int) -> float:
+        """Return the peak bytes with `in_flight` micro-batches in flight."""
+        return self.fixed + in_flight * self.per_micro_batch + self.working
 
 
-def peak_held_bytes(held: Sequence[float], flights: Sequence[Sequence[int]]) -> float:
-    """Return the bytes that the micro-batches in flight of a device's stages take at most.
+def peak_held_bytes(
+    bytes_by_stage: Sequence[float], combinations: Sequence[Sequence[int]]
+) -> float:
+    """Return the peak bytes of the micro-batches in flight on a device.
 
     Args:
-        held: Of each micro-batch, by stage.
-        flights: Micro-batches in flight by stage, in all combinations that count.
+        bytes_by_stage: Bytes of a micro-batch, by stage of the device.
+        combinations: All combinations of micro-batches in flight by stage.
     """
-    kept: float = max(sum(map(mul, counts, held)) for counts in flights)
-    return kept
+    peak: float = max(sum(map(mul, counts, bytes_by_stage)) for counts in combinations)
+    return peak
 
 
 def compute_stage_memory(
@@ -40,27 +42,27 @@ def compute_stage_memory(
     optimizer_memory_scaling: float,
     recompute: bool = False,
 ) -> DeviceMemory:
-    """Return what a device needs that holds the states from ``start`` up to ``end``.
+    """Return the memory need of a device with the states from `start` up to `end`.
 
-    Parameters and what the optimizer keeps of them, what each micro-batch keeps until its
-    backward pass, and what one layer needs while it runs. With recomputation a micro-batch keeps
-    the stage's input only, and one of them at a time all of it.
+    It consists of parameters with their optimizer state, activations of each micro-batch until its
+    backward pass, and working memory of one layer. With recomputation, micro-batches only keep the
+    stage's input, and one at a time keeps all activations.
 
     Args:
         states: The model.
         start: The stage's first state.
         end: The state after its last.
-        samples: Samples of a micro-batch on one device; a fraction where replicas share one.
-        optimizer_memory_scaling: Bytes kept for each byte of parameters.
-        recompute: Whether activations are computed again for the backward pass.
+        samples: Samples of a micro-batch on one device; a fraction if replicas share a sample.
+        optimizer_memory_scaling: Bytes kept per byte of parameters.
+        recompute: Whether activations are recomputed in the backward pass.
     """
     share = samples / states.profile.batch_size
-    whole = states.range_sum(states.kept_bytes, start, end)
+    activations = states.range_sum(states.kept_bytes, start, end)
     arriving = states.crossing_bytes[start - 1] if start else 0.0
     working = states.working_bytes(start, end)
     parameters = states.range_sum(states.parameter_bytes, start, end)
     return DeviceMemory(
         fixed=optimizer_memory_scaling * parameters,
-        held=share * (arriving if recompute else whole),
-        once=share * (working + whole if recompute else working),
+        per_micro_batch=share * (arriving if recompute else activations),
+        working=share * (working + activations if recompute else working),
     )

@@ -1,8 +1,8 @@
-"""An event simulator of plans: every forward and backward pass, message and all-reduce.
+"""An event simulator of plans: passes, messages and all-reduces.
 
 A device runs one pass at a time, in the order of the schedule. A link carries one micro-batch at
-a time each way, beside the passes. A device sums its gradients after its last backward pass. So
-each event starts when the last of those that it waits for ends, and nothing is estimated.
+a time in each direction, during the passes. A device sums its gradients after its last backward
+pass. Each event starts when the last event that it waits for ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spbench_core.schedule.timetable import Timetable, compute_timetable
 
 Kind = Literal["forward", "backward", "weights", "send", "return", "all-reduce"]
 """``send`` takes a micro-batch's output to the next stage, ``return`` its gradient back;
-``weights`` are the gradients of weights where ``backward`` computes those of data alone."""
+``weights`` are the weight gradients if ``backward`` only computes data gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class StepSpan:
     """A span of the timeline: one pass, message or all-reduce of one stage.
 
     Attributes:
-        stage: By index; of ``send`` and ``return`` the one that sends.
-        micro_batch: By index; None for an all-reduce.
+        stage: Index of the stage; for ``send`` and ``return`` that of the sender.
+        micro_batch: Index of the micro-batch; None for an all-reduce.
         start_s: Seconds after the start of the step.
         end_s: Seconds after the start of the step.
     """
@@ -42,17 +42,17 @@ class StepSpan:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """One step of a plan, event by event.
+    """One simulated step of a plan.
 
     Attributes:
         schedule: The order of the passes.
         step_s: Seconds of the step.
-        bubble: Share of the stages' time until the last pass ends in which they run none.
-        kept_bytes: What micro-batches in flight take at most on each device of each stage, for
-            all stages that it has.
-        peak_bytes: Peak memory of each device of each stage, for all stages that it has.
-        in_flight: Micro-batches that each stage held at most.
-        spans: By stage and start.
+        bubble: Share of the devices' time without a pass, until the last pass ends.
+        kept_bytes: Peak bytes of micro-batches in flight on each device of each stage, for
+            all stages of the device.
+        peak_bytes: Peak memory of each device of each stage, for all stages of the device.
+        in_flight: The most micro-batches in flight of each stage.
+        spans: All spans, sorted by stage and start.
     """
 
     schedule: Schedule
@@ -65,26 +65,30 @@ class Simulation:
 
 
 def simulate(plan: Plan, *, schedule: Schedule | None = None) -> Simulation:
-    """Return one step of a plan, event by event.
+    """Simulate one step of a plan.
 
     Args:
         plan: The plan.
-        schedule: The order of the passes; the plan's own where it is None.
+        schedule: The order of the passes; None for that of the plan.
 
     Raises:
-        PlannerError: The plan's stages are not those of the schedule.
+        PlannerError: The schedule cannot run the plan's stages.
     """
-    used = plan.schedule if schedule is None else schedule
-    table = _timetable(plan, used)
-    kept = {at: _kept(plan, table, together) for together in plan.stage_groups for at in together}
+    order = plan.schedule if schedule is None else schedule
+    table = _timetable(plan, order)
+    kept_by_stage = {
+        stage: _peak_kept_bytes(plan, table, group)
+        for group in plan.stage_groups
+        for stage in group
+    }
     stages = range(len(plan.stages))
     return Simulation(
-        schedule=used,
+        schedule=order,
         step_s=table.end_s,
         bubble=_bubble(plan, table),
-        kept_bytes=tuple(kept[at] for at in stages),
-        peak_bytes=tuple(_peak(plan, kept, at) for at in stages),
-        in_flight=tuple(max(_flights(table, [at]))[0] for at in stages),
+        kept_bytes=tuple(kept_by_stage[stage] for stage in stages),
+        peak_bytes=tuple(_peak_bytes(plan, kept_by_stage, stage) for stage in stages),
+        in_flight=tuple(max(_count_in_flight(table, [stage]))[0] for stage in stages),
         spans=tuple(_spans(plan, table)),
     )
 
@@ -108,61 +112,77 @@ def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
     return compute_timetable(plan.stages, schedule, plan.micro_batches, plan.rounds)
 
 
-def _kept(plan: Plan, table: Timetable, together: Sequence[int]) -> float:
-    """Return what the micro-batches in flight take at most on a device that has these stages."""
+def _peak_kept_bytes(plan: Plan, table: Timetable, group: Sequence[int]) -> float:
+    """Return the peak bytes of micro-batches in flight on a device with these stages."""
     return peak_held_bytes(
-        [plan.stages[at].held_bytes for at in together], _flights(table, together)
+        [plan.stages[index].held_bytes for index in group], _count_in_flight(table, group)
     )
 
 
-def _peak(plan: Plan, kept: Mapping[int, float], at: int) -> float:
-    stages = [each for each in plan.stages if each.devices == plan.stages[at].devices]
-    fixed = sum(each.fixed_bytes for each in stages)
-    return fixed + kept[at] + max(each.once_bytes for each in stages)
+def _peak_bytes(plan: Plan, kept_by_stage: Mapping[int, float], stage: int) -> float:
+    stages = [other for other in plan.stages if other.devices == plan.stages[stage].devices]
+    fixed = sum(other.fixed_bytes for other in stages)
+    return fixed + kept_by_stage[stage] + max(other.once_bytes for other in stages)
 
 
-def _flights(table: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return how many micro-batches stages hold, from forward until backward, after each change.
+def _count_in_flight(table: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the micro-batches in flight of each stage after each change.
 
-    What goes at a time goes before what comes.
+    At equal times, micro-batches leave before others enter.
     """
-    begun = [(start, 1, each) for each, at in enumerate(stages) for start in table.forward[at]]
-    gone = [(end, -1, each) for each, at in enumerate(stages) for end in table.released[at]]
-    held = [0] * len(stages)
-    found = []
-    for _, change, each in sorted(begun + gone):
-        held[each] += change
-        found.append(tuple(held))
-    return found
+    starts = [
+        (start, 1, position)
+        for position, stage in enumerate(stages)
+        for start in table.forward[stage]
+    ]
+    ends = [
+        (end, -1, position)
+        for position, stage in enumerate(stages)
+        for end in table.released[stage]
+    ]
+    in_flight = [0] * len(stages)
+    counts = []
+    for _, change, position in sorted(starts + ends):
+        in_flight[position] += change
+        counts.append(tuple(in_flight))
+    return counts
 
 
 def _bubble(plan: Plan, table: Timetable) -> float:
     ends = max(ends[-1] for ends in table.released)
-    devices = sum(plan.stages[at].replicas for at, *_ in plan.stage_groups)
+    devices = sum(plan.stages[stage].replicas for stage, *_ in plan.stage_groups)
     busy = sum(stage.replicas * (stage.forward_s + stage.backward_s) for stage in plan.stages)
     return 1.0 - busy * plan.micro_batches / (devices * ends) if ends else 0.0
 
 
 def _spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
-    for at, stage in enumerate(plan.stages):
-        found = [*_passes(at, stage.forward_s, table.forward[at], "forward")]
+    for index, stage in enumerate(plan.stages):
+        spans = [*_make_spans_by_start(index, stage.forward_s, table.forward[index], "forward")]
         data_s = stage.backward_s * (1.0 if table.weights_end is None else stage.data_share)
-        found += _ended(at, data_s, table.backward_end[at], "backward")
+        spans += _make_spans_by_end(index, data_s, table.backward_end[index], "backward")
         if table.weights_end is not None:
-            found += _ended(at, stage.backward_s - data_s, table.weights_end[at], "weights")
-        if at + 1 < len(plan.stages) and stage.send_s:
-            found += _passes(at, stage.send_s, table.send[at], "send")
-        if at and plan.stages[at - 1].send_s:
-            found += _passes(at, plan.stages[at - 1].send_s, table.back[at], "return")
+            spans += _make_spans_by_end(
+                index, stage.backward_s - data_s, table.weights_end[index], "weights"
+            )
+        if index + 1 < len(plan.stages) and stage.send_s:
+            spans += _make_spans_by_start(index, stage.send_s, table.send[index], "send")
+        if index and plan.stages[index - 1].send_s:
+            spans += _make_spans_by_start(
+                index, plan.stages[index - 1].send_s, table.back[index], "return"
+            )
         if stage.all_reduce_s:
-            start = table.reduce[at]
-            found.append(StepSpan("all-reduce", at, None, start, start + stage.all_reduce_s))
-        yield from sorted(found, key=lambda span: (span.start_s, span.end_s))
+            start = table.reduce[index]
+            spans.append(StepSpan("all-reduce", index, None, start, start + stage.all_reduce_s))
+        yield from sorted(spans, key=lambda span: (span.start_s, span.end_s))
 
 
-def _passes(stage: int, seconds: float, starts: list[float], kind: Kind) -> Iterator[StepSpan]:
+def _make_spans_by_start(
+    stage: int, seconds: float, starts: list[float], kind: Kind
+) -> Iterator[StepSpan]:
     return (StepSpan(kind, stage, k, start, start + seconds) for k, start in enumerate(starts))
 
 
-def _ended(stage: int, seconds: float, ends: list[float], kind: Kind) -> Iterator[StepSpan]:
+def _make_spans_by_end(
+    stage: int, seconds: float, ends: list[float], kind: Kind
+) -> Iterator[StepSpan]:
     return (StepSpan(kind, stage, k, end - seconds, end) for k, end in enumerate(ends))

@@ -84,7 +84,7 @@ def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
     bars = [
         Bar(
             f"stage {at} {_memory_cell(memory).text}",
-            [part / whole for part in (memory.fixed, memory.kept, memory.working)],
+            [part / whole for part in (memory.fixed, memory.activations, memory.working)],
         )
         for at, (memory, whole) in enumerate(zip(planned.memory, against, strict=True))
     ]

@@ -15,14 +15,14 @@ import pytest
 from places import DOCS
 from spbench.cli.app import run_command_line
 from spbench.cli.planning.tables import _cut_stages, render_plan, render_verification
+from spbench.planner.cluster.cluster_file import load_cluster
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
-from spbench.planner.cluster.yaml_file import load_cluster
 from spbench.planner.output.plan_description import describe_memory, describe_step_parts
 from spbench.planner.output.plan_json import plan_json_schema
 from spbench.planner.output.plan_text import CSV_COLUMNS
 from spbench.planner.output.verification import TimeComparison, Verification
+from spbench.planner.planning import default_jobs
 from spbench.planner.planning import plan as plan_of
-from spbench.planner.process_pool import default_jobs
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import write_profile_json
 from unit.console.planner.made_up import chain, shared

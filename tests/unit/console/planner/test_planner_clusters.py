@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from places import EXAMPLES
 from spbench.errors import ExitCode
+from spbench.planner.cluster.cluster_file import ClusterFile, load_cluster, read_cluster
 from spbench.planner.cluster.machines import (
     ETHERNET_25,
     NVLINK,
@@ -20,9 +21,7 @@ from spbench.planner.cluster.machines import (
     cluster_from_ends,
 )
 from spbench.planner.cluster.measured import cluster_from_run, fit_link
-from spbench.planner.cluster.quantities import BYTES, RATES, SECONDS, quantity
-from spbench.planner.cluster.reader import ClusterFile
-from spbench.planner.cluster.yaml_file import load_cluster, read_cluster
+from spbench.planner.cluster.quantities import BYTES, RATES, SECONDS, parse_quantity
 from spbench.planner.errors import ClusterError, PlannerError
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_refused_report
@@ -223,13 +222,13 @@ def test_a_file_is_read(tmp_path):
     ],
 )
 def test_quantities_are_read_with_their_units(text, units, value):
-    assert quantity(text, units) == pytest.approx(value)
+    assert parse_quantity(text, units) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["16", "GB", "1e999GB", True, None, [1], "1 fortnight"])
 def test_other_texts_are_no_quantities(text):
     with pytest.raises(ValueError, match="is no"):
-        quantity(text, BYTES)
+        parse_quantity(text, BYTES)
 
 
 # Presets and device numbers

@@ -10,7 +10,7 @@ import pytest
 
 from spbench.errors import FailedRunError, UsageError
 from spbench.launch.hosts.hosts import read_hostfile
-from spbench.planner.cluster.yaml_file import load_cluster
+from spbench.planner.cluster.cluster_file import load_cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.files import load_profile
 from spbench.record.runs.folder import write_whole

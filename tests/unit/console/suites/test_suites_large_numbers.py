@@ -7,7 +7,7 @@ import pytest
 
 from spbench.errors import SpbenchError, SuiteError, UsageError
 from spbench.launch.hosts.hosts import read_hostfile
-from spbench.planner.cluster.yaml_file import read_cluster
+from spbench.planner.cluster.cluster_file import read_cluster
 from spbench.planner.errors import ClusterError
 from spbench.suites.loader import load_suite_text
 from spbench_core.catalog import BENCHMARKS
