@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spbench_core.late_import import late_names
+from spbench_core.late_import import make_lazy_getattr
 
 if TYPE_CHECKING:
     from spbench.planner.cluster.lookup import machines_cluster, named_cluster
@@ -43,7 +43,7 @@ _MODULES = {
 }
 """The module of each name of ``__all__``."""
 
-__getattr__ = late_names(
+__getattr__ = make_lazy_getattr(
     __name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()}
 )
 

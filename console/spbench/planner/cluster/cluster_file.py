@@ -43,8 +43,8 @@ from spbench.planner.references import (
 )
 from spbench.suites.findings import Findings
 from spbench.suites.settings import StrictModel
-from spbench.suites.wording import tell
-from spbench.suites.yaml_nodes import KeyPath, YamlError, compose
+from spbench.suites.wording import report_errors
+from spbench.suites.yaml_nodes import KeyPath, YamlError, parse_yaml
 
 MAX_BYTES = 4 << 20
 """The largest cluster file."""
@@ -232,7 +232,7 @@ def read_cluster(text: str, file: str, name: str) -> Cluster:
         ClusterError: The text has errors; the exception contains all of them.
     """
     try:
-        document = compose(text)
+        document = parse_yaml(text)
     except YamlError as error:
         mark = error.mark
         raise ClusterError([Diagnostic(file, mark.line, mark.column, str(error))]) from None
@@ -241,9 +241,9 @@ def read_cluster(text: str, file: str, name: str) -> Cluster:
     try:
         cluster = ClusterFile.read(data).cluster(name)
     except ValidationError as error:
-        tell(error, data, findings, ClusterFile)
+        report_errors(error, data, findings, ClusterFile)
     except PlannerError as error:
-        findings.at_value((), str(error))
+        findings.add_at_value((), str(error))
     if findings.count:
         raise ClusterError(findings.diagnostics)
     return cluster

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine
 from spbench.planner.errors import PlannerError
 from spbench.record.runs.folder import RunFolder
-from spbench.report.links import LinkMatrix, LinkTable, link_matrices
+from spbench.report.links import LinkMatrix, LinkTable, build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.stats.summary import median
 
@@ -35,7 +35,7 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
             between some of its hosts.
         UsageError: The run cannot be read.
     """
-    measured = [(matrix, _times(matrix)) for matrix in link_matrices(load_run(folder))]
+    measured = [(matrix, _times(matrix)) for matrix in build_link_matrices(load_run(folder))]
     measured = [(matrix, tables) for matrix, tables in measured if tables]
     if not measured:
         raise PlannerError(

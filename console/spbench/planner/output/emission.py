@@ -12,12 +12,12 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan, format_span
 from spbench.planner.profile.layers import Origin, Profile
 from spbench.planner.profile.measurement import TIMEOUT, make_suite_word
-from spbench.report.predictions import PLANNED_CASE, planned_line
+from spbench.report.predictions import PLANNED_CASE, format_planned_time
 from spbench.suites.case import SCHEMA, Suite
-from spbench.suites.edit.writing import key_lines
-from spbench.suites.loader import load_text
+from spbench.suites.edit.writing import format_key
+from spbench.suites.loader import load_suite_text
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.layout.stages import ModelLayout, model_layout
+from spbench_core.layout.stages import ModelLayout, build_layout
 
 ITERATIONS = {"warmup": 2, "iterations": 9}
 """Enough iterations to detect a slow rank, which divides them into eight parts."""
@@ -52,14 +52,14 @@ def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Em
         *_comments(plan),
         f"schema: {SCHEMA}",
         f"name: plan-{make_suite_word(profile.name)}",
-        *key_lines("launch", _launch(origin), 0),
+        *format_key("launch", _launch(origin), 0),
         "cases:",
         f"  - name: {PLANNED_CASE}",
         f"    benchmark: {_benchmark(origin)}",
-        *key_lines("params", params, 4),
+        *format_key("params", params, 4),
     ]
     text = "\n".join(lines) + "\n"
-    return EmittedSuite(text, load_text(text, path), layout.ranks)
+    return EmittedSuite(text, load_suite_text(text, path), layout.ranks)
 
 
 def _launch(origin: Origin) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _model_params(origin: Origin) -> dict[str, Any]:
 
 def _comments(plan: Plan) -> Iterator[str]:
     yield f"# {plan.profile} as spbench plan cut it for the cluster {plan.cluster}."
-    yield planned_line(1000.0 * plan.step_s)
+    yield format_planned_time(1000.0 * plan.step_s)
     for index, stage in enumerate(plan.stages):
         layers = format_span(plan.state_names, stage.start, stage.end)
         devices = " ".join(map(str, stage.devices))
@@ -128,7 +128,7 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
     for layout in _layouts(plan):
         copies = range(layout.replicas)
         ranks_by_stage = (
-            [rank for copy in copies for rank in layout.ranks_of(stage, copy)]
+            [rank for copy in copies for rank in layout.list_stage_ranks(stage, copy)]
             for stage in range(len(plan.stages))
         )
         if [list_machines(ranks) for ranks in ranks_by_stage] == planned:
@@ -146,7 +146,7 @@ def _layouts(plan: Plan) -> Iterator[ModelLayout]:
         if all(count % copies == 0 for count in counts):
             members = [count // copies for count in counts]
             if copies == plan.pipelines or copies == 1 or set(members) == {1}:
-                yield model_layout(len(counts), members=members, replicas=copies, rounds=rounds)
+                yield build_layout(len(counts), members=members, replicas=copies, rounds=rounds)
 
 
 def _recomputation(plan: Plan) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from spbench_core.schedule.orders import (
     ZERO_BUBBLE,
     Schedule,
     StageSchedule,
+    count_trailing_weights,
     stage_in_flight,
-    weights_at_last,
 )
 from spbench_core.schedule.timetable import StageTimes
 
@@ -145,7 +145,7 @@ def _zero_bubble_paths(stages: Sequence[StageTimes], count: int) -> Iterator[flo
     each of which still has weight gradients to compute.
     """
     total = len(stages)
-    delayed = [weights_at_last(index, total, count) for index in range(total)]
+    delayed = [count_trailing_weights(index, total, count) for index in range(total)]
     in_flight = [stage_in_flight("1f1b", index, total, count) for index in range(total)]
     data = [stage.backward_s * stage.data_share for stage in stages]
     weights = [stage.backward_s * (1.0 - stage.data_share) for stage in stages]
