@@ -32,7 +32,7 @@ from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN
 from benchmarks.goals import Figure, argument_parser, table
 
 from spbench.engine.connections.collector import Collector
-from spbench.engine.connections.descriptors import raise_limit
+from spbench.engine.connections.descriptors import raise_file_limit
 from spbench.engine.connections.rank_connection import RankConnection
 from spbench_core.events import rank_events
 from spbench_core.events.fields import Event
@@ -101,7 +101,7 @@ def shown(burst: Burst, stopped: float) -> list[Figure]:
 
 def burst_of(ranks: int, strangers: int, stopped: float = 0.0) -> Burst:
     """Let ranks connect at once to a collector that has strangers, and count who is let in."""
-    raise_limit()
+    raise_file_limit()
     here, there = _SPAWN.Pipe()
     console = _SPAWN.Process(target=serve, args=(there, ranks))
     console.start()
@@ -194,7 +194,7 @@ def connect_some(
     orders: Connection[Any, Any], go: SharedEvent, port: int, ranks: Sequence[int]
 ) -> None:
     """Connect these ranks, a thread each, and hold their connections until told to end."""
-    raise_limit()
+    raise_file_limit()
     threading.stack_size(STACK)
     let_in: list[socket.socket] = []
 
@@ -227,7 +227,7 @@ def hello_of(rank: int) -> bytes:
 
 def serve(orders: Connection[Any, Any], ranks: int) -> None:
     """Run a collector; say its port, then how many ranks it knows each time it is asked."""
-    raise_limit()
+    raise_file_limit()
     asyncio.run(_serve(orders, ranks))
 
 
@@ -253,16 +253,16 @@ class AdmissionCount:
 
     def on_violation(self, source: RankConnection, why: str) -> None:
         """Count it as lost."""
-        self.lost.add(source.who.rank)
+        self.lost.add(source.identity.rank)
 
     def on_lost(self, source: RankConnection) -> None:
         """Count it as lost."""
-        self.lost.add(source.who.rank)
+        self.lost.add(source.identity.rank)
 
     def on_relay_lost(self, host: str, ranks: int, why: str) -> None:
         """There are no relays here."""
 
-    def on_stranger(self, peer: str, why: str) -> None:
+    def on_rejected(self, peer: str, why: str) -> None:
         """Strangers are meant to be there."""
 
 

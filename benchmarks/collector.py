@@ -34,11 +34,11 @@ from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.rank_connection import RankConnection
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
-from spbench.engine.run_metadata import describe
+from spbench.engine.run_metadata import describe_case
 from spbench.engine.watchdog import Watchdog
 from spbench.launch.jobs import Job
 from spbench.record.runs.event_log import EventLog
-from spbench.record.runs.folder import create
+from spbench.record.runs.folder import create_run
 from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.loader import load_suite_text
@@ -148,7 +148,7 @@ class Bench:
 
     def take(self, stage: str, profiler: cProfile.Profile | None = None) -> Taken:
         """Take all lines once, and make sure that none is missing from the log."""
-        run = create(self._folder, "collector")
+        run = create_run(self._folder, "collector")
         log = EventLog(run.events)
         listener = self._listener(stage, Recorder(log, self._state(stage), lambda _: None))
         taken = asyncio.run(self._collect(listener, profiler))
@@ -160,7 +160,7 @@ class Bench:
 
     def take_slowly(self) -> tuple[float, float]:
         """Return how far memory has grown after a while, and after a longer while, in MiB."""
-        run = create(self._folder, "collector")
+        run = create_run(self._folder, "collector")
         log = EventLog(run.events)
         recorder = Recorder(log, self._state("+ state"), lambda _: None)
         growth = asyncio.run(self._collect_slowly(SlowListener(recorder, self._ranks, self._lines)))
@@ -175,7 +175,7 @@ class Bench:
 
     def _state(self, stage: str) -> RunState:
         state = RunState() if stage in ("+ state", "+ job") else DeafState()
-        described = describe(self._case, [self._ranks])
+        described = describe_case(self._case, [self._ranks])
         console = {"time": BASE, "argv": [], "environment": {}, "seed": None}
         state.apply(
             {
@@ -308,7 +308,7 @@ class CountingListener:
         self.wrong = self.wrong or f"relay of {host} {why}"
         self.done.set()
 
-    def on_stranger(self, peer: str, why: str) -> None:
+    def on_rejected(self, peer: str, why: str) -> None:
         """Note it: it ends the benchmark."""
         self.wrong = self.wrong or why
         self.done.set()

@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.goals import argument_parser
 
 from spbench.engine.estimate import RunEstimate, estimate_plan
-from spbench.engine.plan import Request, plan
+from spbench.engine.plan import Request, plan_run
 from spbench.record.number_formatting import format_duration, format_factor, format_percent
 from spbench.record.runs.case_durations import CaseTimes, measure_durations
 from spbench.record.runs.folder import RunFolder, list_runs
@@ -84,7 +84,7 @@ def compare_suite(suite: str, keyword: str | None, home: Path) -> Iterator[Compa
     path = REPOSITORY / "suites" / f"{suite}.yaml"
     for number, source in enumerate(ROUNDS):
         request = Request(path, home, dict(os.environ), keyword=keyword)
-        estimate = estimate_plan(plan(request), home)
+        estimate = estimate_plan(plan_run(request), home)
         folder = run_suite(path, keyword, home)
         measured, total = measure_cases(folder)
         print(

@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.goals import argument_parser
 
 from spbench.record.case_state import CaseIdentity, CaseRank, CaseState, MetricInfo
-from spbench.record.findings import slow_of
+from spbench.record.findings import find_slow_parts
 from spbench_core.events.rank_facts import RankFacts
 
 CASES = ("memory", "gemm", "conv")
@@ -138,7 +138,7 @@ def exact(cluster: MadeUp, seed: int) -> bool:
         expected |= {_name(host) for host in slow_hosts}
     if cluster.link > 1.0:
         expected |= slow_links
-    return {slow.what for slow in slow_of(cases)} == expected
+    return {slow.key for slow in find_slow_parts(cases)} == expected
 
 
 def _rank_cases(cluster: MadeUp, draw: random.Random, slow: set[int]) -> Iterator[CaseState]:
@@ -186,7 +186,7 @@ def _case(cluster: MadeUp, name: str, measures: str) -> CaseState:
         metrics={"time_ms": TIME},
         declared_checks=(),
         expect=(),
-        places=(),
+        coordinates=(),
     )
     case = CaseState(identity)
     for host in range(cluster.hosts):

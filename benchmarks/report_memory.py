@@ -21,7 +21,7 @@ from benchmarks.made_up_run import write_cases
 
 from spbench.cli.runs.reports import write_report
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import note_ended
+from spbench.record.runs.history import index_ended_run
 from spbench.report.build import build_cases, build_document
 
 REPOSITORY = Path(__file__).parent.parent
@@ -109,7 +109,7 @@ def end_run(folder: RunFolder) -> None:
     cases, _ = build_cases(state)
     report = build_document(state, cases)
     folder.write_chunks("report.json", report.chunks())
-    note_ended(folder, report.head, report.cases)
+    index_ended_run(folder, report.head, report.cases)
     write_report(report, str(folder.path / "copy.json"), no_samples=False)
     print(before, peak_megabytes() - before)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.goals import argument_parser
 
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.record.state import RunState
 
@@ -150,7 +150,7 @@ def _wrong(folder: RunFolder, before: RunState) -> list[str]:
     for case in before.cases.values():
         if case.status == "passed" and case.verdict != after.cases[case.id].verdict:
             told.append(f"{case.id} was passed before, and has another verdict")
-    if left := members(folder.id):
+    if left := find_processes(folder.id):
         told.append(f"processes left: {left}")
     return told
 

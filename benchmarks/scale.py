@@ -33,12 +33,12 @@ from benchmarks.terminal import Terminal
 from spbench.cli.runs.lines import LineView
 from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.recorder import Recorder
-from spbench.engine.run_metadata import describe
+from spbench.engine.run_metadata import describe_case
 from spbench.launch.jobs import Job, Launch
-from spbench.launch.launcher import Command, Said
+from spbench.launch.launcher import Command, LauncherReport
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.record.runs.event_log import EventLog
-from spbench.record.runs.folder import RunFolder, create
+from spbench.record.runs.folder import RunFolder, create_run
 from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.suites.loader import load_suite_text
@@ -152,7 +152,7 @@ async def _run(asked: Namespace) -> Cost:
     text = SUITE.format(ranks=asked.ranks, fan_in=asked.fan_in)
     (case,) = load_suite_text(text, Path("scale.yaml")).cases
     job = Job(1, (case,), asked.ranks, case.launch)
-    folder = create(asked.console, "scale")
+    folder = create_run(asked.console, "scale")
     _write_run_json(folder)
     state = RunState()
     before = memory("VmRSS")
@@ -160,7 +160,7 @@ async def _run(asked: Namespace) -> Cost:
     with lines(state) as view, logging(folder) as log:
         arrivals = EventCount(view, state)
         recorder = Recorder(log, state, arrivals)
-        described = describe(case, [asked.ranks])
+        described = describe_case(case, [asked.ranks])
         words: dict[str, Any] = {
             "id": folder.id,
             "suite": "scale",
@@ -168,7 +168,7 @@ async def _run(asked: Namespace) -> Cost:
             "argv": [],
             "seed": None,
         }
-        recorder.say("run_start", **words, environment={}, cases=[described])
+        recorder.record("run_start", **words, environment={}, cases=[described])
         began = time.monotonic()
         plan = JobPlan(job, None, made_up_launch(asked, described), os.environ)
         fault = await JobRun(plan, folder, recorder).run()
@@ -177,8 +177,8 @@ async def _run(asked: Namespace) -> Cost:
         (judged,) = state.cases.values()
         if fault is not None:
             said = (folder.job(1) / "stderr.log").read_text()[-2000:]
-            sys.exit(f"scale: {fault.sentence}\n{said}")
-        recorder.say("run_end", verdict=judged.status, exit_code=0, errors=[], findings=[])
+            sys.exit(f"scale: {fault.message}\n{said}")
+        recorder.record("run_end", verdict=judged.status, exit_code=0, errors=[], findings=[])
     grown = memory("VmHWM") - before
     began_report = time.monotonic()
     cases, _ = build_cases(state)
@@ -225,13 +225,13 @@ def made_up_launch(asked: Namespace, case: Mapping[str, Any]) -> Launch:
     argv = (sys.executable, "-m", "benchmarks.scale_ranks", *map(str, words))
     launch = SimpleNamespace(
         command=Command(argv, {**os.environ, **fan_in}),
-        launcher=SimpleNamespace(name="made up", said=lambda _: Said()),
+        launcher=SimpleNamespace(name="made up", parse_output=lambda _: LauncherReport()),
         version="made up",
         library=MpiLibrary("made up", "made up"),
         hostfile_text=None,
         spec=SimpleNamespace(oversubscribed=False, rank_env={}, hidden_env={}),
         placement=(),
-        asked={},
+        requested_placement={},
     )
     return cast(Launch, launch)
 

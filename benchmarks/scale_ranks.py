@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from benchmarks.goals import argument_parser
 
-from spbench.engine.connections.descriptors import raise_limit
+from spbench.engine.connections.descriptors import raise_file_limit
 from spbench_core.events import rank_events
 from spbench_workers.channel import encode_event
 from spbench_workers.connect import connect_to_console, relay_name
@@ -154,7 +154,7 @@ def asked() -> Namespace:
 
 def play(job: Namespace, nodes: range, go: SharedEvent) -> None:
     """Play some of the nodes."""
-    raise_limit()
+    raise_file_limit()
     asyncio.run(_play(job, nodes, go))
 
 

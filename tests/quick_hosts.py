@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from places import STANDINS
-from spbench.launch.survey.question import MARK, program, question
+from spbench.launch.survey.command import MARK, build_survey_command, build_survey_input
 from spbench.suites.settings import LaunchSettings
 
 
@@ -63,7 +63,10 @@ def _answer_here() -> dict[str, Any]:
     """Return what this machine answers, asked by the real program; its load is not kept."""
     settings = LaunchSettings.model_validate({"python": sys.executable})
     done = subprocess.run(
-        question(settings), input=program(settings), capture_output=True, check=True
+        build_survey_command(settings),
+        input=build_survey_input(settings),
+        capture_output=True,
+        check=True,
     )
     line = next(line for line in done.stdout.decode().splitlines() if line.startswith(MARK))
     answer: dict[str, Any] = json.loads(line.removeprefix(MARK))

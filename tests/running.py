@@ -23,7 +23,7 @@ from typing import Any, Self
 import pytest
 
 from places import PROGRAMS, ROOT, TESTS
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 
@@ -69,7 +69,7 @@ class Ended:
     def assert_no_process_left(self) -> None:
         """No process of the run is left in the whole process table."""
         for run in (self.home / "runs").iterdir():
-            assert members(run.name) == []
+            assert find_processes(run.name) == []
 
     def assert_events_whole(self) -> None:
         """Of each rank's events none is missing from the log: seq counts up from 0."""
@@ -98,7 +98,7 @@ def kill_leftovers() -> None:
             running.process.kill()
             running.process.communicate()
         for run in running.home.glob("runs/*"):
-            for pid in members(run.name):
+            for pid in find_processes(run.name):
                 os.kill(pid, signal.SIGKILL)
 
 

@@ -29,11 +29,11 @@ from spbench.launch.jobs import Job
 from spbench.planner.cluster.cluster_file import read_cluster
 from spbench.planner.profile.json_file import read_profile_json
 from spbench.planner.profile.torchgraph import read_torchgraph
-from spbench.record.findings import findings
-from spbench.record.number_formatting import clean
+from spbench.record.findings import collect_findings
+from spbench.record.number_formatting import strip_controls
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import select_runs, summary_of
+from spbench.record.runs.history import read_summary, select_runs
 from spbench.record.state import RunState
 from spbench.report.baselines.files import load_baseline
 from spbench.report.baselines.making import make_baseline, make_baseline_run, update_baseline
@@ -93,7 +93,7 @@ def protocol(draw: random.Random, folder: Path) -> str:
     log = EventLog(run.events)
     recorder = Recorder(log, state, LineView(state, shown.append, 1))
     for event in (inputs.run_start(), inputs.job_start()):
-        recorder.say(event.pop("event"), **{k: of for k, of in event.items() if k != "time"})
+        recorder.record(event.pop("event"), **{k: of for k, of in event.items() if k != "time"})
     watch = Watchdog(
         2, [(name, 0) for name in inputs.CASES], 60.0, dict.fromkeys(inputs.CASES, 60.0), 0.0
     )
@@ -106,10 +106,10 @@ def protocol(draw: random.Random, folder: Path) -> str:
     log.close()
     if listener.failure is not None:
         raise listener.failure
-    told = watch.fault.sentence if watch.fault else ""
+    told = watch.fault.message if watch.fault else ""
     report = build_report(state)
     _look_at_report(report)
-    findings(state)
+    collect_findings(state)
     _compare_reports(report, build_report(run.replay()))
     return "\n".join([told, *shown])
 
@@ -153,7 +153,7 @@ def _by_themselves(draw: random.Random, collector: Collector, streams: list[byte
     wires: dict[RankConnection, _Wire] = {}
     for stream in streams:
         hello, _, rest = stream.partition(b"\n")
-        event = collector.hello_of(hello)
+        event = collector.parse_hello(hello)
         if event is not None:
             wire = _Wire()
             rank = RankConnection(collector, wire, "127.0.0.1:9", event)
@@ -230,7 +230,7 @@ def baseline(draw: random.Random, folder: Path) -> str:
     shown = [*export_comparison(result.comparison, "csv").splitlines(), *result.failure_reasons]
     result.print_to(shown.append)
     shown += update_baseline(found, recorded, result.comparison, widen=True)[1]
-    return clean("\n".join(shown))
+    return strip_controls("\n".join(shown))
 
 
 def summary(draw: random.Random, folder: Path) -> str:
@@ -238,7 +238,7 @@ def summary(draw: random.Random, folder: Path) -> str:
     run = _run_folder(folder)
     right = LONG_AGO | {"verdict": "passed", "finished": 1003.0, "argv": ["run"], "exit_code": 0}
     (run.path / "run.json").write_text(json.dumps(mutated_value(draw, right)))
-    found = summary_of(run)
+    found = read_summary(run)
     select_runs([found], "fuzz since:2026-01-01 host:a")
     return json.dumps(summary_object(found), allow_nan=False)
 

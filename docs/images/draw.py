@@ -20,7 +20,7 @@ from rich.console import Console
 from spbench.cli.runs.lines import LineView
 from spbench.cli.runs.live import colour_status
 from spbench.record.runs.follow import RecordedEvents
-from spbench.record.runs.playback import demo_run
+from spbench.record.runs.playback import find_demo_run
 from spbench.record.state import RunState
 from spbench.report.formats.page.document import render_page
 from spbench.report.recorded import load_run
@@ -49,7 +49,7 @@ def draw_lines() -> None:
     state = RunState()
     console = Console(record=True, width=LINES_WIDTH, file=io.StringIO(), force_terminal=True)
     lines = LineView(state, lambda line: console.print(colour_status(line)), 0, LINES_WIDTH)
-    for event in RecordedEvents(demo_run().events):
+    for event in RecordedEvents(find_demo_run().events):
         state.apply(event)
         lines(event)
     lines.finish("report: .spbench/runs/demo/report.json")
@@ -63,7 +63,7 @@ async def draw_console() -> None:
         home = Path(folder)
         environ = {"PWD": folder, "SPBENCH_CONFIG": str(home / "console.yaml")}
         opening = ConsoleOptions(
-            home=home, environ=environ, folder=home, recorded=demo_run(), speed=None
+            home=home, environ=environ, folder=home, recorded=find_demo_run(), speed=None
         )
         app = ConsoleApp(opening)
         async with app.run_test(size=CONSOLE_SIZE) as pilot:
@@ -100,7 +100,7 @@ def draw_page() -> None:
     """Save the upper part of the report of the demo's run, as Chromium shows it."""
     with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
         page = Path(folder) / "page.html"
-        page.write_text(render_page(load_run(demo_run())), encoding="utf-8")
+        page.write_text(render_page(load_run(find_demo_run())), encoding="utf-8")
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         picture = [f"--window-size={PAGE_SIZE}", f"--screenshot={HERE / 'report.png'}"]
         subprocess.run(["chromium", *options, *picture, page.as_uri()], check=True, timeout=60)

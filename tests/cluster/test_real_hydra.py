@@ -15,8 +15,8 @@ import pytest
 
 from launched import END, HIDDEN, NASTY, PASSED_ON, RANK, SHOWN, completed, gathered
 from spbench.launch.hosts.hosts import Hosts, parse_hosts
-from spbench.launch.jobs import Job, Launch, prepare
-from spbench.launch.program import interpreter
+from spbench.launch.jobs import Job, Launch, prepare_launch
+from spbench.launch.program import find_interpreter
 from spbench.suites.settings import LaunchSettings
 
 pytestmark = pytest.mark.cluster
@@ -33,11 +33,11 @@ def launched(
 ) -> tuple[Launch, subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     settings = LaunchSettings.model_validate({**keys, "python": str(mpich / "bin/python")})
     job = Job(1, (), np, settings)
-    launch = prepare(job, hosts, tmp_path / "home", {"SPBENCH_TOKEN": "t0ken"}, os.environ)
+    launch = prepare_launch(job, hosts, tmp_path / "home", {"SPBENCH_TOKEN": "t0ken"}, os.environ)
     script = tmp_path / "rank.py"
     script.write_text(text)
     # the same command line, with this script in the worker's place
-    split = launch.command.argv.index(interpreter(settings))
+    split = launch.command.argv.index(find_interpreter(settings))
     argv = (*launch.command.argv[: split + 1], str(script), *words)
     return launch, completed(argv, launch.command.env), gathered(tmp_path)
 
@@ -94,7 +94,7 @@ def test_binding(mpich, tmp_path, bind):
 def test_a_killed_rank_is_explained(mpich, tmp_path):
     launch, done, _ = launched(mpich, tmp_path, 2, None, END, ("killed",))
     assert done.returncode == 9
-    sentence = launch.launcher.said(done.stderr + done.stdout).sentence
+    sentence = launch.launcher.parse_output(done.stderr + done.stdout).message
     assert sentence is not None
     assert sentence.endswith("was killed by signal 9 (SIGKILL)")
 
@@ -103,6 +103,6 @@ def test_a_host_that_does_not_resolve_is_explained(mpich, tmp_path):
     hosts = parse_hosts("no-such-host.invalid:2")
     launch, done, _ = launched(mpich, tmp_path, 2, hosts, RANK, (str(tmp_path),))
     assert done.returncode != 0
-    sentence = launch.launcher.said(done.stderr).sentence
+    sentence = launch.launcher.parse_output(done.stderr).message
     assert sentence is not None
     assert "no-such-host.invalid cannot be reached" in sentence

@@ -17,7 +17,7 @@ import pytest
 
 from launched import NASTY, PASSED_ON, completed, gathered
 from spbench.launch.detect import find_launcher
-from spbench.launch.launcher import JobSpec, Placed
+from spbench.launch.launcher import JobSpec, RankBlock
 from spbench.suites.settings import LaunchSettings
 
 pytestmark = pytest.mark.cluster
@@ -43,7 +43,7 @@ if sys.argv[3:] == ["kill"]:
 def launched(
     tmp_path: Path,
     np: int,
-    placement: tuple[Placed, ...],
+    placement: tuple[RankBlock, ...],
     words: tuple[str, ...] = (),
     mpi: Path | None = None,
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, object]], str | None]:
@@ -69,16 +69,16 @@ def launched(
     )
     command = found.launcher.command(found.executable, job, os.environ)
     done = completed(command.argv, command.env)
-    return done, gathered(tmp_path), found.launcher.said(done.stderr).sentence
+    return done, gathered(tmp_path), found.launcher.parse_output(done.stderr).message
 
 
 @pytest.mark.parametrize("case", ["even", "uneven", "turned"])
 def test_ranks_stand_where_they_were_placed(slurm, tmp_path, case):
     one, two = slurm.nodes[:2]
     placement = {
-        "even": (Placed(one, 1), Placed(two, 1)),
-        "uneven": (Placed(one, 2), Placed(two, 1)),
-        "turned": (Placed(two, 1), Placed(one, 1)),
+        "even": (RankBlock(one, 1), RankBlock(two, 1)),
+        "uneven": (RankBlock(one, 2), RankBlock(two, 1)),
+        "turned": (RankBlock(two, 1), RankBlock(one, 1)),
     }[case]
     words = tuple(NASTY.values())
     done, ranks, _ = launched(tmp_path, sum(p.count for p in placement), placement, words)
@@ -89,13 +89,13 @@ def test_ranks_stand_where_they_were_placed(slurm, tmp_path, case):
 
 
 def test_a_killed_rank_ends_the_job_and_is_explained(slurm, tmp_path):
-    done, _, sentence = launched(tmp_path, 2, (Placed(slurm.nodes[0], 2),), ("kill",))
+    done, _, sentence = launched(tmp_path, 2, (RankBlock(slurm.nodes[0], 2),), ("kill",))
     assert done.returncode != 0
     assert sentence == f"rank 1 on {slurm.nodes[0]} was killed by signal 9 (SIGKILL)"
 
 
 def test_mpich_ranks_are_one_job_over_pmi2(slurm, mpich, tmp_path):
-    placement = tuple(Placed(node, 1) for node in slurm.nodes[:2])
+    placement = tuple(RankBlock(node, 1) for node in slurm.nodes[:2])
     done, ranks, _ = launched(tmp_path, 2, placement, mpi=mpich)
     assert done.returncode == 0, done.stderr
     assert [got["world"] for got in ranks] == [[0, 2], [1, 2]]

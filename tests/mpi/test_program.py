@@ -15,7 +15,7 @@ import pytest
 from places import STANDINS
 from program_suites import built_world, suite_of, suite_with_world
 from running import SPBENCH, Ended, Running, run
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -178,8 +178,8 @@ def test_no_program_outlives_a_run_that_is_ended(number: signal.Signals, tmp_pat
     running.interrupt(number)
     ended = running.end()
     deadline = time.monotonic() + 10
-    while members(running.folder.name):
-        assert time.monotonic() < deadline, members(running.folder.name)
+    while find_processes(running.folder.name):
+        assert time.monotonic() < deadline, find_processes(running.folder.name)
         time.sleep(0.1)
     assert ended.code == (130 if number == signal.SIGINT else -9)
 

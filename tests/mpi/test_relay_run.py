@@ -11,7 +11,7 @@ import pytest
 
 from places import DATA
 from running import Running
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -19,7 +19,9 @@ LONG = str(DATA / "long.yaml")
 
 
 def relays(run: str) -> list[int]:
-    return [pid for pid in members(run) if b"relay" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        pid for pid in find_processes(run) if b"relay" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 def test_a_relay_that_dies_is_named_and_the_next_job_has_its_own(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from places import ROOT
 from running import run
 from spbench.engine.estimate import EstimateSource, estimate_plan
-from spbench.engine.plan import Request, plan
-from spbench.launch.placement import cores
+from spbench.engine.plan import Request, plan_run
+from spbench.launch.placement import count_cores
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -28,7 +28,7 @@ def test_the_durations_of_a_run_are_those_of_the_next_estimate(tmp_path: Path) -
     suite = tmp_path / "suite.yaml"
     home = tmp_path / "home"
     suite.write_text(SUITE)
-    planned = plan(Request(suite, home, dict(os.environ)))
+    planned = plan_run(Request(suite, home, dict(os.environ)))
     before = estimate_plan(planned, home)
     assert {case.source for case in before.cases.values()} == {EstimateSource.WORK}
     ended = run(str(suite), home=home)
@@ -42,7 +42,7 @@ def test_the_durations_of_a_run_are_those_of_the_next_estimate(tmp_path: Path) -
 def test_a_run_of_too_many_ranks_starts_none(tmp_path: Path) -> None:
     suite = str(ROOT / "suites" / "links.yaml")
     home = tmp_path / "home"
-    ended = run(suite, "-k", "pair", "--set", f"np={5 * cores()}", home=home)
+    ended = run(suite, "-k", "pair", "--set", f"np={5 * count_cores()}", home=home)
     assert ended.code == 3
     assert "ranks per core, more than 4" in ended.stderr
     assert not (home / "runs").exists()
@@ -50,8 +50,8 @@ def test_a_run_of_too_many_ranks_starts_none(tmp_path: Path) -> None:
 
 def test_a_run_of_many_ranks_is_warned_of_once(tmp_path: Path) -> None:
     suite = str(ROOT / "suites" / "links.yaml")
-    np = 2 * cores()
+    np = 2 * count_cores()
     words = (suite, "-k", "neighbours", "--set", f"np={np}", "--set", "iterations=5")
     ended = run(*words, home=tmp_path / "home")
     assert ended.code == 0, ended.stderr
-    assert ended.stdout.count(f"{np} ranks share {cores()} core") == 1
+    assert ended.stdout.count(f"{np} ranks share {count_cores()} core") == 1

@@ -11,7 +11,7 @@ from contextlib import suppress
 from places import DATA
 from reliability.trial import LONG, Trial
 from running import Ended
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 FAULTS = (DATA / "faults.yaml").read_text()
 
@@ -69,7 +69,7 @@ def console_killed(trial: Trial) -> Ended:
     run_id = trial.run.folder.name
     trial.strike(trial.place.console(trial.run), signal.SIGKILL)
     deadline = time.monotonic() + 15
-    while members(run_id) and time.monotonic() < deadline:
+    while find_processes(run_id) and time.monotonic() < deadline:
         time.sleep(0.1)
     return trial.end()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from reliability.trial import LONG, MEDIUM, Trial
 from running import Ended, parent
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 TWO_JOBS = """\
 schema: spbench.suite/1
@@ -98,7 +98,7 @@ def ssh_session_killed(trial: Trial) -> Ended:
         _measure_on_nodes(trial)
         command = f"sshd-session\0{NODES[trial.victim]}\0".encode()
         run = trial.run.folder.name
-        (session,) = (pid for pid in members(run) if _command(pid).endswith(command))
+        (session,) = (pid for pid in find_processes(run) if _command(pid).endswith(command))
     else:
         trial.start(LONG)
         session = trial.measuring()

@@ -17,7 +17,7 @@ from cluster.unfit import UnfitError
 from places import DATA, STANDINS
 from reliability.trial import LONG, MEDIUM, Trial
 from running import SPBENCH, Ended
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 FAULTS = (DATA / "faults.yaml").read_text()
 MEMORY = Path("/sys/fs/cgroup/memory")
@@ -176,7 +176,7 @@ def relay_killed(trial: Trial) -> Ended:
     """Kill the relay that carries the lines of all ranks."""
     trial.start(LONG, "--set", "launch.fan_in=node")
     trial.measuring()
-    words = ((pid, Path(f"/proc/{pid}/cmdline")) for pid in members(trial.run.folder.name))
+    words = ((pid, Path(f"/proc/{pid}/cmdline")) for pid in find_processes(trial.run.folder.name))
     relay = next(pid for pid, path in words if b"relay" in path.read_bytes())
     trial.strike(relay, signal.SIGKILL)
     return trial.end()

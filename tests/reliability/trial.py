@@ -13,7 +13,7 @@ from pathlib import Path
 from places import DATA, ROOT
 from reliability.where import Place
 from running import SPBENCH, Ended, Running
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 
 LONG = (DATA / "long.yaml").read_text()
 MEDIUM = LONG.replace("5000000", "60000")
@@ -145,7 +145,7 @@ def sentence_of(ended: Ended) -> str:
 def leftovers(runs: list[str], limit: float = 15.0) -> list[str]:
     """Return the runs of which processes are left when some seconds have passed."""
     deadline = time.monotonic() + limit
-    while left := [run for run in runs if members(run)]:
+    while left := [run for run in runs if find_processes(run)]:
         if time.monotonic() > deadline:
             return left
         time.sleep(0.1)

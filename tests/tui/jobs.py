@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from spbench.record.findings import findings
-from spbench.record.runs.playback import demo_run
+from spbench.record.findings import collect_findings
+from spbench.record.runs.playback import find_demo_run
 from tui.suites_driving import SUITE
 from unit import events as make
 
@@ -84,7 +84,7 @@ def with_demo(folder: Path) -> Path:
     for day in ("20260101", "20260102"):
         run = folder / "home" / "runs" / f"{day}-000000-demo-0001"
         run.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(demo_run().path, run)
+        shutil.copytree(find_demo_run().path, run)
         about = json.loads((run / "run.json").read_text()) | {"id": run.name}
         (run / "run.json").write_text(json.dumps(about))
     return with_suite(folder)
@@ -109,7 +109,7 @@ def with_noise(folder: Path) -> Path:
     ]
     make.recorded(
         folder / "home",
-        [*events, make.run_end(findings=findings(make.state_of(events)))],
+        [*events, make.run_end(findings=collect_findings(make.state_of(events)))],
         verdict="passed",
         finished=1010.0,
         console={"pid": 1, "host": socket.gethostname(), "started": 5.0},

@@ -163,7 +163,7 @@ class Starting:
         self.found = None
         self.status = None
         self.home = home
-        monkeypatch.setattr(background, "start", self.start)
+        monkeypatch.setattr(background, "start_run", self.start)
 
     def start(self, words, home, environ, cwd):
         self.begun.append((words, cwd))
@@ -288,7 +288,7 @@ async def test_quitting_asks_while_a_run_goes_on(tmp_path, monkeypatch, key, lea
 
 
 async def test_quitting_asks_while_a_run_that_is_not_watched_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(background, "any_started", lambda: True)
+    monkeypatch.setattr(background, "has_running", lambda: True)
     app = console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "No run is watched" in shown(app))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from places import SUITES
-from spbench.record.runs.playback import demo_run
+from spbench.record.runs.playback import find_demo_run
 from spbench.suites import shipped
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.suites.editor import SuiteEditor
@@ -64,7 +64,7 @@ async def test_a_key_writes_all_suites_and_none_is_written_where_nothing_may(tmp
 
 
 async def test_the_suite_of_the_demo_is_on_the_first_page(tmp_path):
-    demo = demo_run()
+    demo = find_demo_run()
     app = console(tmp_path, suite=demo.path / "suite.yaml", recorded=demo, speed=None, page="run")
     async with app.run_test(size=(200, 60)) as pilot:
         await until(pilot, lambda: app.current_mode == "run")

@@ -72,8 +72,8 @@ class Survey:
 def survey(monkeypatch):
     found = [Finding("ok", "launcher", "auto takes openmpi")]
     stand_in = Survey()
-    monkeypatch.setattr(asking_module, "survey", stand_in)
-    monkeypatch.setattr(asking_module, "examine", lambda python, ranks, env: found)
+    monkeypatch.setattr(asking_module, "survey_hosts", stand_in)
+    monkeypatch.setattr(asking_module, "examine_machine", lambda python, ranks, env: found)
     return stand_in
 
 
@@ -173,8 +173,8 @@ async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(folder, s
 
 
 async def test_this_machine_is_examined_for_no_number_of_ranks(folder, survey, monkeypatch):
-    monkeypatch.setattr(asking_module, "examine", doctor.examine)
-    monkeypatch.setattr(doctor, "cores", lambda: 2)
+    monkeypatch.setattr(asking_module, "examine_machine", doctor.examine_machine)
+    monkeypatch.setattr(doctor, "count_cores", lambda: 2)
     app = console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         page = await ready(pilot)

@@ -295,7 +295,7 @@ async def test_a_plan_that_cannot_be_started_is_not_waited_for(folder, monkeypat
     def refuse(*_):
         raise MissingError("case plan wants 2 devices, and 1 is available")
 
-    monkeypatch.setattr("spbench.engine.background.start", refuse)
+    monkeypatch.setattr("spbench.engine.background.start_run", refuse)
     app = console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
         page = await plan(pilot)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench.record.runs.history import summaries
+from spbench.record.runs.history import list_summaries
 from spbench.report.baselines.files import list_baseline_names, load_baseline
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
@@ -36,7 +36,7 @@ async def test_a_note_with_tags_is_written_shown_and_found(tmp_path, home, size)
         await answered(pilot, "new driver #rack2")
         await until(pilot, lambda: "#rack2 new driver" in shown(app))
         await until(pilot, lambda: "2001-01-03T08:30:00Z, 65.000 s" in shown(app))
-        assert summaries(home)[-1].note.tags == ("rack2",)
+        assert list_summaries(home)[-1].note.tags == ("rack2",)
         await pilot.press("slash")
         await answered(pilot, "tag:rack2")
         await until(pilot, lambda: len(page._pane.shown) == 1)
@@ -48,7 +48,7 @@ async def test_a_note_with_tags_is_written_shown_and_found(tmp_path, home, size)
         await asked(pilot, "t")
         await answered(pilot, "")
         await until(pilot, lambda: "#rack2" not in shown(app))
-        assert not (summaries(home)[-1].folder.path / "note.json").exists()
+        assert not (list_summaries(home)[-1].folder.path / "note.json").exists()
 
 
 async def test_a_run_becomes_a_baseline_and_others_are_compared_with_it(tmp_path, home):
@@ -111,10 +111,10 @@ async def test_a_run_is_deleted_after_a_yes_but_not_one_that_a_baseline_needs(tm
         assert "Delete the run 20010102" in shown(app)
         await pilot.press("n")
         await asked(pilot, "d", Confirm)
-        assert len(summaries(home)) == 3
+        assert len(list_summaries(home)) == 3
         await pilot.press("y")
         await until(pilot, lambda: len(page._pane.shown) == 2)
-        assert [run.id[:8] for run in summaries(home)] == ["20010101", "20010103"]
+        assert [run.id[:8] for run in list_summaries(home)] == ["20010101", "20010103"]
 
 
 @pytest.mark.long
@@ -135,7 +135,7 @@ async def test_all_but_the_newest_runs_are_deleted_after_a_yes(tmp_path, home):
         assert "Delete 2 runs" in shown(app)
         await pilot.press("y")
         await until(pilot, lambda: len(page._pane.shown) == 2)
-        assert [run.id[:8] for run in summaries(home)] == ["20010103", "20010104"]
+        assert [run.id[:8] for run in list_summaries(home)] == ["20010103", "20010104"]
 
 
 async def test_readonly_changes_nothing(tmp_path, home):

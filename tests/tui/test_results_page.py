@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from spbench.engine import background
-from spbench.record.findings import findings
+from spbench.record.findings import collect_findings
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import known_runs
+from spbench.record.runs.history import update_known_runs
 from spbench.report.export import export_text
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
@@ -121,8 +121,8 @@ def home(tmp_path):
 @pytest.fixture
 def going(monkeypatch):
     """Take the runs whose ids have this in them as going on; no question is asked about them."""
-    monkeypatch.setattr(RunFolder, "alive", lambda folder: "going" in folder.id)
-    monkeypatch.setattr(background, "running", lambda home: [])
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: "going" in folder.id)
+    monkeypatch.setattr(background, "find_running", lambda home: [])
 
 
 def opened(tmp_path, **asked):
@@ -295,14 +295,14 @@ async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(tmp_path,
     monkeypatch.setattr(page_module, "LOOK", 0.01)
     begun = []
     go_on = threading.Event()
-    read = known_runs
+    read = update_known_runs
 
     def slowly(home, known, **keep):
         begun.append(known)
         go_on.wait(10)
         return read(home, known, **keep)
 
-    monkeypatch.setattr(library_module, "known_runs", slowly)
+    monkeypatch.setattr(library_module, "update_known_runs", slowly)
     app = opened(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         await until(pilot, lambda: begun)
@@ -712,7 +712,7 @@ async def test_findings_are_all_shown_once_and_a_case_has_its_own_reasons(tmp_pa
         ),
         judged(case["id"], "failed", "no tile", stragglers=[slow]),
     ]
-    found = findings(state_of(events))
+    found = collect_findings(state_of(events))
     assert len(found) == 2
     recorded(tmp_path / "home", [*events, job_end(), run_end("failed", 1, findings=found)])
     app = opened(tmp_path)

@@ -12,9 +12,9 @@ import pytest
 
 from spbench.engine import background
 from spbench.errors import UsageError
-from spbench.record.findings import findings
+from spbench.record.findings import collect_findings
+from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.runs.folder import RunFolder
-from spbench.record.sentences.stragglers import describe_lags, lags_of
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, LiveSource, ReplaySource
 from spbench.tui.run.body import Body
@@ -272,7 +272,7 @@ def pane_text(app):
 async def test_findings_are_said_once_and_alike_while_a_run_goes_on_and_at_its_end(opened):
     events = [*going_on(), *noisy_end()]
     cases = make.state_of(events).cases
-    [slow] = describe_lags(lags_of(cases["warp"], cases["warp"].verdict.stragglers))
+    [slow] = describe_lags(find_lags(cases["warp"], cases["warp"].verdict.stragglers))
     async with opened(WIDE, events) as run:
         await run.sees("▲ slow rank 3 on node03 is 3.00x as slow", "≈ noisy the hypervisor of")
         while_running = pane_text(run.app)
@@ -282,7 +282,7 @@ async def test_findings_are_said_once_and_alike_while_a_run_goes_on_and_at_its_e
         run.source.say(*noisy_end("next"))
         await run.until(lambda: "in both cases" in pane_text(run.app))
         assert pane_text(run.app).count("hypervisor") == pane_text(run.app).count("rank 3") == 1
-        found = findings(run.app.context.feed.state)
+        found = collect_findings(run.app.context.feed.state)
         run.source.say(make.run_end("passed", 0, findings=[*found, "case x is flaky"]))
         run.source.end()
         await run.until(lambda: run.app.context.feed.ended)
@@ -918,7 +918,7 @@ async def test_a_replay_is_stopped_and_played_faster_and_slower(opened):
 
 async def test_cancel_asks_and_lets_the_run_end_or_tells_why_not(opened, monkeypatch):
     cancelled = []
-    monkeypatch.setattr(background, "cancel", cancelled.append)
+    monkeypatch.setattr(background, "cancel_run", cancelled.append)
     async with opened(MIDDLE, going_on()) as run:
         await run.sees("Cancel", "Rerun")
         bindings = [active.binding for active in run.page.active_bindings.values()]
@@ -935,7 +935,7 @@ async def test_cancel_asks_and_lets_the_run_end_or_tells_why_not(opened, monkeyp
         def refuse(folder):
             raise UsageError("the run goes on on node09; cancel it there")
 
-        monkeypatch.setattr(background, "cancel", refuse)
+        monkeypatch.setattr(background, "cancel_run", refuse)
         await run.asked("x", answer="y")
         await run.sees("cancel it there")
 
@@ -950,8 +950,8 @@ async def test_again_asks_and_starts_the_same_run_where_it_was_started(
         asked.append(folder)
         return ("a.yaml",)
 
-    monkeypatch.setattr(background, "again", again)
-    monkeypatch.setattr(background, "started_in", lambda folder: tmp_path)
+    monkeypatch.setattr(background, "build_rerun_args", again)
+    monkeypatch.setattr(background, "find_start_folder", lambda folder: tmp_path)
     async with opened(WIDE, make.whole_run()) as run:
         monkeypatch.setattr(run.app.context, "start_run", lambda *words: begun.append(words))
         await run.sees("✓ passed")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from spbench.record.rank_rows import RankRow
 from spbench.record.runs.follow import RecordedEvents
-from spbench.record.runs.playback import demo_run
+from spbench.record.runs.playback import find_demo_run
 from spbench.report.model import ExpectationPart, LimitPart
 from spbench.report.recorded import load_run
 from spbench.tui.feed import Feed, ReplaySource
@@ -109,7 +109,7 @@ def test_details_explain_a_beaten_reference_and_separate_measurements():
 
 
 async def test_the_demo_ends_on_the_run_page_with_the_times_of_its_report():
-    feed = Feed(demo_run(), ReplaySource(RecordedEvents(demo_run().events), None))
+    feed = Feed(find_demo_run(), ReplaySource(RecordedEvents(find_demo_run().events), None))
     rows = RunCaseRows(feed)
     live = {}
     async for events in feed.source.batches():
@@ -119,7 +119,7 @@ async def test_the_demo_ends_on_the_run_page_with_the_times_of_its_report():
                 rows.update()
                 live[event["case"]] = rows._rows[event["case"]].time
     rows.update()
-    recorded = load_run(demo_run()).cases
+    recorded = load_run(find_demo_run()).cases
     assert live == {name: part.metrics["time_ms"].value for name, part in recorded.items()}
     shown = {name: rows._rows[name].checks for name in recorded}
     assert shown == {name: part.check_counts for name, part in recorded.items()}
@@ -136,7 +136,7 @@ def test_own_times_have_a_column_if_waits_are_measured():
         *(2.0, 2.0, 2.0, 2.0, 2.0),
         None,
         "passed",
-        own=0.5,
+        active=0.5,
     )
     keys = [column.key for column in rank_columns((), own=True)]
     assert keys[keys.index("p50") + 1] == "own"

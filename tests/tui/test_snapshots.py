@@ -18,7 +18,7 @@ from spbench.engine.commands import JobCommand
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.survey.facts import HostFacts
-from spbench.record.runs.playback import demo_run
+from spbench.record.runs.playback import find_demo_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.hosts import asking, sources
 from spbench.tui.suites import reading
@@ -60,12 +60,12 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "hostfiles").mkdir()
     (tmp_path / "hostfiles" / "cluster.hosts").write_text("node[01-04]:2\n")
     for run in RUNS:
-        shutil.copytree(demo_run().path, tmp_path / "home" / "runs" / run)
+        shutil.copytree(find_demo_run().path, tmp_path / "home" / "runs" / run)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reading, "case_command", command_of)
-    monkeypatch.setattr(asking, "survey", survey)
-    monkeypatch.setattr(asking, "examine", lambda python, ranks, env: [])
-    monkeypatch.setattr(sources, "cores", lambda: 8)
+    monkeypatch.setattr(reading, "build_case_command", command_of)
+    monkeypatch.setattr(asking, "survey_hosts", survey)
+    monkeypatch.setattr(asking, "examine_machine", lambda python, ranks, env: [])
+    monkeypatch.setattr(sources, "count_cores", lambda: 8)
     monkeypatch.setattr(socket, "gethostname", lambda: "login")
     return tmp_path
 
@@ -133,7 +133,7 @@ async def test_a_page_looks_as_it_did(place, page, size, theme, artefacts):
     (place / "console.yaml").write_text(f"theme: {theme}\n")
     asked = {"suite": place / "suites" / "halo.yaml"} if page == "suites" else {}
     if page == "run":
-        asked = {"recorded": demo_run(), "speed": None}
+        asked = {"recorded": find_demo_run(), "speed": None}
     app = console(place, page=page, **asked)
     async with app.run_test(size=size) as pilot:
         ready = suites_narrow if (page, size) == ("suites", SIZES[0]) else READY[page]

@@ -127,7 +127,7 @@ def test_the_headline_of_a_run_has_what_remains_of_it(tmp_path):
 async def test_a_watched_run_is_estimated_from_its_folder(suite):
     home = suite.parent.parent / "home"
     request = Request(suite, home, {})
-    fields = {"request": request.noted(), "file": str(suite), "cwd": "/"}
+    fields = {"request": request.to_record(), "file": str(suite), "cwd": "/"}
     folder = recorded(home, [run_start()], **fields)
     folder.write_text("suite.yaml", suite.read_text())
     app = opened(suite)
@@ -138,7 +138,7 @@ async def test_a_watched_run_is_estimated_from_its_folder(suite):
 
 
 async def test_more_ranks_than_this_machine_takes_are_asked_for(suite, monkeypatch):
-    monkeypatch.setattr("spbench.engine.capacity.cores", lambda: 2)
+    monkeypatch.setattr("spbench.engine.capacity.count_cores", lambda: 2)
     suite.write_text(suite.read_text().replace("np: 2", "np: 32"))
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
@@ -153,7 +153,7 @@ async def test_more_ranks_than_this_machine_takes_are_asked_for(suite, monkeypat
 
 
 async def test_a_plan_for_more_devices_than_there_are_is_asked_for(suite, monkeypatch):
-    monkeypatch.setattr("spbench.launch.devices.cores", lambda: 1)
+    monkeypatch.setattr("spbench.launch.devices.count_cores", lambda: 1)
     text = suite.read_text().replace("cases:", "launch: {oversubscribe: false}\ncases:")
     suite.write_text(text)
     app = opened(suite)
@@ -167,7 +167,7 @@ async def test_a_plan_for_more_devices_than_there_are_is_asked_for(suite, monkey
 
 
 async def test_a_case_that_fits_is_run_without_a_question(suite, monkeypatch):
-    monkeypatch.setattr("spbench.engine.capacity.cores", lambda: 2)
+    monkeypatch.setattr("spbench.engine.capacity.count_cores", lambda: 2)
     suite.write_text(suite.read_text().replace("np: 2", "np: 32"))
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
@@ -178,7 +178,7 @@ async def test_a_case_that_fits_is_run_without_a_question(suite, monkeypatch):
 
 
 async def test_more_memory_than_there_is_is_asked_for(suite, monkeypatch):
-    monkeypatch.setattr("spbench.engine.capacity.available_memory", lambda: 1 << 20)
+    monkeypatch.setattr("spbench.engine.capacity.read_available_memory", lambda: 1 << 20)
     monkeypatch.setattr(Case, "imports_torch", property(lambda _: True))
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:

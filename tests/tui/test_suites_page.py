@@ -5,8 +5,8 @@ from threading import Event
 import pytest
 from textual.widgets import Input, OptionList
 
-from spbench.engine.commands import commands
-from spbench.engine.plan import Request, plan
+from spbench.engine.commands import build_commands
+from spbench.engine.plan import Request, plan_run
 from spbench.errors import MissingError
 from spbench.launch.choice import LaunchChoice
 from spbench.suites.case import Suite
@@ -136,7 +136,9 @@ async def test_the_exact_launch_command_of_the_chosen_case_is_shown(suite):
     app = opened(suite)
     folder = suite.parent.parent
     try:
-        told = commands(plan(Request(suite, folder / "home", app.context.options.environ)))
+        told = build_commands(
+            plan_run(Request(suite, folder / "home", app.context.options.environ))
+        )
     except MissingError as error:
         pytest.skip(f"no launcher to show the command of: {error}")
     async with app.run_test(size=(200, 60)) as pilot:

@@ -107,17 +107,17 @@ async def test_compose_run_plant_cancel_and_compare(tmp_path, monkeypatch):
         await walker.until(
             lambda: any(rank.phase != "starting" for rank in hung.state.ranks.values())
         )
-        assert background.running(app.context.options.home) == [hung.folder]
+        assert background.find_running(app.context.options.home) == [hung.folder]
         await pilot.press("x")
         await walker.until(lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
         await walker.until(lambda: hung.ended)
         assert hung.status == "cancelled"
-        assert background.running(app.context.options.home) == []
+        assert background.find_running(app.context.options.home) == []
 
         await pilot.press("3")
         await walker.until(lambda: shown(app).count("walk") >= 3)
         await pilot.press("down", "down", "space", "up", "c")
         await walker.until(lambda: "b/a" in shown(app) and "failed on" in shown(app))
         # Their reports come before their ends: none is left to be waited for by nobody.
-        await walker.until(lambda: not background.any_started())
+        await walker.until(lambda: not background.has_running())

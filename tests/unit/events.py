@@ -8,8 +8,8 @@ from typing import Any
 
 from spbench.engine.recorder import Recorder
 from spbench.record.runs.event_log import EventLog
-from spbench.record.runs.files import without_commands
-from spbench.record.runs.folder import RunFolder, create
+from spbench.record.runs.files import strip_controls_from_json
+from spbench.record.runs.folder import RunFolder, create_run
 from spbench.record.state import RunState
 from spbench_core.events import rank_events
 
@@ -293,17 +293,17 @@ def record(folder: RunFolder, events) -> RunState:
     for event in events:
         if "seq" in event:
             line = rank_events.encode(event).rstrip(b"\n")
-            recorder.take(1, [line], [without_commands(event)])
+            recorder.record_batch(1, [line], [strip_controls_from_json(event)])
         else:
             fields = {name: event[name] for name in event if name not in ("event", "time")}
-            recorder.say(event["event"], **fields)
+            recorder.record(event["event"], **fields)
     log.close()
     return state
 
 
 def recorded(home, events, **changes) -> RunFolder:
     """Make a run folder under a home, as the console leaves it, by default with a live console."""
-    folder = create(home, "made-up")
+    folder = create_run(home, "made-up")
     console = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1000.0}
     folder.write_json("run.json", {"id": folder.id, "suite": "made-up", "console": console})
     record(folder, events)

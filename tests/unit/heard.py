@@ -32,7 +32,7 @@ class Heard:
     def on_relay_lost(self, host, ranks, why):
         self.relays_lost.append((host, ranks, why))
 
-    def on_stranger(self, peer, why):
+    def on_rejected(self, peer, why):
         self.strangers.append(why)
 
     @property

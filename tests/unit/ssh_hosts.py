@@ -73,5 +73,5 @@ def idle_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SshHosts:
 
     monkeypatch.setattr(reach, "_resolves", resolves)
     # The hosts are all this machine, on which other tests compute.
-    monkeypatch.setattr(facts, "BUSY", math.inf)
+    monkeypatch.setattr(facts, "BUSY_LOAD", math.inf)
     return SshHosts(folder)

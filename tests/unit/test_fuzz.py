@@ -16,7 +16,7 @@ def test_a_sample_of_mutations_is_borne(capsys):
 
 @pytest.mark.slow
 def test_a_replay_that_differs_from_its_run_is_found(monkeypatch, capsys):
-    monkeypatch.setattr("spbench.engine.job_listener.has_commands", lambda text: False)
+    monkeypatch.setattr("spbench.engine.job_listener.may_have_controls", lambda text: False)
     assert main(["--only", "protocol", "--mutations", "500"]) == 1
     assert "differs in the replay" in capsys.readouterr().out
 

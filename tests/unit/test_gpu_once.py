@@ -27,7 +27,7 @@ from benchmarks.gpu_once.session import Session
 from benchmarks.gpu_once.steps import FIGURES, FOLDER, GPU_SUITE, STEPS, Step, SuiteRun
 
 from places import ROOT
-from spbench.launch.gpu_needs import needs_gpu, needs_one_each
+from spbench.launch.gpu_needs import needs_exclusive_gpu, needs_gpu
 from spbench.suites.loader import load_suite_file
 from spbench.suites.select import select_matching
 
@@ -48,7 +48,7 @@ def selected(run, expression):
 def test_each_selection_has_cases_for_ranks_that_share_a_gpu(run):
     cases = selected(run, run.select)
     assert cases
-    assert all(needs_gpu(case) and not needs_one_each(case) for case in cases)
+    assert all(needs_gpu(case) and not needs_exclusive_gpu(case) for case in cases)
     if run.path == GPU_SUITE:
         assert {case.name.partition("-")[0] for case in cases} == {"shared"}
 

@@ -12,20 +12,20 @@ from typing import Any
 
 from spbench.batch.plan_file import LOG_NAME, BatchLaunch, BatchPlan, read_plan
 from spbench.batch.replay import LaunchReplay, ReplayClock, ReplayResult
-from spbench.engine.connections.descriptors import raise_limit
-from spbench.engine.faults.launcher_output import end_of_file
+from spbench.engine.connections.descriptors import raise_file_limit
+from spbench.engine.faults.launcher_output import read_tail
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run import EndedRun
-from spbench.engine.verdicts import tell_verdicts
+from spbench.engine.verdicts import record_verdicts
 from spbench.errors import ExitCode, FailedRunError, MissingError, SpbenchError, UsageError
 from spbench.record.case_figures import is_open
-from spbench.record.findings import found_or_defect
-from spbench.record.judge import verdict_of
-from spbench.record.number_formatting import clean
-from spbench.record.runs.event_log import EventLog, unwritable
+from spbench.record.findings import collect_findings_or_defect
+from spbench.record.judge import judge_run
+from spbench.record.number_formatting import strip_controls
+from spbench.record.runs.event_log import EventLog, unwritable_error
 from spbench.record.runs.files import PRIVATE, read_file
-from spbench.record.runs.folder import RunFolder, unwritable_home
-from spbench.record.runs.history import note_ended
+from spbench.record.runs.folder import RunFolder, unwritable_home_error
+from spbench.record.runs.history import index_ended_run
 from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.safe_files import make_folders
@@ -86,7 +86,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
         MissingError: The job has not begun, or the home cannot be written.
         FailedRunError: The run's folder cannot be written.
     """
-    raise_limit()  # the files of all ranks of a launch are open at once
+    raise_file_limit()  # the files of all ranks of a launch are open at once
     plan = read_plan(batch)
     begun = _begun(batch)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(begun))
@@ -95,7 +95,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
         make_folders(home)
         drafts = Path(mkdtemp(prefix="collecting-", dir=home))  # nobody else can write there
     except OSError as error:
-        raise unwritable_home(home, error) from None
+        raise unwritable_home_error(home, error) from None
     folder = RunFolder(drafts / run_id)
     try:
         folder.path.mkdir(PRIVATE)
@@ -103,7 +103,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
         path = home / "runs" / run_id
         _replace(folder.path, path, drafts)
     except OSError as error:
-        raise unwritable(folder.path, error) from None
+        raise unwritable_error(folder.path, error) from None
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
     return EndedRun(RunFolder(path), outcome.exit_code, outcome.report)
@@ -114,10 +114,10 @@ def _begun(batch: Path) -> float:
     begun = parse_time(words[0]) if words else None
     log = batch / LOG_NAME
     if begun is None and log.exists():
-        last = end_of_file(log).strip().splitlines()[-1:] or ["it is empty"]
+        last = read_tail(log).strip().splitlines()[-1:] or ["it is empty"]
         raise MissingError(
             f"the batch job of {batch} has launched nothing yet: it is in its set-up (modules and "
-            f"lines of launch.batch), or ended there; {log}: {clean(last[0])}"
+            f"lines of launch.batch), or ended there; {log}: {strip_controls(last[0])}"
         )
     if begun is None:
         raise MissingError(
@@ -201,7 +201,7 @@ class _Collection:
         log = EventLog(self._folder.events)
         try:
             self._recorder = Recorder(log, state, view, self._clock)
-            self._recorder.say("run_start", **self._run_start())
+            self._recorder.record("run_start", **self._run_start())
             for count, attempt in enumerate(find_attempts(self._batch, self._plan), 1):
                 self._attempt(count, attempt)
             return self._finish()
@@ -227,7 +227,7 @@ class _Collection:
         started = attempt.folder.start_time
         self._clock.now = started or self._clock.now
         self._copy_logs(count, attempt)
-        self._recorder.say(
+        self._recorder.record(
             "job_start",
             job=count,
             launcher=planned.launcher,
@@ -248,8 +248,8 @@ class _Collection:
         replayed = replay.run(goes_on=goes_on)
         if not goes_on:
             status = attempt.folder.end.status if attempt.folder.end else None
-            reason = replayed.fault.sentence if replayed.fault else None
-            self._recorder.say("job_end", job=count, reason=reason, status=status, strangers=0)
+            reason = replayed.fault.message if replayed.fault else None
+            self._recorder.record("job_end", job=count, reason=reason, status=status, strangers=0)
         if not attempt.resumed:
             self._settle(attempt, replayed)
 
@@ -281,7 +281,7 @@ class _Collection:
             hit = fault.case or replayed.current_case or attempt.cases[-1]
             left = [hit] if hit in attempt.cases else left[:1]
         for case in left:
-            self._judge(case, fault.status, fault.sentence, fault.traceback)
+            self._judge(case, fault.status, fault.message, fault.traceback)
 
     def _open(self, case: str) -> bool:
         return is_open(self._state.cases[case])
@@ -290,8 +290,8 @@ class _Collection:
         self, case: str, status: CaseStatus, reason: str, traceback: str | None = None
     ) -> None:
         fields: dict[str, Any] = {"status": status, "reason": reason, "traceback": traceback}
-        self._recorder.say("case_judged", case=case, expectations=[], **fields)
-        tell_verdicts(self._recorder)
+        self._recorder.record("case_judged", case=case, expectations=[], **fields)
+        record_verdicts(self._recorder)
 
     # The end
 
@@ -310,18 +310,18 @@ class _Collection:
             self._judge(case, CaseStatus.ERROR, reason)
         verdict, code = self._verdict()
         end = {"verdict": verdict, "exit_code": int(code)}
-        self._recorder.say(
+        self._recorder.record(
             "run_end",
             **end,
             errors=[str(error) for error in self._errors],
-            findings=found_or_defect(self._state),
+            findings=collect_findings_or_defect(self._state),
         )
         report = build_document(self._state, cases)
         self._folder.write_chunks("report.json", report.chunks())
         told = end | {"finished": self._clock.now, "counts": self._state.counts()}
         told |= {"fingerprint": self._state.machines.fingerprint()}
         self._folder.write_json("run.json", self._folder.read_json("run.json") | told)
-        note_ended(self._folder, report.head, report.cases)
+        index_ended_run(self._folder, report.head, report.cases)
         return EndedRun(self._folder, code, report)
 
     def _why_unfinished(self) -> str:
@@ -352,4 +352,4 @@ class _Collection:
             return RunStatus.ERROR, ExitCode.MISSING
         if self._errors:
             return RunStatus.ERROR, ExitCode.ERROR
-        return verdict_of(self._state.cases.values())
+        return judge_run(self._state.cases.values())

@@ -26,14 +26,14 @@ from spbench.batch.plan_file import PLAN_NAME, BatchLaunch, BatchPlan
 from spbench.batch.schedulers.scheduler import Scheduler, choose_scheduler
 from spbench.batch.script import BatchScript
 from spbench.batch.site import batch_settings
-from spbench.engine.job_listener import payload
+from spbench.engine.job_listener import build_payload
 from spbench.engine.plan import RunPlan
-from spbench.engine.run_metadata import run_start
+from spbench.engine.run_metadata import build_run_start
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch.jobs import Job, Launch
 from spbench.record.hidden_values import hide_suite
-from spbench.record.machine.environment import facts, notable
-from spbench.record.runs.folder import working_folder, write_whole
+from spbench.record.machine.environment import collect_facts, select_variables
+from spbench.record.runs.folder import working_folder, write_file
 from spbench.suites.shipped import locate_suite_file
 from spbench.suites.site_file import read_site_file
 from spbench_core.credentials import hide_words, select_secrets
@@ -99,7 +99,7 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     file_mode, script_mode = (0o600, 0o700) if private else (0o666, 0o777)
     for name, text in files.items():
         mode = script_mode if name == SCRIPT_NAME else file_mode
-        write_whole(folder / name, text, mode=mode, root=folder)
+        write_file(folder / name, text, mode=mode, root=folder)
     unused = any(case.launch.hostfile for case in suite.cases)
     return BatchJob(folder, scheduler, sum(len(j.cases) for j in plan.jobs), len(launches), unused)
 
@@ -132,14 +132,16 @@ def _cases(job: Job) -> list[dict[str, Any]]:
     """Return the cases as ranks read them from a file: with the deadlines that a console keeps."""
     timeouts = {case.id: case.launch.timeout for case in job.cases}
     limits = {"start_timeout": 2 * job.settings.start_timeout}
-    return [{**case, "timeout": timeouts[case["id"]], **limits} for case in payload(job)]
+    return [{**case, "timeout": timeouts[case["id"]], **limits} for case in build_payload(job)]
 
 
 def _plan(
     plan: RunPlan, mark: str, scheduler: Scheduler, launches: Sequence[tuple[Job, Launch]]
 ) -> BatchPlan:
-    environment = facts(plan.request.environ, locate_suite_file(plan.suite.path), plan.suite.text)
-    start = run_start(plan, "", environment)
+    environment = collect_facts(
+        plan.request.environ, locate_suite_file(plan.suite.path), plan.suite.text
+    )
+    start = build_run_start(plan, "", environment)
     return BatchPlan(
         schema="spbench.batch/1",
         mark=mark,
@@ -159,7 +161,7 @@ def _plan(
 
 
 def _planned(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
-    env = notable(launch.command.env, launch.spec.hidden_env)
+    env = select_variables(launch.command.env, launch.spec.hidden_env)
     return BatchLaunch(
         number=job.number,
         np=job.np,
@@ -173,7 +175,7 @@ def _planned(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
         env={
             name: value for name, value in env.items() if name not in scheduler.allocation_variables
         },
-        asked=dict(launch.asked),
+        asked=dict(launch.requested_placement),
     )
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from spbench.batch.plan_file import LOG_NAME
 from spbench.batch.schedulers.scheduler import Allocation, Scheduler
 from spbench.batch.site import count_slots
-from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
+from spbench.engine.plan import Request, RunPlan, build_settings, plan_suite
 from spbench.errors import UsageError
-from spbench.launch.allocator import with_allocator
-from spbench.launch.detect import find_launcher, mpi_library
-from spbench.launch.jobs import Job, Launch, each_repeat, job_environment
-from spbench.launch.launcher import ALLOCATIONS, JobSpec, traits_of
-from spbench.launch.program import interpreter, worker_program
+from spbench.launch.allocator import preload_allocator
+from spbench.launch.detect import detect_mpi_library, find_launcher
+from spbench.launch.jobs import Job, Launch, build_job_environment, split_program_repeats
+from spbench.launch.launcher import ALLOCATIONS, JobSpec, get_traits
+from spbench.launch.program import build_worker_argv, find_interpreter
 from spbench.suites.case import Case, Suite
 from spbench.suites.loader import load_suite_file
 from spbench.suites.settings import BatchSettings, Container
@@ -42,7 +42,7 @@ def load_suite(request: Request) -> Suite:
     Raises:
         UsageError: It cannot be read, or has errors.
     """
-    return load_suite_file(request.suite, settings_of(request))
+    return load_suite_file(request.suite, build_settings(request))
 
 
 def plan_batch(request: Request, suite: Suite, settings: BatchSettings, folder: Path) -> RunPlan:
@@ -77,7 +77,7 @@ def plan_batch(request: Request, suite: Suite, settings: BatchSettings, folder: 
                 "a batch job runs a number of repeats: set repeat, and leave until out"
             )
     # in a batch job each launch is a job: of a program, each of its repeats
-    jobs = enumerate(each_repeat(plan.jobs), 1)
+    jobs = enumerate(split_program_repeats(plan.jobs), 1)
     return replace(plan, jobs=tuple(replace(job, number=number) for number, job in jobs))
 
 
@@ -138,19 +138,19 @@ def plan_launch(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[s
         settings = settings.model_copy(update={"launcher": name})
     else:
         found = None
-    library = mpi_library(interpreter(settings), settings)
+    library = detect_mpi_library(find_interpreter(settings), settings)
     found = found or find_launcher(settings, library, environ)
     if not job.starts_program:
-        settings = with_allocator(settings, found.launcher.name, (), environ, here=False)
+        settings = preload_allocator(settings, found.launcher.name, (), environ, here=False)
     spec = JobSpec(
         np=job.np,
         placement=(),
         settings=settings,
-        program=worker_program(settings, job.worker),
-        private_env=PRIVATE | job_environment(job, environ),
+        program=build_worker_argv(settings, job.worker),
+        private_env=PRIVATE | build_job_environment(job, environ),
         oversubscribed=False,
         # the others find the allocation by themselves
-        hostfile=folder / HOSTFILE_NAME if traits_of(found.launcher).needs_hostfile else None,
+        hostfile=folder / HOSTFILE_NAME if get_traits(found.launcher).needs_hostfile else None,
         library=library.name,
     )
     command = found.launcher.command(found.executable, spec, environ)

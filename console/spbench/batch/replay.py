@@ -11,14 +11,14 @@ from typing import Any
 
 from spbench.batch.plan_file import BatchLaunch
 from spbench.batch.schedulers.flux import FluxRun
-from spbench.engine.connections.rank_connection import Who
-from spbench.engine.faults.cause import Evidence, cause
+from spbench.engine.connections.rank_connection import RankIdentity
+from spbench.engine.faults.cause import Evidence, find_cause
 from spbench.engine.faults.fault import Fault
-from spbench.engine.faults.launcher_output import output_in, own_words
+from spbench.engine.faults.launcher_output import extract_rank_stderr, read_output
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
-from spbench.launch.detect import launcher_named
+from spbench.launch.detect import load_launcher
 from spbench.launch.jobs import Job
 from spbench.launch.launcher import Launcher
 from spbench.suites.case import Case
@@ -121,7 +121,7 @@ class LaunchReplay:
             self._take(item)
         fault = None if goes_on else self._fault()
         if fault is not None:
-            self._listener.lost(fault)
+            self._listener.record_lost(fault)
         end = self._folder.end
         if end is not None:
             self._clock.advance(end.time, end.time)
@@ -154,9 +154,9 @@ class LaunchReplay:
             )
         told = self._listener.where
         # a rank keeps its own deadline, and the console's counts from the last one's start
-        fault = watch.overdue(self._clock.now, _SLACK + watch.start_spread if told else 0.0)
+        fault = watch.find_overdue(self._clock.now, _SLACK + watch.start_spread if told else 0.0)
         if fault is not None and fault.status == CaseStatus.TIMEOUT:
-            return watch.located(fault, told)
+            return watch.add_locations(fault, told)
         return self._judged(fault)
 
     def _judged(self, fault: Fault | None) -> Fault:
@@ -168,34 +168,34 @@ class LaunchReplay:
             if not settled:
                 self._listener.on_lost(source)
         evidence = self._evidence()
-        found = fault if settled else cause(evidence) or self.watch.fault
+        found = fault if settled else find_cause(evidence) or self.watch.fault
         found = found or Fault(CaseStatus.ERROR, "no rank wrote events")
         if found.traceback is not None:
             return found
-        more = evidence.words or evidence.said.sentence
-        if found.rank is None and more and more not in found.sentence:
-            found = replace(found, sentence=f"{more}; {found.sentence}")
+        more = evidence.stderr_text or evidence.launcher_report.message
+        if found.rank is None and more and more not in found.message:
+            found = replace(found, message=f"{more}; {found.message}")
         elif settled and more:
-            found = replace(found, sentence=f"{found.sentence}: {more}")
+            found = replace(found, message=f"{found.message}: {more}")
         if self._folder.end is None or not self.sources:
-            found = replace(found, sentence=f"{found.sentence}; {self._exit_sentence()}")
+            found = replace(found, message=f"{found.message}; {self._exit_sentence()}")
         return found
 
     def _evidence(self) -> Evidence:
         watch = self.watch
         now = self._clock.now
         end = self._folder.end
-        output = output_in(self._folder.path)
+        output = read_output(self._folder.path)
         return Evidence(
-            seen=watch.seen,
-            said=self._launcher.said(output),
-            name=lambda rank: watch.name(rank, end.time if end else now),
+            observations=watch.observations,
+            launcher_report=self._launcher.parse_output(output),
+            describe_rank=lambda rank: watch.describe_rank(rank, end.time if end else now),
             waited_for=watch.unconnected,
-            quiet=watch.quiet(now),
+            quiet=watch.find_quiet(now),
             launcher=self._planned.launcher,
             status=end.status if end else None,
             misfit=watch.misfit,
-            words=own_words(output),
+            stderr_text=extract_rank_stderr(output),
         )
 
     def _exit_sentence(self) -> str:
@@ -211,7 +211,7 @@ class LaunchReplay:
 def _launcher(name: str) -> Launcher:
     if name == FluxRun.name:
         return FluxRun()
-    return launcher_named(name)
+    return load_launcher(name)
 
 
 def _case(described: Mapping[str, Any], timeout: float) -> Case:
@@ -233,7 +233,7 @@ class RankFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.who = Who(path.name.rsplit("-", 2)[0], 0, None)
+        self.identity = RankIdentity(path.name.rsplit("-", 2)[0], 0, None)
         self.rank: int | None = None
         self.ended = False
         self.last = 0.0
@@ -285,5 +285,5 @@ def _checked(source: RankFile, line: bytes, due: int) -> Event:
     if (event["event"] == "hello") != (due == 0):
         raise EventError("did not begin with hello" if due == 0 else "said hello twice")
     if due == 0:
-        source.who = Who(event["host"], event["pid"], event.get("rank"))
+        source.identity = RankIdentity(event["host"], event["pid"], event.get("rank"))
     return event

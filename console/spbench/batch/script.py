@@ -12,7 +12,7 @@ from spbench import __version__
 from spbench.batch.launches import HOSTFILE_NAME, added_variables
 from spbench.batch.schedulers.scheduler import Allocation, Scheduler
 from spbench.launch.jobs import Job, Launch
-from spbench.launch.program import interpreter, wrapped
+from spbench.launch.program import find_interpreter, wrap_argv
 from spbench_core.events.rank_events import ENV_CASES, ENV_EVENTS_DIR
 from spbench_core.quantities import format_quantity
 
@@ -170,8 +170,8 @@ class BatchScript:
         yield _TAIL
 
     def _run(self, job: Job, launch: Launch) -> Iterator[str]:
-        python = interpreter(job.settings)
-        remaining = wrapped(job.settings, (python, "-m", "spbench_workers.remaining"))
+        python = find_interpreter(job.settings)
+        remaining = wrap_argv(job.settings, (python, "-m", "spbench_workers.remaining"))
         of = ", ".join(case.id for case in job.cases[:3]) + (", ..." if len(job.cases) > 3 else "")
         yield f"# job {job.number}: {format_quantity(job.np, 'rank')}, {launch.version}: {of}"
         own = [f"{name}={value}" for name, value in launch.spec.rank_env.items()]

@@ -154,14 +154,14 @@ def collect(
     from spbench.cli.runs.views import line_writer
     from spbench.cli.tables import output_width
     from spbench.errors import SpbenchError
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.record.state import RunState
 
     state = RunState()
     stream = sys.stderr if json_target == "-" else sys.stdout
     view = LineView(state, line_writer(stream), -1 if quiet else int(verbose), output_width(stream))
     try:
-        outcome = made_of(folder, home_of(home, os.environ), state, view)
+        outcome = made_of(folder, find_home(home, os.environ), state, view)
     except SpbenchError as error:
         report_refusal(error, json_target)
         raise

@@ -34,9 +34,9 @@ def _completion(words: Callable[[typer.Context], Iterable[str]]) -> Completion:
 
 
 def _home(context: typer.Context) -> Path:
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
 
-    return home_of(context.params.get("home"), os.environ)
+    return find_home(context.params.get("home"), os.environ)
 
 
 def _runs(context: typer.Context) -> Iterable[str]:

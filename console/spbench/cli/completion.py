@@ -117,11 +117,11 @@ def _install(shell: str, environ: Mapping[str, str]) -> None:
 
 
 def _write_script(path: Path, text: str) -> list[str]:
-    from spbench.record.runs.folder import write_whole
+    from spbench.record.runs.folder import write_file
 
     if path.is_file() and path.read_text(errors="replace") == text:
         return []
-    write_whole(path, text)
+    write_file(path, text)
     return [f"wrote {path}"]
 
 

@@ -13,7 +13,7 @@ import typer
 from spbench.cli.once import SingleUseCommand
 from spbench.cli.request import HomeOption, OptionalSuiteArgument, RunArgument, launch_options
 from spbench.errors import UsageError
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
 if TYPE_CHECKING:
     pass
@@ -54,21 +54,21 @@ def _tui(open_console: OpenConsole) -> Callable[..., None]:
         suite: OptionalSuiteArgument = None,
         demo: Annotated[bool, typer.Option("--demo", help="Play a recorded run")] = False,
         readonly: ReadonlyOption = False,
-        chosen: LaunchChoice = NOTHING_CHOSEN,
+        chosen: LaunchChoice = DEFAULT_CHOICE,
         home: HomeOption = None,
     ) -> None:
         """Open screens to compose suites, watch runs and compare results."""
-        from spbench.record.runs.folder import home_of
+        from spbench.record.runs.folder import find_home
 
         _need_terminal("spbench run SUITE --headless")
         recorded = None
         if demo:
-            from spbench.record.runs.playback import demo_run
+            from spbench.record.runs.playback import find_demo_run
 
-            recorded = demo_run()
+            recorded = find_demo_run()
             suite = suite or recorded.path / "suite.yaml"
         code = open_console(
-            home=home_of(home, os.environ),
+            home=find_home(home, os.environ),
             suite=suite,
             recorded=recorded,
             readonly=readonly,
@@ -98,9 +98,9 @@ def _replay(open_console: OpenConsole) -> Callable[..., None]:
         verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print ranks, too")] = False,
     ) -> None:
         """Play a recorded run again, on screens or as lines."""
-        from spbench.record.runs.folder import find_run, home_of
+        from spbench.record.runs.folder import find_home, find_run
 
-        root = home_of(home, os.environ)
+        root = find_home(home, os.environ)
         folder = find_run(root, run)
         if headless or not _in_terminal():
             from spbench.cli.records.replay import replay_lines
@@ -130,14 +130,14 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
             bool, typer.Option("--no-token", help="Accept connections without a token")
         ] = False,
         readonly: ReadonlyOption = False,
-        chosen: LaunchChoice = NOTHING_CHOSEN,
+        chosen: LaunchChoice = DEFAULT_CHOICE,
         home: HomeOption = None,
     ) -> None:
         """Show the screens of `spbench tui` in a browser."""
-        from spbench.record.runs.folder import home_of
+        from spbench.record.runs.folder import find_home
 
         words = [*([] if suite is None else [str(suite)]), *(["--readonly"] * readonly)]
-        words += ["--home", str(home_of(home, os.environ)), *chosen.words()]
+        words += ["--home", str(find_home(home, os.environ)), *chosen.to_args()]
 
         def tell(address: str) -> None:
             print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)

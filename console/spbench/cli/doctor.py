@@ -67,15 +67,17 @@ def doctor(
     Lists launchers, MPI library, torch, devices and cores. With hosts, it also lists how a host
     differs from the others.
     """
-    from spbench.launch.doctor import examine
-    from spbench.launch.hosts.hostfiles import given_hosts
+    from spbench.launch.doctor import examine_machine
+    from spbench.launch.hosts.hostfiles import read_host_options
 
-    named = given_hosts(hostfile, hosts)
+    named = read_host_options(hostfile, hosts)
     if named is not None and ranks is not None:
         raise UsageError(
             "--np is for this machine; with hosts, their slots set the number of ranks"
         )
-    machine = examine(python, ranks or RANKS, os.environ) if as_json or named is None else []
+    machine = (
+        examine_machine(python, ranks or RANKS, os.environ) if as_json or named is None else []
+    )
     surveyed = _surveyed(named, python) if named is not None else []
     if as_json:
         _print_json(machine, surveyed)
@@ -93,11 +95,11 @@ def _surveyed(hosts: Hosts, python: str | None) -> list[HostFacts]:
     """Return the facts of the hosts, in the order in which they were named."""
     import asyncio
 
-    from spbench.launch.survey.survey import survey
+    from spbench.launch.survey.survey import survey_hosts
     from spbench.suites.settings import LaunchSettings
 
     async def arrived() -> dict[str, HostFacts]:
-        answers = survey(hosts.names, settings, os.environ, print_progress)
+        answers = survey_hosts(hosts.names, settings, os.environ, print_progress)
         return {facts.host: facts async for facts in answers}
 
     settings = LaunchSettings.model_validate({"python": python} if python else {})
@@ -106,12 +108,12 @@ def _surveyed(hosts: Hosts, python: str | None) -> list[HostFacts]:
 
 
 def _print_json(machine: Sequence[Finding], hosts: Sequence[HostFacts]) -> None:
-    from spbench.launch.survey.differences import differences
+    from spbench.launch.survey.differences import find_differences
 
     told = {
         "machine": [asdict(finding) for finding in machine],
         "hosts": [_fields(facts) for facts in hosts],
-        "differences": [asdict(finding) for finding in differences(hosts)],
+        "differences": [asdict(finding) for finding in find_differences(hosts)],
     }
     print(json.dumps(told, indent=1, allow_nan=False))
 
@@ -124,8 +126,8 @@ def _fields(facts: HostFacts) -> dict[str, Any]:
 
 def _print_hosts(hosts: Sequence[HostFacts]) -> None:
     from spbench.launch.hosts.names import fold
-    from spbench.launch.survey.differences import differences
-    from spbench.launch.survey.facts import findings_of
+    from spbench.launch.survey.differences import find_differences
+    from spbench.launch.survey.facts import group_findings
 
     rows = [_cells(facts) for facts in hosts if facts.cores is not None]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -135,16 +137,16 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
         told = facts.reason if facts.cores is None else "  ".join(padded)
         glyph = _GLYPHS[facts.status]
         print(f"{glyph} {facts.status:<{_LONGEST}} {facts.host:<{width}} {told}".rstrip())
-    for finding, names in findings_of(hosts).items():
+    for finding, names in group_findings(hosts).items():
         _print_finding(finding, fold(names), f"{finding.subject}: {finding.text}", width, _LONGEST)
-    for finding in differences(hosts):
+    for finding in find_differences(hosts):
         _print_finding(finding, finding.subject, finding.text, width, _LONGEST)
 
 
 def _cells(facts: HostFacts) -> list[str]:
-    from spbench.launch.gpus.findings import torch_words
+    from spbench.launch.gpus.findings import describe_torch
 
-    built = facts.torch_cuda if facts.gpus.there else None
+    built = facts.torch_cuda if facts.gpus.any_present else None
     return [
         format_quantity(facts.cores, "core") if facts.cores is not None else "? cores",
         f"{facts.memory_gib or '?'} GiB, {facts.free_gib or '?'} free",
@@ -152,7 +154,7 @@ def _cells(facts: HostFacts) -> list[str]:
         f"{facts.devices}, driver {facts.gpus.driver}" if facts.gpus.driver else facts.devices,
         facts.links or "no adapter",
         facts.mpi or "no MPI",
-        f"torch {torch_words(facts.torch, built)}" if facts.torch else "no torch",
+        f"torch {describe_torch(facts.torch, built)}" if facts.torch else "no torch",
         f"Python {facts.python}",
     ]
 

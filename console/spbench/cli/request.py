@@ -290,16 +290,16 @@ def build_request(
     a record of them.
     """
     from spbench.engine.plan import Request
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
 
     return Request(
         suite=suite,
-        home=home_of(home, os.environ),
+        home=find_home(home, os.environ),
         environ=dict(os.environ),
         argv=tuple(argv),
         overrides=tuple(selected.overrides or ()),
         keyword=selected.keyword,
         cases=tuple(selected.cases or ()),
-        chosen=chosen,
+        launch_choice=chosen,
         system=system,
     )

@@ -20,7 +20,7 @@ from spbench.cli.request import (
     launch_options,
 )
 from spbench.errors import UsageError
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
@@ -118,19 +118,19 @@ def _published(what: str) -> Path:
 @case_options
 def command_(
     suite: SuiteArgument,
-    chosen: LaunchChoice = NOTHING_CHOSEN,
+    chosen: LaunchChoice = DEFAULT_CHOICE,
     selected: CaseSelection = ALL_CASES,
     home: HomeOption = None,
 ) -> None:
     """Print the launch commands of a suite, exactly as run uses them."""
-    from spbench.engine.plan import plan
+    from spbench.engine.plan import plan_run
 
-    print_commands(plan(build_request(suite, chosen=chosen, selected=selected, home=home)))
+    print_commands(plan_run(build_request(suite, chosen=chosen, selected=selected, home=home)))
 
 
 def print_commands(planned: RunPlan) -> None:
     """Print each job's launch line, and below it the line by hand of each of its cases."""
-    from spbench.engine.commands import command_lines
+    from spbench.engine.commands import format_commands
 
-    for line in command_lines(planned):
+    for line in format_commands(planned):
         print(line)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
-from spbench.record.number_formatting import printable
+from spbench.record.number_formatting import strip_line_controls
 from spbench.report.text_tables import LEAST_WIDTH, PIPE_WIDTH, align_columns, wrap_text
 
 __all__ = ["PIPE_WIDTH", "align_columns", "indent_text", "output_width"]
@@ -26,6 +26,6 @@ def output_width(stream: TextIO | None = None) -> int:
 
 def indent_text(text: str, width: int, indent: str = "") -> Iterator[str]:
     """Yield the lines of a text, each wrapped to at most ``width`` columns with its indent."""
-    for line in printable(text).splitlines() or [""]:
+    for line in strip_line_controls(text).splitlines() or [""]:
         for piece in wrap_text(line, width - len(indent)) if line else [""]:
             yield f"{indent}{piece}"

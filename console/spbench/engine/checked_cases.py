@@ -1,4 +1,4 @@
-"""The check of cases by the workers before a launch, for benchmarks that ask for one."""
+"""The check of cases by the workers before a launch, for benchmarks that require one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from spbench.errors import Diagnostic, SuiteError
-from spbench.launch.program import interpreter, wrapped
-from spbench.launch.reaping import killed
-from spbench.launch.survey.progress import Say, nobody
+from spbench.launch.program import find_interpreter, wrap_argv
+from spbench.launch.reaping import kill_and_wait
+from spbench.launch.survey.progress import Progress, ignore_progress
 from spbench.suites.case import Case, Suite
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import Mark, Node, parse_yaml
@@ -20,55 +20,58 @@ from spbench_core.quantities import format_quantity
 
 CHECKER = ("-m", "spbench_workers.checking")
 _MARK = "spbench-check "
-_PATIENCE = 300.0
-_SILENCE = 2.0
+_TIMEOUT = 300.0
+_SILENT_SECONDS = 2.0
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
 async def check_cases(
-    suite: Suite, cases: Iterable[Case], environ: Mapping[str, str], say: Say = nobody
+    suite: Suite,
+    cases: Iterable[Case],
+    environ: Mapping[str, str],
+    progress: Progress = ignore_progress,
 ) -> list[str]:
-    """Refuse cases that the workers cannot run, such as of a network that cannot be imported.
+    """Reject cases that the workers cannot run, such as a network that cannot be imported.
 
     A process on this host checks them, with the Python, the setup lines and the variables of the
-    case's launch. It is not started if no benchmark asks for a check.
+    case's launch. It is not started if no benchmark requires a check.
 
     Args:
-        suite: The suite of the cases, for the places of errors.
-        cases: The cases; those of benchmarks that ask for no check are left out.
-        environ: The console's own variables.
-        say: Takes lines on how far it is.
+        suite: The suite of the cases, for the positions of errors.
+        cases: The cases; those of benchmarks without a check are left out.
+        environ: The console's variables.
+        progress: Takes a line if the check takes long.
 
     Returns:
-        A message for each process that gave no answer; its cases are not checked.
+        A message for each process that gave no answer, so that its cases are not checked.
 
     Raises:
-        SuiteError: Cases cannot run; it has a line for each case, with the reason.
+        SuiteError: Cases cannot run. It has a line for each case, with the reason.
     """
-    wrong: list[tuple[Case, str]] = []
+    failures: list[tuple[Case, str]] = []
     unchecked = []
-    for settings, alike in _by_settings(cases):
-        answers = await _answers(settings, alike, environ, say)
+    for settings, group in _group_by_settings(cases):
+        answers = await _check_group(settings, group, environ, progress)
         if isinstance(answers, str):
-            count = format_quantity(len(alike), "case")
+            count = format_quantity(len(group), "case")
             unchecked.append(f"the networks of {count} are not checked: {answers}")
             continue
-        pairs = zip(alike, answers, strict=True)
-        wrong += [(case, answer) for case, answer in pairs if answer is not None]
-    if wrong:
-        raise SuiteError(_diagnostics(suite, wrong))
+        pairs = zip(group, answers, strict=True)
+        failures += [(case, reason) for case, reason in pairs if reason is not None]
+    if failures:
+        raise SuiteError(_make_diagnostics(suite, failures))
     return unchecked
 
 
-def _diagnostics(suite: Suite, wrong: Iterable[tuple[Case, str]]) -> Iterator[Diagnostic]:
+def _make_diagnostics(suite: Suite, failures: Iterable[tuple[Case, str]]) -> Iterator[Diagnostic]:
     root = parse_yaml(suite.text).root
-    for case, sentence in wrong:
-        mark = _place(root, case)
-        yield Diagnostic(str(suite.path), mark.line, mark.column, f"case {case.id}: {sentence}")
+    for case, reason in failures:
+        mark = _find_mark(root, case)
+        yield Diagnostic(str(suite.path), mark.line, mark.column, f"case {case.id}: {reason}")
 
 
-def _place(root: Node, case: Case) -> Mark:
-    """Return the position of a case's network in the suite; else that of the case."""
+def _find_mark(root: Node, case: Case) -> Mark:
+    """Return the position of a case's network in the suite, or of the case if it has none."""
     entries = root.find_node(("cases",))
     for _, entry in entries.list_children().values() if entries is not None else ():
         name = entry.find_node(("name",))
@@ -79,79 +82,79 @@ def _place(root: Node, case: Case) -> Mark:
             if network is None:
                 continue
             swept = [node for _, node in network.list_children().values()]
-            same = (node for node in swept if node.data == case.params.get("network"))
-            return next(same, network).mark
+            matching = (node for node in swept if node.data == case.params.get("network"))
+            return next(matching, network).mark
         return entry.mark
     return Mark(case.line, 1)
 
 
-def _by_settings(cases: Iterable[Case]) -> Iterator[tuple[LaunchSettings, list[Case]]]:
-    """Yield the cases to be checked, those with alike settings together."""
-    found: list[tuple[LaunchSettings, list[Case]]] = []
+def _group_by_settings(cases: Iterable[Case]) -> Iterator[tuple[LaunchSettings, list[Case]]]:
+    """Yield the cases that require a check, grouped by equal settings."""
+    groups: list[tuple[LaunchSettings, list[Case]]] = []
     for case in cases:
         if case.entry.checked_in is None:
             continue
-        for settings, alike in found:
+        for settings, group in groups:
             if settings == case.launch:
-                alike.append(case)
+                group.append(case)
                 break
         else:
-            found.append((case.launch, [case]))
-    yield from found
+            groups.append((case.launch, [case]))
+    yield from groups
 
 
-async def _answers(
-    settings: LaunchSettings, cases: list[Case], environ: Mapping[str, str], say: Say
+async def _check_group(
+    settings: LaunchSettings, cases: list[Case], environ: Mapping[str, str], progress: Progress
 ) -> list[str | None] | str:
     """Return for each case why it cannot run, or None; a single message if there is no answer."""
-    argv = wrapped(settings, (interpreter(settings), *CHECKER))
-    asked = [{"benchmark": case.benchmark, "params": dict(case.params)} for case in cases]
-    work = asyncio.ensure_future(_output(argv, {**environ, **settings.env}, json.dumps(asked)))
+    argv = wrap_argv(settings, (find_interpreter(settings), *CHECKER))
+    requests = [{"benchmark": case.benchmark, "params": dict(case.params)} for case in cases]
+    env = {**environ, **settings.env}
+    work = asyncio.ensure_future(_run_program(argv, env, json.dumps(requests)))
     try:
-        done, _ = await asyncio.wait({work}, timeout=_SILENCE)
+        done, _ = await asyncio.wait({work}, timeout=_SILENT_SECONDS)
         if not done:
-            say(f"importing the networks of {format_quantity(len(cases), 'case')}")
-        stdout, last = await asyncio.wait_for(work, _PATIENCE)
+            progress(f"importing the networks of {format_quantity(len(cases), 'case')}")
+        stdout, last = await asyncio.wait_for(work, _TIMEOUT)
     except TimeoutError:
         stdout = ""
-        last = f"{_python(settings)} gave no answer within {_PATIENCE:g} s"
+        last = f"{_describe_interpreter(settings)} gave no answer within {_TIMEOUT:g} s"
     except OSError as error:
         stdout = ""
         last = f"cannot start {argv[0]}: {error.strerror}"
     finally:
-        await _ended(work)
+        await _cancel(work)
     for line in stdout.splitlines():
-        _, mark, answers = line.partition(_MARK)
+        _, mark, text = line.partition(_MARK)
         if mark:
-            found: list[str | None] = json.loads(answers)
-            return found
+            answers: list[str | None] = json.loads(text)
+            return answers
     missing = _NO_MODULE.search(last)
-    return f"{_python(settings)} has no {missing[1]}" if missing else last
+    return f"{_describe_interpreter(settings)} has no {missing[1]}" if missing else last
 
 
-def _python(settings: LaunchSettings) -> str:
-    """Return the name of the workers' interpreter for messages."""
-    inside = " in its container" if settings.container else ""
-    return f"the workers' Python {interpreter(settings)}{inside}"
+def _describe_interpreter(settings: LaunchSettings) -> str:
+    container = " in its container" if settings.container else ""
+    return f"the workers' Python {find_interpreter(settings)}{container}"
 
 
-async def _ended(work: asyncio.Future[tuple[str, str]]) -> None:
-    """End the process of a caller that is cancelled."""
+async def _cancel(work: asyncio.Future[tuple[str, str]]) -> None:
+    # if the caller is cancelled, the process must end before it
     if not work.done():
         work.cancel()
         with suppress(asyncio.CancelledError):
             await work
 
 
-async def _output(argv: tuple[str, ...], env: Mapping[str, str], text: str) -> tuple[str, str]:
-    """Return what a program prints, and the last line of its errors; it ends with the caller."""
+async def _run_program(argv: tuple[str, ...], env: Mapping[str, str], text: str) -> tuple[str, str]:
+    """Return a program's stdout and the last line of its stderr; cancelling kills it."""
     process = await asyncio.create_subprocess_exec(
         *argv, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     try:
         stdout, stderr = await process.communicate(text.encode())
     finally:
-        await killed(process)
+        await kill_and_wait(process)
     lines = stderr.decode(errors="replace").strip().splitlines()
     status = f"{argv[-len(CHECKER) - 1]} ended with exit status {process.returncode}"
     return stdout.decode(errors="replace"), lines[-1] if lines else status

@@ -1,11 +1,17 @@
-"""The launch line of each job exactly as run, and the line by hand of each of its cases."""
+"""The launch line of each job exactly as it runs, and the standalone line of each of its cases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spbench.engine.plan import RunPlan, added_environment, launch_of, launches, standalone
+from spbench.engine.plan import (
+    RunPlan,
+    build_standalone_lines,
+    find_added_environment,
+    prepare_job,
+    prepare_launches,
+)
 from spbench.launch.jobs import Job, Launch
 from spbench.suites.case import Case
 from spbench_core.credentials import (
@@ -19,18 +25,18 @@ from spbench_core.quantities import format_quantity
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """A job's launch line and environment, in words that a shell takes.
+    """A job's launch line and environment, quoted for a shell.
 
-    A credential is not in them: ``NAME="$NAME"`` takes it from the environment of the shell.
+    Credentials are left out: ``NAME="$NAME"`` takes them from the environment of the shell.
 
     Attributes:
         version: The launcher's program and version.
+        added: Variables that the launch adds to the environment, ``NAME=value``.
+        launcher_line: The launcher with its arguments, without values that only a running console
+            knows.
+        standalone: Ids of cases, each with the line that runs only this case without the console.
+        launches: The number of times that the job is launched.
         secrets: Variables with credentials, which the shell must have.
-        added: What the launch adds to the environment, ``NAME=value``.
-        launcher_line: The launcher with its arguments; what only a running console knows is not
-            in it.
-        launches: The number of times that it is started.
-        standalone: Ids of cases, each with the line that runs it alone and without the console.
     """
 
     job: Job
@@ -43,67 +49,73 @@ class JobCommand:
 
     @property
     def line(self) -> str:
-        """The launch line with its environment, as a shell takes it."""
+        """The launch line with its environment, quoted for a shell."""
         return " ".join([*self.added, self.launcher_line])
 
     @property
     def heading(self) -> str:
-        """The job in one line: its ranks, its cases, its launcher."""
+        """The job in one line: ranks, cases and launcher."""
         job = self.job
-        often = f"{self.launches} launches by turns, " if self.launches > 1 else ""
+        launches = f"{self.launches} launches by turns, " if self.launches > 1 else ""
         ranks = format_quantity(job.np, "rank")
         cases = format_quantity(len(job.cases), "case")
-        return f"job {job.number}: {ranks}, {often}{cases}, {self.version}"
+        return f"job {job.number}: {ranks}, {launches}{cases}, {self.version}"
 
 
-def commands(run: RunPlan) -> list[JobCommand]:
-    """Return the commands of a run's jobs, in their order.
+def build_commands(run: RunPlan) -> list[JobCommand]:
+    """Return the commands of a run's jobs, in order.
 
     Raises:
         MissingError: A launcher, an MPI library or slots are missing.
-        UsageError: A launcher cannot express something.
+        UsageError: A launcher cannot express a host or a setting.
     """
     return [
-        _command(run, job, launch, job.cases)
-        for job, launch in zip(run.jobs, launches(run), strict=True)
+        _build_command(run, job, launch, job.cases)
+        for job, launch in zip(run.jobs, prepare_launches(run), strict=True)
     ]
 
 
-def case_command(run: RunPlan, case_id: str) -> JobCommand:
-    """Return the command of the job that a case runs in, and of its cases that one's by hand.
+def build_case_command(run: RunPlan, case_id: str) -> JobCommand:
+    """Return the command of a case's job, with the standalone line of only this case.
 
     Raises:
-        SpbenchError: As for `commands`.
+        SpbenchError: Like for `build_commands`.
     """
     job, case = next((job, c) for job in run.jobs for c in job.cases if c.id == case_id)
-    return _command(run, job, launch_of(run, job), (case,))
+    return _build_command(run, job, prepare_job(run, job), (case,))
 
 
-def _command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) -> JobCommand:
-    added = added_environment(run, launch)
+def _build_command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) -> JobCommand:
+    added = find_added_environment(run, launch)
     secrets = select_secrets(launch.spec.rank_env)
     for case in cases:
         secrets |= select_secrets(case.params.get("env") or {})
-    words = [quote_assignment(name, value, secrets) for name, value in added.items()]
-    lines = standalone(run, launch, cases)
-    names = list(select_secrets(added))
+    assignments = tuple(quote_assignment(name, value, secrets) for name, value in added.items())
+    lines = build_standalone_lines(run, launch, cases)
+    secret_names = list(select_secrets(added))
     for argv in (launch.command.argv, *(line for _, line in lines)):
-        names += name_secrets(argv, secrets)
-    by_id = [(case.id, " ".join([*words, quote_words(line, secrets)])) for case, line in lines]
-    line = quote_words(launch.command.argv, secrets)
-    launches = sum(turn.number == job.number for turn in run.turns)
+        secret_names += name_secrets(argv, secrets)
+    standalone = tuple(
+        (case.id, " ".join([*assignments, quote_words(line, secrets)])) for case, line in lines
+    )
     return JobCommand(
-        job, launch.version, tuple(words), line, tuple(by_id), launches, tuple(dict.fromkeys(names))
+        job,
+        launch.version,
+        added=assignments,
+        launcher_line=quote_words(launch.command.argv, secrets),
+        standalone=standalone,
+        launches=sum(other.number == job.number for other in run.launch_order),
+        secrets=tuple(dict.fromkeys(secret_names)),
     )
 
 
-def command_lines(run: RunPlan) -> Iterator[str]:
-    """Yield the commands as a script that may be read and run.
+def format_commands(run: RunPlan) -> Iterator[str]:
+    """Yield the commands as a script for people to read and run.
 
     Raises:
-        SpbenchError: As for `commands`.
+        SpbenchError: Like for `build_commands`.
     """
-    for command in commands(run):
+    for command in build_commands(run):
         yield f"# {command.heading}"
         if command.secrets:
             yield f"# set and export before you run these lines: {' '.join(command.secrets)}"

@@ -1,7 +1,7 @@
 """Estimates of the duration of a run before it starts.
 
-A case that this home has already run on the same hosts takes as long as it took there. The duration
-of any other case follows from its work, by the speed of a core as it was measured once.
+A case that this home has run on the same hosts takes as long as it took there. The duration of any
+other case follows from its work and the measured speed of a core.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from spbench.engine.plan import Request, RunPlan, runs_here
+from spbench.engine.plan import Request, RunPlan, runs_locally
 from spbench.engine.resume import plan_recorded
 from spbench.errors import SpbenchError
 from spbench.launch.gpu_needs import may_use_gpu
 from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job
-from spbench.launch.load import load_here
-from spbench.launch.placement import cores
+from spbench.launch.load import read_load
+from spbench.launch.placement import count_cores
 from spbench.record.number_formatting import format_duration
-from spbench.record.runs.case_work import work_of
+from spbench.record.runs.case_work import hash_work
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
 from spbench_core.catalog.work import Work
@@ -37,28 +37,29 @@ from spbench_core.quantities import format_quantity
 if TYPE_CHECKING:
     from spbench.record.runs.index import PastDuration
 
-NEWEST = 5
-"""Recorded runs of a case that count: their median is its duration."""
+MAX_RUNS = 5
+"""The number of recorded runs of a case that count; the estimate is their median."""
 WITHIN = 5
-"""The factor within which an estimate from the work is meant to be."""
+"""The factor within which an estimate from the work should be."""
 
 # Fitted on 2026-11-27 to one run each of 115 cases of the shipped suites, on two cores of an AMD
 # EPYC: 114 were within a factor of 5 of their duration, 97 within 2. See benchmarks/estimates.py.
-# Messages on 2026-11-28 to halo, links, kvstore, resnet_sp and gems there: 48 of 49 within 5.
+# Messages were fitted on 2026-11-28 to halo, links, kvstore, resnet_sp and gems there: 48 of 49
+# were within 5.
 FLOPS = 45e9
-"""Operations of a core in a second, in convolutions and products of fp32."""
+"""Operations per second of a core, in convolutions and products of fp32."""
 BYTES = 1.2e9
-"""Bytes that a core copies, sends or compares in a second."""
+"""Bytes per second that a core copies, sends or compares."""
 MESSAGE_SECONDS = 3e-6
-"""Seconds of a message; times the square of the ranks that share a core, which wait for it."""
+"""Seconds per message, times the square of the ranks per core, because each waits for a core."""
 CALL_SECONDS = 30e-6
-"""Seconds of a core for a call of an operator of torch."""
+"""Seconds of a core per call of a torch operator."""
 START_SECONDS = 0.2
 """Seconds of a launcher until its ranks run."""
 RANK_SECONDS = 0.35
-"""Seconds of a core until a rank is ready."""
+"""Seconds of a core until a rank without torch is ready."""
 TORCH_SECONDS = 1.8
-"""The same with torch."""
+"""Seconds of a core until a rank with torch is ready."""
 
 
 class EstimateSource(Enum):
@@ -71,12 +72,12 @@ class EstimateSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CaseEstimate:
-    """The estimated duration of a case, all its repeats together.
+    """The estimated duration of a case, of all its repeats together.
 
     Attributes:
-        seconds: With its share of the start of its launches; None if it is unknown.
-        source: Where it comes from.
-        start: That share, in seconds.
+        seconds: The duration with a share of the start of its launches; None if it is unknown.
+        source: The origin of the estimate.
+        start: The share of the start in seconds.
         launches: The number of its launches.
     """
 
@@ -102,8 +103,8 @@ class RunEstimate:
     @cached_property
     def seconds(self) -> float | None:
         """The duration of all cases with an estimate; None if no case has one."""
-        known = [case.seconds for case in self.cases.values() if case.seconds is not None]
-        return sum(known) if known else None
+        durations = [case.seconds for case in self.cases.values() if case.seconds is not None]
+        return sum(durations) if durations else None
 
     @cached_property
     def counts(self) -> Mapping[EstimateSource, int]:
@@ -111,7 +112,7 @@ class RunEstimate:
         return Counter(case.source for case in self.cases.values())
 
     def restricted_to(self, names: Iterable[str]) -> RunEstimate:
-        """Return the estimate of a run of some of its cases."""
+        """Return the estimate of a run with only these cases."""
         return RunEstimate({name: self.cases[name] for name in names if name in self.cases})
 
     @property
@@ -151,47 +152,49 @@ NO_ESTIMATE = RunEstimate()
 def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     """Return the estimate of a run, from the recorded runs of a home and from the work.
 
-    It reads the index of the home: call it in a thread where a user must not wait.
+    It reads the index of the home. Call it in a thread if a user must not wait.
     """
-    ranks = _ranks_of_cases(plan.jobs)
-    works = {case.id: _work_hash(plan, case, ranks[case.id]) for case in _cases(plan.jobs)}
+    cases = _list_cases(plan.jobs)
+    ranks = _count_ranks(plan.jobs)
+    works = {case.id: _hash_case_work(plan, case, ranks[case.id]) for case in cases}
     history = _read_history(plan, home, works.values())
-    total: dict[str, float] = defaultdict(float)
+    repeats = {case.id: _estimate_repeats(case, history.get(works[case.id])) for case in cases}
+
+    totals: dict[str, float] = defaultdict(float)
     starts: dict[str, float] = defaultdict(float)
     launches: Counter[str] = Counter()
-    repeats = {case.id: _repeats(case, history.get(works[case.id])) for case in _cases(plan.jobs)}
     sources: dict[str, EstimateSource] = {}
-    turns = plan.turns
-    at_once = _jobs_at_once(turns)
-    for turn in turns:
-        start = _start_seconds(plan, turn, history.get(works[turn.cases[0].id]))
-        share = start / len(turn.cases) / at_once[_turn_key(turn)]
-        for case in turn.cases:
-            seconds, source = _repeat_seconds(plan, turn, case, history.get(works[case.id]))
+    jobs = plan.launch_order
+    concurrent = _count_concurrent(jobs)
+    for job in jobs:
+        jobs_at_once = concurrent[_group_key(job)]
+        start = _estimate_start(plan, job, history.get(works[job.cases[0].id]))
+        start_share = start / len(job.cases) / jobs_at_once
+        for case in job.cases:
+            seconds, source = _estimate_repeat(plan, job, case, history.get(works[case.id]))
             sources[case.id] = source
-            in_turn = 1 if turn.repeat is not None else case.repeat
-            # Launches that a case needs beyond those of the plan are like these.
+            repeats_in_job = 1 if job.repeat is not None else case.repeat
+            # launches that a case needs beyond those of the plan take as long as these
             scale = repeats[case.id] / case.repeat
-            starts[case.id] += scale * share
+            starts[case.id] += scale * start_share
             launches[case.id] += 1
             if seconds is not None:
-                total[case.id] += scale * (share + in_turn * seconds / at_once[_turn_key(turn)])
+                totals[case.id] += scale * (start_share + repeats_in_job * seconds / jobs_at_once)
+
     estimates = {}
-    for case in _cases(plan.jobs):
-        known = sources[case.id] is not EstimateSource.UNKNOWN
-        seconds = total[case.id] if known else None
-        if seconds is not None and case.until and works[case.id] not in history:
-            seconds = max(seconds, case.until.max_time)
-        estimates[case.id] = CaseEstimate(
-            seconds, sources[case.id], starts[case.id], launches[case.id]
-        )
+    for case in cases:
+        source = sources[case.id]
+        total = totals[case.id] if source is not EstimateSource.UNKNOWN else None
+        if total is not None and case.until and works[case.id] not in history:
+            total = max(total, case.until.max_time)
+        estimates[case.id] = CaseEstimate(total, source, starts[case.id], launches[case.id])
     return RunEstimate(estimates)
 
 
 def estimate_recorded(folder: RunFolder, environ: Mapping[str, str]) -> RunEstimate:
     """Return the estimate of a run that another process started; an empty one if it is damaged.
 
-    It reads the suite of the run and the index of its home: call it in a thread.
+    It reads the suite of the run and the index of its home. Call it in a thread.
     """
     home = folder.path.parent.parent
     try:
@@ -211,7 +214,7 @@ def estimate_lines(estimate: RunEstimate) -> Iterator[str]:
 
 
 def format_estimate(seconds: float) -> str:
-    """Return a duration without digits that an estimate does not have."""
+    """Return a duration with only as many digits as an estimate has."""
     if seconds < 1:
         return format_duration(max(0.1, float(f"{seconds:.1g}")))
     if seconds < 99.5:
@@ -220,16 +223,13 @@ def format_estimate(seconds: float) -> str:
     return format_duration(step * round(seconds / step)).removesuffix(" 00 s")
 
 
-# The cases of a plan
-
-
-def _cases(jobs: Iterable[Job]) -> list[Case]:
-    """Return the cases of jobs, each once."""
+def _list_cases(jobs: Iterable[Job]) -> list[Case]:
+    """Return the cases of jobs without repetitions."""
     return list({case.id: case for case in chain.from_iterable(job.cases for job in jobs)}.values())
 
 
-def _ranks_of_cases(jobs: Iterable[Job]) -> Counter[str]:
-    """Return the ranks of each case; of one with a job on each host, those of all jobs."""
+def _count_ranks(jobs: Iterable[Job]) -> Counter[str]:
+    """Return the number of ranks of each case; with a job on each host, that of all its jobs."""
     ranks: Counter[str] = Counter()
     for job in jobs:
         for case in job.cases:
@@ -237,33 +237,30 @@ def _ranks_of_cases(jobs: Iterable[Job]) -> Counter[str]:
     return ranks
 
 
-def _work_hash(plan: RunPlan, case: Case, np: int) -> str:
-    argv = [argument for fault in plan.request.inject for argument in ("--inject", fault)]
-    return work_of(case.benchmark, case.entry.version, np, case.params, argv, case.id)
+def _hash_case_work(plan: RunPlan, case: Case, np: int) -> str:
+    argv = [arg for fault in plan.request.inject for arg in ("--inject", fault)]
+    return hash_work(case.benchmark, case.entry.version, np, case.params, argv, case.id)
 
 
-def _turn_key(turn: Job) -> tuple[object, ...]:
-    return turn.repeat, turn.host is not None, tuple(case.id for case in turn.cases)
+def _group_key(job: Job) -> tuple[object, ...]:
+    return job.repeat, job.host is not None, tuple(case.id for case in job.cases)
 
 
-def _jobs_at_once(turns: Iterable[Job]) -> dict[tuple[object, ...], int]:
-    """Return how many jobs of the same cases run at once, each on a host of its own."""
+def _count_concurrent(jobs: Iterable[Job]) -> dict[tuple[object, ...], int]:
+    """Return the number of jobs with the same cases that run at once on separate hosts."""
+    counts = Counter(
+        (_group_key(job), job.hosts_at_once if job.host is not None else 0) for job in jobs
+    )
     return {
-        key: max(1, min(count, at_once)) if at_once else 1
-        for (key, at_once), count in Counter(
-            (_turn_key(turn), turn.at_once if turn.host is not None else 0) for turn in turns
-        ).items()
+        key: max(1, min(count, limit)) if limit else 1 for (key, limit), count in counts.items()
     }
 
 
-def _repeats(case: Case, past: Sequence[PastDuration] | None) -> int:
-    """Return the repeats of a case, which are known only from its past if it has ``until``."""
+def _estimate_repeats(case: Case, past: Sequence[PastDuration] | None) -> int:
+    """Return the repeats of a case; with ``until`` they are known only from its past runs."""
     if case.until is None or not past:
         return case.repeat
     return max(case.repeat, round(median(row.launches for row in past)))
-
-
-# History
 
 
 _History = Mapping[str, Sequence["PastDuration"]]
@@ -271,73 +268,74 @@ _History = Mapping[str, Sequence["PastDuration"]]
 
 
 def _read_history(plan: RunPlan, home: Path, works: Iterable[str]) -> _History:
-    names = _host_names(plan)
-    if names is None:
+    host_names = _list_host_names(plan)
+    if host_names is None:
         return {}
-    count = os.cpu_count() if names == {socket.gethostname()} else None
+    count = os.cpu_count() if host_names == {socket.gethostname()} else None
     rows: list[PastDuration] = []
-    with suppress(ImportError, OSError):  # a Python may lack sqlite3, a home may be unreadable
-        from spbench.record.runs.index import past_durations
+    # a Python may lack sqlite3, and a home may be unreadable
+    with suppress(ImportError, OSError):
+        from spbench.record.runs.index import find_past_durations
 
-        rows = past_durations(home, set(works), names, count)
+        rows = find_past_durations(home, set(works), host_names, count)
     if not rows:
         return {}
-    # Another MPI, torch or processor is another machine: the newest one is that of this run.
+    # Another MPI library, torch or processor counts as another machine. The newest row is that of
+    # this run.
     rows = [row for row in rows if row.fingerprint == rows[0].fingerprint]
     history: dict[str, list[PastDuration]] = defaultdict(list)
     for row in rows:
-        if len(history[row.work]) < NEWEST:
+        if len(history[row.work]) < MAX_RUNS:
             history[row.work].append(row)
     return dict(history)
 
 
-def _host_names(plan: RunPlan) -> set[str] | None:
-    """Return the names that the hosts of a plan give themselves; None if they are not known."""
-    names: set[str] = set()
+def _list_host_names(plan: RunPlan) -> set[str] | None:
+    """Return the names that the hosts of a plan have for themselves; None if unknown."""
+    host_names: set[str] = set()
     for job in plan.jobs:
-        hosts = plan.hosts(job)
+        hosts = plan.find_hosts(job)
         if hosts is not None:
-            names.update(socket.gethostname() if is_local(name) else name for name in hosts.names)
-        elif runs_here(plan, job):
-            names.add(socket.gethostname())
+            host_names.update(
+                socket.gethostname() if is_local(name) else name for name in hosts.names
+            )
+        elif runs_locally(plan, job):
+            host_names.add(socket.gethostname())
         else:
             return None
-    return names
+    return host_names
 
 
-# Work
+def _count_job_cores(plan: RunPlan, job: Job) -> int:
+    """Return the cores that the ranks of a job share; other hosts have one core per rank."""
+    return count_cores() if runs_locally(plan, job) else job.np
 
 
-def _cores_of(plan: RunPlan, job: Job) -> int:
-    """Return the cores that the ranks of a job share; other hosts have one for each rank."""
-    return cores() if runs_here(plan, job) else job.np
-
-
-def _start_seconds(plan: RunPlan, turn: Job, past: Sequence[PastDuration] | None) -> float:
+def _estimate_start(plan: RunPlan, job: Job, past: Sequence[PastDuration] | None) -> float:
     """Return the seconds from a launch until its first case begins."""
     starts = [row.start for row in past or () if row.start is not None]
     if starts:
         return median(starts)
-    crowd = max(1.0, turn.np / _cores_of(plan, turn))
-    torch = any(case.imports_torch for case in turn.cases)
-    rank = TORCH_SECONDS if torch else RANK_SECONDS
-    return START_SECONDS + crowd * rank * _slowdown(plan, turn)
+    ranks_per_core = max(1.0, job.np / _count_job_cores(plan, job))
+    imports_torch = any(case.imports_torch for case in job.cases)
+    rank = TORCH_SECONDS if imports_torch else RANK_SECONDS
+    return START_SECONDS + ranks_per_core * rank * _slowdown(plan, job)
 
 
 def _slowdown(plan: RunPlan, job: Job) -> float:
-    """Return the factor by which other work on this machine makes a job longer now.
+    """Return the factor by which other work on this machine slows a job down now.
 
-    All processes that want to run get an equal share of the cores.
+    All processes that are ready to run get an equal share of the cores.
     """
-    load = load_here() if runs_here(plan, job) else None
+    load = read_load() if runs_locally(plan, job) else None
     if load is None:
         return 1.0
     others = min(load.minute, load.now)
-    alone = max(1.0, job.np / load.cores)
-    return max(1.0, (job.np + others) / load.cores) / alone
+    undisturbed = max(1.0, job.np / load.cores)
+    return max(1.0, (job.np + others) / load.cores) / undisturbed
 
 
-def _repeat_seconds(
+def _estimate_repeat(
     plan: RunPlan, job: Job, case: Case, past: Sequence[PastDuration] | None
 ) -> tuple[float | None, EstimateSource]:
     if past:
@@ -345,18 +343,18 @@ def _repeat_seconds(
     work = None if may_use_gpu(case) else case.estimate_work(job.np)
     if work is None:
         return None, EstimateSource.UNKNOWN
-    seconds = work_seconds(work, job.np, _cores_of(plan, job)) - work.seconds
+    seconds = work_seconds(work, job.np, _count_job_cores(plan, job)) - work.seconds
     return work.seconds + _slowdown(plan, job) * seconds, EstimateSource.WORK
 
 
 def work_seconds(work: Work, np: int, cores: int) -> float:
-    """Return the seconds of some work on so many ranks and cores."""
-    crowd = max(1.0, np / cores)
+    """Return the seconds of some work on ``np`` ranks and ``cores`` cores."""
+    ranks_per_core = max(1.0, np / cores)
     return (
         work.flops / (FLOPS * cores)
         + work.single_flops / FLOPS
         + work.bytes / (BYTES * cores)
-        + work.messages * MESSAGE_SECONDS * crowd**2
+        + work.messages * MESSAGE_SECONDS * ranks_per_core**2
         + work.calls * CALL_SECONDS / min(np, cores)
         + work.seconds
     )

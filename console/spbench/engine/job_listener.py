@@ -1,4 +1,4 @@
-"""The listener of a job: events of its ranks are recorded first, then acted on."""
+"""The listener of a job: it records the events of its ranks first, and then reacts to them."""
 
 from __future__ import annotations
 
@@ -12,33 +12,30 @@ from typing import Any
 from spbench.engine.connections.rank_connection import RankPeer
 from spbench.engine.faults.fault import Fault, RankError, RankLoss
 from spbench.engine.recorder import Recorder
-from spbench.engine.verdicts import tell_verdicts
+from spbench.engine.verdicts import record_verdicts
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, describe_defect
 from spbench.launch.jobs import Job
 from spbench.record.runs.event_log import encode
-from spbench.record.runs.files import has_commands, without_commands
+from spbench.record.runs.files import may_have_controls, strip_controls_from_json
 from spbench_core.events.fields import Event
-from spbench_core.events.rank_events import (
-    CASE_EVENTS,
-    EVENTS_BEFORE_READY,
-    SCHEMA,
-)
+from spbench_core.events.rank_events import CASE_EVENTS, EVENTS_BEFORE_READY, SCHEMA
 from spbench_core.events.statuses import CaseStatus, LogLevel
 
 _ONE_VERSION = "install the same version of spbench here and on every host"
 
 
 class JobListener:
-    """Listens to the collector for one job, and notes in its watch what goes wrong first.
+    """The listener to the collector for one job. It reports to the job's watchdog.
 
     Attributes:
-        wake: Set when there is something to decide: a fault, or a rank that is through.
+        wake: Set when the job has to decide something: a fault, or a rank that is done.
         ranks: The ranks' connections, once they are ready.
-        where: Where ranks stand, by their own word, once they were asked.
-        failure: An exception of ours; raised again when the job is ended.
-        strangers: How many connections without the token were dropped.
-        closed: Whether the fault has been judged: connections that end now are ended by us.
+        where: The position in the program that each rank reported on request.
+        failure: An exception of spbench, which is raised when the job is ended.
+        num_rejected: The number of rejected connections without the token.
+        closed: Whether the fault has been judged, so that connections which end now were ended by
+            spbench.
     """
 
     def __init__(
@@ -59,63 +56,66 @@ class JobListener:
         self.ranks: dict[int, RankPeer] = {}
         self.where: dict[int, str] = {}
         self.failure: Exception | None = None
-        self.strangers = 0
+        self.num_rejected = 0
         self.closed = False
 
     def on_events(self, source: RankPeer, lines: list[bytes], events: list[Event]) -> None:
-        """Record a batch, then act on what it says."""
-        if has_commands(b"".join(lines)):
-            events = [without_commands(event) for event in events]
-        right, wrong = self._known(source, events)
+        """Record a batch of events, then react to them."""
+        if may_have_controls(b"".join(lines)):
+            events = [strip_controls_from_json(event) for event in events]
+        num_valid, violation = self._find_first_violation(source, events)
         try:
-            self._record(lines[:right], events[:right])
+            # the log is the source of record: write before any reaction
+            self._record(lines[:num_valid], events[:num_valid])
             now = self._clock()
-            for event in events[:right]:
+            for event in events[:num_valid]:
                 self._act(source, event, now)
         except SpbenchError as error:
-            # In a callback of the event loop it would be lost; the job raises it once all is ended.
+            # In a callback of the event loop it would be lost. The job raises it after its end.
             self.failure = self.failure or error
             self._watch.fail(str(error))
         except Exception as error:
             trace = traceback.format_exc()
             self._watch.fail(describe_defect(error), source.rank, traceback=trace)
-        if wrong is not None:
-            self.on_violation(source, wrong)
+        if violation is not None:
+            self.on_violation(source, violation)
         if self._watch.fault is not None:
             self.wake.set()
 
     def _record(self, lines: list[bytes], events: list[Event]) -> None:
-        """Record events; of a job that has some of its cases' ranks, by their numbers in these."""
+        """Record events with ranks numbered like in their cases, if the job has a part of these."""
         first = self._job.first_rank
         if first:
             numbered = ((e, e["rank"] if e["rank"] is None else e["rank"] + first) for e in events)
             events = [event | {"rank": rank} for event, rank in numbered]
             lines = [encode(event)[:-1] for event in events]
-        self._recorder.take(self._job.number, lines, events)
+        self._recorder.record_batch(self._job.number, lines, events)
 
-    def _known(self, source: RankPeer, events: list[Event]) -> tuple[int, str | None]:
-        """Return how many of the events are ones that this rank may send, and what is wrong."""
+    def _find_first_violation(
+        self, source: RankPeer, events: list[Event]
+    ) -> tuple[int, str | None]:
+        """Return the number of events before the first one that a rank may not send, and why."""
         rank = source.rank
-        for right, event in enumerate(events):
-            wrong = self._wrong(event, rank)
-            if wrong is not None:
-                return right, wrong
+        for index, event in enumerate(events):
+            violation = self._find_violation(event, rank)
+            if violation is not None:
+                return index, violation
             if event["event"] == "ready":
                 rank = event["rank"]
         return len(events), None
 
-    def _wrong(self, event: Event, rank: int | None) -> str | None:
-        """Return what is wrong with an event of a rank; ``rank`` is None until it is ready."""
+    def _find_violation(self, event: Event, rank: int | None) -> str | None:
+        """Return why a rank may not send an event; ``rank`` is None until it is ready."""
         kind = event["event"]
         number = event["rank"]
         if "job" in event:
             return "sent a field 'job', which only the console adds"
-        if kind == "hello" and (spoken := event.get("schema", SCHEMA)) != SCHEMA:
-            return f"speaks {str(spoken)[:40]!r}, this console {SCHEMA!r}: {_ONE_VERSION}"
+        if kind == "hello" and (schema := event.get("schema", SCHEMA)) != SCHEMA:
+            return f"speaks {str(schema)[:40]!r}, this console {SCHEMA!r}: {_ONE_VERSION}"
         if kind == "ready":
-            known = 0 <= number < event["size"]
-            twice = "was ready twice" if rank is not None else None
-            return twice if known else f"says it is rank {number} of {event['size']}"
+            if not 0 <= number < event["size"]:
+                return f"says it is rank {number} of {event['size']}"
+            return "was ready twice" if rank is not None else None
         if number is not None and number < 0:
             return f"says it is rank {number}"
         if rank is None:
@@ -135,7 +135,7 @@ class JobListener:
     def _act(self, source: RankPeer, event: Event, now: float) -> None:
         kind = event["event"]
         if source.rank is not None:
-            self._watch.heard(source.rank, now)
+            self._watch.on_sign_of_life(source.rank, now)
         if kind == "hello":
             self._watch.on_hello(event["rank"], event["host"])
         elif kind == "ready":
@@ -147,7 +147,7 @@ class JobListener:
             self._watch.on_progress(event, now)
         elif kind == "case_end":
             self._watch.on_case_end(event, now)
-            tell_verdicts(self._recorder, event["case"])
+            record_verdicts(self._recorder, event["case"])
         elif kind == "log" and event["level"] == LogLevel.LOADING:
             self._watch.on_loading(event["rank"])
         elif kind == "log" and event["level"] == LogLevel.WHERE:
@@ -161,17 +161,17 @@ class JobListener:
         elif kind == "bye":
             source.ended = True
             self._watch.on_bye(event["rank"], now)
-            self._let_go(source)
+            self._release(source)
             self.wake.set()
 
     def _begin(self, case: str) -> None:
-        """Record that a case has begun; a rank's clock may differ from that of this machine."""
-        if not self._recorder.state.cases[case].verdict.begun:
-            self._recorder.say("case_begin", case=case)
+        """Record that a case has begun, because a rank's clock may differ from this machine's."""
+        if not self._recorder.state.cases[case].verdict.has_begun:
+            self._recorder.record("case_begin", case=case)
 
     def _on_ready(self, source: RankPeer, event: Event, now: float) -> None:
         self._watch.on_ready(
-            event, source.who.host, source.who.pid, now, launched_as=source.who.rank
+            event, source.identity.host, source.identity.pid, now, launched_as=source.identity.rank
         )
         source.rank = event["rank"]
         self.ranks[event["rank"]] = source
@@ -180,31 +180,31 @@ class JobListener:
             if self._job.starts_program:
                 self._hand_out_program()
             else:
-                self.ranks[0].reply(reply="cases", cases=payload(self._job))
+                self.ranks[0].reply(reply="cases", cases=build_payload(self._job))
 
-    def _let_go(self, source: RankPeer) -> None:
-        """Let a rank end that is through; one with a program only when all are.
+    def _release(self, source: RankPeer) -> None:
+        """Let a rank exit that is done; ranks of a program only when all are done.
 
-        Launchers take the end of a process whose MPI broke off for the end of the job.
+        A process that exits after MPI broke off is the end of the job for launchers.
         """
         if not self._job.starts_program:
             source.reply(reply="bye")
         elif self._watch.done:
-            for each in self.ranks.values():
-                each.reply(reply="bye")
+            for rank in self.ranks.values():
+                rank.reply(reply="bye")
 
     def _hand_out_program(self) -> None:
-        """Give each rank the case: without MPI none can pass it on, nor tell its host to others."""
-        hosts = [self.ranks[rank].who.host for rank in range(self._job.np)]
-        cases = [case | {"hosts": hosts} for case in payload(self._job)]
+        """Send each rank the case, because without MPI they cannot pass on cases or hosts."""
+        hosts = [self.ranks[rank].identity.host for rank in range(self._job.np)]
+        cases = [case | {"hosts": hosts} for case in build_payload(self._job)]
         for source in self.ranks.values():
             source.reply(reply="cases", cases=cases)
 
     def _on_program(self, event: Event, now: float) -> None:
-        """Tell the other ranks what a rank's program has done, on which theirs may depend."""
+        """Report the state of a rank's program to the other ranks, which may depend on it."""
         if event["level"] == LogLevel.BROKEN_OFF:
-            who = self._watch.name(event["rank"], now)
-            self._watch.on_broken_off(RankError(event["rank"], who, event["message"]))
+            description = self._watch.describe_rank(event["rank"], now)
+            self._watch.on_abnormal_end(RankError(event["rank"], description, event["message"]))
         for rank, source in self.ranks.items():
             if rank != event["rank"] and not source.ended:
                 source.reply(reply=event["level"], rank=event["rank"], message=event["message"])
@@ -216,7 +216,7 @@ class JobListener:
         self._watch.on_error(
             RankError(
                 event["rank"],
-                self._watch.name(event["rank"], now),
+                self._watch.describe_rank(event["rank"], now),
                 message,
                 hint,
                 missing=lacking,
@@ -225,59 +225,59 @@ class JobListener:
         )
 
     def _on_orphan(self, event: Event, now: float) -> None:
-        """Note a rank that lost its launcher's helper: the launcher may not notice it."""
-        who = self._watch.name(event["rank"], now)
-        self._watch.on_error(RankError(event["rank"], who, event["message"], orphaned=True))
+        """Note a rank that lost its launcher's helper, which the launcher may not notice."""
+        description = self._watch.describe_rank(event["rank"], now)
+        self._watch.on_error(RankError(event["rank"], description, event["message"], orphaned=True))
 
-    def on_violation(self, source: RankPeer, why: str) -> None:
-        """A rank said what no rank says."""
+    def on_violation(self, source: RankPeer, reason: str) -> None:
+        """Note that a rank has sent something invalid."""
         rank = source.rank if source.rank is not None else "?"
-        why = f"rank {rank} on {source.who.host} {why}"
-        self._watch.on_misfit(Fault(CaseStatus.ERROR, why, source.rank))
+        message = f"rank {rank} on {source.identity.host} {reason}"
+        self._watch.on_misfit(Fault(CaseStatus.ERROR, message, source.rank))
         self.wake.set()
 
     def on_lost(self, source: RankPeer) -> None:
-        """A rank's connection has ended: well after its bye, else it is dead or cut off."""
+        """Note that a connection has ended. Without a bye, its rank is dead or cut off."""
         if source.ended or self.closed:
             return
         now = self._clock()
-        number = source.rank if source.rank is not None else source.who.rank
-        who = (
-            self._watch.name(number, now) if number is not None else f"a rank on {source.who.host}"
-        )
-        self._watch.on_lost(number, who)
+        number = source.rank if source.rank is not None else source.identity.rank
+        description = f"a rank on {source.identity.host}"
+        if number is not None:
+            description = self._watch.describe_rank(number, now)
+        self._watch.on_lost(number, description)
         self.wake.set()
 
-    def lost(self, fault: Fault) -> None:
-        """Record the rank that the fault names as lost, if its connection has ended."""
-        for piece in self._watch.seen:
-            if isinstance(piece, RankLoss) and piece.rank == fault.rank:
-                self._say_lost(piece.rank, fault.sentence)
+    def record_lost(self, fault: Fault) -> None:
+        """Record that the rank of a fault is lost, if its connection has ended."""
+        for observation in self._watch.observations:
+            if isinstance(observation, RankLoss) and observation.rank == fault.rank:
+                self._record_rank_lost(observation.rank, fault.message)
                 return
 
-    def _say_lost(self, rank: int | None, sentence: str) -> None:
+    def _record_rank_lost(self, rank: int | None, reason: str) -> None:
         with suppress(SpbenchError):
-            self._recorder.say(
+            self._recorder.record(
                 "rank_lost",
                 job=self._job.number,
                 rank=rank if rank is None else rank + self._job.first_rank,
-                host=self._watch.greeted.get(rank, ""),
-                reason=sentence,
+                host=self._watch.connected_hosts.get(rank, ""),
+                reason=reason,
             )
 
-    def on_relay_lost(self, host: str, ranks: int, why: str) -> None:
-        """A relay is gone; the ranks it carried end with it, and are not to blame."""
-        cut_off = "the rank" if ranks == 1 else f"the {ranks} ranks"
-        self._watch.fail(f"the relay of {host} {why}: {cut_off} behind it cannot be heard")
+    def on_relay_lost(self, host: str, ranks: int, reason: str) -> None:
+        """Note that a relay has ended, and with it the connections of ranks without a fault."""
+        subject = "the rank" if ranks == 1 else f"the {ranks} ranks"
+        self._watch.fail(f"the relay of {host} {reason}: {subject} behind it cannot be heard")
         self.wake.set()
 
-    def on_stranger(self, peer: str, why: str) -> None:
-        """Someone without the token was dropped; the run goes on."""
-        self.strangers += 1
+    def on_rejected(self, peer: str, reason: str) -> None:
+        """Count a dropped connection without the token; the run continues."""
+        self.num_rejected += 1
 
 
-def payload(job: Job) -> list[dict[str, Any]]:
-    """Return the cases as the ranks get them: one entry a repeat."""
+def build_payload(job: Job) -> list[dict[str, Any]]:
+    """Return the cases as the ranks receive them: one entry per repeat."""
     return [
         {
             "id": case.id,

@@ -1,4 +1,4 @@
-"""From what the user asked for to jobs: everything that can be refused before a launch."""
+"""The plan of a run: from a request to jobs, and all checks before a launch."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from spbench.engine.address import addresses_of, check_tunnel, ports_of
 from spbench.engine.checked_cases import check_cases
 from spbench.engine.connections.descriptors import FILES_OF_JOB, check_connections
+from spbench.engine.connections.endpoint import check_tunnel, parse_addresses, parse_ports
 from spbench.errors import MissingError, UsageError, did_you_mean
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 from spbench.launch.devices import check_devices
-from spbench.launch.fan_in import connections
 from spbench.launch.gpu_needs import check_gpus
-from spbench.launch.hosts.hostfiles import given_hosts
+from spbench.launch.hosts.hostfiles import read_host_options
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import fold, is_local
 from spbench.launch.jobs import (
-    HostsOf,
+    HostsFinder,
     Job,
     Launch,
-    by_turns,
-    chosen_elsewhere,
-    each_repeat,
-    group,
-    hosts_for,
-    prepare,
+    count_connections,
+    group_cases,
+    interleave_repeats,
+    make_hosts_finder,
+    may_choose_hosts,
+    prepare_launch,
+    split_program_repeats,
 )
-from spbench.launch.launcher import JobSpec, traits_of
-from spbench.launch.program import program_by_hand, standalone_arguments, wrapped
+from spbench.launch.launcher import JobSpec, get_traits
+from spbench.launch.program import build_program_argv, build_standalone_args, wrap_argv
 from spbench.launch.survey.facts import HostFacts
-from spbench.launch.survey.progress import Say, nobody
-from spbench.launch.survey.reach import unreachable, unresolved
+from spbench.launch.survey.progress import Progress, ignore_progress
+from spbench.launch.survey.reach import find_unreachable, find_unresolved
 from spbench.record.hidden_values import hide_override, restore_suite
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case, Suite
@@ -46,26 +46,27 @@ from spbench.suites.site_file import find_system
 from spbench.suites.systems import choose_references, depends_on_system
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
 
-Told = Mapping[str, Mapping[str, HostFacts]]
-"""The answers of hosts, by `gpu_needs.asked_alike` of the settings that they were asked with."""
+HostFactsBySettings = Mapping[str, Mapping[str, HostFacts]]
+"""The answers of hosts, by `gpu_needs.survey_key` of the settings of the query."""
 PRIVATE_NAMES = dict.fromkeys((ENV_COLLECTOR, ENV_TOKEN, ENV_RUN), "")
-"""The variables that every launch hands to its ranks; their values are known when it starts."""
-_OF_CONSOLE = {*PRIVATE_NAMES, ENV_FAN_IN}
-"""The variables that a rank without a console has no use for."""
+"""Variables that every launch passes to its ranks, with values that are known at its start."""
+_CONSOLE_VARIABLES = {*PRIVATE_NAMES, ENV_FAN_IN}
+"""Variables that a rank without a console does not need."""
+_MAX_HOSTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A run as asked for on the command line.
+    """A run as requested on the command line.
 
     Attributes:
-        inject: The faults to plant, ``FAULT`` or ``FAULT@CASE``; each case takes one at most.
-        preflight: Whether all hosts are asked what they have, before anything starts.
-        skip_bad_hosts: Whether the run goes on without hosts that are not fit.
-        shared: Whether others may read the run's folder.
-        system: The system of references in expectations; None: that of the site file or the host.
-        retries: How often a case that did not pass is tried again.
-        fail_on_flaky: Whether a run fails whose cases did not all pass at once.
+        inject: The faults to plant, ``FAULT`` or ``FAULT@CASE``, at most one per case.
+        preflight: Whether all hosts are surveyed before anything starts.
+        skip_bad_hosts: Whether the run continues without unfit hosts.
+        shared: Whether other users may read the run's folder.
+        system: The system of references in expectations; None means that of the site file or host.
+        retries: The number of further attempts of a case that did not pass.
+        fail_on_flaky: Whether a run fails if a case passed only after another attempt.
     """
 
     suite: Path
@@ -76,7 +77,7 @@ class Request:
     keyword: str | None = None
     cases: tuple[str, ...] = ()
     inject: tuple[str, ...] = ()
-    chosen: LaunchChoice = NOTHING_CHOSEN
+    launch_choice: LaunchChoice = DEFAULT_CHOICE
     budget: float | None = None
     preflight: bool = False
     skip_bad_hosts: bool = False
@@ -85,9 +86,12 @@ class Request:
     retries: int = 0
     fail_on_flaky: bool = False
 
-    def noted(self) -> dict[str, Any]:
-        """Return what run.json keeps, so that the same can be asked for again."""
-        given = ((field.name, getattr(self.chosen, field.name)) for field in fields(self.chosen))
+    def to_record(self) -> dict[str, Any]:
+        """Return the part of run.json from which the same run can be requested again."""
+        options = {
+            option.name: getattr(self.launch_choice, option.name)
+            for option in fields(self.launch_choice)
+        }
         return {
             "overrides": [hide_override(text) for text in self.overrides],
             "keyword": self.keyword,
@@ -95,92 +99,96 @@ class Request:
             "inject": list(self.inject),
             "retries": self.retries,
             "fail_on_flaky": self.fail_on_flaky,
-            "chosen": {name: str(value) for name, value in given if value is not None},
+            "chosen": {name: str(option) for name, option in options.items() if option is not None},
         }
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A run that nothing speaks against so far.
+    """A validated run: suite loaded, cases selected, jobs grouped.
 
     Attributes:
-        resumed: The folder of the run that goes on; None: it is a new run.
+        resumed: The folder of the run to continue; None for a new run.
     """
 
     request: Request
     suite: Suite
     jobs: tuple[Job, ...]
-    hosts_of: HostsOf
+    hosts_finder: HostsFinder
     resumed: RunFolder | None = None
 
     @property
-    def turns(self) -> tuple[Job, ...]:
-        """The jobs in the order in which they run, numbered as in ``jobs``: one a launch."""
-        return self.turns_of(self.jobs)
+    def launch_order(self) -> tuple[Job, ...]:
+        """The jobs in the order in which they run, one per launch, with the numbers of ``jobs``."""
+        return self.order_jobs(self.jobs)
 
-    def turns_of(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-        """The same of some of the jobs, or of some of their cases."""
+    def order_jobs(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """Return these jobs, or parts of them, in the order in which they run."""
         repeated = any(case.repeat > 1 for job in jobs for case in job.cases)
         if self.suite.order == "together" or not repeated:
-            return tuple(each_repeat(jobs))
-        return tuple(by_turns(jobs))
+            return tuple(split_program_repeats(jobs))
+        return tuple(interleave_repeats(jobs))
 
-    def hosts(self, job: Job) -> Hosts | None:
-        """The hosts of a job; None: this machine."""
-        hosts = self.hosts_of(job.settings)
-        return hosts if hosts is None or job.host is None else hosts.only(job.host)
+    def find_hosts(self, job: Job) -> Hosts | None:
+        """Return the hosts of a job; None means this machine."""
+        hosts = self.hosts_finder(job.settings)
+        return hosts if hosts is None or job.host is None else hosts.select(job.host)
 
 
-def runs_here(run: RunPlan, job: Job) -> bool:
-    """Return whether all ranks of a job are on this machine, so far as that is known."""
-    hosts = run.hosts(job)
+def runs_locally(run: RunPlan, job: Job) -> bool:
+    """Whether all ranks of a job are on this machine, as far as known."""
+    hosts = run.find_hosts(job)
     if hosts is None:
-        return not chosen_elsewhere(job.settings, hosts, run.request.environ)
+        return not may_choose_hosts(job.settings, hosts, run.request.environ)
     return all(is_local(name) for name in hosts.names)
 
 
-def plan(request: Request, warn: Say = nobody) -> RunPlan:
+def plan_run(request: Request, warn: Progress = ignore_progress) -> RunPlan:
     """Read the suite and the hosts, select cases, plant faults and group jobs.
 
     ``warn`` takes a message for each site file that was skipped.
 
     Raises:
-        UsageError: Something of it is wrong.
+        UsageError: The suite or an option is invalid.
         NothingSelected: No case is left.
     """
-    return plan_suite(request, load_suite_file(request.suite, settings_of(request)), warn)
+    return plan_suite(request, load_suite_file(request.suite, build_settings(request)), warn)
 
 
-def settings_of(request: Request) -> tuple[str, ...]:
-    """Return what a request sets in its suite, as ``--set`` takes it.
+def build_settings(request: Request) -> tuple[str, ...]:
+    """Return the settings of a request in the form of ``--set``.
 
     Raises:
-        UsageError: Its launcher is none.
+        UsageError: The launcher is unknown.
     """
-    launcher = request.chosen.launcher
-    chosen = [] if launcher is None else [f"launch.launcher={_known(launcher)}"]
-    if request.chosen.oversubscribe:
-        chosen.append("launch.oversubscribe=force")
-    return (*request.overrides, *chosen)
+    settings = list(request.overrides)
+    launcher = request.launch_choice.launcher
+    if launcher is not None:
+        _check_launcher_name(launcher)
+        settings.append(f"launch.launcher={launcher}")
+    if request.launch_choice.oversubscribe:
+        settings.append("launch.oversubscribe=force")
+    return tuple(settings)
 
 
-def _known(launcher: str) -> str:
-    """Return the name of a launcher, which is an option here, and no line of the suite."""
-    known = (AUTO, *list_launcher_names())
-    if launcher not in known:
-        near = did_you_mean(launcher, known)
-        told = f"--launcher {launcher}: unknown launcher{near}; known are {', '.join(known)}"
-        raise UsageError(f"{told} (spbench script writes jobs for batch systems)")
-    return launcher
+def _check_launcher_name(name: str) -> None:
+    # checked here, so that the message names the option and not a line of the suite
+    names = (AUTO, *list_launcher_names())
+    if name not in names:
+        suggestion = did_you_mean(name, names)
+        raise UsageError(
+            f"--launcher {name}: unknown launcher{suggestion}; known are {', '.join(names)} "
+            "(spbench script writes jobs for batch systems)"
+        )
 
 
-def plan_suite(request: Request, suite: Suite, warn: Say = nobody) -> RunPlan:
-    """Return the plan of a suite that was read with `settings_of` the request.
+def plan_suite(request: Request, suite: Suite, warn: Progress = ignore_progress) -> RunPlan:
+    """Return the plan of a suite that was read with the settings of the request.
 
     ``warn`` takes a message for each site file that was skipped.
 
     Raises:
-        UsageError: Something of the request is wrong.
+        UsageError: An option is invalid.
         NothingSelected: No case is left.
     """
     suite = restore_suite(suite, request.environ)
@@ -188,153 +196,183 @@ def plan_suite(request: Request, suite: Suite, warn: Say = nobody) -> RunPlan:
         system = request.system or find_system(request.home, warn)
         request = replace(request, system=system)
         suite = replace(suite, cases=choose_references(suite.cases, system))
+
     cases = select_named(suite.cases, request.cases) if request.cases else suite.cases
     cases = select_matching(cases, request.keyword) if request.keyword else cases
     cases = inject_faults(cases, request.inject)
-    chosen = request.chosen
-    ports_of(chosen.port_range)
-    addresses_of(chosen.console_address)
-    given = given_hosts(chosen.hostfile, chosen.hosts)
-    hosts_of = hosts_for(given, locate_suite_file(suite.path).parent, chosen.exclude_hosts)
-    return RunPlan(request, suite, group(cases, hosts_of), hosts_of)
+
+    choice = request.launch_choice
+    # parsed here only to reject invalid options before the first launch
+    parse_ports(choice.port_range)
+    parse_addresses(choice.console_address)
+    hosts = read_host_options(choice.hostfile, choice.hosts)
+    hosts_finder = make_hosts_finder(
+        hosts, locate_suite_file(suite.path).parent, choice.exclude_hosts
+    )
+    return RunPlan(request, suite, group_cases(cases, hosts_finder), hosts_finder)
 
 
-def launches(run: RunPlan) -> list[Launch]:
-    """Return the launch of each job, without what only a running console knows.
+def prepare_launches(run: RunPlan) -> list[Launch]:
+    """Return the launch of each job, without values that only a running console knows.
 
     Raises:
         MissingError: A launcher, an MPI library or slots are missing.
-        UsageError: A launcher cannot express something.
+        UsageError: A launcher cannot express a host or a setting.
     """
-    return [launch_of(run, job) for job in run.jobs]
+    return [prepare_job(run, job) for job in run.jobs]
 
 
-def launch_of(run: RunPlan, job: Job) -> Launch:
-    """Return a job's launch; when it starts, `PRIVATE_NAMES` get their values.
+def prepare_job(run: RunPlan, job: Job) -> Launch:
+    """Return a job's launch. When it starts, `PRIVATE_NAMES` get their values.
 
     Raises:
-        SpbenchError: As for `launches`.
+        SpbenchError: Like for `prepare_launches`.
     """
     request = run.request
-    hosts = run.hosts(job)
-    assume = request.chosen.assume
-    return prepare(job, hosts, request.home, PRIVATE_NAMES, request.environ, assume)
+    hosts = run.find_hosts(job)
+    assume = request.launch_choice.assume
+    return prepare_launch(job, hosts, request.home, PRIVATE_NAMES, request.environ, assume)
 
 
-def standalone(run: RunPlan, launch: Launch, cases: Iterable[Case]) -> list[tuple[Case, list[str]]]:
+def build_standalone_lines(
+    run: RunPlan, launch: Launch, cases: Iterable[Case]
+) -> list[tuple[Case, list[str]]]:
     """Return the lines that run cases of a launch one by one without the console.
 
-    A program's is the launcher's line with the program itself, where it needs no placeholders.
+    A program has a line only if it needs no placeholders of the rank: that of the launcher with
+    the program itself.
     """
-    given = launch.spec.private_env.items()
-    kept = {name: value for name, value in given if name not in _OF_CONSOLE}
-    spec = replace(launch.spec, private_env=kept)
-    lines = ((case, _by_hand(run, launch, spec, case)) for case in cases)
+    private_env = {
+        name: value
+        for name, value in launch.spec.private_env.items()
+        if name not in _CONSOLE_VARIABLES
+    }
+    spec = replace(launch.spec, private_env=private_env)
+    lines = ((case, _build_standalone_line(run, launch, spec, case)) for case in cases)
     return [(case, line) for case, line in lines if line is not None]
 
 
-def _by_hand(run: RunPlan, launch: Launch, spec: JobSpec, case: Case) -> list[str] | None:
+def _build_standalone_line(
+    run: RunPlan, launch: Launch, spec: JobSpec, case: Case
+) -> list[str] | None:
     is_program = case.entry.starts_program
-    words = program_by_hand(case) if is_program else standalone_arguments(case)
-    if words is None:
+    args = build_program_argv(case) if is_program else build_standalone_args(case)
+    if args is None:
         return None
-    program = wrapped(spec.settings, ()) if is_program else spec.program
-    spec = replace(spec, program=(*program, *words))
-    command = launch.launcher.command(launch.found.executable, spec, run.request.environ)
+    program = wrap_argv(spec.settings, ()) if is_program else spec.program
+    spec = replace(spec, program=(*program, *args))
+    command = launch.launcher.command(launch.installed.executable, spec, run.request.environ)
     return list(command.argv)
 
 
-def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
-    """Return what a launch adds to the console's environment, or changes in it."""
-    given = run.request.environ
+def find_added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
+    """Return the variables that a launch adds to the console's environment, or changes in it."""
+    environ = run.request.environ
     return {
         name: value
         for name, value in sorted(launch.command.env.items())
-        if given.get(name) != value and name not in _OF_CONSOLE
+        if environ.get(name) != value and name not in _CONSOLE_VARIABLES
     }
 
 
-async def check_before(
-    run: RunPlan, prepared: list[Launch], say: Say = nobody, told: Told | None = None
+async def check_before_start(
+    run: RunPlan,
+    launches: list[Launch],
+    progress: Progress = ignore_progress,
+    host_facts: HostFactsBySettings | None = None,
 ) -> None:
-    """Refuse what can be seen beforehand.
+    """Reject a run that is certain to fail.
 
-    These are more ranks than open files, more ranks than devices where each wants its own, cases
-    that the workers cannot run, hosts that ssh does not reach, and GPUs that are missing.
+    Reasons are more connections than open files, more ranks than devices if each needs its own,
+    cases that the workers cannot run, hosts that ssh does not reach, and missing GPUs.
 
-    ``say`` takes lines on how far it is; hosts that have told all there is are not asked again.
+    Args:
+        run: The plan.
+        launches: The launch of each job.
+        progress: Takes lines on the progress.
+        host_facts: Answers of hosts that were surveyed; these are not queried again.
 
     Raises:
-        MissingError: naming what is missing, and where.
-        UsageError: Tunnels would lead to hosts that are not known, or a case cannot run.
+        MissingError: The message names the missing resource and its host.
+        UsageError: Tunnels would lead to unknown hosts, or a case cannot run.
     """
+    environ = run.request.environ
     for job in run.jobs:
-        unknown = chosen_elsewhere(job.settings, run.hosts(job), run.request.environ)
+        unknown = may_choose_hosts(job.settings, run.find_hosts(job), environ)
         check_tunnel(job.settings.tunnel, unknown=unknown)
-    check_devices([(job, run.hosts(job)) for job in run.jobs], run.request.environ)
-    for number in connections_at_once(run.jobs, prepared):
+    check_devices([(job, run.find_hosts(job)) for job in run.jobs], environ)
+    for number in count_connections_at_once(run.jobs, launches):
         check_connections(number)
-    for sentence in await check_networks(run, say):
-        say(f"{sentence}; the ranks find out")
-    if told is None:
-        await check_hosts(run, prepared, say)
-    await _check_names(prepared)
-    jobs = [(job, launch, run.hosts(job)) for job, launch in zip(run.jobs, prepared, strict=True)]
-    await check_gpus(jobs, run.request.environ, say, told)
+    for message in await check_networks(run, progress):
+        progress(f"{message}; the ranks find out")
+    if host_facts is None:
+        await check_hosts(run, launches, progress)
+    await _check_names(launches)
+    jobs = [
+        (job, launch, run.find_hosts(job)) for job, launch in zip(run.jobs, launches, strict=True)
+    ]
+    await check_gpus(jobs, environ, progress, host_facts)
 
 
-async def check_networks(run: RunPlan, say: Say = nobody) -> list[str]:
-    """Refuse cases that the workers cannot run; return a message for each unchecked group.
+async def check_networks(run: RunPlan, progress: Progress = ignore_progress) -> list[str]:
+    """Reject cases that the workers cannot run; return a message for each unchecked group.
 
     Raises:
         SuiteError: Cases cannot run.
     """
     cases = [case for job in run.jobs for case in job.cases]
-    return await check_cases(run.suite, cases, run.request.environ, say)
+    return await check_cases(run.suite, cases, run.request.environ, progress)
 
 
-def connections_at_once(jobs: Iterable[Job], prepared: list[Launch]) -> Iterator[int]:
-    """Yield the connections of each job; of those on hosts of their own, all that run at once."""
-    of_hosts: dict[frozenset[str], list[int]] = {}
-    for job, launch in zip(jobs, prepared, strict=True):
-        number = connections(job.settings, job.np, launch.placement)
+def count_connections_at_once(jobs: Iterable[Job], launches: list[Launch]) -> Iterator[int]:
+    """Yield the number of connections of each job.
+
+    With a job on each host, it is the number of all jobs of the same cases that run at once.
+    """
+    by_cases: dict[frozenset[str], list[int]] = {}
+    for job, launch in zip(jobs, launches, strict=True):
+        number = count_connections(job.settings, job.np, launch.placement)
         if job.host is None:
             yield number
         else:
-            beside = of_hosts.setdefault(frozenset(case.id for case in job.cases), [])
-            beside.append(number + FILES_OF_JOB)
-            yield sum(sorted(beside)[-job.at_once :])
+            numbers = by_cases.setdefault(frozenset(case.id for case in job.cases), [])
+            numbers.append(number + FILES_OF_JOB)
+            yield sum(sorted(numbers)[-job.hosts_at_once :])
 
 
-async def check_hosts(run: RunPlan, prepared: list[Launch], say: Say = nobody) -> None:
-    """Refuse hosts that ssh cannot reach.
+async def check_hosts(
+    run: RunPlan, launches: list[Launch], progress: Progress = ignore_progress
+) -> None:
+    """Reject hosts that ssh cannot reach.
 
     Raises:
-        MissingError: naming each of them, and why.
+        MissingError: The message names the hosts and the reasons.
     """
     names: dict[str, None] = {}
-    for launch in prepared:
-        if not traits_of(launch.launcher).places_ranks:
-            names.update(dict.fromkeys(placed.host for placed in launch.placement))
-    reasons = await unreachable(names, say)
+    for launch in launches:
+        if not get_traits(launch.launcher).places_ranks:
+            names.update(dict.fromkeys(block.host for block in launch.placement))
+    reasons = await find_unreachable(names, progress)
     if reasons:
-        told = "; ".join(f"{host}: {why}" for host, why in sorted(reasons.items())[:8])
-        more = f" and {len(reasons) - 8} more" if len(reasons) > 8 else ""
+        shown = sorted(reasons.items())[:_MAX_HOSTS]
+        text = "; ".join(f"{host}: {reason}" for host, reason in shown)
+        hidden = len(reasons) - len(shown)
+        more = f" and {hidden} more" if hidden else ""
         raise MissingError(
-            f"cannot reach {told}{more}; check the hostfile and that ssh needs no password, "
+            f"cannot reach {text}{more}; check the hostfile and that ssh needs no password, "
             "or leave hosts out with --exclude-hosts, or all of these with --skip-bad-hosts"
         )
 
 
-async def _check_names(prepared: list[Launch]) -> None:
-    """Refuse names that ssh alone knows, where the launcher resolves them itself."""
-    for launch in prepared:
-        names = [placed.host for placed in launch.placement]
-        aliases = await unresolved(names) if launch.launcher.resolves_names else []
+async def _check_names(launches: list[Launch]) -> None:
+    """Reject aliases of ssh if the launcher resolves the names of hosts itself."""
+    for launch in launches:
+        names = [block.host for block in launch.placement]
+        aliases = await find_unresolved(names) if launch.launcher.resolves_names else []
         if aliases:
-            name = launch.launcher.name
+            launcher = launch.launcher.name
             raise MissingError(
-                f"{name} cannot reach {fold(aliases)}: the name is an alias of ssh's "
+                f"{launcher} cannot reach {fold(aliases)}: the name is an alias of ssh's "
                 "configuration, and this launcher asks the resolver, which does not know it; give "
                 "the host's own name or address"
             )

@@ -1,134 +1,140 @@
-"""The look at a run's hosts before it starts, and the run without those that are not fit."""
+"""Preflight: check the hosts of a run before it starts, and drop unfit hosts on request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from spbench.engine.plan import RunPlan, Told
+from spbench.engine.plan import HostFactsBySettings, RunPlan
 from spbench.errors import MissingError
-from spbench.launch.detect import traits_named
-from spbench.launch.gpu_needs import asked_alike
+from spbench.launch.detect import load_traits
+from spbench.launch.gpu_needs import survey_key
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import fold
-from spbench.launch.jobs import HostsOf, group
-from spbench.launch.survey.facts import HostFacts, nameless
-from spbench.launch.survey.progress import Say
-from spbench.launch.survey.reach import unreachable
-from spbench.launch.survey.survey import survey
+from spbench.launch.jobs import HostsFinder, group_cases
+from spbench.launch.survey.facts import HostFacts, replace_host_name
+from spbench.launch.survey.progress import Progress
+from spbench.launch.survey.reach import find_unreachable
+from spbench.launch.survey.survey import survey_hosts
 from spbench.suites.settings import LaunchSettings
 
-_GROUPS = 8
-_FOREIGN = "its MPI library is {}, and most hosts have {}"
+_MAX_REASONS = 8
+_OTHER_LIBRARY = "its MPI library is {}, and most hosts have {}"
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """A run after the look at its hosts.
+class PreflightResult:
+    """A run plan restricted to fit hosts.
 
     Attributes:
-        plan: The run on hosts that are fit.
-        left_out: One sentence for each reason, with the hosts that it is true of.
-        told: What the hosts have told; None where they were not asked for it.
+        plan: The plan to execute.
+        excluded: One message per reason, with the hosts to which it applies.
+        host_facts: Answers of the survey by settings and host; None without a survey.
     """
 
     plan: RunPlan
-    left_out: tuple[str, ...] = ()
-    told: Told | None = field(default=None, repr=False)
+    excluded: tuple[str, ...] = ()
+    host_facts: HostFactsBySettings | None = field(default=None, repr=False)
 
 
-async def look(run: RunPlan, say: Say) -> Looked:
-    """Ask the hosts of a run, all of a hostfile, as far as the request wants it.
+async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
+    """Check all hosts of a run and return the plan to execute.
 
-    With ``preflight`` hosts are fit if they lack nothing that ranks need and have the MPI library
-    of most; else if ssh reaches them.
+    With ``preflight``, a host is fit if it has everything that ranks need, and the MPI library of
+    most hosts. With only ``skip_bad_hosts``, a host is fit if ssh reaches it.
 
     Raises:
-        MissingError: A host is not fit, and the run is not to go on without it; or none is left.
+        MissingError: A host is unfit and ``skip_bad_hosts`` is not set, or no fit host is left.
     """
     request = run.request
     if not request.preflight and not request.skip_bad_hosts:
-        return Looked(run)
-    asked = _asked(run)
-    told: dict[str, dict[str, HostFacts]] | None = None
+        return PreflightResult(run)
+
+    groups = _group_hosts(run)
+    host_facts: dict[str, dict[str, HostFacts]] | None = None
     if request.preflight:
-        told = {}
-        for settings, names in asked:
-            answers = survey(names, settings, request.environ, say)
-            told[asked_alike(settings)] = {facts.host: facts async for facts in answers}
-        bad = unfit(facts for of_hosts in told.values() for facts in of_hosts.values())
-    else:
-        bad = await unreachable((name for _, names in asked for name in names), say)
-    if not bad:
-        return Looked(run, (), told)
-    sentences = by_reason(bad)
-    if not request.skip_bad_hosts:
-        more = f"; and {len(sentences) - _GROUPS} reasons more" * (len(sentences) > _GROUPS)
-        raise MissingError(
-            f"not fit for this run: {'; '.join(sentences[:_GROUPS])}{more} (spbench doctor says "
-            "how to fix it, --skip-bad-hosts continues without them)"
+        host_facts = {}
+        for settings, names in groups:
+            answers = survey_hosts(names, settings, request.environ, progress)
+            host_facts[survey_key(settings)] = {facts.host: facts async for facts in answers}
+        reasons = find_unfit_hosts(
+            facts for by_host in host_facts.values() for facts in by_host.values()
         )
-    for sentence in sentences:
-        say(f"left out: {sentence}")
-    return Looked(without(run, bad), tuple(f"left out: {text}" for text in sentences), told)
+    else:
+        reasons = await find_unreachable((name for _, names in groups for name in names), progress)
+    if not reasons:
+        return PreflightResult(run, (), host_facts)
+
+    messages = group_by_reason(reasons)
+    if not request.skip_bad_hosts:
+        hidden = len(messages) - _MAX_REASONS
+        more = f"; and {hidden} reasons more" if hidden > 0 else ""
+        raise MissingError(
+            f"not fit for this run: {'; '.join(messages[:_MAX_REASONS])}{more} (spbench doctor "
+            "says how to fix it, --skip-bad-hosts continues without them)"
+        )
+    excluded = tuple(f"left out: {message}" for message in messages)
+    for line in excluded:
+        progress(line)
+    return PreflightResult(exclude_hosts(run, reasons), excluded, host_facts)
 
 
-def unfit(hosts: Iterable[HostFacts]) -> dict[str, str]:
-    """Return host -> why it is not fit: it lacks something, or has not the MPI library of most."""
-    known = list(hosts)
-    bad = {
-        facts.host: facts.reason for facts in known if facts.status in ("missing", "unreachable")
+def find_unfit_hosts(hosts: Iterable[HostFacts]) -> dict[str, str]:
+    """Return a reason for each host that lacks something or has a rare MPI library."""
+    answers = list(hosts)
+    reasons = {
+        facts.host: facts.reason for facts in answers if facts.status in ("missing", "unreachable")
     }
-    libraries = [facts.mpi for facts in known if facts.mpi and facts.host not in bad]
-    usual = max(libraries, key=libraries.count, default="")
-    if 2 * libraries.count(usual) > len(libraries):
-        foreign = (facts for facts in known if facts.mpi and facts.mpi != usual)
-        bad |= {facts.host: _FOREIGN.format(facts.mpi, usual) for facts in foreign}
-    return bad
+    libraries = [facts.mpi for facts in answers if facts.mpi and facts.host not in reasons]
+    common = max(libraries, key=libraries.count, default="")
+    if 2 * libraries.count(common) > len(libraries):
+        others = (facts for facts in answers if facts.mpi and facts.mpi != common)
+        reasons |= {facts.host: _OTHER_LIBRARY.format(facts.mpi, common) for facts in others}
+    return reasons
 
 
-def by_reason(bad: Mapping[str, str]) -> list[str]:
+def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
     """Return ``node[03-04]: no answer in 8 s`` for each reason, that of most hosts first."""
     groups: dict[str, list[str]] = {}
-    for host, why in bad.items():
-        groups.setdefault(nameless(why, host), []).append(host)
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    for host, reason in reasons.items():
+        groups.setdefault(replace_host_name(reason, host), []).append(host)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [
-        f"{fold(sorted(hosts))}: {why if len(hosts) > 1 else bad[hosts[0]]}"
-        for why, hosts in ordered
+        f"{fold(sorted(hosts))}: {reason if len(hosts) > 1 else reasons[hosts[0]]}"
+        for reason, hosts in ordered
     ]
 
 
-def without(run: RunPlan, bad: Iterable[str]) -> RunPlan:
-    """Return a run on the hosts that are left.
+def exclude_hosts(run: RunPlan, names: Iterable[str]) -> RunPlan:
+    """Return a run without these hosts.
 
     Raises:
-        MissingError: None is left.
+        MissingError: No host is left.
     """
-    hosts_of = _remaining(run.hosts_of, frozenset(bad))
+    hosts_finder = _exclude_from_finder(run.hosts_finder, frozenset(names))
     cases = (case for job in run.jobs for case in job.cases)
-    return replace(run, jobs=group(cases, hosts_of), hosts_of=hosts_of)
+    return replace(run, jobs=group_cases(cases, hosts_finder), hosts_finder=hosts_finder)
 
 
-def _remaining(hosts_of: HostsOf, bad: frozenset[str]) -> HostsOf:
-    def resolve(settings: LaunchSettings) -> Hosts | None:
-        hosts = hosts_of(settings)
+def _exclude_from_finder(hosts_finder: HostsFinder, names: frozenset[str]) -> HostsFinder:
+    def find_hosts(settings: LaunchSettings) -> Hosts | None:
+        hosts = hosts_finder(settings)
         if hosts is None:
             return None
-        left = tuple(host for host in hosts.entries if host.name not in bad)
-        if not left:
+        remaining = tuple(host for host in hosts.entries if host.name not in names)
+        if not remaining:
             raise MissingError(f"no host of {hosts.source} is fit: spbench doctor says why")
-        return Hosts(left, hosts.source)
+        return Hosts(remaining, hosts.source)
 
-    return resolve
+    return find_hosts
 
 
-def _asked(run: RunPlan) -> list[tuple[LaunchSettings, dict[str, None]]]:
-    """Return the hosts that ssh is to reach, by settings with which they give the same answer."""
-    asked: dict[str, tuple[LaunchSettings, dict[str, None]]] = {}
+def _group_hosts(run: RunPlan) -> list[tuple[LaunchSettings, dict[str, None]]]:
+    """Return hosts that ssh must reach, grouped by settings with the same survey key."""
+    groups: dict[str, tuple[LaunchSettings, dict[str, None]]] = {}
     for job in run.jobs:
-        hosts = run.hosts(job)
-        if hosts is not None and not traits_named(job.settings.launcher).places_ranks:
-            _, names = asked.setdefault(asked_alike(job.settings), (job.settings, {}))
+        hosts = run.find_hosts(job)
+        if hosts is not None and not load_traits(job.settings.launcher).places_ranks:
+            _, names = groups.setdefault(survey_key(job.settings), (job.settings, {}))
             names.update(dict.fromkeys(hosts.names))
-    return list(asked.values())
+    return list(groups.values())

@@ -1,4 +1,4 @@
-"""The launcher's process and every other process of a run on this host."""
+"""The launcher's process, and all other processes of a run on this host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from spbench.errors import FailedRunError, MissingError
 from spbench.launch.launcher import Command
-from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.event_log import unwritable_error
 from spbench.record.runs.files import file_mode
 from spbench.safe_files import create_file
 from spbench_core.events.rank_events import ENV_RUN
@@ -28,16 +28,17 @@ MPICH 5.0.2 removes ``mpich_shm_*`` in MPI_Finalize, Open MPI ``sm_segment.*`` a
 only the ranks that have it mapped show to which run it belongs. Measured with 5.0.2.
 """
 POLL = 0.05
+"""Seconds between two searches for processes that still run."""
 KILL_TIMEOUT = 10.0
-"""Seconds in which a killed process must be gone."""
+"""Seconds in which a killed process must have ended."""
 
 
 @contextmanager
 def launcher_folder(command: Command) -> Iterator[Mapping[str, str]]:
-    """Make a folder for the launcher's own files; yield the variables that name it.
+    """Create a folder for the launcher's own files, and yield the variables that name it.
 
-    It is removed at the end, whatever became of the launcher. There are no variables if the
-    launcher takes no folder, or none can be made: then its own message says what is wrong.
+    The folder is removed at the end in any case. There are no variables if the launcher uses no
+    folder, or if none can be created: then its own message reports the problem.
     """
     variables: dict[str, str] = {}
     with ExitStack() as stack:
@@ -48,13 +49,13 @@ def launcher_folder(command: Command) -> Iterator[Mapping[str, str]]:
         yield variables
 
 
-async def start(command: Command, folder: Path, root: Path) -> asyncio.subprocess.Process:
-    """Start the launcher in a session of its own; its output goes to files of the job's folder.
+async def start_launcher(command: Command, folder: Path, root: Path) -> asyncio.subprocess.Process:
+    """Start the launcher in a new session, with its output in files of the job's folder.
 
     Args:
         command: The launcher.
         folder: The job's folder.
-        root: The run's folder, below which no link is followed.
+        root: The run's folder, below which links are not followed.
 
     Raises:
         MissingError: The program cannot be run.
@@ -78,39 +79,39 @@ async def start(command: Command, folder: Path, root: Path) -> asyncio.subproces
             except (FileNotFoundError, PermissionError) as error:
                 raise MissingError(f"cannot run {command.argv[0]}: {error.strerror}") from None
     except OSError as error:
-        raise unwritable(folder, error) from None
+        raise unwritable_error(folder, error) from None
 
 
-def members(run_id: str) -> list[int]:
-    """Return the processes on this host whose environment names the run, but not this one."""
+def find_processes(run_id: str) -> list[int]:
+    """Return the other processes on this host with the run's id in their environment."""
     mark = f"{ENV_RUN}={run_id}".encode()
-    found = []
+    pids = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with suppress(OSError):
             environ = Path(entry.path, "environ").read_bytes()
             if mark in environ.split(b"\0"):
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def find_segments(run_id: str) -> set[Path]:
     """Return the shared memory of MPI that processes of the run on this host have mapped."""
-    return {path for pid in members(run_id) for path in _mapped_segments(pid)}
+    return {path for pid in find_processes(run_id) for path in _mapped_segments(pid)}
 
 
 def remove_unused_segments(segments: Collection[Path]) -> None:
-    """Remove files of shared memory that are this user's and that no process has mapped.
+    """Remove files of shared memory that belong to this user and that no process has mapped.
 
     Args:
-        segments: What `find_segments` returned while the ranks were alive.
+        segments: The result of `find_segments` while the ranks were alive.
     """
-    left = {path for path in segments if _is_own(path)}
-    for entry in os.scandir("/proc") if left else ():
+    unused = {path for path in segments if _is_own(path)}
+    for entry in os.scandir("/proc") if unused else ():
         if entry.name.isdigit():
-            left -= _mapped_segments(int(entry.name))
-    for path in left:
+            unused -= _mapped_segments(int(entry.name))
+    for path in unused:
         with suppress(OSError):
             path.unlink()
 
@@ -131,47 +132,47 @@ def _is_own(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
-async def end(
+async def end_processes(
     process: asyncio.subprocess.Process, run_id: str, grace: float, hurry: asyncio.Event
 ) -> None:
     """End the launcher and all processes of the run on this host: terminate, wait, kill.
 
-    Launchers move ranks out of their process group (Open MPI gives each its own, Hydra a session),
-    so what is left is found by the run's id in the environment.
+    Launchers move ranks out of their process group: Open MPI gives each its own, Hydra a session.
+    So the remaining processes are found by the run's id in their environment.
 
     Args:
         process: The launcher.
-        run_id: The run whose processes are to end.
+        run_id: The run with the processes to end.
         grace: Seconds between SIGTERM and SIGKILL.
-        hurry: Once it is set, no time is left.
+        hurry: If it is set, SIGKILL follows immediately.
 
     Raises:
-        FailedRunError: A process does not end, though it was killed: it waits in the kernel.
+        FailedRunError: A killed process does not end, because it waits in the kernel.
     """
     _signal_group(process, signal.SIGTERM)
-    if await _gone(process, run_id, grace, hurry):
+    if await _wait_for_end(process, run_id, grace, hurry):
         return
     _signal_group(process, signal.SIGKILL)
     deadline = time.monotonic() + KILL_TIMEOUT
-    while (left := members(run_id)) or process.returncode is None:
+    while (pids := find_processes(run_id)) or process.returncode is None:
         if time.monotonic() > deadline:
-            pids = ", ".join(map(str, left or [process.pid]))
+            numbers = ", ".join(map(str, pids or [process.pid]))
             raise FailedRunError(
-                f"processes {pids} do not end {KILL_TIMEOUT:g} s after SIGKILL: they wait in the "
-                "kernel, for a file system or a device, say"
+                f"processes {numbers} do not end {KILL_TIMEOUT:g} s after SIGKILL: they wait in "
+                "the kernel, for a file system or a device, say"
             )
-        for pid in left:
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         await asyncio.sleep(POLL)
 
 
-async def _gone(
+async def _wait_for_end(
     process: asyncio.subprocess.Process, run_id: str, grace: float, hurry: asyncio.Event
 ) -> bool:
     deadline = time.monotonic() + grace
     while time.monotonic() < deadline and not hurry.is_set():
-        if process.returncode is not None and not members(run_id):
+        if process.returncode is not None and not find_processes(run_id):
             return True
         await asyncio.sleep(POLL)
     return False

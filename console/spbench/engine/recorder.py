@@ -1,4 +1,4 @@
-"""One stream of events: written first, then applied to the state, then shown."""
+"""The recorder of events: each is written first, then applied to the state, then shown."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from spbench_core.events.clock import now
 from spbench_core.events.fields import Event
 from spbench_core.events.run_events import make_run_event
 
-LOOK = 1.0
-"""Seconds between two looks whether the log is still there, while ranks speak."""
+PATH_CHECK_INTERVAL = 1.0
+"""Seconds between two checks that the log's path still exists, while ranks send events."""
 View = Callable[[Event], None]
-"""Called with each event once the state has it."""
+"""Shows an event after the state has it."""
 
 
 class Recorder:
-    """The recorder of a run: it takes every event, in order.
+    """The recorder of a run, which takes every event in order.
 
-    The state gets each event as a reader of the log gets it, so that a replay has the same state.
+    The state gets each event in the form in which a reader of the log gets it. So a replay leads to
+    the same state.
 
     Args:
         log: The run's event log.
-        state: What is known of the run.
+        state: The state of the run.
         view: Shows each event.
-        clock: The time of the console's own events, in seconds since the epoch; it never goes back.
+        clock: Returns the time of the console's events, in seconds since the epoch.
+            It never decreases.
     """
 
     def __init__(
@@ -46,23 +48,23 @@ class Recorder:
         self.state = state
         self._view = view
         self._broken = False
-        self._look_at = 0.0
+        self._next_check = 0.0
 
-    def say(self, kind: str, **fields: Any) -> None:
-        """Record an event of the console's own."""
+    def record(self, kind: str, **fields: Any) -> None:
+        """Record an event of the console."""
         time = round(self._clock() + self._ahead, 6)
         line = encode(make_run_event(kind, time=time, **fields))
-        self._write(line, look=True)
+        self._write(line, check=True)
         self._show(decode(line))
 
     def continue_after(self, time: float) -> None:
-        """Give no event of the console's own an earlier time than this."""
+        """Make the times of the console's further events later than this."""
         self._ahead = max(self._ahead, time - self._clock())
 
-    def take(self, job: int, lines: list[bytes], events: list[Event]) -> None:
-        """Record a batch of a rank's events as they came, with the job's number put before.
+    def record_batch(self, job: int, lines: list[bytes], events: list[Event]) -> None:
+        """Record a batch of a rank's events, with the job's number added to each.
 
-        The events have no field ``job``, and texts that can be printed.
+        The events must not have a field ``job``, and their texts must be printable.
         """
         head = b'{"job":%d,' % job
         self._write(b"".join([b"%b%b\n" % (head, line[1:]) for line in lines]))
@@ -70,15 +72,15 @@ class Recorder:
             event["job"] = job
             self._show(event)
 
-    def _write(self, lines: bytes, *, look: bool = False) -> None:
-        # After the first failure the state goes on without the log: the report is still made.
+    def _write(self, lines: bytes, *, check: bool = False) -> None:
+        # After the first failure the state continues without the log, so that there is a report.
         if self._broken:
             return
         try:
             self._log.append(lines)
-            if look or time.monotonic() >= self._look_at:
-                self._look_at = time.monotonic() + LOOK
-                self._log.check_place()
+            if check or time.monotonic() >= self._next_check:
+                self._next_check = time.monotonic() + PATH_CHECK_INTERVAL
+                self._log.check_path()
         except FailedRunError:
             self._broken = True
             raise
@@ -88,13 +90,13 @@ class Recorder:
         try:
             self._view(event)
         except OSError:
-            # The terminal or the pipe has gone; the run matters more than who looked on.
-            self._view = _unseen
+            # The terminal or the pipe is closed. The run matters more than its viewer.
+            self._view = _show_nothing
         except Exception as error:
-            self._view = _unseen
+            self._view = _show_nothing
             with suppress(OSError):
                 sys.stderr.write(f"spbench: the run continues unseen: {describe_defect(error)}\n")
 
 
-def _unseen(_: Event) -> None:
-    """The view of a run that nobody sees any more."""
+def _show_nothing(_: Event) -> None:
+    """Replace a view that has failed."""

@@ -1,4 +1,4 @@
-"""Runs that go on where they were cut short, and new runs of what failed in an earlier one."""
+"""Plans that continue a run that was cut short, or repeat the failed cases of an earlier run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
+from spbench.engine.plan import Request, RunPlan, build_settings, plan_suite
 from spbench.errors import NothingSelected, UsageError
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
-from spbench.launch.jobs import group, only
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
+from spbench.launch.jobs import group_cases, select_cases
 from spbench.record.runs.files import read_file
 from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.state import RunState
@@ -21,23 +21,24 @@ from spbench.suites.shipped import resolve_suite_path
 
 
 def plan_resumed(request: Request, name: str) -> RunPlan:
-    """Return the plan of what is missing of a recorded run, which goes on in its folder.
+    """Return the plan of the missing cases of a recorded run, which continues in its folder.
 
-    Its suite and its cases are the recorded ones; hosts, launcher and retries too, unless others
-    are chosen.
+    Suite and cases are the recorded ones. So are hosts, launcher and retries, unless the request
+    chooses others.
 
     Raises:
-        UsageError: There is no such run, it still goes on, or it does not say what it was.
-        NothingSelected: Nothing is missing.
+        UsageError: The run is unknown, still running, or does not record its request.
+        NothingSelected: No case is missing.
     """
     folder = find_run(request.home, name)
-    _refuse_running(folder)
+    _reject_running(folder)
     state = folder.replay()
-    asked, suite = _recorded(folder, request)
-    whole = plan_suite(asked, suite)
+    recorded, suite = _read_recorded(folder, request)
+    plan = plan_suite(recorded, suite)
     if state.run is None:  # it was killed before its first event
-        return replace(whole, resumed=folder)
-    missing = set(missing_cases(state))
+        return replace(plan, resumed=folder)
+
+    missing = set(find_missing_cases(state))
     if not missing and state.run.verdict is not None and folder.report.exists():
         verdicts = f"its {len(state.cases)} cases have their verdicts"
         if len(state.cases) == 1:
@@ -46,100 +47,104 @@ def plan_resumed(request: Request, name: str) -> RunPlan:
             f"run {folder.id} went to its end: {verdicts}; "
             f"for those that failed there is --failed {folder.id}"
         )
-    there = {case.id: case for job in whole.jobs for case in job.cases}
-    if lost := sorted(missing - there.keys()):
+    by_id = {case.id: case for job in plan.jobs for case in job.cases}
+    if unknown := sorted(missing - by_id.keys()):
         raise UsageError(
-            f"run {folder.id} has the case {lost[0]}, which its suite no longer gives: it was "
+            f"run {folder.id} has the case {unknown[0]}, which its suite no longer gives: it was "
             "made by another version of spbench; start it again"
         )
     # as many ranks as in the cases that are done, whatever slots the hosts have now
-    again = (there[case.id] for case in suite.cases if case.id in missing)
-    cases = (replace(case, np=state.cases[case.id].identity.np) for case in again)
-    return replace(whole, jobs=group(cases, whole.hosts_of), resumed=folder)
+    cases = (
+        replace(by_id[case.id], np=state.cases[case.id].identity.np)
+        for case in suite.cases
+        if case.id in missing
+    )
+    return replace(plan, jobs=group_cases(cases, plan.hosts_finder), resumed=folder)
 
 
 def plan_failed(request: Request, name: str) -> RunPlan:
-    """Return the plan of a new run of the cases that failed in a recorded one.
+    """Return the plan of a new run of the failed cases of a recorded run.
 
-    The cases that their expectations refer to run with them, so that these can be judged.
+    Cases to which their expectations refer run with them, so that these can be judged.
 
     Raises:
-        UsageError: There is no such run, it still goes on, or it does not say what it was.
-        NothingSelected: None has failed.
+        UsageError: The run is unknown, still running, or does not record its request.
+        NothingSelected: No case has failed.
     """
     folder = find_run(request.home, name)
-    _refuse_running(folder)
+    _reject_running(folder)
     failed = [case.id for case in folder.replay().cases.values() if case.status.is_bad]
     if not failed:
         raise NothingSelected(f"no case of run {folder.id} failed")
-    asked, suite = _recorded(folder, request)
-    plan = plan_suite(asked, suite)
-    again = _with_referred(failed, plan.suite.cases)
-    jobs = only(plan.jobs, again)
-    asked = replace(asked, cases=tuple(again), keyword=None)
-    return replace(plan, request=asked, jobs=jobs)
+    recorded, suite = _read_recorded(folder, request)
+    plan = plan_suite(recorded, suite)
+    ids = _add_referred(failed, plan.suite.cases)
+    recorded = replace(recorded, cases=tuple(ids), keyword=None)
+    return replace(plan, request=recorded, jobs=select_cases(plan.jobs, ids))
 
 
 def plan_recorded(request: Request, folder: RunFolder) -> RunPlan:
     """Return the plan of a recorded run, whether it has ended or not.
 
     Raises:
-        SpbenchError: The run does not say what it was, or its files are damaged.
+        SpbenchError: The run does not record its request, or its files are damaged.
     """
-    return plan_suite(*_recorded(folder, request))
+    return plan_suite(*_read_recorded(folder, request))
 
 
-def _with_referred(ids: Iterable[str], cases: Iterable[Case]) -> list[str]:
-    """Return the ids, and those of the cases whose figures their expectations depend on."""
+def _add_referred(ids: Iterable[str], cases: Iterable[Case]) -> list[str]:
+    """Add the ids of all cases on which the expectations of the given ones depend."""
     by_id = {case.id: case for case in cases}
-    found = dict.fromkeys(ids)
-    waiting = list(found)
-    while waiting:
-        case = by_id.get(waiting.pop())
+    all_ids = dict.fromkeys(ids)
+    pending = list(all_ids)
+    while pending:
+        case = by_id.get(pending.pop())
         expressions = [item.expression for item in case.expect if item.expression] if case else []
         figures = (figure for text in expressions for figure in parse_expression(text).metrics)
-        new = [figure.case for figure in figures if figure.case not in found]
-        found |= dict.fromkeys(new)
-        waiting += new
-    return list(found)
+        new = [figure.case for figure in figures if figure.case not in all_ids]
+        all_ids |= dict.fromkeys(new)
+        pending += new
+    return list(all_ids)
 
 
-def _refuse_running(folder: RunFolder) -> None:
-    if folder.alive() is not False:
-        where = folder.elsewhere()
-        place = f" on {where}, so far as can be seen" if where else ""
-        raise UsageError(f"run {folder.id} is still running{place}; wait for its end, or cancel it")
+def _reject_running(folder: RunFolder) -> None:
+    if folder.is_alive() is not False:
+        host = folder.find_other_host()
+        location = f" on {host}, so far as can be seen" if host else ""
+        raise UsageError(
+            f"run {folder.id} is still running{location}; wait for its end, or cancel it"
+        )
 
 
-def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
-    """Return the request for the same as a run's, and the suite that it recorded."""
+def _read_recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
+    """Return the recorded request of a run, with the options of this one, and its suite."""
     run = folder.read_json("run.json")
-    said = run.get("request")
-    if not isinstance(said, Mapping):
+    recorded = run.get("request")
+    if not isinstance(recorded, Mapping):
         raise UsageError(
             f"run {folder.id} does not say what it was asked for: it was made by an earlier "
             "version of spbench; start it again"
         )
     try:
         text = read_file(folder.path / "suite.yaml", MAX_BYTES).decode()
-        started_in = Path(run["cwd"])
-        asked = replace(
+        start_folder = Path(run["cwd"])
+        request = replace(
             request,
-            suite=resolve_suite_path(started_in, Path(run["file"])),
-            overrides=tuple(said["overrides"]),
-            keyword=said["keyword"],
-            cases=tuple(said["cases"]),
-            inject=_faults(said["inject"]),
-            retries=request.retries or int(said.get("retries", 0)),
-            fail_on_flaky=request.fail_on_flaky or bool(said.get("fail_on_flaky")),
+            suite=resolve_suite_path(start_folder, Path(run["file"])),
+            overrides=tuple(recorded["overrides"]),
+            keyword=recorded["keyword"],
+            cases=tuple(recorded["cases"]),
+            inject=_read_faults(recorded["inject"]),
+            retries=request.retries or int(recorded.get("retries", 0)),
+            fail_on_flaky=request.fail_on_flaky or bool(recorded.get("fail_on_flaky")),
             system=_read_system(run.get("system")),
-            chosen=_chosen(request.chosen, said["chosen"], started_in),
+            launch_choice=_merge_choices(request.launch_choice, recorded["chosen"], start_folder),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"run {folder.id}: its suite.yaml or run.json is damaged ({error}); start it again"
         ) from None
-    return asked, load_suite_text(text, asked.suite, settings_of(asked))
+    return request, load_suite_text(text, request.suite, build_settings(request))
 
 
 def _read_system(recorded: Any) -> str | None:
@@ -148,37 +153,38 @@ def _read_system(recorded: Any) -> str | None:
     return recorded
 
 
-def _faults(recorded: list[str] | str | None) -> tuple[str, ...]:
-    """Return the planted faults of a run; earlier versions recorded one, or null."""
+def _read_faults(recorded: list[str] | str | None) -> tuple[str, ...]:
+    """Return the planted faults of a run; earlier versions recorded one fault, or null."""
     return (recorded,) if isinstance(recorded, str) else tuple(recorded or ())
 
 
-def _chosen(now: LaunchChoice, then: Mapping[str, str], started_in: Path) -> LaunchChoice:
-    """Return the hosts and the launcher that are chosen now, or else those of then."""
-    allowed = now.oversubscribe
-    if replace(now, oversubscribe=None) != NOTHING_CHOSEN:
-        return now
-    given: dict[str, Any] = {name: then[name] for name in then}
-    if allowed or given.get("oversubscribe"):
-        given["oversubscribe"] = True
-    if hostfile := then.get("hostfile"):
-        given["hostfile"] = started_in / hostfile
-    return LaunchChoice(**given)
+def _merge_choices(
+    choice: LaunchChoice, recorded: Mapping[str, str], start_folder: Path
+) -> LaunchChoice:
+    """Return the new choice of hosts and launcher, or the recorded one if there is none."""
+    if replace(choice, oversubscribe=None) != DEFAULT_CHOICE:
+        return choice
+    options: dict[str, Any] = dict(recorded)
+    if choice.oversubscribe or options.get("oversubscribe"):
+        options["oversubscribe"] = True
+    if hostfile := recorded.get("hostfile"):
+        options["hostfile"] = start_folder / hostfile
+    return LaunchChoice(**options)
 
 
-def refuse_overtaken(folder: RunFolder, plan: RunPlan, state: RunState) -> None:
-    """Refuse to go on with a run that another console went on with after the plan was made.
+def reject_overtaken(folder: RunFolder, plan: RunPlan, state: RunState) -> None:
+    """Reject a run that another console has continued since the plan was made.
 
     Raises:
-        UsageError: It lacks other cases now.
+        UsageError: Its missing cases are not those of the plan.
     """
     planned = {case.id for job in plan.jobs for case in job.cases}
-    if state.run is not None and planned != set(missing_cases(state)):
+    if state.run is not None and planned != set(find_missing_cases(state)):
         raise UsageError(
             f"run {folder.id} was resumed by another spbench meanwhile; see spbench results show"
         )
 
 
-def missing_cases(state: RunState) -> list[str]:
-    """Return the ids of the cases that a run which was cut short has left over."""
+def find_missing_cases(state: RunState) -> list[str]:
+    """Return the ids of the cases without a result in a run that was cut short."""
     return [case.id for case in state.cases.values() if not case.status.has_result]

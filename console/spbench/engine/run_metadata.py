@@ -15,7 +15,7 @@ from spbench.suites.case import DERIVED_METRICS, Case, Expectation
 from spbench_core.events import clock
 
 
-def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
+def build_run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
     """Return the content of run.json; the console's pid tells later whether it still runs."""
     return {
         "id": run_id,
@@ -23,15 +23,15 @@ def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[st
         "file": str(plan.request.suite),
         "argv": hide_arguments(plan.request.argv),
         "cwd": working_folder(),
-        "console": console(),
-        "request": plan.request.noted(),
+        "console": describe_console(),
+        "request": plan.request.to_record(),
         "system": plan.request.system,
         "environment": environment,
         "seed": _seed(plan),
     }
 
 
-def console() -> dict[str, Any]:
+def describe_console() -> dict[str, Any]:
     """Return what identifies this process later, to find out whether the run continues."""
     return {
         "pid": os.getpid(),
@@ -41,15 +41,15 @@ def console() -> dict[str, Any]:
     }
 
 
-def resumed_json(run: Mapping[str, Any]) -> dict[str, Any]:
+def build_resumed_json(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of run.json while a run goes on that was cut short."""
     ended = ("verdict", "exit_code", "finished", "counts", "load_after", "fingerprint")
     return {name: value for name, value in run.items() if name not in ended} | {
-        "console": console()
+        "console": describe_console()
     }
 
 
-def run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
+def build_run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the event ``run_start``."""
     planned: dict[str, tuple[Case, dict[int, int]]] = {}
     for job in plan.jobs:
@@ -64,7 +64,9 @@ def run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[s
         "argv": hide_arguments(plan.request.argv),
         "seed": _seed(plan),
         "environment": environment,
-        "cases": [describe(case, [*nps.values()]) for case, nps in map(planned.__getitem__, ids)],
+        "cases": [
+            describe_case(case, [*nps.values()]) for case, nps in map(planned.__getitem__, ids)
+        ],
     }
 
 
@@ -74,7 +76,7 @@ def _seed(plan: RunPlan) -> int | None:
     return seeds.pop() if len(seeds) == 1 else None
 
 
-def describe(case: Case, nps: Sequence[int]) -> dict[str, Any]:
+def describe_case(case: Case, nps: Sequence[int]) -> dict[str, Any]:
     """Return all that readers of the run need to know of a case, without the catalog.
 
     ``nps`` are the ranks of each of its jobs: of one, or of one on each host.

@@ -14,27 +14,28 @@ _T = TypeVar("_T")
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
 Listener = Callable[[str, bool], None]
-"""Called with why the run ends, and whether at once: with a second signal ranks get no time."""
+"""Takes the reason of the end, and whether a second signal ends the ranks immediately."""
 
 
 class Stop:
-    """The request to end a run early, with its reason. A signal counts before the budget.
+    """The request to end a run early, with its reason. A signal overrides the budget.
 
     Attributes:
-        sentence: Why, once the run is to end.
-        code: The exit code that goes with it.
-        asked: Returns who sent the interrupt, where somebody left word; else it is Ctrl-C.
+        message: The reason, once the run is to end.
+        code: The exit code for that reason.
+        find_canceller: Returns the console that has requested a cancel before it sent the
+            interrupt; None if it is Ctrl-C.
     """
 
     def __init__(self, budget: float | None) -> None:
-        self.sentence: str | None = None
+        self.message: str | None = None
         self.code: ExitCode | None = None
-        self.asked: Callable[[], str | None] = _nobody_asked
+        self.find_canceller: Callable[[], str | None] = _find_nobody
         self._budget = budget
         self._timer: asyncio.TimerHandle | None = None
         self._started = time.monotonic()
         self._signals = 0
-        self._listener: Listener = _nobody
+        self._listener: Listener = _ignore
 
     def __enter__(self) -> Stop:
         """Catch the signals and start the budget's clock."""
@@ -46,7 +47,7 @@ class Stop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the signals back; a Ctrl-C after another one no longer ends what is written last."""
+        """Restore the signals. After a Ctrl-C, another one no longer interrupts final writes."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
@@ -55,50 +56,51 @@ class Stop:
         if self._timer is not None:
             self._timer.cancel()
 
-    def tell(self, listener: Listener) -> None:
-        """Let ``listener`` know of what comes from now on."""
+    def set_listener(self, listener: Listener) -> None:
+        """Report further signals and the budget to ``listener``, which replaces the former one."""
         self._listener = listener
 
-    async def unless(self, work: Awaitable[_T]) -> _T:
-        """Return what ``work`` gives.
+    async def run_until_stop(self, work: Awaitable[_T]) -> _T:
+        """Return the result of ``work``.
 
         Raises:
-            StoppedError: The run is to end; the work was cancelled.
+            StoppedError: The run is to end, and the work was cancelled.
         """
         task = asyncio.ensure_future(work)
 
         def cancel(_: str, __: bool) -> None:
             task.cancel()
 
-        self.tell(cancel)
+        self.set_listener(cancel)
         try:
             return await task
         except asyncio.CancelledError:
-            if self.sentence is None or self.code is None:
+            if self.message is None or self.code is None:
                 raise
-            raise StoppedError(self.sentence, self.code) from None
+            raise StoppedError(self.message, self.code) from None
         finally:
-            self.tell(_nobody)
+            self.set_listener(_ignore)
 
     def _on_signal(self, number: signal.Signals, name: str) -> None:
         self._signals += 1
         if self._signals == 1:
             self.code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.TERMINATED
             elapsed = time.monotonic() - self._started
-            by = (self.asked() if number == signal.SIGINT else None) or f"by {name}"
-            self.sentence = f"cancelled {by} after {elapsed:.1f} s"
-        self._listener(self.sentence or "", self._signals > 1)
+            canceller = self.find_canceller() if number == signal.SIGINT else None
+            origin = canceller or f"by {name}"
+            self.message = f"cancelled {origin} after {elapsed:.1f} s"
+        self._listener(self.message or "", self._signals > 1)
 
     def _on_budget(self) -> None:
         if self.code is None:
             self.code = ExitCode.BUDGET
-            self.sentence = f"the budget of {self._budget:g} s is used up"
-            self._listener(self.sentence, False)
+            self.message = f"the budget of {self._budget:g} s is used up"
+            self._listener(self.message, False)
 
 
-def _nobody_asked() -> None:
-    """Tell of nobody: there is no folder yet in which somebody could have left word."""
+def _find_nobody() -> None:
+    """Find no canceller, before the run has a folder with such requests."""
 
 
-def _nobody(_: str, __: bool) -> None:
-    """Do nothing: no job runs that could be told."""
+def _ignore(_: str, __: bool) -> None:
+    """Ignore a stop while no job runs."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from spbench.engine.faults.fault import Fault
 from spbench.engine.job_run import JobPlan, JobRun
-from spbench.engine.plan import RunPlan, launch_of
+from spbench.engine.plan import RunPlan, prepare_job
 from spbench.engine.recorder import Recorder
 from spbench.engine.stop import Stop
 from spbench.engine.verdicts import judge_case
 from spbench.errors import SpbenchError, describe_defect
 from spbench.launch.jobs import Job, Launch
-from spbench.launch.survey.progress import Say, nobody
+from spbench.launch.survey.progress import Progress, ignore_progress
 from spbench.record.case_figures import is_open
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
@@ -38,7 +38,7 @@ class _Place:
     recorder: Recorder
 
 
-class Turns:
+class JobSequence:
     """Runs jobs one after another, those of one case on hosts of their own at once.
 
     Attributes:
@@ -46,7 +46,7 @@ class Turns:
         missing: Whether a fault was that something is missing.
     """
 
-    def __init__(self, state: RunState, stop: Stop, say: Say = nobody) -> None:
+    def __init__(self, state: RunState, stop: Stop, say: Progress = ignore_progress) -> None:
         self._state = state
         self._stop = stop
         self._say = say
@@ -56,7 +56,7 @@ class Turns:
         self.missing = False
 
     @property
-    def over(self) -> bool:
+    def stopped(self) -> bool:
         """Whether no further job is to start."""
         return self._stop.code is not None or bool(self.errors)
 
@@ -71,8 +71,8 @@ class Turns:
         """Run jobs in their order, and what faults leave over."""
         place = _Place(plan, folder, recorder)
         waiting: Waiting = deque((job, launch_of_job[job.number]) for job in turns)
-        ends: list[BadEnd] = []
-        while waiting and not self.over:
+        ends: list[JobFailure] = []
+        while waiting and not self.stopped:
             together = self._next(waiting)
             ended = await asyncio.gather(
                 *(self._run_job(job, launch, place) for job, launch in together)
@@ -101,17 +101,17 @@ class Turns:
             together.append((replace(job, number=self._number, cases=cases), launch))
         return together
 
-    async def _run_job(self, job: Job, launch: Launch | None, place: _Place) -> BadEnd | None:
+    async def _run_job(self, job: Job, launch: Launch | None, place: _Place) -> JobFailure | None:
         """Run a job; return how it ended where a fault ended it."""
         job_run: JobRun | None = None
         try:
-            launch = launch or launch_of(place.plan, job)
+            launch = launch or prepare_job(place.plan, job)
             request = place.plan.request
-            hosts = place.plan.hosts(job)
-            plan = JobPlan(job, hosts, launch, request.environ, request.chosen)
+            hosts = place.plan.find_hosts(job)
+            plan = JobPlan(job, hosts, launch, request.environ, request.launch_choice)
             job_run = JobRun(plan, place.folder, place.recorder, self._say)
             self._running.append(job_run)
-            self._stop.tell(self._cancel)
+            self._stop.set_listener(self._cancel)
             fault = await job_run.run()
         except SpbenchError as error:
             self.errors.append(error)
@@ -120,9 +120,9 @@ class Turns:
                 CaseStatus.ERROR, describe_defect(error), traceback=traceback.format_exc()
             )
             current = job_run.current_case if job_run else job.cases[0].id
-            return self.bad_end(job, fault, current)
+            return self.make_failure(job, fault, current)
         else:
-            return self.bad_end(job, fault, job_run.current_case) if fault else None
+            return self.make_failure(job, fault, job_run.current_case) if fault else None
         finally:
             self._running = [one for one in self._running if one is not job_run]
         self._give_up(place.recorder, job, Fault(CaseStatus.ERROR, str(self.errors[-1])))
@@ -132,14 +132,14 @@ class Turns:
         for job_run in self._running:
             job_run.cancel(why, at_once=at_once)
 
-    def bad_end(self, job: Job, fault: Fault, current: str | None) -> BadEnd:
+    def make_failure(self, job: Job, fault: Fault, current: str | None) -> JobFailure:
         """Return a job's end by a fault, while the state knows its ranks."""
         ranks = self._state.ranks
         own = range(job.first_rank, job.first_rank + job.np)
         started = any(ranks[rank].case is not None for rank in own if rank in ranks)
-        return BadEnd(job, fault, current, started)
+        return JobFailure(job, fault, current, started)
 
-    def settle(self, recorder: Recorder, ends: list[BadEnd]) -> list[Job]:
+    def settle(self, recorder: Recorder, ends: list[JobFailure]) -> list[Job]:
         """Give each fault to the case that it hit; return the jobs of what can still be run."""
         faults: dict[str, list[Fault]] = {}
         for end in ends:
@@ -148,19 +148,19 @@ class Turns:
         left = [self._settle(recorder, end) for end in told]
         return [job for job in left if job is not None]
 
-    def _settle(self, recorder: Recorder, end: BadEnd) -> Job | None:
+    def _settle(self, recorder: Recorder, end: JobFailure) -> Job | None:
         """Give the fault to the case it hit; return the job of what can still be run."""
         job = end.job
         fault = end.fault
         started = end.started
         self.missing = self.missing or fault.missing
         if not started and job.deaths:
-            why = f"{fault.sentence}; it died twice before any case: it is not started a third time"
-            fault = replace(fault, sentence=why)
+            why = f"{fault.message}; it died twice before any case: it is not started a third time"
+            fault = replace(fault, message=why)
         if fault.status == CaseStatus.CANCELLED or (not started and (fault.missing or job.deaths)):
             self._give_up(recorder, job, fault)
             return None
-        if self._state.cases[end.case].verdict.reason != fault.sentence:
+        if self._state.cases[end.case].verdict.reason != fault.message:
             judge_case(recorder, end.case, fault, job=_told(job))
         left = tuple(case for case in job.cases if self._open(case) and not self._ran(case, job))
         return replace(job, cases=left, deaths=0 if started else 1) if left else None
@@ -170,7 +170,7 @@ class Turns:
 
     def _ran(self, case: Case, job: Job) -> bool:
         """Whether all ranks have ended the one repeat of a case that the job runs."""
-        return job.repeat is not None and self._state.cases[case.id].ended(job.repeat)
+        return job.repeat is not None and self._state.cases[case.id].has_ended(job.repeat)
 
     def _give_up(self, recorder: Recorder, job: Job, fault: Fault) -> None:
         for case in job.cases:
@@ -179,7 +179,7 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True)
-class BadEnd:
+class JobFailure:
     """The end of a job by a fault.
 
     Attributes:
@@ -200,9 +200,9 @@ class BadEnd:
 
 def _as_one(faults: Sequence[Fault]) -> Fault:
     """Return faults of one case, on several hosts, as one."""
-    sentences = list(dict.fromkeys(fault.sentence for fault in faults))
+    sentences = list(dict.fromkeys(fault.message for fault in faults))
     more = f"; and {len(sentences) - SHOWN} more" if len(sentences) > SHOWN else ""
-    return replace(faults[0], sentence="; ".join(sentences[:SHOWN]) + more)
+    return replace(faults[0], message="; ".join(sentences[:SHOWN]) + more)
 
 
 def _same_cases(job: Job, other: Job) -> bool:
@@ -218,7 +218,7 @@ def _runs_beside(job: Job, others: Sequence[Job]) -> bool:
     if not others:
         return True
     free = job.host not in {other.host for other in others}
-    return free and _same_cases(job, others[0]) and len(others) < job.at_once
+    return free and _same_cases(job, others[0]) and len(others) < job.hosts_at_once
 
 
 def _told(job: Job) -> int | None:

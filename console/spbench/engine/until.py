@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from spbench.engine.recorder import Recorder
-from spbench.engine.verdicts import tell_verdicts
+from spbench.engine.verdicts import record_verdicts
 from spbench.launch.jobs import Job
 from spbench.record.case_state import CaseState
-from spbench.record.judge import failed_checks
-from spbench.record.repeats import width
+from spbench.record.judge import describe_failed_checks
+from spbench.record.repeats import relative_width
 from spbench.record.state import RunState
 from spbench.suites.case import MAX_REPEATS
 from spbench_core.events.statuses import CaseStatus
 
 
-def further(jobs: Iterable[Job], recorder: Recorder) -> tuple[Job, ...]:
+def plan_further_jobs(jobs: Iterable[Job], recorder: Recorder) -> tuple[Job, ...]:
     """Return a launch more of each case that has to repeat; end the repeats of those that need not.
 
     Raises:
@@ -24,11 +24,13 @@ def further(jobs: Iterable[Job], recorder: Recorder) -> tuple[Job, ...]:
     """
     state = recorder.state
     for case in [*_repeating(state)]:
-        spread = width(case)
+        spread = relative_width(case)
         why = _enough(case, state, spread)
         if why is not None:
-            recorder.say("repeats_end", case=case.id, repeats=case.repeats, why=why, width=spread)
-            tell_verdicts(recorder, case.id)
+            recorder.record(
+                "repeats_end", case=case.id, repeats=case.repeats, why=why, width=spread
+            )
+            record_verdicts(recorder, case.id)
     again = {case.id: case.repeats for case in _repeating(state)}
     return tuple(_launches(jobs, again))
 
@@ -39,7 +41,7 @@ def _repeating(state: RunState) -> Iterator[CaseState]:
         if (
             case.identity.until
             and case.status == CaseStatus.RUNNING
-            and case.through
+            and case.all_ended
             and not case.complete
         ):
             yield case
@@ -48,7 +50,7 @@ def _repeating(state: RunState) -> Iterator[CaseState]:
 def _enough(case: CaseState, state: RunState, spread: float | None) -> str | None:
     """Return why a case needs no further repeat; None: it does."""
     asked = case.identity.until or {}
-    if failed_checks(case):
+    if describe_failed_checks(case):
         return "check"
     if spread is not None and spread <= asked["interval"]:
         return "interval"

@@ -10,13 +10,13 @@ from typing import Any
 from spbench.engine.faults.fault import Fault
 from spbench.engine.recorder import Recorder
 from spbench.errors import SpbenchError
-from spbench.record.case_figures import ready
+from spbench.record.case_figures import find_ready
 from spbench.record.judge import judge
-from spbench.record.stragglers import Straggler, stragglers_of
+from spbench.record.stragglers import Straggler, find_stragglers
 from spbench_core.events.statuses import CaseStatus
 
 
-def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
+def record_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
     """Judge a case that has ended, if it does, and all that have waited for it or for others.
 
     Raises:
@@ -25,10 +25,10 @@ def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
     cases = recorder.state.cases
     referring = recorder.state.referring
     ended = [case_id] if case_id is not None and case_id not in referring else []
-    for case in [*ready(cases, [*ended, *referring])]:
-        stragglers = stragglers_of(case)
+    for case in [*find_ready(cases, [*ended, *referring])]:
+        stragglers = find_stragglers(case)
         verdict = judge(case, cases, stragglers)
-        recorder.say(
+        recorder.record(
             "case_judged",
             case=case.id,
             status=verdict.status,
@@ -56,15 +56,15 @@ def judge_case(
     fields: dict[str, Any] = {
         "case": case_id,
         "status": status or fault.status,
-        "reason": fault.sentence,
+        "reason": fault.message,
         "traceback": fault.traceback,
         "expectations": [],
-        **_straggler_fields(stragglers_of(recorder.state.cases[case_id])),
+        **_straggler_fields(find_stragglers(recorder.state.cases[case_id])),
     } | ({} if job is None else {"job": job})
     try:
-        recorder.say("case_judged", **fields)
+        recorder.record("case_judged", **fields)
     except SpbenchError:
         # The log is full; the recorder goes on without it.
-        recorder.say("case_judged", **fields)
+        recorder.record("case_judged", **fields)
     with suppress(SpbenchError):
-        tell_verdicts(recorder)
+        record_verdicts(recorder)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
+from spbench.engine.faults.fault import Fault, Observation, RankError, RankLoss
 from spbench_core.events.deadlines import PhaseProgress, restarts_deadline
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
@@ -88,7 +88,7 @@ class Watchdog:
         self._fault: Fault | None = None
         self._tentative = False
         self._misfit: Fault | None = None
-        self._seen: list[Seen] = []
+        self._seen: list[Observation] = []
         self._first_start: float | None = None
         self._starts: dict[Item, tuple[float, float]] = {}
         self._renewed: dict[Item, tuple[float, str]] = {}
@@ -115,12 +115,12 @@ class Watchdog:
         return self._misfit
 
     @property
-    def seen(self) -> tuple[Seen, ...]:
+    def observations(self) -> tuple[Observation, ...]:
         """The evidence of ranks' ends, in order."""
         return tuple(self._seen)
 
     @property
-    def greeted(self) -> Mapping[int | None, str]:
+    def connected_hosts(self) -> Mapping[int | None, str]:
         """The hosts of ranks that have connected, by the numbers that their launcher gave them.
 
         None is the number of those to which it gave none.
@@ -174,7 +174,7 @@ class Watchdog:
         """Note that a rank has connected; None if its launcher gave it no number."""
         self._greeted[rank] = host
 
-    def heard(self, rank: int, now: float) -> None:
+    def on_sign_of_life(self, rank: int, now: float) -> None:
         """Note a sign of life."""
         if rank in self._ranks:
             self._ranks[rank].heard = now
@@ -246,7 +246,10 @@ class Watchdog:
         """Note that a rank has ended an item, well or not."""
         number = event["rank"]
         if self._ranks[number].case != event["case"]:
-            self.fail(f"{self.name(number, now)}, ended {event['case']}, which it had not started")
+            self.fail(
+                f"{self.describe_rank(number, now)}, ended {event['case']}, "
+                "which it had not started"
+            )
             return
         if event["status"] == RankStatus.OK:
             self._ended.setdefault((event["case"], event["repeat"]), set()).add(event["rank"])
@@ -256,7 +259,7 @@ class Watchdog:
         self.on_error(
             RankError(
                 event["rank"],
-                self.name(event["rank"], now),
+                self.describe_rank(event["rank"], now),
                 error.get("message", "unknown error"),
                 case=event["case"],
                 missing=bool(error.get("missing")),
@@ -268,10 +271,10 @@ class Watchdog:
         """Note an exception of a rank."""
         self._seen.append(error)
         if self._fault is None:
-            self._fault = error.fault()
+            self._fault = error.to_fault()
             self._tentative = True
 
-    def on_broken_off(self, error: RankError) -> None:
+    def on_abnormal_end(self, error: RankError) -> None:
         """Note that a rank's program ended as it should not: the cause, should ranks be lost."""
         self._seen.append(error)
 
@@ -285,7 +288,9 @@ class Watchdog:
         self._ranks[rank].ended = True
         left = [item for item in self.items if rank not in self._ended.get(item, ())]
         if left:
-            self.fail(f"{self.name(rank, now)}, said bye before it had ended {left[0][0]}", rank)
+            self.fail(
+                f"{self.describe_rank(rank, now)}, said bye before it had ended {left[0][0]}", rank
+            )
 
     def fail(
         self,
@@ -312,7 +317,7 @@ class Watchdog:
         """Replace the fault by its cause, or by the same fault with more details."""
         self._fault = fault
 
-    def name(self, rank: int, now: float) -> str:
+    def describe_rank(self, rank: int, now: float) -> str:
         """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
         known = self._ranks.get(rank)
         who = self._name_ranks([rank])
@@ -320,7 +325,7 @@ class Watchdog:
             return f"{who}, {now - self._launched:.1f} s after the launch"
         return f"{who}, {now - known.since:.1f} s into {known.case}"
 
-    def quiet(self, now: float) -> dict[int, float]:
+    def find_quiet(self, now: float) -> dict[int, float]:
         """Return the ranks that miss heartbeats while others do not, and for how long they do."""
         silence = {
             number: now - rank.heard for number, rank in self._ranks.items() if not rank.ended
@@ -334,7 +339,7 @@ class Watchdog:
         first, last = self._starts.get(self.current, (0.0, 0.0)) if self.current else (0.0, 0.0)
         return last - first
 
-    def overdue(self, now: float, slack: float = 0.0) -> Fault | None:
+    def find_overdue(self, now: float, slack: float = 0.0) -> Fault | None:
         """Return what is overdue at this moment, or the fault that was noted before.
 
         ``slack``: seconds by which a deadline may be ahead and counts as passed.
@@ -343,7 +348,7 @@ class Watchdog:
             self._fault = self._silent(now) or self._late(now + slack)
         return self._fault
 
-    def located(self, fault: Fault, where: Mapping[int, str]) -> Fault:
+    def add_locations(self, fault: Fault, where: Mapping[int, str]) -> Fault:
         """Return a timeout that also says where its ranks stand, the likely culprit first.
 
         A rank that does not answer, or sleeps, or stands where few do keeps the others waiting.
@@ -358,8 +363,8 @@ class Watchdog:
             f"{self._name_ranks(places[place])} {_are(places[place])} {place}" for place in order
         ]
         more = f" and {len(parts) - 3} more places" if len(parts) > 3 else ""
-        sentence = f"{', '.join(parts[:3])}{more}: {fault.sentence}"
-        return replace(fault, sentence=sentence, rank=places[order[0]][0])
+        sentence = f"{', '.join(parts[:3])}{more}: {fault.message}"
+        return replace(fault, message=sentence, rank=places[order[0]][0])
 
     def _silent(self, now: float) -> Fault | None:
         for number, rank in self._ranks.items():

@@ -1,7 +1,7 @@
-"""The memory allocator of the ranks: the system's own, or a tcmalloc that is installed.
+"""The memory allocator of the ranks: that of the system, or an installed tcmalloc.
 
-glibc gives blocks above 32 MiB back at each use and keeps smaller ones in pieces; tcmalloc does
-neither, and models need a third less memory with it.
+glibc returns blocks above 32 MiB to the kernel at each use and keeps smaller ones fragmented.
+tcmalloc does neither, and models need a third less memory with it.
 """
 
 from __future__ import annotations
@@ -12,60 +12,63 @@ from pathlib import Path
 
 from spbench.errors import MissingError, UsageError
 from spbench.launch.hosts.names import is_local
-from spbench.launch.launcher import Placed
+from spbench.launch.launcher import RankBlock
 from spbench.suites.settings import LaunchSettings
 
 TCMALLOC = ("libtcmalloc_minimal.so.4", "libtcmalloc.so.4")
-"""Names of the library, the one without a profiler first."""
+"""Names of the library. The one without a profiler comes first."""
 FOLDERS = tuple(
     Path(prefix) / name
     for prefix in ("/usr/local", "/usr", "/")
     for name in (f"lib/{sysconfig.get_config_var('MULTIARCH')}", "lib64", "lib")
 )
 _PRELOAD = "LD_PRELOAD"
-_HOOKED = "mpirun_rsh"
-"""MVAPICH2 keeps memory registered with the adapter, and watches its own malloc for that."""
+# MVAPICH2 keeps memory registered with the adapter and hooks its own malloc to track it.
+_HOOKS_MALLOC = "mpirun_rsh"
 
 
-def with_allocator(
+def preload_allocator(
     settings: LaunchSettings,
     launcher: str,
-    placement: Sequence[Placed],
+    placement: Sequence[RankBlock],
     env: Mapping[str, str],
     *,
     here: bool,
 ) -> LaunchSettings:
-    """Return settings whose environment has the ranks load their allocator.
+    """Return settings with an environment in which the ranks load their allocator.
 
-    ``auto`` is tcmalloc where all ranks are on this machine, it is installed, and nothing else is
-    preloaded; with other hosts, in containers and under mpirun_rsh it is the system's.
+    ``auto`` means tcmalloc if all ranks are on this machine, it is installed, and no other library
+    is preloaded. With other hosts, in containers and under mpirun_rsh, ``auto`` means the system's
+    allocator.
 
     Args:
         settings: The settings of the launch.
         launcher: The launcher's name.
-        placement: The ranks' hosts, where they are known.
+        placement: The hosts of the ranks, if they are known.
         env: The environment.
         here: Whether ranks without a placement are on this machine.
 
     Raises:
-        MissingError: ``tcmalloc`` is asked for, and this machine, where ranks run, has none.
-        UsageError: ``tcmalloc`` is asked for beside an LD_PRELOAD of the settings.
+        MissingError: ``tcmalloc`` is requested, ranks run on this machine, and it is not installed.
+        UsageError: ``tcmalloc`` is requested together with an LD_PRELOAD of the settings.
     """
-    asked = settings.allocator
-    if asked == "system":
+    allocator = settings.allocator
+    if allocator == "system":
         return settings
-    here = all(is_local(placed.host) for placed in placement) if placement else here
-    here = here and settings.container is None
-    library = _installed(env) if here else None
-    if asked == "tcmalloc":
-        return _preloading(settings, _demanded(settings, library, here=here))
-    free = _PRELOAD not in env and _PRELOAD not in settings.env
-    if library is None or not free or launcher == _HOOKED:
+
+    all_here = all(is_local(block.host) for block in placement) if placement else here
+    all_here = all_here and settings.container is None
+    library = _find_installed(env) if all_here else None
+    if allocator == "tcmalloc":
+        return _add_preload(settings, _require_tcmalloc(settings, library, here=all_here))
+
+    is_free = _PRELOAD not in env and _PRELOAD not in settings.env
+    if library is None or not is_free or launcher == _HOOKS_MALLOC:
         return settings
-    return _preloading(settings, library)
+    return _add_preload(settings, library)
 
 
-def _demanded(settings: LaunchSettings, library: str | None, *, here: bool) -> str:
+def _require_tcmalloc(settings: LaunchSettings, library: str | None, *, here: bool) -> str:
     if _PRELOAD in settings.env:
         raise UsageError(
             "launch.allocator tcmalloc: launch.env has an LD_PRELOAD already; put tcmalloc into "
@@ -79,14 +82,14 @@ def _demanded(settings: LaunchSettings, library: str | None, *, here: bool) -> s
     return library or TCMALLOC[0]
 
 
-def _preloading(settings: LaunchSettings, library: str) -> LaunchSettings:
+def _add_preload(settings: LaunchSettings, library: str) -> LaunchSettings:
     return settings.model_copy(update={"env": {**settings.env, _PRELOAD: library}})
 
 
-def _installed(env: Mapping[str, str]) -> str | None:
-    """Return the library's name, by which the linker finds it too; None where it is not there."""
-    own = (Path(folder) for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder)
-    folders = (*own, *FOLDERS)
+def _find_installed(env: Mapping[str, str]) -> str | None:
+    """Return the library's file name, with which the linker also finds it; None if missing."""
+    from_env = (Path(folder) for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder)
+    folders = (*from_env, *FOLDERS)
     return next(
         (name for name in TCMALLOC for folder in folders if (folder / name).is_file()), None
     )

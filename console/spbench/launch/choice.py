@@ -1,4 +1,4 @@
-"""The hosts, the launcher and the way back to the console that a user chooses for a run."""
+"""The user's choice of hosts, launcher and console address for a run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
-    """Options of a launch, named as on the command line; None: the suite says.
+    """Options of a launch, named like those of the command line.
 
-    Where neither names hosts, ranks run on this machine. ``assume`` names an MPI library that need
-    not be here: its launch lines are shown, and cannot be run. ``oversubscribe`` allows more ranks
-    and memory than this machine has.
+    None means that the suite decides. If neither names hosts, ranks run on this machine.
+
+    Attributes:
+        assume: An MPI library that need not be installed. Its launch lines are shown but cannot
+            be run.
+        oversubscribe: Whether a run may have more ranks and memory than this machine.
     """
 
     hostfile: Path | None = None
@@ -26,12 +29,12 @@ class LaunchChoice:
 
     @property
     def title(self) -> str:
-        """The chosen hosts and launcher in a few words; empty where none were chosen."""
+        """The chosen hosts and launcher in a few words; empty if none is chosen."""
         hosts = self.hostfile.name if self.hostfile is not None else self.hosts
-        told = (("hosts", hosts), ("launcher", self.launcher), ("assumed", self.assume))
-        return "  ".join(f"{what}: {name}" for what, name in told if name)
+        parts = (("hosts", hosts), ("launcher", self.launcher), ("assumed", self.assume))
+        return "  ".join(f"{label}: {name}" for label, name in parts if name)
 
-    def with_hosts_of(self, other: LaunchChoice) -> LaunchChoice:
+    def replace_hosts(self, other: LaunchChoice) -> LaunchChoice:
         """Return this choice with the hosts of another."""
         return replace(
             self,
@@ -40,18 +43,17 @@ class LaunchChoice:
             exclude_hosts=other.exclude_hosts,
         )
 
-    def words(self) -> list[str]:
-        """Return the words of a command line that make this choice."""
-        given = (
-            (field.name.replace("_", "-"), getattr(self, field.name)) for field in fields(self)
-        )
-        words: list[str] = []
-        for name, value in given:
-            if value is True:
-                words.append(f"--{name}")
-            elif value not in (None, False):
-                words += [f"--{name}", str(value)]
-        return words
+    def to_args(self) -> list[str]:
+        """Return command-line arguments that make this choice."""
+        args: list[str] = []
+        for option in fields(self):
+            flag = f"--{option.name.replace('_', '-')}"
+            setting = getattr(self, option.name)
+            if setting is True:
+                args.append(flag)
+            elif setting not in (None, False):
+                args += [flag, str(setting)]
+        return args
 
 
-NOTHING_CHOSEN = LaunchChoice()
+DEFAULT_CHOICE = LaunchChoice()

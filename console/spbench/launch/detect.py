@@ -1,9 +1,10 @@
-"""Detection of the ranks' MPI library, and of the launcher that starts its ranks."""
+"""Detection of the MPI library of the ranks, and of the launcher that starts them."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
-from spbench.errors import MissingError
-from spbench.launch.launcher import Launcher, LauncherTraits, traits_of
-from spbench.launch.mpi_probe import PROBE, MpiLibrary, library_in, probed_in
-from spbench.launch.plugin_launcher import plugin_launcher
-from spbench.launch.program import interpreter, wrapped
+from spbench.errors import MissingError, SpbenchError, UsageError, did_you_mean
+from spbench.launch.launcher import Launcher, LauncherTraits, get_traits
+from spbench.launch.mpi_probe import LIBRARIES, PROBE, MpiLibrary, parse_probe, read_library
+from spbench.launch.program import find_interpreter, wrap_argv
 from spbench.suites.launcher_names import (
     AUTO,
     LAUNCHERS,
@@ -27,14 +28,19 @@ from spbench.suites.launcher_names import (
     load_plugin_launchers,
 )
 from spbench.suites.settings import LaunchSettings
+from spbench_core.plugins import Offer, guard_function
 
 _EXTRAS = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "intelmpi"}
-_PATIENCE = 30.0
-_probes: set[subprocess.Popen[str]] = set()
+_PROBE_TIMEOUT = 30.0
+_running_probes: set[subprocess.Popen[str]] = set()
+
+_ASSUMED = re.compile(r"([a-z]+2?)-(\d[\w.+~-]*)")
+# Plug-ins implement version 1 of the interface, in which this method has another name.
+_PLUGIN_NAMES = {"parse_output": "said"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InstalledLauncher:
     """An installed launcher."""
 
     launcher: Launcher
@@ -42,57 +48,81 @@ class Found:
     version: str
 
 
-def launcher_named(name: str) -> Launcher:
-    """Return the launcher module's object, by its name; it may be a plug-in's.
-
-    Raises:
-        MissingError: There is none of that name.
-    """
-    if name not in LAUNCHERS:
-        return plugin_launcher(name)
-    module = importlib.import_module(f"spbench.launch.launchers.{name}")
-    return cast(Launcher, module.LAUNCHER)
-
-
-def traits_named(name: str) -> LauncherTraits:
-    """Return the traits of a launcher by its name; ``auto`` has those of no launcher.
+def load_launcher(name: str) -> Launcher:
+    """Return a launcher by its name; it may come from a plug-in.
 
     Raises:
         MissingError: The name is unknown.
     """
-    return LauncherTraits() if name == AUTO else traits_of(launcher_named(name))
+    if name not in LAUNCHERS:
+        return _load_plugin_launcher(name)
+    module = importlib.import_module(f"spbench.launch.launchers.{name}")
+    return cast(Launcher, module.LAUNCHER)
+
+
+def _load_plugin_launcher(name: str) -> Launcher:
+    offer = load_plugin_launchers().get(name)
+    if offer is None:
+        raise MissingError(f"launcher {name} is of a plug-in that is not installed here")
+    return cast(Launcher, _PluginLauncher(offer))
+
+
+class _PluginLauncher:
+    """A launcher of a plug-in. Each error of its functions becomes a MissingError."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+
+    def __getattr__(self, name: str) -> Any:
+        name = _PLUGIN_NAMES.get(name, name)
+        attribute = getattr(self._offer.value, name)
+        if not callable(attribute):
+            return attribute
+        title = f"{name} of launcher {self._offer.name}"
+        return guard_function(attribute, self._offer.plugin, title, MissingError, (SpbenchError,))
+
+
+def load_traits(name: str) -> LauncherTraits:
+    """Return the traits of a launcher by its name; ``auto`` has none.
+
+    Raises:
+        MissingError: The name is unknown.
+    """
+    return LauncherTraits() if name == AUTO else get_traits(load_launcher(name))
 
 
 @lru_cache
-def launchers_of(library: str) -> tuple[str, ...]:
+def list_launchers(library: str) -> tuple[str, ...]:
     """Return the names of the launchers that come with an MPI library, the best first."""
-    places = {name: traits_named(name).preference.get(library) for name in LAUNCHERS}
-    known = ((place, name) for name, place in places.items() if place is not None)
-    return tuple(name for _, name in sorted(known, key=lambda item: item[0]))
+    preferences = {name: load_traits(name).preference.get(library) for name in LAUNCHERS}
+    ranked = ((rank, name) for name, rank in preferences.items() if rank is not None)
+    return tuple(name for _, name in sorted(ranked, key=lambda pair: pair[0]))
 
 
-def mpi_library(python: str, settings: LaunchSettings | None = None) -> MpiLibrary:
+def detect_mpi_library(python: str, settings: LaunchSettings | None = None) -> MpiLibrary:
     """Return the MPI library that mpi4py loads in an interpreter.
 
-    With settings, the interpreter runs as in a job: behind setup lines and container, and with
-    their environment.
+    With settings, the interpreter runs like in a job: after setup lines, in the container, and
+    with the environment of the settings.
 
     Raises:
         MissingError: The interpreter does not run, or mpi4py or its MPI library is missing.
     """
     settings = settings or LaunchSettings.model_validate({})
-    argv = wrapped(settings, (python, "-c", PROBE))
-    return _probed(python, argv, tuple(settings.env.items()))
+    argv = wrap_argv(settings, (python, "-c", PROBE))
+    return _probe_library(python, argv, tuple(settings.env.items()))
 
 
 @lru_cache
-def _probed(python: str, argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> MpiLibrary:
-    return library_in(python, _run_probe(python, argv, {**os.environ, **dict(env)}))
+def _probe_library(
+    python: str, argv: tuple[str, ...], env: tuple[tuple[str, str], ...]
+) -> MpiLibrary:
+    return read_library(python, _run_probe(python, argv, {**os.environ, **dict(env)}))
 
 
 def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> dict[str, Any]:
     try:
-        status, stdout, stderr = _output(argv, env)
+        status, stdout, stderr = _read_probe_output(argv, env)
     except OSError as error:
         raise MissingError(
             f"{argv[0]} cannot run: {error.strerror}; set launch.python to an interpreter that has "
@@ -100,12 +130,12 @@ def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> di
         ) from None
     except subprocess.TimeoutExpired:
         raise MissingError(
-            f"{python} did not tell its MPI library within {_PATIENCE:g} s; check launch.python, "
-            f"launch.setup and launch.container"
+            f"{python} did not tell its MPI library within {_PROBE_TIMEOUT:g} s; check "
+            f"launch.python, launch.setup and launch.container"
         ) from None
-    found = probed_in(stdout)
-    if found is not None:
-        return found
+    answer = parse_probe(stdout)
+    if answer is not None:
+        return answer
     last = (stderr.strip().splitlines() or ["it printed nothing"])[-1]
     raise MissingError(
         f"{python} cannot be asked for its MPI library, exit status {status}: {last}; "
@@ -113,8 +143,8 @@ def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> di
     )
 
 
-def _output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str, str]:
-    """Run the probe; what it has started ends with it, whatever setup lines do."""
+def _read_probe_output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str, str]:
+    # the probe has its own session, so that all that setup lines have started ends with it
     with subprocess.Popen(
         argv,
         env=env,
@@ -125,18 +155,18 @@ def _output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str, st
         errors="replace",
         start_new_session=True,
     ) as process:
-        _probes.add(process)
+        _running_probes.add(process)
         try:
-            stdout, stderr = process.communicate(timeout=_PATIENCE)
+            stdout, stderr = process.communicate(timeout=_PROBE_TIMEOUT)
         finally:
-            _probes.discard(process)
+            _running_probes.discard(process)
             _kill(process)
     return process.returncode, stdout, stderr
 
 
 def abandon_probes() -> None:
-    """End the probes that other threads wait for; they fail there with MissingError."""
-    for process in tuple(_probes):
+    """End the probes that other threads wait for, which raise MissingError there."""
+    for process in tuple(_running_probes):
         _kill(process)
 
 
@@ -147,95 +177,156 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 def find_launcher(
     settings: LaunchSettings, library: MpiLibrary | None, env: Mapping[str, str]
-) -> Found:
-    """Return the launcher that the settings name, or for ``auto`` the library's first installed.
+) -> InstalledLauncher:
+    """Return the launcher that the settings name; for ``auto``, the library's first installed.
 
     ``auto`` takes the launcher of a batch system only inside its allocation, if there is nothing
     better, and a plug-in's launcher only if there is no other.
 
     Raises:
-        MissingError: None is installed; the sentence says where it was looked for.
+        MissingError: None is installed. The message lists the searched folders.
     """
-    beside = _beside(settings)
+    folder = _find_interpreter_folder(settings)
     if settings.launcher != "auto":
-        found = _installed(settings.launcher, env, beside)
-        if found is None:
-            others = [name for name in list_launcher_names() if _installed(name, env, beside)]
-            raise MissingError(
-                f"launcher {settings.launcher} is not installed: looked {_places(env, beside)}"
-                f"{_strangers(settings.launcher, env, beside)}; "
-                f"installed: {', '.join(others) or 'none'}"
-            )
-        return found
-    names = launchers_of(library.name) if library else LAUNCHERS
-    names = (*names, *_in_allocation(env))
-    every = chain(names, _of_plugins(library))
-    found = next(filter(None, (_installed(name, env, beside) for name in every)), None)
-    if found is None:
-        raise MissingError(_none_found(names, library, env, beside))
-    return found
+        return _find_named(settings.launcher, env, folder)
+
+    names = list_launchers(library.name) if library else LAUNCHERS
+    names = (*names, *_list_batch_launchers(env))
+    candidates = chain(names, _list_plugin_launchers(library))
+    installed = next(
+        filter(None, (_find_installed(name, env, folder) for name in candidates)), None
+    )
+    if installed is None:
+        raise MissingError(_none_installed_message(names, library, env, folder))
+    return installed
 
 
-def _in_allocation(env: Mapping[str, str]) -> Iterator[str]:
+def _find_named(name: str, env: Mapping[str, str], folder: Path) -> InstalledLauncher:
+    installed = _find_installed(name, env, folder)
+    if installed is None:
+        others = [other for other in list_launcher_names() if _find_installed(other, env, folder)]
+        raise MissingError(
+            f"launcher {name} is not installed: looked {_describe_search(env, folder)}"
+            f"{_describe_rejected(name, env, folder)}; "
+            f"installed: {', '.join(others) or 'none'}"
+        )
+    return installed
+
+
+def _list_batch_launchers(env: Mapping[str, str]) -> Iterator[str]:
     """Yield the launchers of batch systems that have given this process an allocation."""
     for name in LAUNCHERS:
-        variable = traits_named(name).allocation_variable
+        variable = load_traits(name).allocation_variable
         if variable is not None and variable in env:
             yield name
 
 
-def _of_plugins(library: MpiLibrary | None) -> Iterator[str]:
-    """Yield the launchers of plug-ins for a library; they are looked for at the first."""
+def _list_plugin_launchers(library: MpiLibrary | None) -> Iterator[str]:
+    # a generator, since plug-ins are searched only if no other launcher is installed
     for name in load_plugin_launchers():
-        if library is None or library.name in launcher_named(name).libraries:
+        if library is None or library.name in load_launcher(name).libraries:
             yield name
 
 
-def mismatch(found: Found, library: MpiLibrary) -> str | None:
-    """Return the sentence for a launcher that does not start this library's ranks, or None."""
-    if library.name in found.launcher.libraries:
+def find_mismatch(installed: InstalledLauncher, library: MpiLibrary) -> str | None:
+    """Return a message if the launcher cannot start ranks of this library; None if it can."""
+    launcher = installed.launcher
+    if library.name in launcher.libraries:
         return None
-    better = " or ".join(launchers_of(library.name))
+    better = " or ".join(list_launchers(library.name))
     return (
-        f"launcher {found.launcher.name} ({found.version}) does not start ranks of "
+        f"launcher {launcher.name} ({installed.version}) does not start ranks of "
         f"{library.version_text}: set launch.launcher to {better}, or use the MPI library that "
-        f"belongs to {found.launcher.name}"
+        f"belongs to {launcher.name}"
     )
 
 
-def _installed(name: str, env: Mapping[str, str], beside: Path) -> Found | None:
-    launcher = launcher_named(name)
-    for executable in launcher.candidates(env, beside):
+def _find_installed(name: str, env: Mapping[str, str], folder: Path) -> InstalledLauncher | None:
+    launcher = load_launcher(name)
+    for executable in launcher.candidates(env, folder):
         version = launcher.version(executable)
         if version:
-            return Found(launcher, executable, version)
+            return InstalledLauncher(launcher, executable, version)
     return None
 
 
-def _strangers(name: str, env: Mapping[str, str], beside: Path) -> str:
-    paths = launcher_named(name).candidates(env, beside)
-    listed = ", ".join(map(str, paths))
-    return f" ({listed} did not answer as {name} does when asked for the version)" if paths else ""
+def _describe_rejected(name: str, env: Mapping[str, str], folder: Path) -> str:
+    """Describe programs with the launcher's name that did not print its version."""
+    paths = load_launcher(name).candidates(env, folder)
+    if not paths:
+        return ""
+    return (
+        f" ({', '.join(map(str, paths))} did not answer as {name} does when asked for the version)"
+    )
 
 
-def _beside(settings: LaunchSettings) -> Path:
-    python = Path(interpreter(settings))
-    # a bare name such as python3 stands in no folder: then this interpreter's counts
+def _find_interpreter_folder(settings: LaunchSettings) -> Path:
+    python = Path(find_interpreter(settings))
+    # a bare name such as python3 has no folder: use that of this interpreter
     return (python if python.is_absolute() else Path(sys.executable)).parent
 
 
-def _places(env: Mapping[str, str], beside: Path) -> str:
+def _describe_search(env: Mapping[str, str], folder: Path) -> str:
     first = f"in {env['MV2_HOME']}/bin, " if env.get("MV2_HOME") else ""
-    return f"{first}in {beside} and in PATH"
+    return f"{first}in {folder} and in PATH"
 
 
-def _none_found(
-    names: tuple[str, ...], library: MpiLibrary | None, env: Mapping[str, str], beside: Path
+def _none_installed_message(
+    names: tuple[str, ...], library: MpiLibrary | None, env: Mapping[str, str], folder: Path
 ) -> str:
-    of = f" for {library.title}" if library else ""
+    library_text = f" for {library.title}" if library else ""
     extra = _EXTRAS.get(library.name) if library else "mpi"
-    mend = f"pip install 'spbench[{extra}]'" if extra else "load the cluster's MPI module"
+    remedy = f"pip install 'spbench[{extra}]'" if extra else "load the cluster's MPI module"
     return (
-        f"no launcher{of} ({' or '.join(names)}) is installed: looked {_places(env, beside)}"
-        f"{''.join(_strangers(name, env, beside) for name in names)}; {mend}"
+        f"no launcher{library_text} ({' or '.join(names)}) is installed: "
+        f"looked {_describe_search(env, folder)}"
+        f"{''.join(_describe_rejected(name, env, folder) for name in names)}; {remedy}"
     )
+
+
+def parse_assumed_library(text: str) -> MpiLibrary:
+    """Return the library that text like ``mvapich2-2.3.7`` names.
+
+    An assumed library need not be installed: launch lines can be printed for another cluster.
+
+    Raises:
+        UsageError: The text is not a known library and a version.
+    """
+    match = _ASSUMED.fullmatch(text)
+    if match is None or match[1] not in LIBRARIES:
+        suggestion = did_you_mean(text.partition("-")[0], LIBRARIES)
+        names = ", ".join(LIBRARIES)
+        raise UsageError(
+            f"--assume {text}: write LIBRARY-VERSION{suggestion}; libraries are {names}"
+        )
+    library = MpiLibrary(match[1], "")
+    return MpiLibrary(match[1], f"{library.title} {match[2]}")
+
+
+def find_assumed_launcher(settings: LaunchSettings, library: MpiLibrary) -> InstalledLauncher:
+    """Return the launcher of the settings; for ``auto``, the one that comes with the library.
+
+    Raises:
+        UsageError: It does not start ranks of that library.
+    """
+    bundled = _list_launchers_of_version(library)
+    name = bundled[0] if settings.launcher == "auto" else settings.launcher
+    if name in list_launchers(library.name) and name not in bundled:
+        raise UsageError(
+            f"--assume: {library.version_text} has no {name}; it comes with {' and '.join(bundled)}"
+        )
+    version = f"{name} of {library.version_text} (assumed, not run)"
+    program = Path(load_traits(name).program or name)
+    installed = InstalledLauncher(load_launcher(name), program, version)
+    if mismatch := find_mismatch(installed, library):
+        raise UsageError(f"--assume: {mismatch}")
+    return installed
+
+
+def _list_launchers_of_version(library: MpiLibrary) -> tuple[str, ...]:
+    major = int(re.sub(r"\D.*", "", library.version_text.rpartition(" ")[2]))
+    names = list_launchers(library.name)
+    dropped_in = {name: load_traits(name).dropped_in.get(library.name, inf) for name in names}
+    included = [name for name in names if major < dropped_in[name]]
+    # a launcher that a later version dropped was the library's preferred one until then
+    return tuple(sorted(included, key=dropped_in.__getitem__))

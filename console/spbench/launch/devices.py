@@ -1,4 +1,4 @@
-"""Refuse jobs with more ranks than devices, if each rank needs its own, as for a plan."""
+"""The check that no job has more ranks than devices, if each rank needs its own."""
 
 from __future__ import annotations
 
@@ -10,73 +10,72 @@ from pathlib import Path
 from spbench.errors import MissingError
 from spbench.launch.gpu_needs import needs_gpu
 from spbench.launch.hosts.hosts import Hosts
-from spbench.launch.jobs import Job, chosen_elsewhere
-from spbench.launch.placement import available_slots, cores
+from spbench.launch.jobs import Job, may_choose_hosts
+from spbench.launch.placement import count_cores, count_slots
 from spbench_core.quantities import format_quantity
 
-_MOST_NODES = 16 << 20
-"""Letters of a scheduler's list of nodes, with a name for each core."""
+_MAX_NODES_BYTES = 16 << 20
+"""Bytes read of a scheduler's list of nodes, which has a name for each core."""
 _CPUS_OF_NODES = re.compile(r"(\d+)(?:\(x(\d+)\))?")
-"""A part of Slurm's ``SLURM_JOB_CPUS_PER_NODE``: ``16(x2)`` are two nodes of 16."""
+"""A part of Slurm's ``SLURM_JOB_CPUS_PER_NODE``: ``16(x2)`` are two nodes with 16."""
 
 
 def check_devices(jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, str]) -> None:
-    """Refuse jobs with more ranks than devices, if their settings forbid ``oversubscribe``.
+    """Reject jobs with more ranks than devices, if their settings forbid ``oversubscribe``.
 
-    `gpu_needs.check_gpus` checks jobs on GPUs. If an allocation does not say how many devices it
-    has, the launcher refuses the job.
+    Jobs on GPUs are left to `gpu_needs.check_gpus`. If an allocation does not show its number of
+    devices, the launcher rejects the job.
 
     Raises:
-        MissingError: It says how many devices are wanted and how many are available.
+        MissingError: The message states the number of requested and of available devices.
     """
     shortage = find_shortage(jobs, env)
     if shortage is not None:
-        sentence, available = shortage
+        message, available = shortage
         raise MissingError(
-            f"{sentence}: plan for {available}, name hosts with --hostfile, or add --oversubscribe"
+            f"{message}: plan for {available}, name hosts with --hostfile, or add --oversubscribe"
         )
 
 
 def find_shortage(
     jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, str]
 ) -> tuple[str, int] | None:
-    """Return the first job that `check_devices` rejects, in words, and the available devices."""
+    """Return why `check_devices` rejects the first such job, and the available devices."""
     for job, hosts in jobs:
         if job.settings.oversubscribe or any(map(needs_gpu, job.cases)):
             continue
         devices = available_devices(job, hosts, env)
-        if devices is not None and job.np > devices[0]:
-            case = job.cases[0].id
-            available, place = devices
-            wanted = f"case {case} is for {job.np} devices, one for each rank"
-            return f"{wanted}, and {place}", available
+        if devices is None:
+            continue
+        available, description = devices
+        if job.np > available:
+            request = f"case {job.cases[0].id} is for {job.np} devices, one for each rank"
+            return f"{request}, and {description}", available
     return None
 
 
 def available_devices(
     job: Job, hosts: Hosts | None, env: Mapping[str, str]
 ) -> tuple[int, str] | None:
-    """Return the number of devices of a job's launcher, also in words; None if it is unknown.
+    """Return the number of devices of a job's launcher, and its description; None if unknown.
 
-    With a hostfile or ``--hosts`` they are the slots, in an allocation its cores, and else the
+    With a hostfile or ``--hosts`` these are slots, in an allocation its cores, and otherwise the
     cores of this machine that this process may use.
     """
     if hosts is not None:
-        slots = available_slots(hosts, job.settings.ranks_per_host)
+        slots = count_slots(hosts, job.settings.ranks_per_host)
         return slots, f"{hosts.source} has {format_quantity(slots, 'slot')}"
-    if chosen_elsewhere(job.settings, hosts, env):
-        count = _allocated(env)
-        return (
-            None
-            if count is None
-            else (count, f"the allocation has {format_quantity(count, 'core')}")
-        )
-    count = cores()
+    if may_choose_hosts(job.settings, hosts, env):
+        allocated = _count_allocated_cores(env)
+        if allocated is None:
+            return None
+        return allocated, f"the allocation has {format_quantity(allocated, 'core')}"
+    count = count_cores()
     return count, f"this machine has {format_quantity(count, 'core')}"
 
 
-def _allocated(env: Mapping[str, str]) -> int | None:
-    """Return the cores of the batch allocation that variables show; None if they do not."""
+def _count_allocated_cores(env: Mapping[str, str]) -> int | None:
+    """Return the cores of the batch allocation in the environment; None if it is not shown."""
     if "SLURM_JOB_ID" in env:
         parts = env.get("SLURM_JOB_CPUS_PER_NODE", "").split(",")
         matches = [_CPUS_OF_NODES.fullmatch(part.strip()) for part in parts]
@@ -84,7 +83,7 @@ def _allocated(env: Mapping[str, str]) -> int | None:
         return sum(counts) if len(counts) == len(parts) else None
     if "PBS_NODEFILE" in env:
         with suppress(OSError, UnicodeDecodeError), Path(env["PBS_NODEFILE"]).open() as file:
-            return len(file.read(_MOST_NODES).split())
+            return len(file.read(_MAX_NODES_BYTES).split())
         return None
     count = env.get("LSB_DJOB_NUMPROC", "")
     return int(count) if "LSB_JOBID" in env and count.isdecimal() else None

@@ -1,107 +1,154 @@
-"""Findings about this machine, subject by subject, as a run would meet them."""
+"""Findings about this machine, in the order in which a run would meet them."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
 
 from spbench.errors import MissingError
-from spbench.launch.detect import find_launcher, mismatch, mpi_library, traits_named
-from spbench.launch.extras import missing_extras
+from spbench.launch.detect import detect_mpi_library, find_launcher, find_mismatch, load_traits
 from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.gpus.facts import HostGpus
-from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
-from spbench.launch.load import other_work
-from spbench.launch.mpi_probe import INSTALL, LackingError, MpiLibrary
-from spbench.launch.placement import cores
-from spbench.launch.program import interpreter
+from spbench.launch.gpus.findings import (
+    describe_mpi_memory,
+    describe_torch,
+    find_problems,
+    list_gpus,
+)
+from spbench.launch.load import find_other_work
+from spbench.launch.mpi_probe import INSTALL, IncompleteInterpreterError, MpiLibrary
+from spbench.launch.placement import count_cores
+from spbench.launch.program import find_interpreter
 from spbench.suites.launcher_names import list_launcher_names
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
 from spbench_core.quantities import format_quantity
 
+_MISSING_MODULES = {
+    "numpy": Finding(
+        FindingStatus.MISSING,
+        "extra workers",
+        "numpy is not installed: allreduce.sweep, kvstore.push_pull and models need it",
+    ),
+    "PIL": Finding(
+        FindingStatus.NOTE,
+        "extra workers",
+        "pillow is not installed: models that read images from disk (app: medical) need it",
+    ),
+}
+"""The finding for each module of the extra ``workers`` that the probe looks for."""
 
-def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
-    """Return what was found, the needed things first."""
+
+def examine_machine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
+    """Return findings about this machine: required software first, then devices and load."""
     settings = LaunchSettings.model_validate({"python": python} if python else {})
-    ranks_python = interpreter(settings)
+    ranks_python = find_interpreter(settings)
     findings = [Finding(FindingStatus.OK, "python", ranks_python)]
     library = None
     try:
-        library = mpi_library(ranks_python)
-    except LackingError as error:
-        findings.append(Finding(FindingStatus.MISSING, "MPI library", error.what, error.mend))
+        library = detect_mpi_library(ranks_python)
+    except IncompleteInterpreterError as error:
+        findings.append(Finding(FindingStatus.MISSING, "MPI library", error.problem, error.remedy))
     except MissingError as error:
         findings.append(Finding(FindingStatus.MISSING, "MPI library", str(error)))
-    findings += _software(ranks_python, library) if library else []
-    findings += missing_extras(ranks_python, library, sys.executable)
-    findings += _launchers(library, settings, env)
-    return [*findings, *_devices(library, env), *_cores(ranks), *other_work()]
+    findings += _check_software(ranks_python, library) if library else []
+    findings += check_extras(ranks_python, library, sys.executable)
+    findings += _check_launchers(library, settings, env)
+    return [*findings, *_check_devices(library, env), *_check_cores(ranks), *find_other_work()]
 
 
-def no_torch(mend: str) -> Finding:
-    """Return what is said of an interpreter of ranks that has no torch."""
+def describe_missing_torch(mend: str) -> Finding:
+    """Return the finding that an interpreter of ranks lacks torch."""
     text = "the halo, memory and compute benchmarks need it"
     return Finding(FindingStatus.MISSING, "torch", text, mend)
 
 
-def _software(python: str, library: MpiLibrary) -> Iterator[Finding]:
+def check_extras(python: str, library: MpiLibrary | None, own_python: str) -> list[Finding]:
+    """Return a finding for each incomplete extra, or one that all extras are complete.
+
+    Args:
+        python: The interpreter of the ranks, which needs the extras ``workers`` and ``mpi``.
+        library: The MPI library of that interpreter; None if it lacks one, which has its own
+            finding.
+        own_python: The interpreter of the console, which needs the extra ``serve``.
+    """
+    remedy = _install_command(python, "workers")
+    missing = library.lacks if library else ()
+    findings = [replace(_MISSING_MODULES[name], mend=remedy) for name in missing]
+    if find_spec("textual_serve") is None:
+        text = "not installed: `spbench serve` shows the console in a browser by it"
+        remedy = _install_command(own_python, "serve")
+        findings.append(Finding(FindingStatus.NOTE, "extra serve", text, remedy))
+    if findings or library is None or not library.torch:
+        return findings
+    return [Finding(FindingStatus.OK, "extras", "nothing is missing: workers, mpi, serve")]
+
+
+def _install_command(python: str, extra: str) -> str:
+    return f"{python} -m {INSTALL.replace('workers,mpi', extra)}"
+
+
+def _check_software(python: str, library: MpiLibrary) -> Iterator[Finding]:
     yield Finding(FindingStatus.OK, "MPI library", library.version_text)
     yield Finding(FindingStatus.OK, "mpi4py", library.mpi4py)
     if library.torch:
-        yield Finding(FindingStatus.OK, "torch", torch_words(library.torch, library.torch_cuda))
+        yield Finding(FindingStatus.OK, "torch", describe_torch(library.torch, library.torch_cuda))
     else:
-        yield no_torch(f"{python} -m {INSTALL}")
+        yield describe_missing_torch(f"{python} -m {INSTALL}")
 
 
-def _launchers(
+def _check_launchers(
     library: MpiLibrary | None, settings: LaunchSettings, env: Mapping[str, str]
 ) -> Iterator[Finding]:
     for name in list_launcher_names():
-        chosen = settings.model_copy(update={"launcher": name})
+        with_name = settings.model_copy(update={"launcher": name})
         try:
-            found = find_launcher(chosen, library, env)
+            installed = find_launcher(with_name, library, env)
         except MissingError:
-            starts = traits_named(name).starts
+            starts = load_traits(name).starts
             yield Finding(FindingStatus.NOTE, name, f"not installed; it starts ranks of {starts}")
             continue
-        why = mismatch(found, library) if library else None
-        note = "; it does not start ranks of the MPI library above" if why else ""
-        status = FindingStatus.NOTE if why else FindingStatus.OK
-        yield Finding(status, name, f"{found.executable} ({found.version}){note}")
+        mismatch = find_mismatch(installed, library) if library else None
+        note = "; it does not start ranks of the MPI library above" if mismatch else ""
+        status = FindingStatus.NOTE if mismatch else FindingStatus.OK
+        yield Finding(status, name, f"{installed.executable} ({installed.version}){note}")
     try:
-        found = find_launcher(settings, library, env)
+        installed = find_launcher(settings, library, env)
     except MissingError as error:
         yield Finding(FindingStatus.MISSING, "launcher", str(error))
     else:
-        yield Finding(FindingStatus.OK, "launcher", f"auto takes {found.launcher.name}")
+        yield Finding(FindingStatus.OK, "launcher", f"auto takes {installed.launcher.name}")
 
 
-def _devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Finding]:
-    told = {**host_facts.find_gpus(), "visible": env.get(host_facts.VISIBLE_DEVICES)}
-    gpus = HostGpus.of(told)
-    yield from in_order(gpus)
-    torch, built = (library.torch, library.torch_cuda) if library else (None, None)
-    if gpus.there and library and library.mpi_memory:
-        yield messages(library.mpi_memory)
-    yield from amiss(gpus, torch, built)
+def _check_devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Finding]:
+    gpus = HostGpus.from_answer(
+        {**host_facts.find_gpus(), "visible": env.get(host_facts.VISIBLE_DEVICES)}
+    )
+    yield from list_gpus(gpus)
+    if gpus.any_present and library and library.mpi_memory:
+        yield describe_mpi_memory(library.mpi_memory)
+    torch = library.torch if library else None
+    torch_cuda = library.torch_cuda if library else None
+    yield from find_problems(gpus, torch, torch_cuda)
     for port in host_facts.list_adapters():
         text = f"{port['name']}:{port['port']} {port['state']}, {port['rate']}"
         yield Finding(FindingStatus.OK, "adapter", text.removesuffix(", "))
 
 
-def _cores(ranks: int) -> Iterator[Finding]:
-    have = cores()
-    all_cores = os.cpu_count() or 1
-    limited = f" of {all_cores}" if have < all_cores else ""
-    yield Finding(FindingStatus.OK, "cores", f"{have}{limited} may be used")
-    if ranks > have:
+def _check_cores(ranks: int) -> Iterator[Finding]:
+    usable = count_cores()
+    total = os.cpu_count() or 1
+    limit = f" of {total}" if usable < total else ""
+    yield Finding(FindingStatus.OK, "cores", f"{usable}{limit} may be used")
+    if ranks > usable:
         yield Finding(
             FindingStatus.NOTE,
             "cores",
-            f"{ranks} ranks would share {format_quantity(have, 'core')}: results hold, times are "
+            f"{ranks} ranks would share {format_quantity(usable, 'core')}: results hold, times are "
             "not the hardware's",
-            f"use at most {format_quantity(have, 'rank')} on this host, or name more hosts with "
+            f"use at most {format_quantity(usable, 'rank')} on this host, or name more hosts with "
             "--hostfile",
         )

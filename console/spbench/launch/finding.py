@@ -1,4 +1,4 @@
-"""Something that was found on a machine."""
+"""A finding about a machine: a fact, or a defect with its remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class FindingStatus(StrEnum):
-    """The status of a finding, or of a host: that of its worst finding."""
+    """The status of a finding; a host has that of its worst finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -22,7 +22,13 @@ class FindingStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding: what there is, or what is missing and how to fix it."""
+    """A finding.
+
+    Attributes:
+        subject: The checked part of the machine, such as ``driver``.
+        text: The fact, or the defect.
+        mend: How to fix the defect; None if the finding is only a fact.
+    """
 
     status: FindingStatus
     subject: str

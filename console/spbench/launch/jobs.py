@@ -1,4 +1,4 @@
-"""Jobs: cases that share a launch, and the complete command of each."""
+"""Jobs: cases that share a launch, and the complete command of each job."""
 
 from __future__ import annotations
 
@@ -10,33 +10,41 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError, MissingError, UsageError
-from spbench.launch.allocator import with_allocator
-from spbench.launch.assumed import assumed_launcher, assumed_library
-from spbench.launch.detect import Found, find_launcher, mpi_library, traits_named
-from spbench.launch.fan_in import relays
+from spbench.launch.allocator import preload_allocator
+from spbench.launch.detect import (
+    InstalledLauncher,
+    detect_mpi_library,
+    find_assumed_launcher,
+    find_launcher,
+    load_traits,
+    parse_assumed_library,
+)
 from spbench.launch.hosts.hosts import Hosts, read_hostfile
 from spbench.launch.launcher import (
     ALLOCATIONS,
     Command,
     JobSpec,
     Launcher,
-    Placed,
+    RankBlock,
+    count_ranks_by_host,
+    get_traits,
     names_hosts,
-    traits_of,
 )
 from spbench.launch.mpi_probe import MpiLibrary
-from spbench.launch.placement import available_slots, cores, oversubscribed, place
-from spbench.launch.program import PROGRAM_WORKER, WORKER, interpreter, worker_program
+from spbench.launch.placement import count_cores, count_slots, is_oversubscribed, place_ranks
+from spbench.launch.program import PROGRAM_WORKER, WORKER, build_worker_argv, find_interpreter
 from spbench.safe_files import make_folders, replace_file
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.events.rank_events import ENV_DEVICE, ENV_FAN_IN, ENV_KERNEL_LOADING
 
+MAX_DIRECT_RANKS = 1024
+"""Ranks of a job above which ``fan_in: auto`` starts a relay on each node."""
 _PINNING = ("MV2_ENABLE_AFFINITY", "MVP_ENABLE_AFFINITY", "I_MPI_PIN")
 _OFF = ("0", "off", "no", "disable")
 
-HostsOf = Callable[[LaunchSettings], Hosts | None]
-"""The hosts of a job with these settings; None: this machine."""
+HostsFinder = Callable[[LaunchSettings], Hosts | None]
+"""Returns the hosts of a job with these settings; None means this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +52,10 @@ class Job:
     """One MPI launch: cases with equal settings and ranks, one after another.
 
     Attributes:
-        deaths: 1 where the job before it, of which this one is what was left, had died before any
-            case had started; else 0.
-        repeat: The repeat of each case that it runs; None: all of them, one after another.
-        host: The host that it runs on, of cases that have a job on each; None: all hosts are one
-            job's.
-        first_rank: The number that its rank 0 has among the ranks of its cases.
+        deaths: 1 if this job repeats one that died before any case had started, otherwise 0.
+        repeat: The repeat of each case that it runs. None means all, one after another.
+        host: Its host, if its cases have a job on each host. None means one job for all hosts.
+        first_rank: The number of its rank 0 among the ranks of its cases.
     """
 
     number: int
@@ -62,20 +68,20 @@ class Job:
     first_rank: int = 0
 
     @property
-    def at_once(self) -> int:
-        """On how many hosts at most its cases run at once."""
+    def hosts_at_once(self) -> int:
+        """The largest number of hosts on which its cases run at once."""
         return min(case.at_once for case in self.cases)
 
     @property
     def items(self) -> list[tuple[Case, int]]:
-        """The cases and repeats that it runs, in their order."""
+        """The cases and repeats that it runs, in order."""
         if self.repeat is not None:
             return [(case, self.repeat) for case in self.cases]
         return [(case, repeat) for case in self.cases for repeat in range(case.repeat)]
 
     @property
     def starts_program(self) -> bool:
-        """Whether a program takes the ranks' place: the job is one case's alone."""
+        """Whether a program runs instead of the rank. The job then has a single case."""
         return any(case.entry.starts_program for case in self.cases)
 
     @property
@@ -86,9 +92,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A job, ready to start: ``spec`` in words that no launcher owns, ``command`` in this one's."""
+    """A job ready to start: ``spec`` for any launcher, and ``command`` of the chosen one."""
 
-    found: Found
+    installed: InstalledLauncher
     library: MpiLibrary
     spec: JobSpec
     command: Command
@@ -97,58 +103,87 @@ class Launch:
     @property
     def launcher(self) -> Launcher:
         """The launcher module's object."""
-        return self.found.launcher
+        return self.installed.launcher
 
     @property
     def version(self) -> str:
         """The launcher's program and version, one line."""
-        return self.found.version
+        return self.installed.version
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """The places that the job asks for its ranks, what may undo them, and what shows them."""
-        asked = self.spec.asked | {"shown_by": self.launcher.shows_binding}
-        if traits_of(self.launcher).places_ranks and self.spec.settings.bind == "auto":
-            asked["bind"] = None  # the cluster's own policy
-        given = {**self.command.env, **self.spec.rank_env}
-        off = (f"{name}={given[name]}" for name in _PINNING if given.get(name) in _OFF)
-        return asked | {"undone_by": next(off, None), "variables": [*self.spec.hidden_env]}
+    def requested_placement(self) -> dict[str, Any]:
+        """The requested binding and hosts of the ranks, for comparison with the actual ones.
+
+        ``undone_by`` is a variable that turns the launcher's binding off, ``variables`` are passed
+        through the environment, and ``shown_by`` makes the launcher print its binding.
+        """
+        requested = self.spec.requested_placement | {"shown_by": self.launcher.shows_binding}
+        if get_traits(self.launcher).places_ranks and self.spec.settings.bind == "auto":
+            requested["bind"] = None  # the cluster's own policy
+        env = {**self.command.env, **self.spec.rank_env}
+        disabled_by = (f"{name}={env[name]}" for name in _PINNING if env.get(name) in _OFF)
+        return requested | {
+            "undone_by": next(disabled_by, None),
+            "variables": [*self.spec.hidden_env],
+        }
 
     @property
-    def placement(self) -> tuple[Placed, ...]:
-        """Ranks in order, host by host; empty where the launcher places them."""
+    def placement(self) -> tuple[RankBlock, ...]:
+        """Ranks in order, host by host; empty if the launcher places them."""
         return self.spec.placement
 
 
-def hosts_for(given: Hosts | None, folder: Path, exclude: str | None = None) -> HostsOf:
-    """Return how a job's hosts are found.
+def make_hosts_finder(
+    option: Hosts | None, folder: Path, exclude: str | None = None
+) -> HostsFinder:
+    """Return a function that finds the hosts of a job.
 
-    ``given`` (from --hostfile or --hosts) wins; else ``hostfile`` of the settings, a path
-    relative to ``folder``, the suite's; else None. ``exclude`` is taken off either.
+    Args:
+        option: The hosts of --hostfile or --hosts, which override those of the settings.
+        folder: The suite's folder, to which ``hostfile`` of the settings is relative.
+        exclude: Hosts to remove, whatever their source.
     """
-    read: dict[str, Hosts] = {}
+    hostfiles: dict[str, Hosts] = {}
 
-    def resolve(settings: LaunchSettings) -> Hosts | None:
-        hosts = given
+    def find_hosts(settings: LaunchSettings) -> Hosts | None:
+        hosts = option
         name = settings.hostfile
         if hosts is None and name is not None:
-            if name not in read:
-                read[name] = read_hostfile(folder / name)
-            hosts = read[name]
+            if name not in hostfiles:
+                hostfiles[name] = read_hostfile(folder / name)
+            hosts = hostfiles[name]
         if hosts is None and exclude is not None:
             raise UsageError("--exclude-hosts: there are no hosts; give --hostfile or --hosts")
-        return hosts.excluding(exclude) if hosts and exclude is not None else hosts
+        return hosts.exclude(exclude) if hosts and exclude is not None else hosts
 
-    return resolve
+    return find_hosts
 
 
-def group(cases: Iterable[Case], hosts_of: HostsOf) -> tuple[Job, ...]:
-    """Return the jobs of the cases, stably, in the order of each job's first case."""
+def uses_relays(settings: LaunchSettings, np: int, placement: Sequence[RankBlock]) -> bool:
+    """Whether a relay on each node carries the lines of its ranks to the console.
+
+    With one rank per node a relay gains nothing. If the launcher places the ranks, the nodes are
+    unknown.
+    """
+    if settings.fan_in != "auto":
+        return settings.fan_in == "node"
+    one_per_node = bool(placement) and np == len(count_ranks_by_host(placement))
+    return np > MAX_DIRECT_RANKS and not one_per_node
+
+
+def count_connections(settings: LaunchSettings, np: int, placement: Sequence[RankBlock]) -> int:
+    """Return the largest number of connections that a job opens to the console."""
+    by_node = bool(placement) and uses_relays(settings, np, placement)
+    return len(count_ranks_by_host(placement)) if by_node else np
+
+
+def group_cases(cases: Iterable[Case], find_hosts: HostsFinder) -> tuple[Job, ...]:
+    """Group cases into jobs, in the order of each job's first case."""
     groups: dict[tuple[str, str, _Share], list[Case]] = {}
     for case in cases:
-        alone = case.id if case.entry.starts_program else ""
-        for share in _shares(case, hosts_of(case.launch)):
-            key = (case.launch.model_dump_json(), alone, share)
+        program_id = case.id if case.entry.starts_program else ""
+        for share in _split_over_hosts(case, find_hosts(case.launch)):
+            key = (case.launch.model_dump_json(), program_id, share)
             groups.setdefault(key, []).append(case)
     return tuple(
         Job(
@@ -165,41 +200,41 @@ def group(cases: Iterable[Case], hosts_of: HostsOf) -> tuple[Job, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The ranks of a case that are one job's: all, or those of one host."""
+    """The ranks of a case that belong to one job: all, or those of one host."""
 
     np: int
     host: str | None = None
     first_rank: int = 0
 
 
-def _shares(case: Case, hosts: Hosts | None) -> Iterator[_Share]:
+def _split_over_hosts(case: Case, hosts: Hosts | None) -> Iterator[_Share]:
     if not case.at_once or hosts is None:
         yield _Share(case.np or _all_slots(case, hosts))
         return
     first = 0
     for name in hosts.names:
-        np = case.np or _all_slots(case, hosts.only(name))
+        np = case.np or _all_slots(case, hosts.select(name))
         yield _Share(np, name, first)
         first += np
 
 
-def only(jobs: Iterable[Job], ids: Collection[str]) -> tuple[Job, ...]:
-    """Return the jobs with no other cases than these, without those that have none."""
-    kept = ((job, tuple(case for case in job.cases if case.id in ids)) for job in jobs)
-    return tuple(replace(job, cases=cases) for job, cases in kept if cases)
+def select_cases(jobs: Iterable[Job], ids: Collection[str]) -> tuple[Job, ...]:
+    """Return the jobs with only these cases, without jobs that have none of them."""
+    selected = ((job, tuple(case for case in job.cases if case.id in ids)) for job in jobs)
+    return tuple(replace(job, cases=cases) for job, cases in selected if cases)
 
 
-def by_turns(jobs: Sequence[Job]) -> Iterator[Job]:
-    """Yield a launch for each repeat, the jobs by turns: what drifts meets all cases alike."""
-    most = max((case.repeat for job in jobs for case in job.cases), default=0)
-    for repeat in range(most):
+def interleave_repeats(jobs: Sequence[Job]) -> Iterator[Job]:
+    """Yield a launch for each repeat, round robin, so that drift affects all cases equally."""
+    repeats = max((case.repeat for job in jobs for case in job.cases), default=0)
+    for repeat in range(repeats):
         for job in jobs:
             if cases := tuple(case for case in job.cases if case.repeat > repeat):
                 yield replace(job, cases=cases, repeat=repeat)
 
 
-def each_repeat(jobs: Sequence[Job]) -> Iterator[Job]:
-    """Yield the jobs in their order, those of programs once for each repeat: one launch a start."""
+def split_program_repeats(jobs: Sequence[Job]) -> Iterator[Job]:
+    """Yield the jobs in order, but one job per repeat of a program."""
     for job in jobs:
         if job.starts_program and job.repeat is None:
             yield from (replace(job, repeat=repeat) for repeat in range(job.cases[0].repeat))
@@ -208,12 +243,11 @@ def each_repeat(jobs: Sequence[Job]) -> Iterator[Job]:
 
 
 def _all_slots(case: Case, hosts: Hosts | None) -> int:
-    if hosts is None:
-        return max(case.ranks.minimum, cores())
-    return max(case.ranks.minimum, available_slots(hosts, case.launch.ranks_per_host))
+    slots = count_cores() if hosts is None else count_slots(hosts, case.launch.ranks_per_host)
+    return max(case.ranks.minimum, slots)
 
 
-def prepare(
+def prepare_launch(
     job: Job,
     hosts: Hosts | None,
     home: Path,
@@ -221,101 +255,114 @@ def prepare(
     env: Mapping[str, str],
     assume: str | None = None,
 ) -> Launch:
-    """Return the job's whole command, its hostfile written under ``home``.
+    """Return the complete command of a job, and write its hostfile under ``home``.
 
-    Equal hostfiles have one path, so that a printed command is the one that runs. ``assume`` names
-    a library that need not be here, as ``mvapich2-2.3.7``: its launch cannot be started.
+    Equal hostfiles have the same path, so that a printed command is the one that runs.
+
+    Args:
+        job: The job.
+        hosts: Its hosts; None means this machine, or the hosts that the launcher chooses.
+        home: The folder of the runs.
+        private_env: spbench's own variables for the ranks.
+        env: The console's environment.
+        assume: A library such as ``mvapich2-2.3.7`` that need not be installed. Its launch cannot
+            be started.
 
     Raises:
         MissingError: A launcher, the MPI library or slots are missing.
         UsageError: The launcher cannot express a host or a setting.
     """
     settings = job.settings
-    _refuse_nul(settings)
-    placement = place(hosts, job.np, settings.ranks_per_host)
-    _refuse_too_few(job, hosts, env)
+    _reject_nul(settings)
+    placement = place_ranks(hosts, job.np, settings.ranks_per_host)
+    _reject_too_few_slots(job, hosts, env)
+
     if assume is None:
-        library = mpi_library(interpreter(settings), settings)
-        found = find_launcher(settings, library, env)
+        library = detect_mpi_library(find_interpreter(settings), settings)
+        installed = find_launcher(settings, library, env)
     else:
-        library = assumed_library(assume)
-        found = assumed_launcher(settings, library)
-    here = not _spread(found, hosts, env)
+        library = parse_assumed_library(assume)
+        installed = find_assumed_launcher(settings, library)
+    launcher = installed.launcher
+
+    here = not _uses_allocation(installed, hosts, env)
     if not job.starts_program:
-        settings = with_allocator(settings, found.launcher.name, placement, env, here=here)
-    text = found.launcher.hostfile(placement)
-    path = _write_hostfile(home, text) if text is not None else None
-    shared = here and oversubscribed(hosts, job.np)
+        settings = preload_allocator(settings, launcher.name, placement, env, here=here)
+    hostfile_text = launcher.hostfile(placement)
+    hostfile = _write_hostfile(home, hostfile_text) if hostfile_text is not None else None
     spec = JobSpec(
         np=job.np,
         placement=placement,
         settings=settings,
-        program=worker_program(settings, job.worker),
-        private_env=private_env | _fan_in_environment(job, placement) | job_environment(job, env),
-        oversubscribed=shared,
-        hostfile=path,
+        program=build_worker_argv(settings, job.worker),
+        private_env=private_env
+        | _fan_in_environment(job, placement)
+        | build_job_environment(job, env),
+        oversubscribed=here and is_oversubscribed(hosts, job.np),
+        hostfile=hostfile,
         library=library.name,
     )
-    command = found.launcher.command(found.executable, spec, env)
-    return Launch(found, library, spec, command, text)
+    command = launcher.command(installed.executable, spec, env)
+    return Launch(installed, library, spec, command, hostfile_text)
 
 
-def job_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:
+def build_job_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the cases of a job need before MPI starts."""
     return _device_environment(job) | _kernel_loading_environment(job, env)
 
 
 def _device_environment(job: Job) -> dict[str, str]:
-    """Tell ranks before MPI starts that a case needs a GPU: each takes its own first."""
+    # each rank takes its GPU before MPI starts, and must know by then that a case needs one
     needed = any(case.params.get("device") == "cuda" for case in job.cases)
     return {ENV_DEVICE: "cuda"} if needed else {}
 
 
-def _fan_in_environment(job: Job, placement: tuple[Placed, ...]) -> dict[str, str]:
-    """Tell ranks to share their node's connection to the console."""
-    return {ENV_FAN_IN: "node"} if relays(job.settings, job.np, placement) else {}
+def _fan_in_environment(job: Job, placement: tuple[RankBlock, ...]) -> dict[str, str]:
+    """Make ranks share their node's connection to the console, if relays are used."""
+    return {ENV_FAN_IN: "node"} if uses_relays(job.settings, job.np, placement) else {}
 
 
 def _kernel_loading_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:
-    """Let CUDA load all kernels at its start where stages talk over NCCL; the user's word wins."""
+    """Let CUDA load all kernels at its start if stages use NCCL. A user's variable wins."""
     needed = any(case.params.get("backend") == "nccl" for case in job.cases)
-    given = ENV_KERNEL_LOADING in env or ENV_KERNEL_LOADING in job.settings.env
-    return {ENV_KERNEL_LOADING: "EAGER"} if needed and not given else {}
+    is_set = ENV_KERNEL_LOADING in env or ENV_KERNEL_LOADING in job.settings.env
+    return {ENV_KERNEL_LOADING: "EAGER"} if needed and not is_set else {}
 
 
-def _spread(found: Found, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
-    """Say whether an allocation, and not this machine, takes the ranks."""
-    return traits_of(found.launcher).places_ranks or (
-        hosts is None and any(name in env for name in ALLOCATIONS)
-    )
+def _uses_allocation(
+    installed: InstalledLauncher, hosts: Hosts | None, env: Mapping[str, str]
+) -> bool:
+    """Whether ranks run on the hosts of an allocation and not on this machine."""
+    in_allocation = hosts is None and any(name in env for name in ALLOCATIONS)
+    return get_traits(installed.launcher).places_ranks or in_allocation
 
 
-def chosen_elsewhere(settings: LaunchSettings, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
-    """Say whether the launcher itself may choose hosts, which are then not known before."""
-    takes_allocation = traits_named(settings.launcher).places_ranks
+def may_choose_hosts(settings: LaunchSettings, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
+    """Whether the launcher may choose the hosts, which are then unknown before the launch."""
+    takes_allocation = load_traits(settings.launcher).places_ranks
     return hosts is None and (takes_allocation or names_hosts(env))
 
 
-def _refuse_too_few(job: Job, hosts: Hosts | None, env: Mapping[str, str]) -> None:
-    most = job.settings.ranks_per_host
-    here = hosts is None and not chosen_elsewhere(job.settings, hosts, env)
-    if here and most is not None and job.np > most:
+def _reject_too_few_slots(job: Job, hosts: Hosts | None, env: Mapping[str, str]) -> None:
+    limit = job.settings.ranks_per_host
+    here = hosts is None and not may_choose_hosts(job.settings, hosts, env)
+    if here and limit is not None and job.np > limit:
         raise MissingError(
-            f"{job.np} ranks do not fit on this machine at ranks_per_host {most}: raise it, or "
+            f"{job.np} ranks do not fit on this machine at ranks_per_host {limit}: raise it, or "
             "name hosts with --hostfile"
         )
 
 
-def _refuse_nul(settings: LaunchSettings) -> None:
-    words = (*settings.env.values(), *settings.args, *worker_program(settings))
-    if any("\0" in word for word in words):
+def _reject_nul(settings: LaunchSettings) -> None:
+    args = (*settings.env.values(), *settings.args, *build_worker_argv(settings))
+    if any("\0" in arg for arg in args):
         raise UsageError("launch: a value has a NUL character, which no command line can carry")
 
 
 def _write_hostfile(home: Path, text: str) -> Path:
     data = text.encode()
     path = home.absolute() / "hostfiles" / hashlib.sha256(data).hexdigest()[:12]
-    with suppress(OSError):  # another user's may be unreadable: it is replaced
+    with suppress(OSError):  # that of another user may be unreadable: it is replaced
         same_size = path.stat().st_size == len(data)
         if not path.is_symlink() and path.is_file() and same_size and path.read_bytes() == data:
             return path

@@ -1,4 +1,4 @@
-"""The interface of a launcher module, and the job that it is given."""
+"""The interface of a launcher module, and the job that it starts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Any, Literal, Protocol
 
 from spbench.suites.settings import LaunchSettings
 
-# a launcher without a hostfile spreads its ranks over the allocation that one of these shows
+# A launcher without a hostfile spreads its ranks over the allocation that one of these shows.
 ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID")
-# other batch systems, and files or lists of hosts that a launcher reads without being told:
+# Other batch systems, and files or lists of hosts that a launcher reads unasked:
 # PE_HOSTFILE, HYDRA_HOST_FILE, COBALT_NODEFILE, OMPI_MCA_orte_default_hostfile, ..._dash_host
 _HOSTS_BY_NAME = re.compile(r"^FLUX_|(HOST|NODE)_?FILE|NODELIST|DASH_HOST|^LSB_", re.IGNORECASE)
 
-
-# what an MPI launcher, its daemons, ssh, the shell or the dynamic linker reads for itself
+# Variables that an MPI launcher, its daemons, ssh, the shell or the dynamic linker reads.
 _READ_BY_LAUNCHERS = re.compile(
     r"(LD|OMPI|OPAL|PRTE|PRRTE|PMIX|PMI|HYDRA|I_MPI|MPIEXEC|MPIRUN|MPISPAWN|MV2|MVP|SLURM|PBS|LSB|"
     r"FLUX|SSH|GLIBC|MALLOC|BASH)_|(PATH|HOME|USER|LOGNAME|SHELL|PWD|TMPDIR|TMP|TEMP|ENV|IFS)$"
@@ -26,43 +25,52 @@ _READ_BY_LAUNCHERS = re.compile(
 
 
 def is_read_by_launchers(name: str) -> bool:
-    """Return whether a variable can change the launcher itself, and not only its ranks."""
+    """Whether a variable can change the launcher itself, and not only its ranks."""
     return _READ_BY_LAUNCHERS.match(name) is not None
 
 
 def names_hosts(env: Iterable[str]) -> bool:
-    """Say whether variables may give a launcher hosts of which the console knows nothing."""
+    """Whether variables may give a launcher hosts that are unknown to the console."""
     return any(name in ALLOCATIONS or _HOSTS_BY_NAME.search(name) for name in env)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """``count`` consecutive ranks on one host."""
+class RankBlock:
+    """A number of consecutive ranks on one host.
+
+    Attributes:
+        count: The number of ranks.
+        hca: The adapter that they use, ``NAME`` or ``NAME:PORT``; None if it is not given.
+    """
 
     host: str
     count: int
     hca: str | None = None
 
 
+Placed = RankBlock
+"""The name of `RankBlock` in version 1 of the interface of plug-ins."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One MPI launch in words that no launcher owns.
+    """One MPI launch, independent of the launcher.
 
     Attributes:
-        np: Number of ranks.
-        placement: Ranks in order, host by host. Empty: the launcher places them on this machine,
-            or over the batch allocation it finds.
-        settings: Binding, threads, environment, further arguments.
-        program: What each rank runs, as argv, container and setup lines included.
-        private_env: spbench's own variables (collector, token, run): they reach the ranks but
-            never stand in argv.
-        oversubscribed: More ranks than slots on some host.
-        hostfile: Path of the file that holds `Launcher.hostfile`; None where there is none.
-        library: The ranks' MPI library, as in `Launcher.libraries`; empty where it is not known.
+        np: The number of ranks.
+        placement: Ranks in order, host by host. If empty, the launcher places them on this
+            machine or over the batch allocation that it finds.
+        settings: Binding, threads, environment and further arguments.
+        program: The argv of each rank, with container and setup lines.
+        private_env: spbench's own variables (collector, token, run). They reach the ranks but must
+            never appear in argv, because they contain a secret.
+        oversubscribed: Whether a host has more ranks than slots.
+        hostfile: The path of the file with the text of `Launcher.hostfile`; None without one.
+        library: The ranks' MPI library, as in `Launcher.libraries`; empty if unknown.
     """
 
     np: int
-    placement: tuple[Placed, ...]
+    placement: tuple[RankBlock, ...]
     settings: LaunchSettings
     program: tuple[str, ...]
     private_env: Mapping[str, str]
@@ -72,7 +80,7 @@ class JobSpec:
 
     @property
     def binding(self) -> Literal["core", "numa", "none"]:
-        """The binding that ``bind`` means: auto is a core for each rank that has one to itself."""
+        """The binding that ``bind`` means; auto is one core per rank if no core is shared."""
         if self.settings.bind != "auto":
             return self.settings.bind
         threads = self.settings.threads
@@ -80,43 +88,43 @@ class JobSpec:
         return "none" if shared else "core"
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """The binding and the hosts of the ranks, for comparison with where they are.
+    def requested_placement(self) -> dict[str, Any]:
+        """The binding and the hosts of the ranks, for comparison with the actual ones.
 
-        ``bind`` is ``own`` where auto gives each rank cores of its own, and null where the launcher
-        is left to its policy. ``hosts`` are name, ranks and adapter, in the ranks' order.
+        ``bind`` is ``own`` if auto gives each rank its own cores, and None if it leaves the binding
+        to the launcher. ``hosts`` are name, ranks and adapter, in the order of the ranks.
         """
         bind: str | None = self.settings.bind
         if bind == "auto":
             bind = "own" if self.binding == "core" else None
-        hosts = [[placed.host, placed.count, placed.hca] for placed in self.placement]
+        hosts = [[block.host, block.count, block.hca] for block in self.placement]
         return {"bind": bind, "hosts": hosts}
 
     @property
     def rank_env(self) -> Mapping[str, str]:
-        """The variables that the settings give the ranks; ``env`` wins over ``threads``."""
+        """The variables that the settings give the ranks; ``env`` overrides ``threads``."""
         threads = self.settings.threads
-        given = {} if threads == "auto" else {"OMP_NUM_THREADS": str(threads)}
-        return given | self.settings.env
+        env = {} if threads == "auto" else {"OMP_NUM_THREADS": str(threads)}
+        return env | self.settings.env
 
     @property
     def hidden_env(self) -> Mapping[str, str]:
-        """The part of `rank_env` that a launcher gets by its environment, not by its arguments.
+        """The part of `rank_env` that is passed in the launcher's environment, not in its argv.
 
-        Everybody on the host can read the arguments of a process, and only its owner its
+        Every user of the host can read the arguments of a process, but only its owner can read its
         environment. Variables that would change the launcher itself are left out.
         """
         rank_env = self.rank_env.items()
         return {name: value for name, value in rank_env if not is_read_by_launchers(name)}
 
     @property
-    def counts(self) -> Mapping[str, int]:
-        """Ranks a host, for dialects that know no HCA; in the order of the placement."""
-        return counts(self.placement)
+    def ranks_by_host(self) -> Mapping[str, int]:
+        """Ranks per host in the order of the placement, for dialects without adapters."""
+        return count_ranks_by_host(self.placement)
 
 
-def counts(placement: Sequence[Placed]) -> dict[str, int]:
-    """Return the ranks of each host, hosts in order of first appearance."""
+def count_ranks_by_host(placement: Sequence[RankBlock]) -> dict[str, int]:
+    """Return the number of ranks of each host, in order of first appearance."""
     total: dict[str, int] = {}
     for placed in placement:
         total[placed.host] = total.get(placed.host, 0) + placed.count
@@ -125,7 +133,7 @@ def counts(placement: Sequence[Placed]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A launcher's process.
+    """The process of a launcher.
 
     Attributes:
         argv: The program and its arguments.
@@ -139,18 +147,18 @@ class Command:
     folder_variables: tuple[str, ...] = ()
 
 
-PASSED_ON = (signal.SIGINT, signal.SIGTERM)
-"""Signals that launchers themselves send to ranks when a job is to end."""
+FORWARDED_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that launchers send to ranks to end a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankEnd:
-    """The end of a rank, or of several, in the words of a launcher.
+    """The end of one or more ranks, as a launcher reports it.
 
     Attributes:
-        ranks: Their numbers; empty where the launcher does not tell them.
-        host: The host that they ran on, by its own name; None where it is not told.
-        signal: The signal that killed them; None where they ended by themselves.
+        ranks: Their numbers; empty if the launcher does not report them.
+        host: The name that their host has for itself; None if it is not reported.
+        signal: The signal that killed them; None if they exited.
         status: Their exit status, or the code of MPI_Abort.
         aborted: Whether they called MPI_Abort.
     """
@@ -163,12 +171,12 @@ class RankEnd:
 
     @property
     def killed(self) -> bool:
-        """Whether a signal ended them that launchers do not send to end a job."""
-        return self.signal is not None and self.signal not in PASSED_ON
+        """Whether a signal killed them that launchers do not send to end a job."""
+        return self.signal is not None and self.signal not in FORWARDED_SIGNALS
 
     @property
-    def how(self) -> str:
-        """``was killed by signal 9 (SIGKILL)``, without who."""
+    def description(self) -> str:
+        """``was killed by signal 9 (SIGKILL)``, without the subject."""
         many = len(self.ranks) > 1
         if self.signal is not None:
             return f"{'were' if many else 'was'} killed by {signal_name(self.signal)}"
@@ -177,11 +185,11 @@ class RankEnd:
         return f"exited with status {self.status}"
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """``rank 2 on node02 was killed by signal 9 (SIGKILL)``."""
         shown = ", ".join(map(str, self.ranks[:8])) + (", ..." if len(self.ranks) > 8 else "")
-        who = f"rank{'s'[: len(self.ranks) - 1]} {shown}" if self.ranks else "a rank"
-        return f"{who}{f' on {self.host}' if self.host else ''} {self.how}"
+        subject = f"rank{'s'[: len(self.ranks) - 1]} {shown}" if self.ranks else "a rank"
+        return f"{subject}{f' on {self.host}' if self.host else ''} {self.description}"
 
 
 def signal_name(number: int) -> str:
@@ -194,7 +202,7 @@ def signal_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LostConnection:
-    """A connection to a host that a launcher, or the ssh that it started, reports as lost.
+    """A lost connection to a host, as a launcher or the ssh that it started reports it.
 
     Attributes:
         host: The host as the message spells it; None if the message names no host.
@@ -206,14 +214,14 @@ class LostConnection:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """The end of a job, as its launcher's output tells of it.
+class LauncherReport:
+    """The end of a job, as the output of its launcher shows it.
 
     Attributes:
-        ends: Ends of ranks, in the order in which they are told.
-        reason: What is wrong with the job as a whole, in one sentence; None: nothing is told.
-        decisive: Whether the reason is why the job ended, whatever became of its ranks then.
-        kills: Whether the launcher ends the ranks of a job by SIGKILL, and tells of those too.
+        ends: Ends of ranks, in the order of the messages.
+        reason: A message about the job as a whole; None if there is none.
+        decisive: Whether the reason explains the end of the job, in spite of any ends of ranks.
+        kills: Whether the launcher ends the ranks of a job by SIGKILL and reports those ends too.
         lost: Connections to hosts that are reported as lost, in order.
         follows: Whether the reason may also be a consequence of a rank's end.
     """
@@ -227,39 +235,46 @@ class Said:
 
     @property
     def killed(self) -> tuple[RankEnd, ...]:
-        """The ends by a signal that somebody else than the launcher has sent."""
+        """The ends by signals that did not come from the launcher."""
         ends = self.ends
         if self.kills:
-            by_itself = (at for at, end in enumerate(ends) if end.signal is None)
-            first = next(by_itself, len(ends))
+            # once a rank has exited, the launcher itself kills the others
+            exited = (index for index, end in enumerate(ends) if end.signal is None)
+            first_exit = next(exited, len(ends))
             ends = tuple(
-                end for at, end in enumerate(ends) if at < first or end.signal != signal.SIGKILL
+                end
+                for index, end in enumerate(ends)
+                if index < first_exit or end.signal != signal.SIGKILL
             )
         return tuple(end for end in ends if end.killed)
 
     @property
-    def sentence(self) -> str | None:
-        """The most telling of it: a lost host, a killed rank, a reason, the end of a rank."""
+    def message(self) -> str | None:
+        """The most specific cause: a lost host, a killed rank, a reason, or the end of a rank."""
         lost = next((connection.message for connection in self.lost), None)
-        killed = next((end.sentence for end in self.killed), None)
-        return lost or killed or self.reason or next((end.sentence for end in self.ends), None)
+        killed = next((end.message for end in self.killed), None)
+        return lost or killed or self.reason or next((end.message for end in self.ends), None)
+
+
+Said = LauncherReport
+"""The name of `LauncherReport` in version 1 of the interface of plug-ins."""
 
 
 @dataclass(frozen=True, slots=True)
 class LauncherTraits:
-    """Facts about a launcher that matter outside of its module. A plug-in may leave them out.
+    """Facts about a launcher that other modules use. A plug-in may leave them out.
 
     Attributes:
         program: The name of its program.
-        title: Whose launcher it is, for people who choose one.
-        starts: The MPI libraries whose ranks it starts, for people.
-        preference: The MPI libraries that it comes with, each with its place among their launchers;
-            the least is the best.
-        dropped_in: The major version from which on a library does not have it any more.
-        allocation_variable: The variable of an allocation in which it is also tried for ``auto``.
-        places_ranks: Whether it takes hosts from an allocation by itself. These are then not known
-            before the launch, and ssh need not reach them.
-        needs_hostfile: Whether it does not find the hosts of a batch job by itself.
+        title: The name of its project, for people who choose a launcher.
+        starts: The MPI libraries with ranks that it can start, for people.
+        preference: The rank of this launcher among those of each MPI library that includes it.
+            0 is the best.
+        dropped_in: The first major version of a library that no longer includes it.
+        allocation_variable: The variable of an allocation in which ``auto`` also tries it.
+        places_ranks: Whether it takes the hosts of an allocation. These are unknown before the
+            launch, and ssh need not reach them.
+        needs_hostfile: Whether it cannot find the hosts of a batch job without a hostfile.
     """
 
     program: str = ""
@@ -272,41 +287,46 @@ class LauncherTraits:
     needs_hostfile: bool = False
 
 
-def traits_of(launcher: Launcher) -> LauncherTraits:
-    """Return the traits of a launcher; a plug-in's need not have any."""
+def get_traits(launcher: Launcher) -> LauncherTraits:
+    """Return the traits of a launcher, or the defaults for a plug-in without traits."""
     return getattr(launcher, "traits", None) or LauncherTraits()
 
 
 class Launcher(Protocol):
-    """One launcher. Each module of `launchers` has one as ``LAUNCHER``."""
+    """The interface of a launcher. Each module of `launchers` defines one as ``LAUNCHER``."""
 
     name: str
     libraries: frozenset[str]
-    """MPI libraries whose ranks it starts: openmpi, mpich, intelmpi, mvapich2, mvapich."""
+    """The MPI libraries with ranks that it starts, such as openmpi or mpich."""
     shows_binding: str
-    """The words of a suite's launch settings that make it print how it binds ranks."""
+    """The launch settings of a suite that make it print the binding of ranks."""
     resolves_names: bool
-    """Whether it asks the resolver for its hosts, which knows no aliases of ssh's configuration."""
+    """Whether it asks the resolver for its hosts, which does not know aliases of ssh."""
 
     helper: str | None
-    """The program beside its own that it starts on each host by ssh, whose words it hides; None
-    where it tells itself what is wrong with a host."""
+    """The program that it starts on each host by ssh and whose output it hides.
 
-    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
-        """Return where its program may be, best first: beside the interpreter, then PATH."""
+    None if it reports problems of a host itself.
+    """
+
+    def candidates(self, env: Mapping[str, str], interpreter_folder: Path) -> Sequence[Path]:
+        """Return possible paths of its program, those next to the interpreter first."""
 
     def version(self, executable: Path) -> str | None:
-        """Return one line that names program and version; None if it is another program."""
+        """Return one line with program and version; None if it is another program."""
 
-    def hostfile(self, placement: Sequence[Placed]) -> str | None:
-        """Return the hostfile's text in its dialect; None where it needs none.
+    def hostfile(self, placement: Sequence[RankBlock]) -> str | None:
+        """Return the hostfile's text in its dialect; None if it needs no hostfile.
 
         Raises:
-            UsageError: A host cannot be written in this dialect (IPv6 under mpirun_rsh, say).
+            UsageError: A host cannot be written in this dialect, such as IPv6 for mpirun_rsh.
         """
 
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
-        """Return argv and environment; ``env`` is the console's own environment."""
+        """Return argv and environment of a job; ``env`` is the console's environment."""
 
-    def said(self, output: str) -> Said:
-        """Return what its messages tell of the end of a job: of ranks, and of the whole."""
+    def parse_output(self, output: str) -> LauncherReport:
+        """Return the ends of ranks and of the job that its output reports.
+
+        In a plug-in this method has the name ``said``, by version 1 of the interface.
+        """

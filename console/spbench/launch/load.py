@@ -11,11 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from spbench.launch.finding import Finding, FindingStatus
-from spbench.launch.placement import cores
+from spbench.launch.placement import count_cores
 from spbench_core.quantities import format_quantity
 
-BUSY = 0.5
-"""The load of a core above which a host is called busy."""
+BUSY_LOAD = 0.5
+"""The load per core above which a host counts as busy."""
 PROC = Path("/proc")
 _WAIT = "wait until it ends, or stop it: it inflates the times that are measured meanwhile"
 
@@ -25,9 +25,9 @@ class Load:
     """The load of this machine.
 
     Attributes:
-        minute: The processes that ran or wanted to, on average over a minute.
-        now: Those that do now, without the one that asks.
-        cores: The cores that may be used.
+        minute: The mean number of runnable processes over the last minute.
+        now: The number of processes that are runnable now, without this one.
+        cores: The number of cores that this process may use.
     """
 
     minute: float
@@ -36,67 +36,69 @@ class Load:
 
     @property
     def busy(self) -> bool:
-        """Whether others compute: over a minute, and still."""
-        return min(self.minute, self.now) > BUSY * self.cores
+        """Whether other processes compute, both over the last minute and now."""
+        return min(self.minute, self.now) > BUSY_LOAD * self.cores
 
     def __str__(self) -> str:
         return f"load {self.minute:g} on {format_quantity(self.cores, 'core')}"
 
 
-def load_here(proc: Path = PROC) -> Load | None:
-    """Return the load of this machine; None where the kernel does not tell it."""
+def read_load(proc: Path = PROC) -> Load | None:
+    """Return the load of this machine; None if the kernel does not report it."""
     try:
-        words = (proc / "loadavg").read_text().split()
-        return Load(float(words[0]), int(words[3].partition("/")[0]) - 1, cores())
+        fields = (proc / "loadavg").read_text().split()
+        return Load(float(fields[0]), int(fields[3].partition("/")[0]) - 1, count_cores())
     except (OSError, ValueError, IndexError):
         return None
 
 
-def busy_here(host: str) -> str:
-    """Return the load of a host in words, where that is this one, and high; else nothing."""
-    load = load_here() if host == socket.gethostname() else None
-    return str(load) if load is not None and load.minute > BUSY * load.cores else ""
+def describe_busy_host(host: str) -> str:
+    """Return the load of this machine if it is this host and busy; otherwise an empty text."""
+    load = read_load() if host == socket.gethostname() else None
+    return str(load) if load is not None and load.minute > BUSY_LOAD * load.cores else ""
 
 
-def other_runs(proc: Path = PROC) -> list[int]:
-    """Return the processes of other runs of spbench on this machine, in order."""
-    found = []
-    own = {os.getpid(), *_parents(proc)}
-    for place in proc.glob("[0-9]*"):
+def find_other_runs(proc: Path = PROC) -> list[int]:
+    """Return the process numbers of other runs of spbench on this machine, in order."""
+    pids = []
+    own_pids = {os.getpid(), *_find_ancestors(proc)}
+    for folder in proc.glob("[0-9]*"):
         with suppress(OSError):
-            words = (place / "cmdline").read_bytes().split(b"\0")
-            if int(place.name) not in own and _is_run(words):
-                found.append(int(place.name))
-    return sorted(found)
+            argv = (folder / "cmdline").read_bytes().split(b"\0")
+            if int(folder.name) not in own_pids and _is_run(argv):
+                pids.append(int(folder.name))
+    return sorted(pids)
 
 
-def _parents(proc: Path) -> Iterator[int]:
-    """Yield the processes above this one: a `timeout` or `srun` has our words in its own line."""
-    process = os.getpid()
+def _find_ancestors(proc: Path) -> Iterator[int]:
+    # the command line of a `timeout` or `srun` above this process contains `spbench run` too
+    pid = os.getpid()
     with suppress(OSError, ValueError, IndexError):
-        while process > 1:
-            about = (proc / str(process) / "stat").read_text().rpartition(")")[2]
-            process = int(about.split()[1])
-            yield process
+        while pid > 1:
+            stat = (proc / str(pid) / "stat").read_text().rpartition(")")[2]
+            pid = int(stat.split()[1])
+            yield pid
 
 
-def _is_run(words: list[bytes]) -> bool:
-    """Whether a command line is of ``spbench run``, as a program or by ``python -m spbench``."""
+def _is_run(argv: list[bytes]) -> bool:
+    """Whether a command line is ``spbench run`` or ``python -m spbench run``."""
     return any(
-        os.path.basename(word) == b"spbench" and following == b"run"
-        for word, following in pairwise(words)
+        os.path.basename(arg) == b"spbench" and following == b"run"
+        for arg, following in pairwise(argv)
     )
 
 
-def other_work_now(proc: Path = PROC) -> list[str]:
-    """Return what else keeps this machine busy, in words without a stop; nothing where it rests."""
-    return [found.text for found in other_work(proc) if found.status == FindingStatus.NOTE]
+def describe_other_work(proc: Path = PROC) -> list[str]:
+    """Return a text without a full stop for each thing that keeps this machine busy."""
+    return [
+        finding.text for finding in find_other_work(proc) if finding.status == FindingStatus.NOTE
+    ]
 
 
-def other_work(proc: Path = PROC) -> Iterator[Finding]:
-    """Yield what else keeps this machine busy; where nothing does, its load."""
-    load = load_here(proc)
-    runs = other_runs(proc)
+def find_other_work(proc: Path = PROC) -> Iterator[Finding]:
+    """Yield the load of this machine, and other runs of spbench on it."""
+    load = read_load(proc)
+    runs = find_other_runs(proc)
     if load is not None and load.busy:
         yield Finding(FindingStatus.NOTE, "load", f"{load} from other work", _WAIT)
     elif load is not None:

@@ -1,4 +1,4 @@
-"""Probe of an interpreter's MPI library: the question, and the reader of its answer."""
+"""The probe of an interpreter's MPI library: the program that runs there, and its answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spbench_core.mpi_builds import parse_library_name
 
 INSTALL = "pip install 'spbench[workers,mpi]'"
 
-# torch takes a second to import, and MPI_Init may need a launcher: neither happens here
+# torch takes a second to import, and MPI_Init may need a launcher: the probe does neither.
 PROBE = r"""
 import importlib.metadata, importlib.util, json, os, re
 found = {"mpi4py": None, "library": None, "torch": None, "error": None, "worker": False}
@@ -69,7 +69,7 @@ _TITLES = {
 _MEMORY_IN_FOLDERS = frozenset({"openmpi"})
 LIBRARIES = tuple(_TITLES)
 """The names of the MPI libraries that spbench knows."""
-# what a library's version text holds; MVAPICH2's holds MVAPICH, so the order counts
+# Marks in the library's version text. MVAPICH2's contains "MVAPICH", so the order matters.
 _MARKS = (
     ("Open MPI", "openmpi"),
     ("Intel(R) MPI", "intelmpi"),
@@ -79,26 +79,25 @@ _MARKS = (
 )
 
 
-class LackingError(MissingError):
-    """An interpreter that lacks something: what it is, and how to fix it."""
+class IncompleteInterpreterError(MissingError):
+    """An interpreter lacks something: the problem, and its remedy."""
 
-    def __init__(self, what: str, mend: str) -> None:
-        super().__init__(f"{what}: {mend}")
-        self.what = what
-        self.mend = mend
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}: {remedy}")
+        self.problem = problem
+        self.remedy = remedy
 
 
 @dataclass(frozen=True, slots=True)
 class MpiLibrary:
-    """The MPI library that the ranks load, and what else there is for them.
+    """The MPI library that the ranks load, and other software of their interpreter.
 
     Attributes:
-        torch: The version of torch; None where there is none.
-        torch_cuda: The CUDA that torch is built for; empty for a build without, None: not known.
-        gpus: What their interpreter sees of GPUs; None where it has not told.
-        mpi_memory: Whether MPI takes memory of a GPU, None where it says so in MPI_Init alone, and
-            by what evidence.
-        lacks: Modules of the extra ``workers`` that their interpreter has not, beside torch.
+        torch: The version of torch; None if it is missing.
+        torch_cuda: The CUDA version of torch's build; empty for a CPU build, None if unknown.
+        gpus: The GPUs that the interpreter sees; None if it did not report them.
+        mpi_memory: Whether MPI accepts memory of a GPU, with the evidence.
+        lacks: Missing modules of the extra ``workers``, except torch.
     """
 
     name: str
@@ -112,65 +111,65 @@ class MpiLibrary:
 
     @property
     def keeps_memory_in_folders(self) -> bool:
-        """Whether the shared memory of its ranks is in folders that the launcher names."""
+        """Whether its ranks' shared memory is in folders that the launcher chooses."""
         return self.name in _MEMORY_IN_FOLDERS
 
     @property
     def title(self) -> str:
-        """Its name as its makers write it."""
+        """The name that its developers use."""
         return _TITLES.get(self.name, self.name)
 
 
-def probed_in(stdout: str) -> dict[str, Any] | None:
-    """Return what the probe found, from among whatever else was printed; None: nothing."""
+def parse_probe(stdout: str) -> dict[str, Any] | None:
+    """Return the probe's answer from the output of its command; None if there is none."""
     for line in stdout.splitlines():
-        # a setup line's output may end without a newline
-        _, mark, told = line.partition("spbench-probe ")
+        # the output of a setup line may end without a newline
+        _, mark, text = line.partition("spbench-probe ")
         if mark:
-            found: dict[str, Any] = json.loads(told)
-            return found
+            answer: dict[str, Any] = json.loads(text)
+            return answer
     return None
 
 
-def library_in(python: str, found: Mapping[str, Any]) -> MpiLibrary:
-    """Return the library that a probe found.
+def read_library(python: str, answer: Mapping[str, Any]) -> MpiLibrary:
+    """Return the library that the answer of a probe describes.
 
     Raises:
-        LackingError: mpi4py, its MPI library or the workers are missing.
+        IncompleteInterpreterError: mpi4py, its MPI library or the workers are missing.
     """
-    if found["mpi4py"] is None:
-        raise LackingError(f"{python} has no mpi4py", f"{python} -m {INSTALL}")
-    if found["library"] is None:
-        raise LackingError(
-            f"mpi4py of {python} finds no MPI library ({found['error']})",
+    if answer["mpi4py"] is None:
+        raise IncompleteInterpreterError(f"{python} has no mpi4py", f"{python} -m {INSTALL}")
+    if answer["library"] is None:
+        raise IncompleteInterpreterError(
+            f"mpi4py of {python} finds no MPI library ({answer['error']})",
             f"{python} -m {INSTALL}, or load the cluster's MPI module",
         )
-    if not found["worker"]:
-        raise LackingError(
+    if not answer["worker"]:
+        raise IncompleteInterpreterError(
             f"{python} has no spbench_workers",
             f"{python} -m {INSTALL}, or set launch.env.PYTHONPATH to its folder",
         )
-    text = parse_library_name(str(found["library"]))
+    text = parse_library_name(str(answer["library"]))
     name = next((name for mark, name in _MARKS if mark in text), None)
     if name is None:
-        raise LackingError(
+        raise IncompleteInterpreterError(
             f"{python} loads an MPI library that spbench does not know, {text!r}",
             f"use one of {', '.join(_TITLES.values())}",
         )
-    gpus = found.get("gpus")
+    gpus = answer.get("gpus")
     return MpiLibrary(
         name,
         text,
-        str(found["mpi4py"]),
-        found["torch"],
-        found.get("torch_cuda"),
-        HostGpus.of(gpus) if gpus else None,
-        mpi_memory_in(found),
-        tuple(found.get("lacks", ())),
+        str(answer["mpi4py"]),
+        answer["torch"],
+        answer.get("torch_cuda"),
+        HostGpus.from_answer(gpus) if gpus else None,
+        read_mpi_memory(answer),
+        tuple(answer.get("lacks", ())),
     )
 
 
-def mpi_memory_in(found: Mapping[str, Any]) -> MpiMemory | None:
-    """Return whether MPI takes memory of a GPU, as a probe found, and by what evidence."""
-    told = found.get("mpi_memory")
-    return (told[0], str(told[1])) if told else None
+def read_mpi_memory(answer: Mapping[str, Any]) -> MpiMemory | None:
+    """Return whether MPI accepts memory of a GPU, with the evidence; None if unknown."""
+    pair = answer.get("mpi_memory")
+    return (pair[0], str(pair[1])) if pair else None

@@ -1,4 +1,4 @@
-"""Placement of ranks on hosts."""
+"""Placement of ranks on hosts, in blocks of consecutive ranks."""
 
 from __future__ import annotations
 
@@ -9,42 +9,49 @@ from collections.abc import Iterator
 from spbench.errors import MissingError
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.hosts.names import is_local
-from spbench.launch.launcher import Placed
+from spbench.launch.launcher import RankBlock
 
 
-def cores() -> int:
-    """Return how many cores this process may run on."""
+def count_cores() -> int:
+    """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
-def available_slots(hosts: Hosts, ranks_per_host: int | None) -> int:
-    """Return how many ranks the hosts take; ``ranks_per_host`` replaces what they state."""
+def count_slots(hosts: Hosts, ranks_per_host: int | None) -> int:
+    """Return the number of ranks that fit on the hosts.
+
+    ``ranks_per_host`` replaces the slots of each host.
+    """
     return len(hosts.names) * ranks_per_host if ranks_per_host else hosts.slots
 
 
-def place(hosts: Hosts | None, np: int, ranks_per_host: int | None = None) -> tuple[Placed, ...]:
-    """Return the ranks in blocks, hosts filled in their order; () without hosts.
+def place_ranks(
+    hosts: Hosts | None, np: int, ranks_per_host: int | None = None
+) -> tuple[RankBlock, ...]:
+    """Return the ranks in blocks, with hosts filled in their order; () without hosts.
 
     Raises:
         MissingError: The hosts have fewer slots than there are ranks.
     """
     if hosts is None:
         return ()
-    have = available_slots(hosts, ranks_per_host)
-    if have < np:
-        each = f" at ranks_per_host {ranks_per_host}" if ranks_per_host else ""
+    available = count_slots(hosts, ranks_per_host)
+    if available < np:
+        limit = f" at ranks_per_host {ranks_per_host}" if ranks_per_host else ""
         raise MissingError(
-            f"{np} ranks need {np} slots, and {hosts.source} has {have} on {hosts.fold()}{each}: "
+            f"{np} ranks need {np} slots, and {hosts.source} has {available} on "
+            f"{hosts.fold()}{limit}: "
             f"add hosts or slots{', or raise ranks_per_host' if ranks_per_host else ''}"
         )
-    placed: list[Placed] = []
-    left = np
+
+    blocks: list[RankBlock] = []
+    remaining = np
     for host, slots in _slots_in_order(hosts, ranks_per_host):
-        count = min(slots, left)
+        count = min(slots, remaining)
         if count:
-            placed.append(Placed(host.name, count, host.hca))
-            left -= count
-    return tuple(placed)
+            blocks.append(RankBlock(host.name, count, host.hca))
+            remaining -= count
+    return tuple(blocks)
 
 
 def _slots_in_order(hosts: Hosts, ranks_per_host: int | None) -> Iterator[tuple[Host, int]]:
@@ -52,19 +59,19 @@ def _slots_in_order(hosts: Hosts, ranks_per_host: int | None) -> Iterator[tuple[
         yield from ((host, host.slots or 1) for host in hosts.entries)
         return
     # a host with two adapters has two entries, which share its ranks
-    entries = Counter(host.name for host in hosts.entries)
-    seen: Counter[str] = Counter()
+    num_entries = Counter(host.name for host in hosts.entries)
+    positions: Counter[str] = Counter()
     for host in hosts.entries:
-        share, more = divmod(ranks_per_host, entries[host.name])
-        yield host, share + (seen[host.name] < more)
-        seen[host.name] += 1
+        share, remainder = divmod(ranks_per_host, num_entries[host.name])
+        yield host, share + (positions[host.name] < remainder)
+        positions[host.name] += 1
 
 
-def oversubscribed(hosts: Hosts | None, np: int) -> bool:
-    """Say whether this machine gets more ranks than it has cores.
+def is_oversubscribed(hosts: Hosts | None, np: int) -> bool:
+    """Whether this machine gets more ranks than it has cores.
 
-    Other hosts' cores are not known from here: their slots say how many ranks they take.
+    The cores of other hosts are unknown here. Their slots limit the number of ranks.
     """
     if hosts is not None and not all(is_local(name) for name in hosts.names):
         return False
-    return np > cores()
+    return np > count_cores()

@@ -1,4 +1,4 @@
-"""The program of each rank: setup lines, container, interpreter and worker, as argv."""
+"""The program of each rank as argv: setup lines, container, interpreter and worker."""
 
 from __future__ import annotations
 
@@ -7,59 +7,60 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spbench.launch.containers import container_prefix
+from spbench.launch.containers import build_container_prefix
 from spbench.suites.case import Case
 from spbench.suites.settings import Container, LaunchSettings
 
-# an uncaught exception must end the whole job: `-m mpi4py` turns it into MPI_Abort
+# An uncaught exception must end the whole job: `-m mpi4py` turns it into MPI_Abort.
 WORKER = ("-m", "mpi4py", "-m", "spbench_workers")
-# starts no MPI: a program of the user's takes the rank's place
+# This worker starts no MPI, because a user's program runs as the rank.
 PROGRAM_WORKER = ("-m", "spbench_workers.program")
 
 
-def interpreter(settings: LaunchSettings) -> str:
-    """Return the ranks' Python; links are kept, for a venv is known by its own path.
+def find_interpreter(settings: LaunchSettings) -> str:
+    """Return the Python interpreter of the ranks.
 
-    An image has its own in its PATH.
+    Links are not resolved, because a virtual environment is identified by its own path. In an image
+    it is the ``python3`` of the image.
     """
-    own = "python3" if isinstance(settings.container, Container) else sys.executable
-    return settings.python or own
+    default = "python3" if isinstance(settings.container, Container) else sys.executable
+    return settings.python or default
 
 
-def worker_program(settings: LaunchSettings, worker: Sequence[str] = WORKER) -> tuple[str, ...]:
+def build_worker_argv(settings: LaunchSettings, worker: Sequence[str] = WORKER) -> tuple[str, ...]:
     """Return the argv of a rank.
 
     Raises:
         UsageError: ``container`` cannot be split into words.
     """
-    return wrapped(settings, (interpreter(settings), *worker))
+    return wrap_argv(settings, (find_interpreter(settings), *worker))
 
 
-def wrapped(settings: LaunchSettings, argv: Sequence[str]) -> tuple[str, ...]:
-    """Return argv behind the container's prefix and the setup lines.
+def wrap_argv(settings: LaunchSettings, argv: Sequence[str]) -> tuple[str, ...]:
+    """Return argv with the setup lines and the container's prefix before it.
 
     Raises:
         UsageError: ``container`` cannot be split into words.
     """
-    words = (*container_prefix(settings.container), *argv)
+    contained = (*build_container_prefix(settings.container), *argv)
     if not settings.setup:
-        return words
-    lines = "\n".join(map(_checked_line, settings.setup))
-    return ("bash", "-l", "-c", f'{lines}\nexec "$@"', "spbench-setup", *words)
+        return contained
+    lines = "\n".join(map(_add_status_check, settings.setup))
+    return ("bash", "-l", "-c", f'{lines}\nexec "$@"', "spbench-setup", *contained)
 
 
-def _checked_line(line: str) -> str:
-    # the check has a line of its own, so that a comment at the end of the line does not hide it
+def _add_status_check(line: str) -> str:
+    # the check is on a separate line, so that a comment at the end of `line` does not hide it
     message = shlex.quote(f"spbench: setup line failed: {line}")
     return f"{line}\n[ $? = 0 ] || {{ echo {message} >&2; exit 1; }}"
 
 
-def program_by_hand(case: Case) -> tuple[str, ...] | None:
-    """Return the words of a case's program, as a launcher starts it in each rank.
+def build_program_argv(case: Case) -> tuple[str, ...] | None:
+    """Return the argv of a case's program, such as a launcher starts in each rank.
 
-    None where a rank must know its place to have them, or ranks differ.
+    None if the ranks' commands differ or depend on the rank.
     """
-    # few runs have programs, and the presets are many
+    # imported here, because few runs have programs, and the module loads many presets
     from spbench_core.programs.placeholders import (
         fill_placeholders,
         find_placeholders,
@@ -67,38 +68,43 @@ def program_by_hand(case: Case) -> tuple[str, ...] | None:
     )
 
     params = case.params
-    alike = params["per"] == "rank" and not params["by_rank"] and not params["wait_for"]
+    same_in_ranks = params["per"] == "rank" and not params["by_rank"] and not params["wait_for"]
     texts = [text for _, text in texts_with_placeholders(dict(params))]
-    own = {"size", "count", "word"}
-    if not alike or params["cwd"] or any(set(find_placeholders(text)) - own for text in texts):
+    constant = {"size", "count", "word"}
+    if (
+        not same_in_ranks
+        or params["cwd"]
+        or any(set(find_placeholders(text)) - constant for text in texts)
+    ):
         return None
-    env = (f"{name}={value}" for name, value in (params["env"] or {}).items())
-    words = (*(("env", *env) if params["env"] else ()), *params["argv"])
-    return tuple(fill_placeholders(word, lambda name: str(params[name])) for word in words)
+    variables = (f"{name}={value}" for name, value in (params["env"] or {}).items())
+    env = ("env", *variables) if params["env"] else ()
+    argv = (*env, *params["argv"])
+    return tuple(fill_placeholders(arg, lambda name: str(params[name])) for arg in argv)
 
 
-def standalone_arguments(case: Case) -> tuple[str, ...]:
+def build_standalone_args(case: Case) -> tuple[str, ...]:
     """Return the worker's arguments that run the case without the console.
 
-    Parameters stand there only where they differ from what the benchmark would take by itself.
+    They contain only parameters that differ from the benchmark's defaults.
     """
-    needed = _needed(case)
+    needed = _find_needed_params(case)
     params = {param.name: param for param in case.entry.params}
     pairs = (
         (params[name].flag, params[name].format_argument(value)) for name, value in needed.items()
     )
     inject = ("--inject", case.inject) if case.inject else ()
-    return (case.benchmark, *(word for pair in pairs for word in pair), *inject)
+    return (case.benchmark, *(arg for pair in pairs for arg in pair), *inject)
 
 
-def _needed(case: Case) -> dict[str, Any]:
+def _find_needed_params(case: Case) -> dict[str, Any]:
     params = case.entry.params
     needed = {
         param.name: case.params[param.name]
         for param in params
         if case.params.get(param.name) not in (None, param.default)
     }
-    # a derived parameter has no default: leave out what the others bring about
+    # A derived parameter has no default. Leave it out if the others lead to the same value.
     for name in [param.name for param in reversed(params) if param.default is None]:
         fewer = {key: value for key, value in needed.items() if key != name}
         if _completes_to(case, fewer):
@@ -106,8 +112,8 @@ def _needed(case: Case) -> dict[str, Any]:
     return needed
 
 
-def _completes_to(case: Case, given: Mapping[str, Any]) -> bool:
+def _completes_to(case: Case, params: Mapping[str, Any]) -> bool:
     try:
-        return case.entry.complete(given) == dict(case.params)
+        return case.entry.complete(params) == dict(case.params)
     except ExceptionGroup:
         return False

@@ -1,4 +1,4 @@
-"""Reaping of child processes: a child that was told to end is waited for, cancelled or not."""
+"""Waiting for child processes to exit, also if the waiting task is cancelled."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ import asyncio
 from asyncio.subprocess import Process
 from contextlib import suppress
 
-PATIENCE = 5.0
-"""Seconds after which a child is left that does not end: the kernel may hold it in a call."""
+EXIT_TIMEOUT = 5.0
+"""Seconds after which a killed child is given up: the kernel may hold it in a system call."""
 
 
-async def killed(process: Process) -> None:
-    """Kill a process that still runs, and wait for its end."""
+async def kill_and_wait(process: Process) -> None:
+    """Kill a process that still runs, and wait for its exit."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-    await reaped(process)
+    await wait_for_exit(process)
 
 
-async def reaped(process: Process) -> None:
-    """Wait for the end of a process that was told to end.
+async def wait_for_exit(process: Process) -> None:
+    """Wait for the exit of a process that was terminated or killed.
 
-    A task that is cancelled is cancelled again when its loop closes; the child would then be left
-    for the system to collect. So a cancellation is raised when the child has ended, or after
-    `PATIENCE`.
+    If the waiting task is cancelled, it still waits until the child has exited or `EXIT_TIMEOUT`
+    is over, and raises the cancellation then. When its loop closes, asyncio cancels a cancelled
+    task again, and the child would become a zombie.
     """
     clock = asyncio.get_running_loop().time
     cancelled = False
-    deadline = clock() + PATIENCE
+    deadline = clock() + EXIT_TIMEOUT
+
     while process.returncode is None and clock() < deadline:
         try:
             async with asyncio.timeout_at(deadline):

@@ -11,7 +11,7 @@ import pickle
 import sys
 
 from spbench.errors import SpbenchError
-from spbench.launch.reaping import killed
+from spbench.launch.reaping import kill_and_wait
 from spbench.planner.errors import PlannerError
 from spbench.planner.request import PlanDetails, PlanRequest, compute_plan
 
@@ -35,7 +35,7 @@ async def plan_in_process(request: PlanRequest) -> PlanDetails:
     try:
         answer, log = await process.communicate(pickle.dumps(request))
     finally:
-        await killed(process)
+        await kill_and_wait(process)
     if process.returncode:
         last_line = log.decode(errors="replace").strip().rpartition("\n")[2]
         raise PlannerError(f"planning ended with exit code {process.returncode}: {last_line}")

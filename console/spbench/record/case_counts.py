@@ -25,7 +25,7 @@ class CaseCounts:
     passed: int
     idle: int
 
-    def words(self, ended: bool) -> str:
+    def describe(self, ended: bool) -> str:
         """Return ``3/4 cases``, or of a run that has ended ``3/4 passed, 1 did not run``."""
         if not ended:
             return f"{self.ran}/{self.total} cases"
@@ -33,7 +33,7 @@ class CaseCounts:
         return f"{self.passed}/{self.total} passed{left}"
 
 
-def case_counts(cases: Iterable[CaseState]) -> CaseCounts:
+def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
     """Count the cases of a run."""
     known = list(cases)
     unjudged = [case for case in known if not case.status.has_result]

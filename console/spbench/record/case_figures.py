@@ -17,7 +17,7 @@ class NotReachedError(ExpressionError):
     """A figure of a case that this run leaves out, or was cancelled before: nobody's failure."""
 
 
-def figure_of(case: CaseState, metric: str) -> float | None:
+def read_figure(case: CaseState, metric: str) -> float | None:
     """Return a case's ``metric`` or ``metric.statistic``; None where it was not measured."""
     name, _, statistic = metric.partition(".")
     summary = case.summary(name)
@@ -26,7 +26,7 @@ def figure_of(case: CaseState, metric: str) -> float | None:
     return summary.p50 if statistic in ("", "value") else float(getattr(summary, statistic))
 
 
-def limit_of(expression: str, cases: Cases) -> float:
+def evaluate_limit(expression: str, cases: Cases) -> float:
     """Return the limit that an expression comes to.
 
     Raises:
@@ -49,7 +49,7 @@ def _look_up(figure: CaseMetric, cases: Cases) -> float:
         raise ExpressionError(f"case {figure.case} {_HOW.get(case.status, 'did not run')}")
     if not all(case.measured.checked.values()):
         raise ExpressionError(f"a check of case {figure.case} failed, so its numbers do not count")
-    value = figure_of(case, figure.metric)
+    value = read_figure(case, figure.metric)
     if value is None:
         raise ExpressionError(f"case {figure.case} has not measured {figure.metric}")
     return value
@@ -60,7 +60,7 @@ def is_open(case: CaseState) -> bool:
     return not case.status.is_final and not case.complete
 
 
-def ready(cases: Cases, ids: Iterable[str]) -> Iterator[CaseState]:
+def find_ready(cases: Cases, ids: Iterable[str]) -> Iterator[CaseState]:
     """Yield those of the cases, without a verdict, that can be given theirs.
 
     Their ranks have ended, and those of the cases that their expectations depend on.
@@ -70,7 +70,7 @@ def ready(cases: Cases, ids: Iterable[str]) -> Iterator[CaseState]:
             yield case
 
 
-def refers(case: CaseState) -> bool:
+def refers_to_cases(case: CaseState) -> bool:
     """Whether an expectation of a case depends on figures of cases."""
     return any(item.get("expression") for item in case.identity.expect)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spbench.record.comparison import RankComparison, RankTime, own_times
-from spbench.record.efficiency import SPEEDUPS, efficiency_of, time_of_efficiency
+from spbench.record.comparison import RankComparison, RankTime, compute_active_times
+from spbench.record.efficiency import SPEEDUPS, compute_efficiency, find_efficiency_time
 from spbench.record.stragglers import Straggler
 from spbench.stats.summary import (
     Summary,
@@ -22,7 +22,7 @@ from spbench.suites.case import DERIVED_METRICS
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import CaseStatus, RankStatus
 
-Place = tuple[int, int]
+RepeatAndRank = tuple[int, int]
 """Repeat and rank."""
 
 
@@ -100,7 +100,7 @@ class CaseRank:
 
     facts: RankFacts
     device: str | None
-    place: Mapping[str, Any]
+    coordinates: Mapping[str, Any]
     status: RankStatus = RankStatus.WAITING
     near: bool | None = None
     error: Mapping[str, Any] | None = None
@@ -140,7 +140,7 @@ class CaseIdentity:
     metrics: Mapping[str, MetricInfo]
     declared_checks: tuple[str, ...]
     expect: tuple[Mapping[str, Any], ...]
-    places: tuple[Mapping[str, Any], ...]
+    coordinates: tuple[Mapping[str, Any], ...]
     inject: str | None = None
     until: Mapping[str, float] | None = None
     version: int = 1
@@ -157,7 +157,7 @@ class RepeatsEnd:
     """
 
     repeats: int
-    why: str
+    reason: str
     width: float | None
 
 
@@ -183,17 +183,17 @@ class CaseMeasurements:
         timing: When the first rank began to time each repeat, in seconds since the epoch.
     """
 
-    ended: set[Place] = field(default_factory=set)
+    ended: set[RepeatAndRank] = field(default_factory=set)
     last_end: float | None = None
     jobs: dict[int, int] = field(default_factory=dict)
     ranks: dict[int, CaseRank] = field(default_factory=dict)
     samples: dict[str, dict[int, dict[int, array[float]]]] = field(default_factory=dict)
-    checks: dict[str, dict[Place, CheckResult]] = field(default_factory=dict)
+    checks: dict[str, dict[RepeatAndRank, CheckResult]] = field(default_factory=dict)
     checked: dict[int, bool] = field(default_factory=dict)
     outcomes: dict[str, dict[int, bool]] = field(default_factory=dict)
-    values: dict[str, dict[Place, float | None]] = field(default_factory=dict)
+    values: dict[str, dict[RepeatAndRank, float | None]] = field(default_factory=dict)
     labelled: list[dict[str, Any]] = field(default_factory=list)
-    references: dict[str, dict[Place, dict[str, Any]]] = field(default_factory=dict)
+    references: dict[str, dict[RepeatAndRank, dict[str, Any]]] = field(default_factory=dict)
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
     repeats_end: RepeatsEnd | None = None
@@ -201,7 +201,7 @@ class CaseMeasurements:
 
 
 @dataclass(frozen=True, slots=True)
-class TriedBefore:
+class PreviousAttempt:
     """The outcome of a case that was tried again: the verdict that it had before, and why."""
 
     status: CaseStatus
@@ -222,18 +222,18 @@ class CaseVerdict:
     reason: str | None = None
     traceback: str | None = None
     started: float | None = None
-    begun: bool = False
+    has_begun: bool = False
     finished: float | None = None
     attempts: int = 0
     job: int | None = None
     expectations: list[dict[str, Any]] = field(default_factory=list)
-    earlier: tuple[TriedBefore, ...] = ()
+    previous_attempts: tuple[PreviousAttempt, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
 
     @property
-    def word(self) -> CaseStatus:
+    def final_status(self) -> CaseStatus:
         """The status; ``flaky`` where the case has passed, but not at once."""
-        passed_later = self.status == CaseStatus.PASSED and self.earlier
+        passed_later = self.status == CaseStatus.PASSED and self.previous_attempts
         return CaseStatus.FLAKY if passed_later else self.status
 
 
@@ -270,14 +270,14 @@ class CaseState:
         return sum(sum(ranks.values()) for ranks in outcomes), sum(map(len, outcomes))
 
     @property
-    def through(self) -> bool:
+    def all_ended(self) -> bool:
         """Whether every rank has ended every repeat that is known of."""
         return len(self.measured.ended) == self.identity.np * self.repeats
 
     @property
     def complete(self) -> bool:
         """Whether every rank has ended every repeat, and there are to be no more."""
-        return self.through and not (self.identity.until and self.measured.repeats_end is None)
+        return self.all_ended and not (self.identity.until and self.measured.repeats_end is None)
 
     @property
     def timed_seconds(self) -> float:
@@ -285,7 +285,7 @@ class CaseState:
         times = (sum(map(sum, self.rank_times(rank))) for rank in self.measured.ranks)
         return max(times, default=0.0) / 1000.0
 
-    def ended(self, repeat: int) -> bool:
+    def has_ended(self, repeat: int) -> bool:
         """Whether every rank has ended that repeat."""
         return all((repeat, rank) in self.measured.ended for rank in range(self.identity.np))
 
@@ -294,7 +294,7 @@ class CaseState:
         repeats = self.measured.samples.get("time_ms", {}).get(rank, {})
         return [repeats[repeat] for repeat in sorted(repeats)]
 
-    def folded(self, metric: str) -> list[list[float]]:
+    def fold_samples(self, metric: str) -> list[list[float]]:
         """The metric's samples over all ranks, one list a repeat, iteration by iteration.
 
         Each iteration's value is folded over ranks as the metric says: a time is the slowest
@@ -303,7 +303,7 @@ class CaseState:
         """
         return list(self._by_repeat(metric).values())
 
-    def by_job(self, metric: str) -> list[list[list[float]]]:
+    def fold_by_job(self, metric: str) -> list[list[list[float]]]:
         """The same as `folded`, one list of repeats a launch."""
         found: dict[int, list[list[float]]] = {}
         for repeat, values in self._by_repeat(metric).items():
@@ -313,7 +313,7 @@ class CaseState:
 
     def launch_medians(self, metric: str) -> list[float]:
         """The metric's value in each launch: the median of the medians of its repeats."""
-        return list(map(median_of_repeats, self.by_job(metric)))
+        return list(map(median_of_repeats, self.fold_by_job(metric)))
 
     def _by_repeat(self, metric: str) -> dict[int, list[float]]:
         fold = FOLDS[self.identity.metrics[metric].fold]
@@ -323,7 +323,7 @@ class CaseState:
                 for repeat, values in repeats.items():
                     by_repeat.setdefault(repeat, []).append(values)
             if metric == "time_ms":
-                by_repeat = {repeat: self.times_in(repeat) for repeat in by_repeat}
+                by_repeat = {repeat: self.times_of_repeat(repeat) for repeat in by_repeat}
             return {
                 repeat: [fold(row) for row in zip(*rows, strict=False)]
                 for repeat, rows in sorted(by_repeat.items())
@@ -335,7 +335,7 @@ class CaseState:
                 single.setdefault(repeat, []).append(value)
         return {repeat: [fold(row)] for repeat, row in single.items()}
 
-    def times_in(self, repeat: int) -> list[array[float]]:
+    def times_of_repeat(self, repeat: int) -> list[array[float]]:
         """The ranks' times of a repeat, where none of their job is without: they go in step.
 
         A rank that ended the repeat without times had nothing to do. Of a case with a job on each
@@ -364,7 +364,7 @@ class CaseState:
             return None if skew is None else summarize([skew])
         if metric not in self.identity.metrics:
             return None
-        repeats = self.folded(metric)
+        repeats = self.fold_samples(metric)
         summary = summarize_repeats(repeats)
         ratio = self._ratio_of_times(metric) if summary and len(repeats) > 1 else None
         return summary if summary is None or ratio is None else replace(summary, p50=ratio)
@@ -373,9 +373,9 @@ class CaseState:
         """The value of a ratio of two times; None for other metrics, or if a time is unknown."""
         limits = self.measured.limits
         times = [("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())]
-        if (name := time_of_efficiency(metric, limits)) is not None:
+        if (name := find_efficiency_time(metric, limits)) is not None:
             times.append((name, limits[name]["value"]))
-        ratios = (efficiency_of(self._median(name), other) for name, other in times)
+        ratios = (compute_efficiency(self._median(name), other) for name, other in times)
         return next((ratio for ratio in ratios if ratio is not None), None)
 
     def _median(self, metric: str) -> float | None:
@@ -396,7 +396,7 @@ class CaseState:
 
         Waits for other ranks are left out, if they are measured.
         """
-        return RankComparison(self.identity).compare(self.own_medians()).ratios
+        return RankComparison(self.identity).compare(self.active_medians()).ratios
 
     def mean_skews(self) -> Mapping[int, float]:
         """The same of the mean times, which an interruption lengthens; waits are included."""
@@ -408,7 +408,7 @@ class CaseState:
         }
         return RankComparison(self.identity).compare(means).ratios
 
-    def own_medians(self) -> dict[int, RankTime]:
+    def active_medians(self) -> dict[int, RankTime]:
         """Each rank's median time, and the same without waits for other ranks."""
         waits = RankComparison(self.identity).waits
         times = {}
@@ -419,5 +419,5 @@ class CaseState:
 
     def _own_times(self, waits: Sequence[str], rank: int) -> list[Sequence[float]]:
         repeats = sorted(self.measured.samples["time_ms"][rank])
-        each = (own_times(self, waits, rank, repeat) for repeat in repeats)
+        each = (compute_active_times(self, waits, rank, repeat) for repeat in repeats)
         return [values for values in each if values]

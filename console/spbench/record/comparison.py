@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import sub
 from typing import TYPE_CHECKING, Any
 
-from spbench.record.places import MIRRORED
+from spbench.record.coordinates import MIRRORED
 from spbench.stats.summary import clamp_to_floats, lower_median
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ _Place = Mapping[str, Any]
 class RankTime:
     """A rank's median time, and the median without its waits; None: waits are not measured."""
 
-    whole: float
-    own: float | None = None
+    total: float
+    active: float | None = None
 
     @property
     def waits(self) -> float | None:
         """The rest of the median, in which the rank waits for others; None: not measured."""
-        return None if self.own is None else max(0.0, self.whole - self.own)
+        return None if self.active is None else max(0.0, self.total - self.active)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TypicalTime:
         shortest_wait: The shortest wait of any of the ranks.
     """
 
-    own: float
+    active: float
     shortest_wait: float
 
 
@@ -81,8 +81,8 @@ class RankComparison:
             if metric.waits and metric.part_of == "time_ms"
         )
         self._independent = identity.measures == "rank"
-        stages = [_stage(place) for place in identity.places]
-        tiles = zip(stages, _tile_kinds(identity.places, stages), strict=True)
+        stages = [_stage(place) for place in identity.coordinates]
+        tiles = zip(stages, _tile_kinds(identity.coordinates, stages), strict=True)
         by_rank = identity.params.get("by_rank")
         programs = {str(rank) for rank in by_rank} if isinstance(by_rank, Mapping) else set()
         self._stages = _number_kinds(stages, identity.np, programs)
@@ -103,18 +103,18 @@ class RankComparison:
         for kind, ranks in kinds.items():
             if len(ranks) < 2:
                 continue
-            wholes = [times[rank].whole for rank in ranks]
-            owns = [own for rank in ranks if (own := times[rank].own) is not None]
+            wholes = [times[rank].total for rank in ranks]
+            owns = [own for rank in ranks if (own := times[rank].active) is not None]
             values = owns if separates else wholes
             wait = max(0.0, min(map(sub, wholes, values)))
             typical_times[kind] = TypicalTime(lower_median(values), wait)
-            whole = typical_times[kind].own + wait
+            whole = typical_times[kind].active + wait
             compared |= {rank: value + wait for rank, value in zip(ranks, values, strict=True)}
             if whole > 0:
                 ratios |= {rank: clamp_to_floats(compared[rank] / whole) for rank in ranks}
         return RankRatios(typical_times, ratios, compared)
 
-    def alike(self, times: Mapping[int, RankTime]) -> dict[int, Sequence[int]]:
+    def find_comparable(self, times: Mapping[int, RankTime]) -> dict[int, Sequence[int]]:
         """Return the ranks that each rank is compared with, itself among them."""
         return {rank: ranks for ranks in self._kinds(times).values() for rank in ranks}
 
@@ -130,7 +130,7 @@ class RankComparison:
         return self._independent or self._separates(times)
 
     def _separates(self, times: Mapping[int, RankTime]) -> bool:
-        return all(time.own is not None for time in times.values())
+        return all(time.active is not None for time in times.values())
 
 
 def _number_kinds(kinds: Sequence[Hashable], np: int, programs: Container[str]) -> dict[int, int]:
@@ -145,7 +145,7 @@ def _number_kinds(kinds: Sequence[Hashable], np: int, programs: Container[str]) 
     return by_rank
 
 
-def own_times(
+def compute_active_times(
     case: CaseState, waits: Iterable[str], rank: int, repeat: int, chosen: slice = slice(None)
 ) -> list[float] | None:
     """Return a rank's times of a repeat without its waits; None if waits are not measured.

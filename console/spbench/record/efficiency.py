@@ -11,11 +11,11 @@ ABOVE_REFERENCE = (
 )
 """The explanation that a view gives once if an efficiency is above 100 %."""
 
-MOST_EFFICIENCY = 9.995
+MAX_EFFICIENCY = 9.995
 """An efficiency above this says only that something disturbed its reference."""
 
 
-def efficiency_of(
+def compute_efficiency(
     value: float | None, reference: float | None, better: str = "lower"
 ) -> float | None:
     """Return reference / time, 1 for a time equal to its reference; None if one is unknown.
@@ -38,7 +38,7 @@ def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> s
     """Return ``41 %``; ``~41 %`` if times were disturbed, so that it is not the hardware's."""
     if efficiency is None:
         return ""
-    text = format_percent(efficiency) if efficiency < MOST_EFFICIENCY else "> 999 %"
+    text = format_percent(efficiency) if efficiency < MAX_EFFICIENCY else "> 999 %"
     return (DISTURBED if disturbed else "") + text
 
 
@@ -51,7 +51,7 @@ SPEEDUPS = {
 """By speed-up, the times that it may compare ``time_ms`` with."""
 
 
-def time_of_efficiency(metric: str, references: Container[str]) -> str | None:
+def find_efficiency_time(metric: str, references: Container[str]) -> str | None:
     """Return the time that an efficiency divides the reference by; None for other metrics.
 
     Views leave an efficiency of ``time_ms`` out if they show that of the case.

@@ -12,28 +12,28 @@ from spbench.errors import describe_defect
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.machine.core_sharing import summarize_sharing
-from spbench.record.machine.misplaced import misplaced
-from spbench.record.noise import noise_of, summarize_noise
+from spbench.record.machine.misplaced import describe_misplaced
+from spbench.record.messages.stragglers import describe_lags, find_lags
+from spbench.record.noise import describe_case_noise, summarize_noise
 from spbench.record.number_formatting import format_factor, format_value
-from spbench.record.outliers.kinds import Slow, out_of_line
+from spbench.record.outliers.kinds import Outlier, find_outliers
 from spbench.record.outliers.link_kinds import (
     advise_link,
+    count_links,
     is_link,
-    link_count,
-    link_kinds,
+    link_populations,
     median_rows,
 )
-from spbench.record.outliers.rank_kinds import rank_kinds
-from spbench.record.sentences.stragglers import describe_lags, lags_of
+from spbench.record.outliers.rank_kinds import rank_populations
 from spbench.record.state import RunState
 from spbench.record.stragglers import (
     LAG_RULE,
-    LEAST_LASTED,
+    MIN_LAG_SECONDS,
     Straggler,
     advise_iterations,
     can_judge_ranks,
     is_planted,
-    planted_ranks,
+    list_planted_ranks,
 )
 from spbench.stats.generalised_esd import FEWEST_VALUES
 from spbench.stats.summary import lower_median
@@ -47,21 +47,21 @@ SLIGHT_SECONDS = 1.0
 _SLOW = f"{NOTABLE_RANK:g}x as long as the median rank for {LAG_RULE} in a row"
 """What a slow rank takes, in words."""
 _COMPARED = {
-    "rank": f"quiet cases of compute and memory, timed for {1000 * LEAST_LASTED:g} ms or more",
+    "rank": f"quiet cases of compute and memory, timed for {1000 * MIN_LAG_SECONDS:g} ms or more",
     "link": "cases of links",
 }
 """The compared cases in words, by what they measure."""
-MOST = 12
+MAX_FINDINGS = 12
 """Sentences on outliers; the others are counted."""
 
 
-def findings(state: RunState) -> list[str]:
+def collect_findings(state: RunState) -> list[str]:
     """Return one sentence per finding of a run, such as misplaced ranks, slow hosts and noise."""
     cases = state.cases.values()
     ignored = state.ignored.finding
     return [
         *([ignored] if ignored else []),
-        *misplaced(cases, state.jobs),
+        *describe_misplaced(cases, state.jobs),
         *describe_stragglers(cases),
         *_slowest(cases),
         *describe_noise(state),
@@ -83,15 +83,15 @@ def names_slow_part(finding: str) -> bool:
     return has_words and not finding.startswith("nothing is slow")
 
 
-def found_or_defect(state: RunState) -> list[str]:
+def collect_findings_or_defect(state: RunState) -> list[str]:
     """Return the findings; a defect of spbench is one of them, so that the run is reported."""
     try:
-        return findings(state)
+        return collect_findings(state)
     except Exception as error:
         return [f"findings are missing: {describe_defect(error)}"]
 
 
-def slow_of(cases: Iterable[CaseState]) -> list[Slow]:
+def find_slow_parts(cases: Iterable[CaseState]) -> list[Outlier]:
     """Return what is out of line with many others in cases that were measured, the slowest first.
 
     To be named, a host, rank or link must be slower than chance lets any of so many be; hosts and
@@ -100,7 +100,7 @@ def slow_of(cases: Iterable[CaseState]) -> list[Slow]:
     of = defaultdict(list)
     for case in cases:
         of[case.identity.measures].append(case)
-    return out_of_line([*rank_kinds(of["rank"]), *link_kinds(of["link"])])
+    return find_outliers([*rank_populations(of["rank"]), *link_populations(of["link"])])
 
 
 def describe_stragglers(cases: Iterable[CaseState]) -> list[str]:
@@ -111,8 +111,9 @@ def describe_stragglers(cases: Iterable[CaseState]) -> list[str]:
     return describe_lags(
         lag
         for case in cases
-        for lag in lags_of(case, case.verdict.stragglers)
-        if not (_is_slight(lag.straggler) and noise_of(case)) or is_planted(lag.straggler, case)
+        for lag in find_lags(case, case.verdict.stragglers)
+        if not (_is_slight(lag.straggler) and describe_case_noise(case))
+        or is_planted(lag.straggler, case)
     )
 
 
@@ -131,26 +132,26 @@ def _slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     by_link = [case for case in measured if case.identity.measures == "link"]
     stragglers = [slow for case in measured for slow in case.verdict.stragglers]
     known = {slow.host if slow.rank is None else (slow.host, slow.rank) for slow in stragglers}
-    if named := [slow for slow in slow_of(measured) if slow.what not in known]:
-        rest = f"{len(named) - MOST} more hosts, ranks or links are slow"
-        more = [rest] if len(named) > MOST else []
-        return [*(slow.sentence for slow in named[:MOST]), *more]
+    if named := [slow for slow in find_slow_parts(measured) if slow.key not in known]:
+        rest = f"{len(named) - MAX_FINDINGS} more hosts, ranks or links are slow"
+        more = [rest] if len(named) > MAX_FINDINGS else []
+        return [*(slow.message for slow in named[:MAX_FINDINGS]), *more]
     links = [slow for case in by_link for slow in _links(case)]
     notable = [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
     if notable:
         return [max(notable, key=lambda slow: slow.ratio).sentence]
-    if stragglers or any(planted_ranks(case) for case in measured):
+    if stragglers or any(list_planted_ranks(case) for case in measured):
         return []  # a rank is slow, even if a planted fault was not noticed
     # Noise hides a slow rank, and what takes shorter than a time slice shows nothing.
-    quiet = [case for case in by_rank if noise_of(case) is None]
-    telling = [case for case in quiet if case.timed_seconds >= LEAST_LASTED]
+    quiet = [case for case in by_rank if describe_case_noise(case) is None]
+    telling = [case for case in quiet if case.timed_seconds >= MIN_LAG_SECONDS]
     suspects = [
         case
         for case in by_rank
         if any(slow.few and slow.ratio >= NOTABLE_RANK for slow in _ranks(case))
     ]
     if suspects:
-        return _suspected(case for case in suspects if noise_of(case) is None)
+        return _suspected(case for case in suspects if describe_case_noise(case) is None)
     ranks = [slow for case in telling for slow in _ranks(case)]
     if ranks or links:
         return [_nothing_slow([*telling, *by_link], [*ranks, *links], _interrupted(telling))]
@@ -188,10 +189,10 @@ def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
 
 
 def _compares_ranks(case: CaseState) -> bool:
-    if case.identity.measures == "link" or noise_of(case):
+    if case.identity.measures == "link" or describe_case_noise(case):
         return False
     comparison = RankComparison(case.identity)
-    times = case.own_medians()
+    times = case.active_medians()
     return len(comparison.compare(times).ratios) > 1 and comparison.separates(times)
 
 
@@ -252,7 +253,7 @@ class _Slowest:
 def _extent(cases: list[CaseState]) -> str:
     hosts = {rank.host for case in cases for rank in case.measured.ranks.values()}
     ranks = max(len(case.measured.ranks) for case in cases)
-    links = max(map(link_count, cases))
+    links = max(map(count_links, cases))
     parts = [format_quantity(len(hosts), "host"), format_quantity(ranks, "rank")]
     if links > 1:  # a single link is compared with none
         parts.append(format_quantity(links, "link"))

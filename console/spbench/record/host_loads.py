@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-KEPT = 120
+HISTORY_LENGTH = 120
 """Readings of a host that are kept for drawing: two minutes of them."""
 NAMES = ("cpu", "memory", "received", "sent", "gpu")
 
@@ -15,17 +15,17 @@ NAMES = ("cpu", "memory", "received", "sent", "gpu")
 class LoadHistory:
     """One quantity of one host: its last readings, and over all of them mean and maximum."""
 
-    last: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    last: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
     count: int = 0
     total: float = 0.0
-    most: float = 0.0
+    maximum: float = 0.0
 
     def add(self, value: float) -> None:
         """Take in a reading."""
         self.last.append(value)
         self.count += 1
         self.total += value
-        self.most = max(self.most, value)
+        self.maximum = max(self.maximum, value)
 
     @property
     def mean(self) -> float:
@@ -50,10 +50,10 @@ class HostLoads:
         """Return the hosts, in the order in which they were heard of first."""
         return list(self._hosts)
 
-    def of(self, host: str, name: str) -> LoadHistory | None:
+    def get(self, host: str, name: str) -> LoadHistory | None:
         """Return a quantity of a host; None where nothing was said of it."""
         return self._hosts.get(host, {}).get(name)
 
-    def each(self) -> Iterator[tuple[str, dict[str, LoadHistory]]]:
+    def items(self) -> Iterator[tuple[str, dict[str, LoadHistory]]]:
         """Yield each host with what is known of it."""
         yield from self._hosts.items()

@@ -8,17 +8,17 @@ from types import MappingProxyType
 from typing import Any
 
 from spbench.errors import ExitCode
-from spbench.record.case_figures import NotReachedError, figure_of, limit_of
+from spbench.record.case_figures import NotReachedError, evaluate_limit, read_figure
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK, RankComparison
-from spbench.record.findings import slow_of
+from spbench.record.findings import find_slow_parts
 from spbench.record.number_formatting import format_exact, format_factor
 from spbench.record.reference_wording import describe_limit, describe_miss
 from spbench.record.stragglers import (
     Straggler,
     advise_iterations,
     is_planted,
-    planted_ranks,
+    list_planted_ranks,
 )
 from spbench.suites.expression import ExpressionError
 from spbench_core.catalog import parse_fault
@@ -58,7 +58,7 @@ def judge(
             who = name_ranks(case, silent)
             return Judgement(CaseStatus.ERROR, f"check {name} was not reported by {who}", [])
     expectations = [_judge_expectation(case, dict(item), cases) for item in case.identity.expect]
-    failed = failed_checks(case)
+    failed = describe_failed_checks(case)
     if failed:
         return Judgement(CaseStatus.FAILED, failed[0], expectations)
     broken = [item for item in expectations if item["status"] == CheckOutcome.FAILED]
@@ -78,7 +78,7 @@ def blames_fault(reason: str | None) -> bool:
 def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]) -> str:
     """Return whether a slow rank was noticed; a fault of another kind must fail a check."""
     unseen = f"{_UNSEEN} {fault}"
-    planted = planted_ranks(case)
+    planted = list_planted_ranks(case)
     if not planted:
         return unseen
     # The finding of the run says how slow it is.
@@ -87,8 +87,8 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
             return f"{_FAULT} noticed: {straggler.name} is slow"
     ranks = case.measured.ranks
     named = {(ranks[rank].host, rank) for rank in planted & ranks.keys()}
-    for slow in slow_of([case]):
-        if slow.what in named or slow.what in {host for host, _ in named}:
+    for slow in find_slow_parts([case]):
+        if slow.key in named or slow.key in {host for host, _ in named}:
             return f"{_FAULT} noticed: {slow.name} is slow"
     factor = parse_fault(fault)[1]
     is_slight = factor is not None and factor < NOTABLE_RANK
@@ -104,7 +104,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         )
     if planted.isdisjoint(skews):
         return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"
-    if not RankComparison(case.identity).separates(case.own_medians()):
+    if not RankComparison(case.identity).separates(case.active_medians()):
         return (
             f"{unseen}: {case.identity.benchmark} does not measure how long ranks wait for each "
             "other, so that all are as slow; expect a time, or plant the fault in another benchmark"
@@ -128,7 +128,7 @@ def _silent_ranks(case: CaseState, check: str) -> list[int]:
     return sorted({rank for repeat, rank in places if (repeat, rank) not in told})
 
 
-def failed_checks(case: CaseState) -> list[str]:
+def describe_failed_checks(case: CaseState) -> list[str]:
     """Return a sentence for each check that failed: on which ranks, by how much, where."""
     sentences = []
     for name, results in case.measured.checks.items():
@@ -163,12 +163,12 @@ def _judge_expectation(
     case: CaseState, expect: dict[str, Any], cases: Mapping[str, CaseState]
 ) -> dict[str, Any]:
     skipped = expect.pop("skipped", None)
-    judged = expect | {"value": figure_of(case, expect["metric"])}
+    judged = expect | {"value": read_figure(case, expect["metric"])}
     if skipped is not None:
         return judged | {"status": CheckOutcome.SKIPPED.value, "reason": skipped}
     if expression := expect.get("expression"):
         try:
-            judged["limit"] = limit_of(expression, cases)
+            judged["limit"] = evaluate_limit(expression, cases)
         except NotReachedError as error:
             return judged | {"status": CheckOutcome.SKIPPED.value, "reason": str(error)}
         except ExpressionError as error:
@@ -183,7 +183,7 @@ def _holds(op: str, limit: float | None, value: float | None, **_: Any) -> bool:
     return value <= limit if op == "max" else value >= limit
 
 
-def wanted(item: Mapping[str, Any], unit: str = "") -> str:
+def describe_expected(item: Mapping[str, Any], unit: str = "") -> str:
     """Return what an expectation asks for: ``time_ms max 5 ms``, or how its limit came about."""
     if item.get("reference"):
         return f"{item['metric']} {item['op']} {describe_limit(item)}"
@@ -194,12 +194,12 @@ def wanted(item: Mapping[str, Any], unit: str = "") -> str:
     return f"{item['metric']} {item['op']} {figure}"
 
 
-def share_of(value: float | None, limit: float | None) -> float | None:
+def divide_by_limit(value: float | None, limit: float | None) -> float | None:
     """Return a value over its limit, None where either is missing or the limit is 0."""
     return value / limit if value is not None and limit else None
 
 
-def not_judged(case: CaseState) -> Iterator[str]:
+def describe_not_judged(case: CaseState) -> Iterator[str]:
     """Yield a sentence for each expectation of a judged case that this run leaves open."""
     for item in case.verdict.expectations:
         if item["status"] != CheckOutcome.SKIPPED:
@@ -207,7 +207,8 @@ def not_judged(case: CaseState) -> Iterator[str]:
         if item["limit"] is None and not item.get("expression"):
             yield f"expect of {item['metric']} skipped: {item.get('reason')}"
         else:
-            yield f"not judged: {wanted(item, _unit_of(case, item))}: {item.get('reason')}"
+            expected = describe_expected(item, _unit_of(case, item))
+            yield f"not judged: {expected}: {item.get('reason')}"
 
 
 def _unit_of(case: CaseState, item: Mapping[str, Any]) -> str:
@@ -218,9 +219,9 @@ def _unit_of(case: CaseState, item: Mapping[str, Any]) -> str:
 def _expectation_sentence(case: CaseState, item: dict[str, Any]) -> str:
     unit = _unit_of(case, item)
     if reason := item.get("reason"):
-        return f"{wanted(item, unit)} cannot be judged: {reason}"
+        return f"{describe_expected(item, unit)} cannot be judged: {reason}"
     if item["value"] is None:
-        return f"expected {wanted(item, unit)}, but it was not measured"
+        return f"expected {describe_expected(item, unit)}, but it was not measured"
     if item.get("reference"):
         return describe_miss(item)
     relation = "above" if item["op"] == "max" else "below"
@@ -231,7 +232,7 @@ def _expectation_sentence(case: CaseState, item: dict[str, Any]) -> str:
     return f"{item['metric']} is {value}, {relation} the expected {limit}"
 
 
-def verdict_of(cases: Iterable[CaseState]) -> tuple[RunStatus, ExitCode]:
+def judge_run(cases: Iterable[CaseState]) -> tuple[RunStatus, ExitCode]:
     """Return verdict and exit code of a run that went to its end."""
     statuses = {case.status for case in cases}
     if CaseStatus.ERROR in statuses:

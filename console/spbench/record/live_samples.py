@@ -72,13 +72,13 @@ class LiveSamples:
             self._samples.add(repeat, list(map(self._fold, new)))
         self._taken[repeat] = end
         self._ranks[repeat] = len(rows)
-        if self._case.ended(repeat):
+        if self._case.has_ended(repeat):
             self._complete.add(repeat)
         return True
 
     def _rows(self, repeat: int) -> list[array[float]]:
         samples = self._case.measured.samples[self._metric]
         if self._rank is None and self._metric == "time_ms":
-            return self._case.times_in(repeat)
+            return self._case.times_of_repeat(repeat)
         ranks = samples.values() if self._rank is None else [samples.get(self._rank, {})]
         return [by_repeat[repeat] for by_repeat in ranks if repeat in by_repeat]

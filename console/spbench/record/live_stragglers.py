@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.rank_rows import RankRows
-from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
 from spbench.record.state import RunState
-from spbench.record.stragglers import FEWEST_BLOCKS, Straggler, join_hosts
+from spbench.record.stragglers import MIN_BLOCKS, Straggler, join_hosts
 
-LEAST_SAMPLES = FEWEST_BLOCKS
-LEAST_SECONDS = 2.0
+MIN_SAMPLES = MIN_BLOCKS
+MIN_SECONDS = 2.0
 """The samples and the seconds of lagging from which on a rank is named. With fewer samples the case
 could not name it once it is judged, and so would contradict what was shown while it ran."""
 
@@ -40,9 +40,9 @@ class LiveStragglers:
         ranks = self._state.ranks
         for rank, ratio in self._rows.skews().items():
             if ratio >= NOTABLE_RANK:
-                self._since[rank] = before.get(rank, ranks[rank].timed)
+                self._since[rank] = before.get(rank, ranks[rank].has_timed)
 
-    def find(self, least: float = LEAST_SECONDS) -> list[Straggler]:
+    def find(self, least: float = MIN_SECONDS) -> list[Straggler]:
         """Return the ranks and hosts that have lagged for ``least`` seconds, the worst first.
 
         If all ranks of a host lag, and there are at least two, the host replaces them.
@@ -57,17 +57,17 @@ class LiveStragglers:
         ]
         return join_hosts(lasting, {rank: of.host for rank, of in self._state.ranks.items()})
 
-    def lags(self, least: float = LEAST_SECONDS) -> list[Lag]:
+    def find_lags(self, least: float = MIN_SECONDS) -> list[Lag]:
         """Return the same with the case and the ranks that wait for them."""
         stragglers = self.find(least)
         case = self._rows.case
-        return lags_of(case, stragglers, self._rows.times()) if case is not None else []
+        return find_lags(case, stragglers, self._rows.times()) if case is not None else []
 
-    def sentences(self, least: float = LEAST_SECONDS) -> list[str]:
+    def messages(self, least: float = MIN_SECONDS) -> list[str]:
         """Return a sentence for each straggler, the worst first, as the case's finding will be."""
-        return describe_lags(self.lags(least))
+        return describe_lags(self.find_lags(least))
 
     def _lasted(self, rank: int) -> float:
-        if self._rows.iterations(rank) < LEAST_SAMPLES:
+        if self._rows.iterations(rank) < MIN_SAMPLES:
             return -1.0
-        return self._state.ranks[rank].timed - self._since[rank]
+        return self._state.ranks[rank].has_timed - self._since[rank]

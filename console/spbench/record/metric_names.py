@@ -15,18 +15,18 @@ SEPARATELY = "measured separately"
 """The mark of a metric of another loop than ``time_ms``: it is not a part of that time."""
 
 
-def metric_name(name: str, unit: str) -> str:
+def format_metric_name(name: str, unit: str) -> str:
     """Return a metric's name for people, ``time`` for ``time_ms``: its values have the unit."""
     suffix = "_" + unit.lower().replace("/", "_")
     return _titles("title").get(name) or name.removesuffix(suffix).replace("_", " ")
 
 
-def folded_name(name: str, unit: str) -> str:
+def format_folded_name(name: str, unit: str) -> str:
     """Return the name of a metric's value over all ranks, such as ``lowest bandwidth``."""
-    return _titles("folded_title").get(name) or metric_name(name, unit)
+    return _titles("folded_title").get(name) or format_metric_name(name, unit)
 
 
-def figure_name(metric: str, unit: str) -> str:
+def format_figure_name(metric: str, unit: str) -> str:
     """Return the name of a metric's statistic for people, ``time p95`` for ``time_ms.p95``.
 
     The unit of a metric that was not measured is unknown: without one, the key is returned.
@@ -34,22 +34,22 @@ def figure_name(metric: str, unit: str) -> str:
     if not unit:
         return metric
     name, _, statistic = metric.partition(".")
-    return " ".join(filter(None, (folded_name(name, unit), statistic)))
+    return " ".join(filter(None, (format_folded_name(name, unit), statistic)))
 
 
-def metric_help(benchmark: str, name: str) -> str:
+def find_metric_help(benchmark: str, name: str) -> str:
     """Return the description of a metric; empty if the catalog lacks it."""
     metric = _metric(benchmark, name)
     return metric.help if metric is not None else ""
 
 
-def iteration_name(benchmark: str) -> str:
+def find_iteration_name(benchmark: str) -> str:
     """Return one iteration of a benchmark in words, ``one barrier``; empty if unknown."""
     metric = _metric(benchmark, TIME_MS.name)
     return describe_iteration(metric) if metric is not None else ""
 
 
-def remainder_name(benchmark: str, whole: str) -> str:
+def find_remainder_name(benchmark: str, whole: str) -> str:
     """Return what takes the time of a metric that no part accounts for, or ``other``."""
     metric = _metric(benchmark, whole)
     return (metric.remainder if metric is not None else "") or OTHER
@@ -79,12 +79,12 @@ def describe_separation(benchmark: str, name: str) -> str:
     return SEPARATELY if name in separate_metrics(benchmark) else ""
 
 
-def measured_separately(case: CaseState) -> list[str]:
+def name_separate_metrics(case: CaseState) -> list[str]:
     """Return the names for people of what a case measured in other loops than its time."""
     separate = separate_metrics(case.identity.benchmark)
     measured = (case.measured.samples.keys() | case.measured.values.keys()) & separate
     infos = (info for info in case.identity.metrics.values() if info.name in measured)
-    return [metric_name(info.name, info.unit) for info in infos]
+    return [format_metric_name(info.name, info.unit) for info in infos]
 
 
 @cache

@@ -16,15 +16,15 @@ from statistics import fmean
 
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.core_sharing import is_crowded
+from spbench.record.messages.enumeration import count_cases, enumerate_names
 from spbench.record.number_formatting import format_percent
 from spbench.record.run_parts import JobState
-from spbench.record.sentences.enumeration import count_cases, enumerate_names
 from spbench.record.state import RunState
 from spbench_core.quantities import format_quantity
 
-WAITED_ALONE = 0.2
+MAX_WAIT_EXCLUSIVE = 0.2
 """The share of its time that a rank with a core of its own may wait for it."""
-WAITED_SHARED = 0.1
+MAX_WAIT_SHARED = 0.1
 """The share beyond what is expected that a host's ranks may wait on average, if they share CPUs."""
 STOLEN = 0.05
 THROTTLED = 0.05
@@ -72,16 +72,16 @@ class Disturbance:
     rank: int | None = None
 
 
-def noise_of(case: CaseState) -> str | None:
+def describe_case_noise(case: CaseState) -> str | None:
     """Return why a case's times are noisy, as a clause; None if they are not."""
-    worst = next(iter(disturbances_of(case)), None)
+    worst = next(iter(find_disturbances(case)), None)
     if worst is None:
         return None
     subject = "ranks" if worst.rank is None else f"rank {worst.rank}"
     return _clause(worst.cause, worst.host, _format_amount(worst), subject=subject)
 
 
-def disturbances_of(case: CaseState) -> list[Disturbance]:
+def find_disturbances(case: CaseState) -> list[Disturbance]:
     """Return what disturbed the ranks of a case, cause by cause, the worst host first."""
     ranks = case.measured.ranks
     disturbances = [*_waits(ranks, _waiting(case))]
@@ -98,7 +98,7 @@ def disturbances_of(case: CaseState) -> list[Disturbance]:
 
 def is_disturbed(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
     """Whether a case's times are not those of the hardware: noise, or more ranks than cores."""
-    return is_crowded(case, jobs) or noise_of(case) is not None
+    return is_crowded(case, jobs) or describe_case_noise(case) is not None
 
 
 def summarize_noise(state: RunState) -> list[str]:
@@ -108,11 +108,11 @@ def summarize_noise(state: RunState) -> list[str]:
     that was found before the first launch is part of the sentence on waits for cores.
     """
     judged = [case for case in state.cases.values() if case.measured.ranks]
-    disturbances = {case.id: disturbances_of(case) for case in judged}
-    return summarize_disturbances(disturbances, other_work_at_start(state))
+    disturbances = {case.id: find_disturbances(case) for case in judged}
+    return summarize_disturbances(disturbances, read_other_work(state))
 
 
-def other_work_at_start(state: RunState) -> Sequence[str]:
+def read_other_work(state: RunState) -> Sequence[str]:
     """Return what else kept the machine busy before the first launch; empty if nothing did."""
     return tuple(state.run.environment.get("other_work", ())) if state.run is not None else ()
 
@@ -142,7 +142,7 @@ def summarize_disturbances(
     return sentences
 
 
-def without_other_work(findings: Iterable[str], other_work: Sequence[str]) -> Iterator[str]:
+def remove_other_work(findings: Iterable[str], other_work: Sequence[str]) -> Iterator[str]:
     """Yield findings without what kept the machine busy before the first launch."""
     for finding in findings:
         if not other_work or finding != _busy_at_start(other_work):
@@ -219,10 +219,10 @@ def _waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]:
             alone[part.host].append((waited, rank))
     for host, waits in alone.items():
         share, rank = max(waits)
-        if share > WAITED_ALONE:
+        if share > MAX_WAIT_EXCLUSIVE:
             yield Disturbance(Cause.WAITED, host, share, rank)
     for host, excess in sharing.items():
-        if fmean(excess) > WAITED_SHARED:
+        if fmean(excess) > MAX_WAIT_SHARED:
             yield Disturbance(Cause.WAITED, host, fmean(excess))
 
 

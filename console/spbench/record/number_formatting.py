@@ -192,11 +192,11 @@ def format_value(value: float, unit: str, name: str = "") -> str:
     if unit == "1/s":
         amount = format_count(value) if value >= _PLAIN_COUNT else format_number(value)
         return f"{amount} {'images' if name.startswith('images') else ''}/s"
-    scale = scale_of([value], unit)
+    scale = choose_unit([value], unit)
     return f"{scale.format(value)} {scale.unit}"
 
 
-def scale_of(values: Iterable[float], unit: str) -> DisplayUnit:
+def choose_unit(values: Iterable[float], unit: str) -> DisplayUnit:
     """Return the unit in which the largest of these values, given in ``unit``, is 1 to 999."""
     most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if unit in _SECONDS_OF:
@@ -246,13 +246,13 @@ def _format_plain(value: float, name: str) -> str:
     return format_number(value)
 
 
-def clean(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Return the text without what would move a terminal's cursor or change its colours."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def printable(text: str) -> str:
+def strip_line_controls(text: str) -> str:
     """Return lines without what would move a terminal's cursor: ranks may say anything."""
-    return "\n".join(clean(line.expandtabs()) for line in text.splitlines())
+    return "\n".join(strip_controls(line.expandtabs()) for line in text.splitlines())

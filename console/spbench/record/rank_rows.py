@@ -8,9 +8,9 @@ from heapq import nlargest
 from itertools import count
 
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import RankComparison, RankRatios, RankTime, own_times
+from spbench.record.comparison import RankComparison, RankRatios, RankTime, compute_active_times
+from spbench.record.coordinates import CoordinateName, list_coordinate_names, shorten_coordinates
 from spbench.record.live_samples import LiveSamples
-from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.run_parts import RankState
 from spbench.record.state import RunState
 from spbench.stats.sorted_samples import SortedRepeats
@@ -19,7 +19,7 @@ from spbench_core.events.fields import Event
 from spbench_core.events.statuses import CheckOutcome, RankPhase
 
 _NO_TIMES = SortedRepeats()
-RECENT = 10
+MAX_RECENT = 10
 """Times that a row has of those that came last."""
 
 
@@ -36,7 +36,7 @@ class RankFigures:
 
     __slots__ = (
         *("_known", "_own_taken", "_rate", "_taken", "_waits"),
-        *("case", "own", "p50", "place", "rank", "times"),
+        *("case", "active", "p50", "coordinates", "rank", "times"),
     )
 
     def __init__(
@@ -45,10 +45,10 @@ class RankFigures:
         self.rank = rank
         self.case = case
         part = case.measured.ranks.get(rank) if case else None
-        self.place = short_place(part.place) if part else {}
+        self.coordinates = shorten_coordinates(part.coordinates) if part else {}
         self.times = SortedRepeats() if case else _NO_TIMES
         self.p50: float | None = None
-        self.own = SortedRepeats()
+        self.active = SortedRepeats()
         self._known: dict[float, float] = {}
         self._taken: dict[int, int] = {}
         self._own_taken: dict[int, int] = {}
@@ -76,23 +76,25 @@ class RankFigures:
 
     def _take_own(self, repeats: Iterable[int]) -> bool:
         """Take in the times without waits that have come since; return whether any came."""
-        before = len(self.own)
+        before = len(self.active)
         if self.case is None or not self._waits:
             return False
         for repeat in repeats:
             taken = self._own_taken.get(repeat, 0)
-            values = own_times(self.case, self._waits, self.rank, repeat, slice(taken, None))
+            values = compute_active_times(
+                self.case, self._waits, self.rank, repeat, slice(taken, None)
+            )
             if values:
-                self.own.add(repeat, values)
+                self.active.add(repeat, values)
                 self._own_taken[repeat] = taken + len(values)
-        return len(self.own) > before
+        return len(self.active) > before
 
     @property
     def time(self) -> RankTime | None:
         """Its medians; None if there are no times."""
         if self.p50 is None:
             return None
-        return RankTime(self.p50, self.own.median() if self.own else None)
+        return RankTime(self.p50, self.active.median() if self.active else None)
 
     def percentile(self, fraction: float) -> float | None:
         """Return a percentile of the times; None where there are none."""
@@ -105,7 +107,7 @@ class RankFigures:
         repeats = (
             self.case.measured.samples.get("time_ms", {}).get(self.rank) if self.case else None
         )
-        return tuple(repeats[max(repeats)][-RECENT:]) if repeats else ()
+        return tuple(repeats[max(repeats)][-MAX_RECENT:]) if repeats else ()
 
     def gb_s(self, repeat: int) -> float | None:
         """Return the newest value, up to a repeat, of the case's first metric in GB/s."""
@@ -151,7 +153,7 @@ class RankRow:
 
     rank: int
     host: str
-    place: Mapping[str, str]
+    coordinates: Mapping[str, str]
     phase: RankPhase
     activity: str
     iterations: int
@@ -163,7 +165,7 @@ class RankRow:
     gb_s: float | None
     check: CheckOutcome | None
     recent: tuple[float, ...] = ()
-    own: float | None = None
+    active: float | None = None
 
 
 class RankRows:
@@ -191,11 +193,11 @@ class RankRows:
         self._compared = RankRatios()
         self._stale = False
         self._moved = 0
-        self._names: tuple[PlaceName, ...] | None = None
+        self._names: tuple[CoordinateName, ...] | None = None
         self._folded: LiveSamples | None = None
         self._restart()
 
-    def take(self, event: Event) -> None:
+    def update(self, event: Event) -> None:
         """Note what an event has changed; call it once the state has the event."""
         kind = event["event"]
         rank = event.get("rank")
@@ -244,10 +246,12 @@ class RankRows:
         self._catch_up()
         return len(self._figures[rank].times)
 
-    def place_names(self) -> tuple[PlaceName, ...]:
+    def coordinate_names(self) -> tuple[CoordinateName, ...]:
         """Return the names that the ranks' places have in the case."""
         if self._names is None:
-            self._names = place_names(self._case.identity.places) if self._case else ()
+            self._names = (
+                list_coordinate_names(self._case.identity.coordinates) if self._case else ()
+            )
         return self._names
 
     def medians(self) -> Mapping[int, float]:
@@ -367,7 +371,7 @@ def _row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
     return RankRow(
         rank=rank.rank,
         host=rank.host,
-        place=figures.place,
+        coordinates=figures.coordinates,
         phase=rank.phase,
         activity=f"{rank.shown_phase} {rank.done}/{rank.total}" if rank.total else rank.shown_phase,
         iterations=len(figures.times),
@@ -379,5 +383,5 @@ def _row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
         gb_s=figures.gb_s(rank.repeat),
         check=figures.check(),
         recent=figures.recent(),
-        own=figures.own.median() if figures.own else None,
+        active=figures.active.median() if figures.active else None,
     )

@@ -8,7 +8,7 @@ from spbench.stats.summary import median, median_interval
 from spbench_core.quantities import format_quantity
 
 
-def width(case: CaseState) -> float | None:
+def relative_width(case: CaseState) -> float | None:
     """Return the 95 % interval of a case's time over its median; None of fewer than six launches.
 
     A launch is one value, since its iterations depend on each other.
@@ -26,10 +26,10 @@ def describe_repeats(case: CaseState) -> str | None:
     if asked is None or end is None:
         return None
     times = f"it ran {format_quantity(end.repeats, 'time')}"
-    if end.why == "check":
+    if end.reason == "check":
         return f"{times}, and no more since a check failed"
     used = {"max_time": f", for its max_time of {asked['max_time']:g} s", "repeats": ", the most"}
-    return f"{times}{used.get(end.why, '')}: {_interval(end, asked['interval'])}"
+    return f"{times}{used.get(end.reason, '')}: {_interval(end, asked['interval'])}"
 
 
 def _interval(end: RepeatsEnd, asked: float) -> str:

@@ -26,9 +26,9 @@ class RankState:
     done: int = 0
     total: int = 0
     last_ms: float | None = None
-    timed: float = 0.0
+    has_timed: float = 0.0
     """When its last times came, by its own clock."""
-    heard: float = 0.0
+    last_heard: float = 0.0
 
     @property
     def host(self) -> str:
@@ -55,7 +55,7 @@ class JobState:
     cases: tuple[str, ...]
     started: float
     oversubscribed: bool
-    asked: Mapping[str, Any] = field(default_factory=dict)
+    requested_placement: Mapping[str, Any] = field(default_factory=dict)
     status: JobStatus = JobStatus.STARTING
     finished: float | None = None
     reason: str | None = None

@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from spbench.record.case_figures import refers
+from spbench.record.case_figures import refers_to_cases
 from spbench.record.case_state import (
     CaseIdentity,
     CaseRank,
     CaseState,
     CheckResult,
     MetricInfo,
+    PreviousAttempt,
     RepeatsEnd,
-    TriedBefore,
 )
 from spbench.record.host_loads import HostLoads
-from spbench.record.machine.fingerprint import MachinesSeen
+from spbench.record.machine.fingerprint import MachineParts
 from spbench.record.number_formatting import format_value
 from spbench.record.run_parts import IgnoredEvents, JobState, RankState, RunInfo
 from spbench.record.stragglers import Straggler
@@ -58,13 +58,13 @@ class RunState:
         self._findings: list[str] = []
         self.referring: list[str] = []
         """The ids of the cases whose expectations depend on figures of cases."""
-        self.machines = MachinesSeen()
+        self.machines = MachineParts()
         self.host_loads = HostLoads()
         self._ended: set[int] = set()
         """The jobs that have ended."""
         self._of_hosts: set[int] = set()
         """The jobs that go on, each on a host, and share their cases."""
-        self.left_out: str | None = None
+        self.skipped: str | None = None
         """The lines of a recorded log that could not be read, in one sentence."""
         self._handlers: dict[str, Callable[[Event], None]] = {
             name.removeprefix("_on_"): getattr(self, name)
@@ -108,7 +108,7 @@ class RunState:
             phase = RANK_TRANSITIONS[event["event"]].get(rank.phase)
             if phase is not None and event.get("job") not in self._ended:
                 rank.phase = phase
-                rank.heard = event["time"]
+                rank.last_heard = event["time"]
                 return rank
         self._ignore(event, f"of case {event['case']} by {_describe(event['rank'], rank)}")
         return None
@@ -127,13 +127,15 @@ class RunState:
         )
         for case in event["cases"]:
             self.cases[case["id"]] = _case_state(case)
-        self.referring = [case.id for case in self.cases.values() if refers(case)]
+        self.referring = [case.id for case in self.cases.values() if refers_to_cases(case)]
 
     def _on_run_resumed(self, event: Event) -> None:
         for name in event["cases"]:
             before = self.cases[name]
             case = self.cases[name] = CaseState(before.identity)
-            case.verdict.earlier = before.verdict.earlier  # one that was tried again stays flaky
+            case.verdict.previous_attempts = (
+                before.verdict.previous_attempts
+            )  # one that was tried again stays flaky
         for job in self.jobs.values():
             job.status = JOB_TRANSITIONS["run_resumed"][job.status]
         self._ended = set(self.jobs)
@@ -154,8 +156,8 @@ class RunState:
                 self._ignore(event, f"of case {name}, which is {before.status}")
                 continue
             case = self.cases[name] = CaseState(before.identity)
-            tried = TriedBefore(before.status, before.verdict.reason)
-            case.verdict.earlier = (*before.verdict.earlier, tried)
+            tried = PreviousAttempt(before.status, before.verdict.reason)
+            case.verdict.previous_attempts = (*before.verdict.previous_attempts, tried)
 
     def _on_job_start(self, event: Event) -> None:
         before = self.jobs.get(event["job"])
@@ -170,7 +172,7 @@ class RunState:
             cases=tuple(event["cases"]),
             started=event["time"],
             oversubscribed=event["oversubscribed"],
-            asked=event.get("asked", {}),
+            requested_placement=event.get("asked", {}),
             **fields,
         )
         of_hosts = "first_rank" in event
@@ -214,7 +216,7 @@ class RunState:
         case = self.cases[event["case"]]
         if self._advance_case(event, case):
             case.verdict.started = event["time"]
-            case.verdict.begun = True
+            case.verdict.has_begun = True
 
     def _on_case_judged(self, event: Event) -> None:
         verdict = self.cases[event["case"]].verdict
@@ -249,7 +251,7 @@ class RunState:
             rank = self.ranks[event["rank"]] = RankState(
                 event["rank"], RankFacts(event.get("host", ""))
             )
-        rank.heard = event["time"]
+        rank.last_heard = event["time"]
         return rank
 
     def _on_hello(self, event: Event) -> None:
@@ -275,7 +277,7 @@ class RunState:
     def _on_heartbeat(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])
         if rank is not None:
-            rank.heard = event["time"]
+            rank.last_heard = event["time"]
             if "load" in event:
                 self.host_loads.add(rank.host, event["load"])
 
@@ -300,10 +302,10 @@ class RunState:
         rank.total = 0
         rank.last_ms = None
         verdict = case.verdict
-        places = case.identity.places
+        places = case.identity.coordinates
         if verdict.started is None:
             verdict.started = event["time"]
-            verdict.attempts = 1 + len(verdict.earlier)
+            verdict.attempts = 1 + len(verdict.previous_attempts)
         if verdict.job is not None:
             case.measured.jobs[event["repeat"]] = verdict.job
         number = event.get("job", verdict.job)
@@ -346,7 +348,7 @@ class RunState:
         ):
             self._ignore(event, f"of case {event['case']} by {_describe(number, rank)}")
             return
-        rank.heard = event["time"]
+        rank.last_heard = event["time"]
         samples = self.cases[event["case"]].measured.samples
         repeat = event["repeat"]
         try:  # most events add to samples that are there
@@ -356,7 +358,7 @@ class RunState:
             of_rank[repeat] = array("d", values)
         if metric == "time_ms" and values:
             rank.last_ms = values[-1]
-            rank.timed = event["time"]
+            rank.has_timed = event["time"]
 
     def _on_check(self, event: Event) -> None:
         if self._rank_of_case(event) is None:
@@ -494,7 +496,7 @@ def _case_state(case: Event) -> CaseState:
         metrics=metrics,
         declared_checks=tuple(case["checks"]),
         expect=tuple(case["expect"]),
-        places=tuple(case["places"]),
+        coordinates=tuple(case["places"]),
         inject=case.get("inject"),
         until=case.get("until"),
         version=case.get("version", 1),

@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import ceil
 from typing import TYPE_CHECKING
 
-from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, own_times
+from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, compute_active_times
 from spbench.record.number_formatting import format_duration, format_factor, format_time
 from spbench.stats.summary import clamp_to_floats, lower_median, median
 from spbench_core.catalog import FACTOR_FAULT
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 BLOCKS = 20
 """The blocks of consecutive iterations in which ranks are compared."""
-FEWEST_BLOCKS = 8
+MIN_BLOCKS = 8
 """The least number of blocks in a row in which a straggler lags. The same one of two equal ranks is
 slower in 8 blocks in a row with a probability of 1/128, and rarely `NOTABLE_RANK` times as slow."""
 SHARE = 0.9
 """The share of these blocks in which it lags: one block in ten may be an exception."""
-LEAST_LASTED = 0.02
+MIN_LAG_SECONDS = 0.02
 """The least seconds that a straggler lags: a scheduler's time slice is shorter."""
-LAG_RULE = f"{1000 * LEAST_LASTED:g} ms and {100 * FEWEST_BLOCKS / BLOCKS:g} % of the iterations"
+LAG_RULE = f"{1000 * MIN_LAG_SECONDS:g} ms and {100 * MIN_BLOCKS / BLOCKS:g} % of the iterations"
 """The least that a straggler lags, in words."""
-MOST_IN_BLOCK = 64
+MAX_IN_BLOCK = 64
 """Iterations of a block that are looked at, evenly spread: enough for its median."""
 _MARGIN = 2.0
 """How many times as long as the least a case is advised to be."""
@@ -65,7 +65,7 @@ class Straggler:
         return f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """Return ``rank 7 on node03 is 1.80x as slow as the median rank for 40 s``."""
         doubt = "" if self.cause else ", or waits for a slower rank"
         return f"{self.describe_ratio()} for {format_duration(self.seconds)}{doubt}"
@@ -116,7 +116,7 @@ def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> lis
     return sorted(joined, key=lambda straggler: -straggler.ratio)
 
 
-def waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) -> list[int]:
+def find_waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) -> list[int]:
     """Return the ranks that wait for others, so long that each would be called slow by its time.
 
     Empty if waits are not measured. Also if ranks do different work: the ranks of one stage wait
@@ -126,17 +126,19 @@ def waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) -> list
         identity: The case.
         times: The medians of each rank.
     """
-    waits = {rank: time.whole - time.own for rank, time in times.items() if time.own is not None}
+    waits = {
+        rank: time.total - time.active for rank, time in times.items() if time.active is not None
+    }
     if not waits or len(waits) < len(times) or not RankComparison(identity).is_uniform:
         return []
     shortest = min(waits.values())
-    unwaited = {rank: times[rank].whole - waits[rank] + shortest for rank in times}
-    return [rank for rank in sorted(times) if times[rank].whole >= NOTABLE_RANK * unwaited[rank]]
+    unwaited = {rank: times[rank].total - waits[rank] + shortest for rank in times}
+    return [rank for rank in sorted(times) if times[rank].total >= NOTABLE_RANK * unwaited[rank]]
 
 
 def can_judge_ranks(case: CaseState) -> bool:
     """Whether a case was long enough to call a rank slow, if one had been slow throughout."""
-    return case.timed_seconds >= LEAST_LASTED and len(list(_blocks(case))) >= FEWEST_BLOCKS
+    return case.timed_seconds >= MIN_LAG_SECONDS and len(list(_blocks(case))) >= MIN_BLOCKS
 
 
 def advise_iterations(case: CaseState) -> str:
@@ -146,13 +148,13 @@ def advise_iterations(case: CaseState) -> str:
     seconds = case.timed_seconds
     if not isinstance(iterations, int) or seconds <= 0:
         return advice
-    factor = max(LEAST_LASTED / seconds, FEWEST_BLOCKS / (iterations * case.repeats), 1.0)
+    factor = max(MIN_LAG_SECONDS / seconds, MIN_BLOCKS / (iterations * case.repeats), 1.0)
     needed = _MARGIN * factor * iterations
     step = 10 ** max(0, len(str(round(needed))) - 2)
     return f"{advice} (`--set iterations={step * ceil(needed / step)}`)"
 
 
-def planted_ranks(case: CaseState) -> set[int]:
+def list_planted_ranks(case: CaseState) -> set[int]:
     """Return the ranks that a planted fault slows down: the last one of each job of the case."""
     fault = case.identity.inject
     if fault is None or fault.partition("=")[0] != FACTOR_FAULT:
@@ -164,11 +166,12 @@ def is_planted(straggler: Straggler, case: CaseState) -> bool:
     """Whether a straggler is a rank that a planted fault slows down, or its host."""
     ranks = case.measured.ranks
     return any(
-        straggler.includes(rank, ranks[rank].host) for rank in planted_ranks(case) & ranks.keys()
+        straggler.includes(rank, ranks[rank].host)
+        for rank in list_planted_ranks(case) & ranks.keys()
     )
 
 
-def stragglers_of(case: CaseState) -> list[Straggler]:
+def find_stragglers(case: CaseState) -> list[Straggler]:
     """Return the ranks and hosts that lagged for long in a case, the worst first.
 
     Iterations are cut into `BLOCKS` of consecutive ones. In each block the medians of ranks with
@@ -180,7 +183,7 @@ def stragglers_of(case: CaseState) -> list[Straggler]:
         return []
     comparison = RankComparison(case.identity)
     blocks = list(_blocks(case))
-    if len(blocks) < FEWEST_BLOCKS:
+    if len(blocks) < MIN_BLOCKS:
         return []
     times = [_times_in(case, comparison.waits, block) for block in blocks]
     ratios = [comparison.compare(of_block).ratios for of_block in times]
@@ -194,7 +197,7 @@ def stragglers_of(case: CaseState) -> list[Straggler]:
     slow_ranks = []
     for rank, span in spans.items():
         seconds = sum(_seconds(case, rank, block) for block in blocks[span.start : span.stop])
-        if len(span) < FEWEST_BLOCKS or seconds < LEAST_LASTED:
+        if len(span) < MIN_BLOCKS or seconds < MIN_LAG_SECONDS:
             continue
         ratio = median(ratios[at][rank] for at in span if rank in ratios[at])
         if len(span) == len(blocks):
@@ -229,14 +232,14 @@ def _blocks(case: CaseState) -> Iterator[_Block]:
 
 def _times_in(case: CaseState, waits: Sequence[str], block: _Block) -> dict[int, RankTime]:
     """Return the medians of each rank in a block."""
-    step = -(-(block.end - block.first) // MOST_IN_BLOCK)
+    step = -(-(block.end - block.first) // MAX_IN_BLOCK)
     chosen = slice(block.first, block.end, step)
     times = {}
     for rank, repeats in case.measured.samples["time_ms"].items():
         if block.repeat not in repeats:
             continue
         whole = repeats[block.repeat][chosen]
-        own = own_times(case, waits, rank, block.repeat, chosen)
+        own = compute_active_times(case, waits, rank, block.repeat, chosen)
         complete = own is not None and len(own) == len(whole)
         times[rank] = RankTime(median(whole), median(own) if own and complete else None)
     return times

@@ -52,7 +52,7 @@ class MetricTimeline:
     def _fold_new(self, repeat: int, rows: list[array[float]]) -> None:
         """Fold the iterations that all ranks have given since."""
         if self._metric == "time_ms":
-            rows = self._case.times_in(repeat)
+            rows = self._case.times_of_repeat(repeat)
         if not rows:
             return
         if self._givers.get(repeat) != len(rows):  # a further rank changes every iteration
@@ -68,13 +68,13 @@ class MetricTimeline:
     def _single(self) -> array[float]:
         """Metrics that have one value a repeat."""
         if self._rank is None:
-            return array("d", [value for (value,) in self._case.folded(self._metric)])
+            return array("d", [value for (value,) in self._case.fold_samples(self._metric)])
         values = sorted(self._case.measured.values.get(self._metric, {}).items())
         of_rank = (value for (_, rank), value in values if rank == self._rank)
         return array("d", [value for value in of_rank if value is not None])
 
 
-def timeline(case: CaseState, metric: str, rank: int | None, width: int) -> list[float]:
+def compute_timeline(case: CaseState, metric: str, rank: int | None, width: int) -> list[float]:
     """Return a metric over iterations once; a ``MetricTimeline`` is for looking again and again."""
     return MetricTimeline(case, metric, rank).points(width)
 

@@ -8,11 +8,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from spbench.errors import ExitCode, describe_defect
-from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, Place
+from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, RepeatAndRank
 from spbench.record.hidden_values import hide_arguments
 from spbench.record.host_loads import LoadHistory
-from spbench.record.noise import noise_of
-from spbench.record.repeats import width
+from spbench.record.noise import describe_case_noise
+from spbench.record.repeats import relative_width
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler
@@ -85,7 +85,7 @@ def build_document(state: RunState, cases: PackedCases) -> ReportDocument:
         },
         "environment": build_environment(state),
         "cases": [],
-        "hosts": [_host(host, of) for host, of in state.host_loads.each()],
+        "hosts": [_host(host, of) for host, of in state.host_loads.items()],
         "errors": _errors(state),
     }
     return ReportDocument(validate_document(document), cases)
@@ -103,13 +103,13 @@ def build_environment(state: RunState) -> dict[str, Any]:
 
 
 def _host(host: str, of: Mapping[str, LoadHistory]) -> dict[str, Any]:
-    told = {name: {"mean": round(one.mean, 4), "most": one.most} for name, one in of.items()}
+    told = {name: {"mean": round(one.mean, 4), "most": one.maximum} for name, one in of.items()}
     return {"host": host, **told}
 
 
 def _errors(state: RunState) -> list[str]:
     told = state.errors or _reasons(state.cases.values())
-    return [*told, state.left_out] if state.left_out else told
+    return [*told, state.skipped] if state.skipped else told
 
 
 def build_cases(state: RunState) -> tuple[PackedCases, list[tuple[str, str]]]:
@@ -239,9 +239,9 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         attempts=verdict.attempts,
         earlier=[
             EarlierPart.model_construct(status=tried.status, reason=tried.reason)
-            for tried in verdict.earlier
+            for tried in verdict.previous_attempts
         ],
-        noisy=noise_of(case),
+        noisy=describe_case_noise(case),
         stragglers=[_straggler(slow) for slow in verdict.stragglers],
         warmup=about.params.get("warmup"),
         until=_until(case),
@@ -260,7 +260,9 @@ def _case(case: CaseState, state: RunState) -> CasePart:
             for name, of in measured.choices.items()
         },
         measurements=measured.labelled,
-        samples={name: case.folded(name) for name in measured.samples if name in about.metrics},
+        samples={
+            name: case.fold_samples(name) for name in measured.samples if name in about.metrics
+        },
         launches=sorted(set(measured.jobs.values())),
         medians=_medians(case),
         fastest=_fastest(case),
@@ -285,7 +287,7 @@ def _straggler(slow: Straggler) -> StragglerPart:
         since=format_timestamp(slow.since),
         duration_s=slow.seconds,
         cause=slow.cause,
-        sentence=slow.sentence,
+        sentence=slow.message,
     )
 
 
@@ -297,8 +299,8 @@ def _until(case: CaseState) -> RepeatsPart | None:
     return RepeatsPart.model_construct(
         interval=asked["interval"],
         max_time=asked["max_time"],
-        why=end.why if end else None,
-        width=end.width if end else width(case),
+        why=end.reason if end else None,
+        width=end.width if end else relative_width(case),
     )
 
 
@@ -324,10 +326,10 @@ def _medians(case: CaseState) -> dict[str, list[float]]:
 def _fastest(case: CaseState) -> list[float]:
     """Return the shortest iteration of each launch; none where a case has no times."""
     timed = "time_ms" in case.identity.metrics
-    return [min(map(min, repeats)) for repeats in case.by_job("time_ms")] if timed else []
+    return [min(map(min, repeats)) for repeats in case.fold_by_job("time_ms")] if timed else []
 
 
-def _check(name: str, results: Mapping[Place, CheckResult]) -> CheckPart:
+def _check(name: str, results: Mapping[RepeatAndRank, CheckResult]) -> CheckPart:
     failed = {rank for (_, rank), result in results.items() if not result.passed}
     ranks = {rank for _, rank in results}
     worst = max(results.values(), key=lambda result: (not result.passed, result.error))
@@ -356,7 +358,7 @@ def _launch(job: JobState) -> LaunchPart:
 
 
 def _variables(job: JobState) -> list[str]:
-    names = job.asked.get("variables")
+    names = job.requested_placement.get("variables")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
@@ -382,7 +384,7 @@ def _rank(
         numa=list(part.facts.nodes),
         cores=part.facts.cores,
         fabric=part.facts.fabric,
-        place=dict(part.place),
+        place=dict(part.coordinates),
         status=part.status,
         time_ms=TimePart.model_construct(**asdict(summary)) if summary else None,
         skew=skew,

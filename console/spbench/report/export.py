@@ -12,8 +12,8 @@ from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.efficiency import format_metric
-from spbench.record.metric_names import describe_separation, folded_name
-from spbench.record.number_formatting import clean, printable
+from spbench.record.metric_names import describe_separation, format_folded_name
+from spbench.record.number_formatting import strip_controls, strip_line_controls
 from spbench.record.runs.history import RunSummary
 from spbench.report.build import build_cases, build_document
 from spbench.report.comparison.model import CasePair, MetricRow, RunComparison, compute_overall
@@ -190,7 +190,7 @@ def _csv_cell(value: Any) -> Any:
     """Return a cell that no spreadsheet takes for a formula, and no terminal for a command."""
     if not isinstance(value, str):
         return value
-    text = printable(value)
+    text = strip_line_controls(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -225,7 +225,7 @@ _MARKS = re.compile(r"([\\`*\[\]<>#~|&!$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z]))")
 
 def escape_markdown(text: str) -> str:
     """Return a text in one line, with a backslash before each character with a meaning."""
-    return _MARKS.sub(r"\\\1", clean(" ".join(text.split())))
+    return _MARKS.sub(r"\\\1", strip_controls(" ".join(text.split())))
 
 
 RUN_COLUMNS = ("case", "status", "metric", "median", "p95", "p99", "n", "reference", "note")
@@ -246,7 +246,7 @@ def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
                 else format_metric(value, metric.unit, name, disturbed=case.disturbed)
                 for value in (metric.value, *figures, reference)
             )
-            title = folded_name(name, metric.unit)
+            title = format_folded_name(name, metric.unit)
             note = describe_separation(case.benchmark, name)
             yield (case.id, case.status, title, median, p95, p99, str(metric.n), bound, note)
         if not case.metrics:

@@ -14,7 +14,7 @@ from spbench.record.findings import NOTABLE_LINK
 from spbench.record.outliers.link_kinds import HostPair, RankPair, median_rows
 from spbench.record.runs.files import open_file
 from spbench.record.runs.folder import RunFolder, list_runs
-from spbench.record.runs.follow import MOST_SKIPPED, READ_SIZE
+from spbench.record.runs.follow import MAX_SKIPPED_BYTES, READ_SIZE
 from spbench.record.runs.history import RunSummary
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
@@ -166,7 +166,7 @@ def _parts(file: BinaryIO) -> Iterator[bytes]:
         before = part[1 - len(_LABEL) :]
         end = part.rfind(b"\n")
         line_bytes = line_bytes + len(part) if end < 0 else len(part) - end
-        if line_bytes > MOST_SKIPPED:
+        if line_bytes > MAX_SKIPPED_BYTES:
             return
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.errors import NothingSelected
 from spbench.record.runs.folder import RunFolder, find_run
-from spbench.record.runs.index import PastLaunch, past_launches
+from spbench.record.runs.index import PastLaunch, find_past_launches
 from spbench.report.comparison.compare import TOLERANCE
 from spbench.report.comparison.model import Outcome
 from spbench.report.recorded import load_run
@@ -93,7 +93,7 @@ def load_history(
     Raises:
         NothingSelected: No run that passed has it there.
     """
-    found = past_launches(home, case, metric)
+    found = find_past_launches(home, case, metric)
     if not found:
         raise NothingSelected(f"no run has passed a case {case!r} with the metric {metric!r}")
     chosen = machines or found[-1].fingerprint

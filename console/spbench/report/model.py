@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from spbench.record.efficiency import efficiency_of, time_of_efficiency
+from spbench.record.efficiency import compute_efficiency, find_efficiency_time
 from spbench.suites.settings import build_json_schema
 from spbench_core.events.statuses import (
     FINAL_STATUSES,
@@ -306,7 +306,7 @@ class CasePart(_Part):
         reference = self.limits.get(metric)
         if measured is None or reference is None:
             return None
-        return efficiency_of(measured.value, reference.value, measured.better)
+        return compute_efficiency(measured.value, reference.value, measured.better)
 
     @property
     def shown_metrics(self) -> dict[str, MetricPart]:
@@ -315,7 +315,7 @@ class CasePart(_Part):
         return {
             name: metric
             for name, metric in self.metrics.items()
-            if not (has_efficiency and time_of_efficiency(name, self.limits) == "time_ms")
+            if not (has_efficiency and find_efficiency_time(name, self.limits) == "time_ms")
         }
 
     @property

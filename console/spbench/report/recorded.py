@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, overload
 
 from spbench.errors import UsageError
-from spbench.record.findings import found_or_defect
+from spbench.record.findings import collect_findings_or_defect
 from spbench.record.runs.files import TooLargeError
 from spbench.record.runs.folder import RunFolder, file_stamp
-from spbench.record.runs.history import UNKNOWN, RunSummary, summary_of
+from spbench.record.runs.history import UNKNOWN, RunSummary, read_summary
 from spbench.record.runs.report_text import read_report_file
 from spbench.report.build import build_case_parts, build_environment, dump_model, settle_case
 from spbench.report.document import PackedCases, ReportDocument, dump_json
@@ -50,7 +50,7 @@ def load_run(folder: RunFolder) -> RecordedRun:
         UsageError: It has no report, and its event log cannot be read; or a file is too large.
     """
     folder.check_readable()
-    summary = summary_of(folder)
+    summary = read_summary(folder)
     report = read_report(folder)
     if report is not None:
         return _of_report(report, summary)
@@ -64,9 +64,9 @@ def load_run(folder: RunFolder) -> RecordedRun:
     return RecordedRun(
         summary,
         {case.id: case for case in cases},
-        tuple(state.findings if ended else found_or_defect(state)),
+        tuple(state.findings if ended else collect_findings_or_defect(state)),
         tuple(state.errors),
-        state.left_out,
+        state.skipped,
         build_environment(state),
     )
 

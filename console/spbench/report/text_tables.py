@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from spbench.record.number_formatting import clean
+from spbench.record.number_formatting import strip_controls
 
 PIPE_WIDTH = 120
 """Columns of output that no terminal shows."""
@@ -80,7 +80,7 @@ def render_table(
         rows: One cell for each column.
         width: The columns of the terminal.
     """
-    cells = [[clean(cell) for cell in row] for row in rows]
+    cells = [[strip_controls(cell) for cell in row] for row in rows]
     shown = [
         index
         for index, column in enumerate(columns)
@@ -139,7 +139,7 @@ def wrap_text(text: str, width: int, indent: str = "  ") -> Iterator[str]:
 
 def _wrap(text: str, width: int, indent: str = "") -> Iterator[str]:
     lines = textwrap.wrap(
-        _BEFORE_UNIT.sub(_NO_BREAK, clean(text)),
+        _BEFORE_UNIT.sub(_NO_BREAK, strip_controls(text)),
         width=width,
         subsequent_indent=indent,
         break_on_hyphens=False,

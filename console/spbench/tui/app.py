@@ -316,7 +316,7 @@ class ConsoleApp(App[int]):
 
         texts = (page.describe_unsaved() for page in self.pages.values())
         reasons = [text for text in texts if text]
-        if self.context.is_run_active() or background.any_started():
+        if self.context.is_run_active() or background.has_running():
             reasons.append(
                 "A run keeps running without the console; `spbench tui` offers to watch it again. "
                 "(To end the run itself, cancel it on the Run page.)"

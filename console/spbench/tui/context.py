@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.errors import FailedRunError, SpbenchError
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
 if TYPE_CHECKING:
     from textual.app import App
 
-    from spbench.engine.background import Launched
+    from spbench.engine.background import BackgroundRun
     from spbench.record.runs.folder import RunFolder
     from spbench.tui.feed import EventSource, Feed
 
@@ -44,7 +44,7 @@ class ConsoleOptions:
     folder: Path = field(default_factory=Path.cwd)
     suite: Path | None = None
     page: str = "suites"
-    launch_choice: LaunchChoice = NOTHING_CHOSEN
+    launch_choice: LaunchChoice = DEFAULT_CHOICE
     recorded: RunFolder | None = None
     speed: float | None = 1.0
     readonly: bool = False
@@ -153,7 +153,7 @@ class ConsoleContext:
         from spbench.engine import background
         from spbench.tui.dialogs import Confirm
 
-        runs = await asyncio.to_thread(background.running, self.options.home)
+        runs = await asyncio.to_thread(background.find_running, self.options.home)
         if not runs:
             return
         question = f"The run {runs[-1].id} is still running. Watch it?"
@@ -182,9 +182,9 @@ class ConsoleContext:
 
     def start_failed_cases(self, folder: RunFolder) -> None:
         """Start a run of the failed cases of a recorded run, in the folder of that run."""
-        from spbench.engine.background import started_in
+        from spbench.engine.background import find_start_folder
 
-        self.start_run(("--failed", folder.id), started_in(folder))
+        self.start_run(("--failed", folder.id), find_start_folder(folder))
 
     def start_suite(
         self,
@@ -198,13 +198,13 @@ class ConsoleContext:
 
         ``oversubscribe`` allows more ranks and memory than this machine has.
         """
-        from spbench.engine.background import run_words
+        from spbench.engine.background import build_run_args
 
         choice = self.launch_choice
         if oversubscribe:
             choice = replace(choice, oversubscribe=True)
         self.start_run(
-            run_words(path, choice, cases=cases, inject=inject, overrides=self.overrides)
+            build_run_args(path, choice, cases=cases, inject=inject, overrides=self.overrides)
         )
 
     async def _launch(self, args: tuple[str, ...], folder: Path) -> None:
@@ -214,7 +214,7 @@ class ConsoleContext:
         home = self.options.home
         environ = self.options.environ
         try:
-            launched = await asyncio.to_thread(background.start, args, home, environ, folder)
+            launched = await asyncio.to_thread(background.start_run, args, home, environ, folder)
             self.watch_run(await _wait_for_folder(launched), show=False)
         except SpbenchError as error:
             self._app.notify(
@@ -224,7 +224,7 @@ class ConsoleContext:
             self.starting_since = None
 
 
-async def _wait_for_folder(launched: Launched) -> RunFolder:
+async def _wait_for_folder(launched: BackgroundRun) -> RunFolder:
     """Return the folder of a started run.
 
     Raises:
@@ -232,10 +232,10 @@ async def _wait_for_folder(launched: Launched) -> RunFolder:
     """
     while True:
         # Checked first, since the process may make the folder and end between the two calls.
-        ended = launched.ended() is not None
+        ended = launched.exit_status() is not None
         folder = await asyncio.to_thread(launched.folder)
         if folder is not None:
             return folder
         if ended:
-            raise FailedRunError(launched.complaint() or "the run ended before it had begun")
+            raise FailedRunError(launched.read_last_lines() or "the run ended before it had begun")
         await asyncio.sleep(FOLDER_POLL_INTERVAL)

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from spbench.errors import SpbenchError
-from spbench.record.runs.folder import write_whole
+from spbench.record.runs.folder import write_file
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.widgets.keys import key
@@ -43,7 +43,7 @@ def write_report(home: Path, report: str) -> Path | None:
     """Write a report into a home and return its path; None if it cannot be written."""
     path = home / REPORT_FOLDER / f"console-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.txt"
     try:
-        write_whole(path, report + "\n", mode=0o600, root=path.parent)
+        write_file(path, report + "\n", mode=0o600, root=path.parent)
     except SpbenchError:
         return None
     return path

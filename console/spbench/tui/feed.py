@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spbench.engine.estimate import NO_ESTIMATE
-from spbench.engine.remaining_time import remaining
+from spbench.engine.remaining_time import estimate_remaining
 from spbench.errors import SpbenchError
 from spbench.record.case_state import CaseState
 from spbench.record.live_stragglers import LiveStragglers
@@ -66,11 +66,11 @@ class LiveSource:
 
     @property
     def left_out(self) -> str | None:
-        return self._tail.left_out
+        return self._tail.skipped
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield the recorded and then new events, until run or controller has ended."""
-        self.remote_host = await asyncio.to_thread(self._folder.elsewhere)
+        self.remote_host = await asyncio.to_thread(self._folder.find_other_host)
         alive: bool | None = True
         while True:
             events = await asyncio.to_thread(self._tail.read, BATCH_BYTES)
@@ -85,7 +85,7 @@ class LiveSource:
                 return
             else:
                 # Checked before the next read, so that its last events are still read.
-                alive = await asyncio.to_thread(self._folder.alive)
+                alive = await asyncio.to_thread(self._folder.is_alive)
             if self._tail.at_end:
                 await asyncio.sleep(POLL_INTERVAL)
 
@@ -109,7 +109,7 @@ class ReplaySource:
 
     @property
     def left_out(self) -> str | None:
-        return self._events.left_out if isinstance(self._events, RecordedEvents) else None
+        return self._events.skipped if isinstance(self._events, RecordedEvents) else None
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield the events that are due, until all are replayed."""
@@ -130,7 +130,7 @@ class ReplaySource:
             self._playback.set_speed(self.speed, now)
 
     def _step(self, now: float) -> tuple[Sequence[Event], bool]:
-        due = self._playback.due(now, BATCH_EVENTS)
+        due = self._playback.take_due(now, BATCH_EVENTS)
         self.played = self._playback.position[0]
         return due, self._playback.done
 
@@ -179,7 +179,7 @@ class Feed:
     @property
     def remaining(self) -> float | None:
         """The estimated time until the end, in seconds; None if unknown or ended."""
-        return None if self.ended else remaining(self.state, self.estimate, self.now)
+        return None if self.ended else estimate_remaining(self.state, self.estimate, self.now)
 
     @property
     def remote_host(self) -> str | None:
@@ -197,9 +197,9 @@ class Feed:
             reason = f"{type(error).__name__}: {error}"
             number = self.events + 1
             self.failure = f"{self.folder.events}: event {number} is none of a run ({reason})"
-        self.state.left_out = self.source.left_out
+        self.state.skipped = self.source.left_out
         if self.state.run is None:
-            self.failure = self.failure or self.state.left_out
+            self.failure = self.failure or self.state.skipped
         self.ended = True
         self.version += 1
 
@@ -212,12 +212,12 @@ class Feed:
                 await asyncio.sleep(PAUSE_SECONDS)
                 until = time.monotonic() + APPLY_SECONDS
         self.stragglers.update()
-        self.state.left_out = self.source.left_out
+        self.state.skipped = self.source.left_out
         self.version += 1
 
     def _apply(self, event: Event) -> None:
         self.state.apply(event)
-        self.rows.take(event)
+        self.rows.update(event)
         self.events += 1
         self.now = event["time"]
         if event["event"] == "log":

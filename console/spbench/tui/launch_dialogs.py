@@ -26,10 +26,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
     """Ask for the launcher of runs, or for an MPI library to show launch lines for."""
-    from spbench.launch.detect import traits_named
+    from spbench.launch.detect import load_traits
 
     plugins = await asyncio.to_thread(load_plugin_launchers)
-    built_in = (Choice(name, traits_named(name).title) for name in LAUNCHERS)
+    built_in = (Choice(name, load_traits(name).title) for name in LAUNCHERS)
     added = (Choice(offer.name, f"of the plug-in {offer.plugin}") for offer in plugins.values())
     choices = (_AUTO, *built_in, *added, _ASSUMED)
     name = await app.push_screen_wait(Chooser("Launcher of runs from here", choices))

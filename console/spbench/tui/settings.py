@@ -277,7 +277,7 @@ def save_theme(path: Path, theme: str, *, explicit: bool = True) -> None:
     Raises:
         SpbenchError: The file cannot be read, changed or written.
     """
-    from spbench.record.runs.folder import write_whole
+    from spbench.record.runs.folder import write_file
 
     text = _read_text(path, explicit=explicit)
     if not explicit:
@@ -286,7 +286,7 @@ def save_theme(path: Path, theme: str, *, explicit: bool = True) -> None:
     changed = _replace_theme(text, theme)
     if not isinstance(content, dict) or _parse_yaml(changed, path) != {**content, "theme": theme}:
         raise UsageError(f"cannot change {path}; write `theme: {theme}` into it yourself")
-    write_whole(path.resolve(), changed)
+    write_file(path.resolve(), changed)
 
 
 def _replace_theme(text: str, theme: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 from spbench.record.runs.folder import working_folder
 from spbench.suites.shipped import resolve_suite_path
 from spbench.tui.app import ConsoleApp
@@ -29,7 +29,7 @@ def open_console(
     recorded: RunFolder | None = None,
     speed: float | None = 1.0,
     readonly: bool = False,
-    chosen: LaunchChoice = NOTHING_CHOSEN,
+    chosen: LaunchChoice = DEFAULT_CHOICE,
 ) -> int:
     """Show the console until it is closed, and return its exit code.
 

@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Static
 
-from spbench.record.case_counts import case_counts
+from spbench.record.case_counts import count_cases
 from spbench.tui.cells import format_status
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def format_run_status(feed: Feed | None) -> str:
     """Return suite, status and progress of the watched run; empty without a run."""
     if feed is None or feed.state.run is None:
         return ""
-    counts = case_counts(feed.state.cases.values())
+    counts = count_cases(feed.state.cases.values())
     run = feed.state.run
     number = counts.passed if feed.ended or run.finished is not None else counts.ran
     return f"{run.suite} {format_status(feed.status)} {number}/{counts.total}"

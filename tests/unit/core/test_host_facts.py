@@ -73,7 +73,7 @@ def test_a_uuid_is_not_known_before_a_process_has_opened_the_gpu(kernel):
     (card,) = host_facts.read_cards()
     assert (card["model"], card["uuid"]) == ("NVIDIA H200", None)
     shown = {**host_facts.find_gpus(), "visible": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"}
-    assert HostGpus.of(shown).usable == 1
+    assert HostGpus.from_answer(shown).usable == 1
 
 
 def test_gpus_without_a_driver_are_seen_on_the_bus(kernel):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from spbench.batch.schedulers.scheduler import Allocation, format_options
 from spbench.batch.site import reject_unsupported
-from spbench.launch.detect import Found
-from spbench.launch.launcher import Command, JobSpec, Placed, Said
+from spbench.launch.detect import InstalledLauncher
+from spbench.launch.launcher import Command, JobSpec, LauncherReport, RankBlock
 
 _BINDING = {"core": "per-task", "numa": "on", "none": "off"}
 
@@ -31,7 +31,7 @@ class FluxRun:
         """Return its name: which version runs is not known before."""
         return "flux run"
 
-    def hostfile(self, placement: Sequence[Placed]) -> None:
+    def hostfile(self, placement: Sequence[RankBlock]) -> None:
         """Return none: it knows its allocation."""
 
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
@@ -46,9 +46,9 @@ class FluxRun:
         full_env = {**env, **job.rank_env, **job.private_env}
         return Command((*argv, *job.settings.args, *job.program), full_env)
 
-    def said(self, output: str) -> Said:
+    def parse_output(self, output: str) -> LauncherReport:
         """Return nothing: its words were not measured."""
-        return Said()
+        return LauncherReport()
 
 
 class FluxScheduler:
@@ -82,10 +82,10 @@ class FluxScheduler:
         yield from format_options(("--gpus-per-slot={}", settings.gpus))
         yield f"--signal=SIGTERM@{allocation.notice}s"
 
-    def choose_launcher(self) -> tuple[str, Found | None]:
+    def choose_launcher(self) -> tuple[str, InstalledLauncher | None]:
         """Return its own launcher."""
         launcher = FluxRun()
-        return "auto", Found(launcher, Path("flux"), "flux run")
+        return "auto", InstalledLauncher(launcher, Path("flux"), "flux run")
 
     def early_signal(self, allocation: Allocation) -> None:
         """Return nothing: ``--signal`` does it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from spbench.batch.schedulers.scheduler import Allocation, format_options
 from spbench.batch.site import reject_unsupported
-from spbench.launch.detect import Found
+from spbench.launch.detect import InstalledLauncher
 
 
 class LsfScheduler:
@@ -42,7 +42,7 @@ class LsfScheduler:
             yield f'-R "span[ptile={tasks}]"'
         yield from format_options(('-gpu "num={}"', settings.gpus))
 
-    def choose_launcher(self) -> tuple[str, Found | None]:
+    def choose_launcher(self) -> tuple[str, InstalledLauncher | None]:
         """Leave it to the MPI library: its launcher finds the allocation."""
         return "auto", None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from spbench.batch.schedulers.scheduler import Allocation, format_clock_time, format_options
 from spbench.batch.site import reject_unsupported
-from spbench.launch.detect import Found
+from spbench.launch.detect import InstalledLauncher
 
 
 class PbsScheduler:
@@ -35,7 +35,7 @@ class PbsScheduler:
         if allocation.nodes is not None:
             yield "-l place=scatter"
 
-    def choose_launcher(self) -> tuple[str, Found | None]:
+    def choose_launcher(self) -> tuple[str, InstalledLauncher | None]:
         """Leave it to the MPI library: its launcher finds PBS_NODEFILE."""
         return "auto", None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from spbench.errors import UsageError
-from spbench.launch.detect import Found
+from spbench.launch.detect import InstalledLauncher
 from spbench.suites.settings import SCHEDULERS, BatchSettings, parse_time_limit
 
 NOTICE = 60
@@ -85,7 +85,7 @@ class Scheduler(Protocol):
             UsageError: It has no option for a setting.
         """
 
-    def choose_launcher(self) -> tuple[str, Found | None]:
+    def choose_launcher(self) -> tuple[str, InstalledLauncher | None]:
         """Return the launcher that auto means here, and how it is called where none is looked for.
 
         ``auto`` and None leave it to the MPI library.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spbench.batch.schedulers.scheduler import Allocation, format_clock_time, format_options
-from spbench.launch.detect import Found
+from spbench.launch.detect import InstalledLauncher
 
 
 class SlurmScheduler:
@@ -40,7 +40,7 @@ class SlurmScheduler:
         yield from format_options(("--gres=gpu:{}", settings.gpus))
         yield f"--signal=B:TERM@{allocation.notice}"
 
-    def choose_launcher(self) -> tuple[str, Found | None]:
+    def choose_launcher(self) -> tuple[str, InstalledLauncher | None]:
         """Return srun."""
         return "srun", None
 

@@ -83,10 +83,10 @@ def write_output(text: str, target: str) -> None:
     Raises:
         SpbenchError: It cannot be written.
     """
-    from spbench.record.runs.folder import write_whole
+    from spbench.record.runs.folder import write_file
 
     if target == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
     else:
-        write_whole(Path(target), text)
+        write_file(Path(target), text)

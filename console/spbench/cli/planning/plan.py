@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from spbench.cli.error_reporting import print_to_stderr
-from spbench.cli.planning.arguments import (
-    check_choice,
-    find_requested_cluster,
-    parse_batch_sizes,
-)
+from spbench.cli.planning.arguments import check_choice, find_requested_cluster, parse_batch_sizes
 from spbench.cli.planning.output import FORMATS, TIMELINES, render_plans, render_step, write_output
 from spbench.cli.request import (
     HomeOption,
@@ -27,7 +23,7 @@ from spbench.cli.request import (
     reject_folder,
 )
 from spbench.errors import ExitCode, SuiteError, UsageError
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
@@ -154,7 +150,7 @@ def plan(
         bool,
         typer.Option("--verify", help="Run the plan, and compare predicted with measured times"),
     ] = False,
-    chosen: LaunchChoice = NOTHING_CHOSEN,
+    chosen: LaunchChoice = DEFAULT_CHOICE,
     home: HomeOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -164,7 +160,7 @@ def plan(
     from spbench.planner.errors import PlannerError
     from spbench.planner.planning import default_jobs, plan_many
     from spbench.planner.profile.files import load_profile
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
 
     if format_ == "table":
         print_to_stderr("warning: --format table is now --format text")
@@ -192,7 +188,7 @@ def plan(
     if len(batches) == 1 and jobs is not None and jobs > 1:
         raise UsageError("--jobs plans several batch sizes at once; give them, or leave it out")
     loaded = load_profile(profile, profile_batch_size)
-    on = find_requested_cluster(machines, cluster, cluster_from, home_of(home, os.environ))
+    on = find_requested_cluster(machines, cluster, cluster_from, find_home(home, os.environ))
     if sys.stderr.isatty():  # large clusters take most of a minute
         sys.stderr.write(f"planning {loaded.name} on {on.name}, devices: {on.device_count}\n")
     found = plan_many(
@@ -239,11 +235,11 @@ def _refuse_unless_verified(verify: bool, options: Mapping[str, object]) -> None
 def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> EmittedSuite:
     """Return the suite of a plan; write it where ``path`` says so."""
     from spbench.planner.output.emission import emit_suite
-    from spbench.record.runs.folder import write_whole
+    from spbench.record.runs.folder import write_file
 
     suite = emit_suite(made, profile, cluster, path or Path("plan.yaml"))
     if path is not None:
-        write_whole(path, suite.text)
+        write_file(path, suite.text)
         ranks = format_quantity(suite.ranks, "rank")
         sys.stderr.write(f"{path}: {ranks}; run it: spbench run {path}\n")
     return suite
@@ -254,12 +250,12 @@ def _verify(made: Plan, suite: EmittedSuite, request: Request, quiet: bool, verb
     from spbench.cli.planning.tables import render_verification
     from spbench.cli.runs.run import execute
     from spbench.cli.tables import output_width
-    from spbench.engine.plan import plan_suite, settings_of
+    from spbench.engine.plan import build_settings, plan_suite
     from spbench.planner.output.verification import compare_with_run
     from spbench.suites.loader import load_suite_text
 
     try:
-        asked = load_suite_text(suite.text, suite.suite.path, settings_of(request))
+        asked = load_suite_text(suite.text, suite.suite.path, build_settings(request))
     except SuiteError as error:  # the suite itself has none: it is what was set
         raise UsageError("; ".join(one.message for one in error.diagnostics)) from None
     done = execute(plan_suite(request, asked), quiet=quiet, verbose=verbose, to_stderr=True)

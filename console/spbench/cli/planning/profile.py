@@ -19,7 +19,7 @@ from spbench.cli.request import (
     launch_options,
 )
 from spbench.errors import SuiteError, UsageError
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +54,7 @@ def profile(
         ),
     ] = None,
     overrides: SetOption = None,
-    chosen: LaunchChoice = NOTHING_CHOSEN,
+    chosen: LaunchChoice = DEFAULT_CHOICE,
     home: HomeOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -62,10 +62,10 @@ def profile(
     """Measure the layers of a model for `spbench plan`."""
     from spbench.cli.request import build_request, reject_folder
     from spbench.cli.runs.run import execute
-    from spbench.engine.plan import plan_suite, settings_of
+    from spbench.engine.plan import build_settings, plan_suite
     from spbench.planner.profile.json_file import write_profile_json
     from spbench.planner.profile.measurement import read_measured_profile, render_profile_suite
-    from spbench.record.runs.folder import write_whole
+    from spbench.record.runs.folder import write_file
     from spbench.suites.loader import load_suite_text
 
     reject_folder("--output", output)
@@ -82,7 +82,7 @@ def profile(
     )
     text = render_profile_suite(model, sizes, ranks if busy else 1)
     try:
-        suite = load_suite_text(text, path, settings_of(request))
+        suite = load_suite_text(text, path, build_settings(request))
     except SuiteError as error:  # its places are those of a text that nobody has seen
         told = [one.message.removeprefix("profile: ") for one in error.diagnostics]
         raise UsageError("; ".join(told)) from None
@@ -94,5 +94,5 @@ def profile(
     if output == "-":
         print(write_profile_json(made), end="")
         return
-    write_whole(Path(output), write_profile_json(made))
+    write_file(Path(output), write_profile_json(made))
     print(f"{output}: {len(made.layers)} layers at batch sizes {', '.join(map(str, sizes))}")

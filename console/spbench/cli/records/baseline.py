@@ -48,11 +48,11 @@ def set_(
 ) -> None:
     """Make a baseline of a run: a small file that you can commit."""
     from spbench.cli.records.recorded import load_run_or_report
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
     from spbench.report.baselines.making import fault_warnings, launch_warnings, make_baseline
 
-    root = home_of(home, os.environ)
+    root = find_home(home, os.environ)
     path = baseline_path(root, name)
     if path.exists() and not force:
         raise UsageError(f"there is {path} already; --force replaces a baseline")
@@ -67,10 +67,10 @@ def set_(
 @group.command("list")
 def list_(home: HomeOption = None) -> None:
     """List the baselines of the home folder."""
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import load_baselines
 
-    for name, found in load_baselines(home_of(home, os.environ)):
+    for name, found in load_baselines(find_home(home, os.environ)):
         if isinstance(found, UsageError):
             _say(f"{name:<20}  {found}")
         else:
@@ -80,10 +80,10 @@ def list_(home: HomeOption = None) -> None:
 @group.command()
 def show(name: NameArgument, home: HomeOption = None) -> None:
     """Show the cases of a baseline with their medians and launches."""
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import load_baseline
 
-    found = load_baseline(home_of(home, os.environ), name)
+    found = load_baseline(find_home(home, os.environ), name)
     _say(f"{found.name}: {found.suite}, of {', '.join(found.runs or [found.run])}")
     machines = found.environment.get("fingerprint")
     for part, value in machines.items() if isinstance(machines, dict) else ():
@@ -94,12 +94,12 @@ def show(name: NameArgument, home: HomeOption = None) -> None:
 
 def _lines(case: BaselineCase) -> list[str]:
     from spbench.record.efficiency import format_metric, is_ratio_of_times
-    from spbench.record.metric_names import folded_name
+    from spbench.record.metric_names import format_folded_name
 
     disturbed = case.crowded or case.noisy is not None
     lines = [f"{case.id}: {case.benchmark}, {format_quantity(case.np, 'rank')}"]
     for key, metric in case.metrics.items():
-        name = folded_name(key, metric.unit)
+        name = format_folded_name(key, metric.unit)
         value, *launches = (
             format_metric(figure, metric.unit, key, disturbed=disturbed)
             for figure in (metric.value, *metric.launches)
@@ -113,10 +113,10 @@ def _lines(case: BaselineCase) -> list[str]:
 @group.command()
 def remove(name: NameArgument, home: HomeOption = None) -> None:
     """Remove a baseline, but none of its runs."""
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import remove_baseline
 
-    _say(f"removed {remove_baseline(home_of(home, os.environ), name)}")
+    _say(f"removed {remove_baseline(find_home(home, os.environ), name)}")
 
 
 @group.command()
@@ -133,12 +133,12 @@ def update(
 ) -> None:
     """Replace slower results of a baseline, and add new cases."""
     from spbench.cli.records.recorded import load_run_or_report
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import baseline_path, load_baseline, save_baseline
     from spbench.report.baselines.making import launch_warnings, make_baseline_run, update_baseline
     from spbench.report.gate.baseline_gate import compare_with_past
 
-    root = home_of(home, os.environ)
+    root = find_home(home, os.environ)
     old = load_baseline(root, name)
     later = load_run_or_report(root, run)
     comparison = compare_with_past(
@@ -174,7 +174,7 @@ def _cases(baseline: BaselineFile) -> str:
 
 
 def _say(*lines: str) -> None:
-    from spbench.record.number_formatting import clean
+    from spbench.record.number_formatting import strip_controls
 
     for line in lines:
-        print(clean(line))
+        print(strip_controls(line))

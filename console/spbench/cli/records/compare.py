@@ -67,14 +67,14 @@ def compare(
     """Compare the times of two runs, case by case."""
     from spbench.cli.records.recorded import load_side
     from spbench.cli.tables import output_width
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.comparison.notes import comparison_summary
     from spbench.report.comparison.text import comparison_lines
     from spbench.report.export import export_comparison
     from spbench.report.gate.baseline_gate import compare_with_past
 
     policy = build_policy(fail_on or FailOn.NEVER, max_unjudged)
-    root = home_of(home, os.environ)
+    root = find_home(home, os.environ)
     comparison = compare_with_past(root, load_side(root, a), load_side(root, b), force=force)
     shown = comparison if only is None else comparison.with_only(_check_word(only))
     if only is not None and not shown.cases:

@@ -66,12 +66,12 @@ def check(
     """Find the smallest slowdown that a comparison with a run reports, for each case."""
     from spbench.cli.records.recorded import load_side
     from spbench.cli.tables import output_width
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.comparison.past import find_past_launches
     from spbench.report.gate.check import check_gate
     from spbench.report.gate.check_text import gate_check_lines, gate_object
 
-    root = home_of(home, os.environ)
+    root = find_home(home, os.environ)
     recorded = load_side(root, run)
     past = find_past_launches(root, recorded, recorded)
     gate_check = check_gate(recorded, past, resamples=resamples, seed=seed, progress=print_progress)

@@ -105,7 +105,7 @@ def load_gate(
     Raises:
         UsageError: The baseline does not exist or cannot be read, or an option needs one.
     """
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import baseline_path, load_baseline
     from spbench.report.baselines.making import make_baseline_run
     from spbench.report.gate.baseline_gate import BaselineGate
@@ -115,6 +115,6 @@ def load_gate(
             if value is not None:
                 raise UsageError(f"{option} needs a baseline to compare with; add --baseline NAME")
         return None
-    root = home_of(home, os.environ)
+    root = find_home(home, os.environ)
     baseline = make_baseline_run(load_baseline(root, name), baseline_path(root, name))
     return BaselineGate(root, baseline, build_policy(fail_on or FailOn.WORSE, max_unjudged))

@@ -63,20 +63,20 @@ def history(
     home: HomeOption = None,
 ) -> None:
     """Print a metric over runs on the same machines, and its changes."""
-    from spbench.record.number_formatting import clean
-    from spbench.record.runs.folder import home_of
+    from spbench.record.number_formatting import strip_controls
+    from spbench.record.runs.folder import find_home
     from spbench.report.metric_history import DEFAULT_RUNS, MOST_RUNS, load_history
 
     count = DEFAULT_RUNS if newest is None else newest
     if count > MOST_RUNS:
         use = "spbench results series prints any number"
         raise UsageError(f"--newest {count}: a history is of {MOST_RUNS} runs at most; {use}")
-    found = load_history(home_of(home, os.environ), case, metric, machines, count)
+    found = load_history(find_home(home, os.environ), case, metric, machines, count)
     if format_ is Format.JSON:
         print(json.dumps(_document(found), indent=1))
         return
     for line in _csv(found) if format_ is Format.CSV else _lines(found):
-        print(clean(line))
+        print(strip_controls(line))
 
 
 def _lines(found: MetricHistory) -> Iterator[str]:

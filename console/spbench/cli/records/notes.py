@@ -29,13 +29,13 @@ def note(
     """Replace the note of a run, or show it."""
     from dataclasses import replace
 
-    from spbench.record.runs.notes import note_from, read_note, retagged, write_note
+    from spbench.record.runs.notes import change_tags, parse_note, read_note, write_note
 
     folder = _folder(run, home)
     known = read_note(folder)
     if text is not None:
-        told = note_from(" ".join(text))
-        known = retagged(replace(told, tags=known.tags), told.tags)
+        told = parse_note(" ".join(text))
+        known = change_tags(replace(told, tags=known.tags), told.tags)
         write_note(folder, known)
     print(known)
 
@@ -47,17 +47,17 @@ def tag(
     home: HomeOption = None,
 ) -> None:
     """Add tags to a run, for `spbench results list tag:NAME`."""
-    from spbench.record.runs.notes import check_tag, read_note, retagged, write_note
+    from spbench.record.runs.notes import change_tags, check_tag, read_note, write_note
 
     folder = _folder(run, home)
     known = read_note(folder)
     asked = [check_tag(one) for one in tags]
-    known = retagged(known, () if remove else asked, asked if remove else ())
+    known = change_tags(known, () if remove else asked, asked if remove else ())
     write_note(folder, known)
     print(known)
 
 
 def _folder(run: str, home: HomeOption) -> RunFolder:
-    from spbench.record.runs.folder import find_run, home_of
+    from spbench.record.runs.folder import find_home, find_run
 
-    return find_run(home_of(home, os.environ), run)
+    return find_run(find_home(home, os.environ), run)

@@ -38,25 +38,25 @@ def prune(
     home: HomeOption = None,
 ) -> None:
     """Remove old runs that are not running and have no baseline."""
-    from spbench.record.runs.folder import home_of
-    from spbench.record.runs.history import summaries
-    from spbench.record.runs.prune import age_of, old_runs
+    from spbench.record.runs.folder import find_home
+    from spbench.record.runs.history import list_summaries
+    from spbench.record.runs.prune import find_old_runs, parse_age
 
     if keep is None and older is None:
         raise UsageError("prune: say what stays, with --keep N, --older 30d or both")
-    root = home_of(home, os.environ)
-    age = 0.0 if older is None else age_of(older)
-    found = old_runs(root, summaries(root), keep or 0, age, time.time())
+    root = find_home(home, os.environ)
+    age = 0.0 if older is None else parse_age(older)
+    found = find_old_runs(root, list_summaries(root), keep or 0, age, time.time())
     _tell(found)
     if found and (yes or _agreed()):
         _remove(root, found)
 
 
 def _tell(found: Sequence[OldRun]) -> None:
-    from spbench.record.number_formatting import clean
+    from spbench.record.number_formatting import strip_controls
 
     for old in found:
-        print(clean(f"{old.summary.id:<46} {old.bytes:>14,} bytes  {old.summary.verdict}"))
+        print(strip_controls(f"{old.summary.id:<46} {old.bytes:>14,} bytes  {old.summary.verdict}"))
     total = sum(old.bytes for old in found)
     print(f"{format_quantity(len(found), 'run')}, {total:,} bytes" if found else "no run goes")
 
@@ -68,9 +68,9 @@ def _agreed() -> bool:
 
 
 def _remove(root: Path, found: Sequence[OldRun]) -> None:
-    from spbench.record.runs.history import summaries
+    from spbench.record.runs.history import list_summaries
     from spbench.record.runs.prune import remove_run
 
     removed = [remove_run(root, old.summary.folder) for old in found]
     print(f"removed {format_quantity(sum(removed), 'run')}")
-    summaries(root)  # the index forgets them
+    list_summaries(root)  # the index forgets them

@@ -55,15 +55,15 @@ def render_rank_tables(state: RunState) -> Iterator[str]:
 def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     """Yield the table of a case, and add the meaning of its columns to the legend."""
     from spbench.record.comparison import RankComparison
-    from spbench.record.machine.cores import fold_numbers, place_cells
-    from spbench.record.number_formatting import format_factor, format_time, printable
+    from spbench.record.machine.cores import fold_numbers, format_location
+    from spbench.record.number_formatting import format_factor, format_time, strip_line_controls
 
-    times = case.own_medians()
+    times = case.active_medians()
     comparison = RankComparison(case.identity)
     found = comparison.compare(times)
-    alike = comparison.alike(times)
+    alike = comparison.find_comparable(times)
     skews = found.ratios
-    has_own = bool(times) and all(time.own is not None for time in times.values())
+    has_own = bool(times) and all(time.active is not None for time in times.values())
     titles = ["median"] if times else []
     if len(times) > 1:
         legend[_MEDIAN_LEGEND] = None
@@ -78,15 +78,15 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
         cells: dict[str, str] = {}
         if time := times.get(rank):
             figures = {
-                "median": time.whole,
+                "median": time.total,
                 "waits": time.waits,
-                "own": time.own,
+                "own": time.active,
                 "own+wait": found.compared.get(rank),
             }
             cells = {name: format_time(ms) for name, ms in figures.items() if ms is not None}
         if rank in skews:
             cells["alike"] = fold_numbers(tuple(alike[rank]))
             cells["skew"] = format_factor(skews[rank])
-        rows.append([str(rank), *place_cells(part), *(cells.get(name, "") for name in titles)])
+        rows.append([str(rank), *format_location(part), *(cells.get(name, "") for name in titles)])
     right = (0, 2, *range(len(_PLACE), len(_PLACE) + len(titles)))
-    yield from map(printable, align_columns(rows, right))
+    yield from map(strip_line_controls, align_columns(rows, right))

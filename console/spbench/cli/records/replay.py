@@ -9,10 +9,10 @@ from collections.abc import Callable
 from spbench.cli.runs.lines import LineView
 from spbench.cli.tables import output_width
 from spbench.errors import UsageError
-from spbench.record.number_formatting import printable
+from spbench.record.number_formatting import strip_line_controls
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
-from spbench.record.runs.playback import Playback, paced
+from spbench.record.runs.playback import Playback, play_paced
 from spbench.record.state import RunState
 
 
@@ -27,23 +27,23 @@ def replay_lines(
     state = RunState()
     lines = LineView(state, write, verbosity, output_width(sys.stdout))
     events = RecordedEvents(folder.events)
-    for event in paced(Playback(events, speed), time.monotonic, time.sleep):
+    for event in play_paced(Playback(events, speed), time.monotonic, time.sleep):
         state.apply(event)
         lines(event)
-    if state.run is None and events.left_out:
-        raise UsageError(f"the beginning of this run is lost: {events.left_out}")
-    if events.left_out:
-        write(printable(events.left_out))
+    if state.run is None and events.skipped:
+        raise UsageError(f"the beginning of this run is lost: {events.skipped}")
+    if events.skipped:
+        write(strip_line_controls(events.skipped))
     if state.run is not None and state.run.finished is not None:
         lines.finish(folder.report_line)
     else:
-        write(printable(unfinished(folder)))
+        write(strip_line_controls(unfinished(folder)))
 
 
 def unfinished(folder: RunFolder) -> str:
     """Return the last line of a run whose events do not tell its end."""
-    alive = folder.alive()
-    host = folder.elsewhere()
+    alive = folder.is_alive()
+    host = folder.find_other_host()
     if alive is None:
         end = f"still running on {host}, as far as its log shows"
     elif host is not None:

@@ -77,7 +77,7 @@ def report(
     """Write a run as a web page, for a CI server or for monitoring."""
     reject_folder("--output", output)
     from spbench.cli.records.recorded import load_run_or_report
-    from spbench.record.runs.folder import home_of, write_whole
+    from spbench.record.runs.folder import find_home, write_file
 
     format_ = choose_format(format_, output, _SUFFIXES, DEFAULT_FORMAT)
     if baseline is not None and format_ not in _WITH_BASELINE:
@@ -86,14 +86,14 @@ def report(
     if push is not None and format_ != "openmetrics":
         raise UsageError("--push is for --format openmetrics, which a push gateway takes")
     gate = load_gate(home, baseline, fail_on, max_unjudged)
-    recorded = load_run_or_report(home_of(home, os.environ), run)
+    recorded = load_run_or_report(find_home(home, os.environ), run)
     text = _text_of(recorded, format_, gate.judge(recorded) if gate else None)
     if push is not None:
         _push(text, push, recorded)
     elif output == STDOUT:
         print(text, end="")
     if output != STDOUT:
-        write_whole(Path(output), text)
+        write_file(Path(output), text)
 
 
 def _text_of(run: RecordedRun, format_: str, gate_result: GateResult | None) -> str:
@@ -152,12 +152,12 @@ class ReportFiles:
 
     def write(self, run: RecordedRun, gate_result: GateResult | None = None) -> list[str]:
         """Write them; return why some could not be written, a sentence each."""
-        from spbench.record.runs.folder import write_whole
+        from spbench.record.runs.folder import write_file
 
         unwritten = []
         for kind, path in self.targets():
             try:
-                write_whole(Path(path), _text_of(run, kind, gate_result))
+                write_file(Path(path), _text_of(run, kind, gate_result))
             except SpbenchError as error:
                 unwritten.append(str(error))
         return unwritten

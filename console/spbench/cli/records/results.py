@@ -19,13 +19,7 @@ from spbench.cli.records.rank_tables import render_rank_tables
 from spbench.cli.request import HomeOption, OutputOption, RunArgument, reject_folder
 from spbench.cli.tables import align_columns
 from spbench.cli.text_layout import cut_line
-from spbench.errors import (
-    FailedRunError,
-    MissingError,
-    NothingSelected,
-    UsageError,
-    did_you_mean,
-)
+from spbench.errors import FailedRunError, MissingError, NothingSelected, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
@@ -82,11 +76,11 @@ def list_(
     ] = False,
 ) -> None:
     """List runs, the newest first."""
-    from spbench.record.number_formatting import clean
-    from spbench.record.runs.folder import home_of
-    from spbench.record.runs.history import select_runs, summaries
+    from spbench.record.number_formatting import strip_controls
+    from spbench.record.runs.folder import find_home
+    from spbench.record.runs.history import list_summaries, select_runs
 
-    runs = summaries(home_of(home, os.environ))
+    runs = list_summaries(find_home(home, os.environ))
     text = " ".join(words or ())
     chosen = select_runs(runs, text)
     chosen = chosen if newest is None else chosen[-newest:]
@@ -96,7 +90,7 @@ def list_(
         print(json.dumps([summary_object(run) for run in chosen], indent=1))
     else:
         for line in _run_lines(chosen[::-1], _terminal_width()):
-            print(clean(line))
+            print(strip_controls(line))
     if runs and not chosen:
         raise NothingSelected(f"the filter {text!r} fits none of the {len(runs)} runs")
 
@@ -149,9 +143,9 @@ def _terminal_width() -> int | None:
 @group.command()
 def reindex(home: HomeOption = None) -> None:
     """Make the index of the runs again from their folders."""
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
 
-    root = home_of(home, os.environ)
+    root = find_home(home, os.environ)
     if not (root / "runs").is_dir():
         raise UsageError(f"there are no runs under {root}")
     try:
@@ -179,10 +173,10 @@ def show(
     ] = False,
 ) -> None:
     """Show the cases of a run, also of one that was killed."""
-    from spbench.record.number_formatting import clean
-    from spbench.record.runs.folder import find_run, home_of
+    from spbench.record.number_formatting import strip_controls
+    from spbench.record.runs.folder import find_home, find_run
 
-    folder = find_run(home_of(home, os.environ), run)
+    folder = find_run(find_home(home, os.environ), run)
     matrices = _matrices(folder) if links else []
     state = folder.replay()
     _show_cases(folder, state)
@@ -192,9 +186,9 @@ def show(
         print(line)
     for matrix in matrices:
         for table in matrix.tables:
-            print(f"\n{clean(f'{matrix.case}: {table.title}')}")
+            print(f"\n{strip_controls(f'{matrix.case}: {table.title}')}")
             for line in _table_lines(table):
-                print(clean(line))
+                print(strip_controls(line))
 
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
@@ -203,15 +197,15 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     from spbench.cli.runs.case_table import CaseTable
     from spbench.cli.runs.lines import LineView, list_remarks
     from spbench.cli.tables import indent_text, output_width
-    from spbench.record.judge import not_judged
-    from spbench.record.number_formatting import printable
+    from spbench.record.judge import describe_not_judged
+    from spbench.record.number_formatting import strip_line_controls
 
     width = output_width(sys.stdout)
     table = CaseTable(state.cases, state.jobs, width, detailed=True)
     for case in state.cases.values():
         for line in table.lines(case):
             print(line)
-        for remark in (*list_remarks(case, case.verdict.reason), *not_judged(case)):
+        for remark in (*list_remarks(case, case.verdict.reason), *describe_not_judged(case)):
             for line in indent_text(remark, width, CASE_INDENT):
                 print(line)
         for line in case_details(case, state.jobs, width, table.metrics_in_row(case)):
@@ -219,19 +213,19 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     for note in (*table.legend(), *detail_legend(state.cases.values(), state.jobs)):
         for line in indent_text(note, width):
             print(line)
-    if state.left_out:
-        print(printable(state.left_out))
+    if state.skipped:
+        print(strip_line_controls(state.skipped))
     ended = state.run is not None and state.run.finished is not None
     if ended:
         LineView(state, print, 0, width).finish(folder.report_line)
     else:
-        print(printable(unfinished(folder)))
+        print(strip_line_controls(unfinished(folder)))
 
 
 def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iterator[str]:
     """The errors of ranks with their tracebacks, and what jobs wrote; else of those with errors."""
-    from spbench.record.number_formatting import printable
-    from spbench.record.runs.job_output import job_output
+    from spbench.record.number_formatting import strip_line_controls
+    from spbench.record.runs.job_output import read_job_output
 
     failed = set()
     for case in state.cases.values():
@@ -239,10 +233,14 @@ def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iter
         if case.status in _ENDED_BADLY and case.verdict.job is not None:
             failed.add(case.verdict.job)
         for rank, error in sorted(raised, key=lambda pair: pair[0]):
-            yield printable(f"\n{case.id}, rank {rank}: {error.get('message', 'an error')}")
-            yield from map(printable, (error.get("traceback") or "").rstrip().splitlines())
+            yield strip_line_controls(
+                f"\n{case.id}, rank {rank}: {error.get('message', 'an error')}"
+            )
+            yield from map(
+                strip_line_controls, (error.get("traceback") or "").rstrip().splitlines()
+            )
     for job in state.jobs if all_jobs else sorted(failed):
-        for end in job_output(folder, job):
+        for end in read_job_output(folder, job):
             yield f"\njob {job}: {end.title}"
             yield from end.text.rstrip().splitlines()
 
@@ -329,11 +327,11 @@ def export(
     """Export the metrics of a run, or its whole report."""
     reject_folder("--output", output)
     from spbench.cli.records.recorded import read_run
-    from spbench.record.runs.folder import find_run, home_of, write_whole
+    from spbench.record.runs.folder import find_home, find_run, write_file
     from spbench.report.export import export_text
 
     format_ = choose_format(format_, output, _SUFFIXES, DEFAULT_FORMAT)
-    recorded = read_run(find_run(home_of(home, os.environ), run))
+    recorded = read_run(find_run(find_home(home, os.environ), run))
     if format_ == "parquet":
         _export_parquet(recorded, output, table or "metrics")
         return
@@ -343,7 +341,7 @@ def export(
     if output == "-":
         print(text, end="")
     else:
-        write_whole(Path(output), text)
+        write_file(Path(output), text)
 
 
 def _export_parquet(recorded: RecordedRun, output: str, table: str) -> None:

@@ -7,18 +7,18 @@ from typing import Any
 
 from spbench.cli.tables import indent_text
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import SPEEDUPS, is_relative, time_of_efficiency
+from spbench.record.efficiency import SPEEDUPS, find_efficiency_time, is_relative
 from spbench.record.machine.core_sharing import is_crowded
 from spbench.record.metric_names import (
-    folded_name,
-    measured_separately,
-    metric_name,
+    format_folded_name,
+    format_metric_name,
+    name_separate_metrics,
     separate_metrics,
 )
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import DISTURBED, format_value
 from spbench.record.run_parts import JobState
-from spbench.record.shares import shares
+from spbench.record.shares import compute_all_shares
 
 CASE_INDENT = " " * 8
 """The indent of lines below the row of a case."""
@@ -38,7 +38,7 @@ def case_details(
     """
     sign = DISTURBED if is_disturbed(case, jobs) else ""
     separate = separate_metrics(case.identity.benchmark)
-    known = shares(case)
+    known = compute_all_shares(case)
     # Such as bubble, the mean over ranks, next to its share of all ranks together.
     of_shares = {part for share in known for part in share.parts}
     shown = [name for name in case.identity.metrics if name.replace("_", " ") not in of_shares]
@@ -54,14 +54,14 @@ def case_details(
     for reference in case.measured.limits.items():
         yield from indent_text(_describe_reference(case, *reference), width, CASE_INDENT)
     for share in known:
-        words = f"{share.title}, all ranks together: {share.words}"
+        words = f"{share.title}, all ranks together: {share.text}"
         yield from indent_text(words, width, CASE_INDENT)
 
 
 def detail_legend(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> Iterator[str]:
     """Yield what the lines of `case_details` mean, as far as these cases need it."""
     shown = list(cases)
-    others = [case for case in shown if measured_separately(case)]
+    others = [case for case in shown if name_separate_metrics(case)]
     if others:
         is_shared = any(is_crowded(case, jobs) for case in others)
         turns = ", since ranks that share cores take turns there, too" if is_shared else ""
@@ -79,7 +79,7 @@ def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]
     unit = info.unit if info else ""
     value = reference["value"]
     number = "unknown" if value is None else format_value(value, unit, name)
-    text = f"reference of {metric_name(name, unit)}: {number}, {reference['measured_by']}"
+    text = f"reference of {format_metric_name(name, unit)}: {number}, {reference['measured_by']}"
     known = [part["value"] for part in case.measured.references.get(name, {}).values()]
     values = [value for value in known if value is not None]
     if len(values) > 1:
@@ -95,14 +95,16 @@ def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
         summary = case.summary(name)
         if summary is None or info.part_of or info.better == "none":
             continue
-        if time_of_efficiency(name, case.measured.limits) == "time_ms":
+        if find_efficiency_time(name, case.measured.limits) == "time_ms":
             continue  # the row shows it as the efficiency
         if name == "time_ms":
             p95, p99 = (format_value(value, info.unit) for value in (summary.p95, summary.p99))
             yield f"p95 {p95}, p99 {p99}"
         else:
             value = format_value(summary.p50, info.unit, name)
-            text = f"{folded_name(name, info.unit)} {sign if is_relative(name) else ''}{value}"
+            text = (
+                f"{format_folded_name(name, info.unit)} {sign if is_relative(name) else ''}{value}"
+            )
             yield text + _describe_speedup(case, name)
 
 
@@ -111,7 +113,7 @@ def _describe_speedup(case: CaseState, name: str) -> str:
     compared = [time for time in SPEEDUPS.get(name, ()) if time in case.identity.metrics]
     if not compared or name == "speedup_vs_sequential":
         return ""
-    return f" ({metric_name(compared[0], case.identity.metrics[compared[0]].unit)} / time)"
+    return f" ({format_metric_name(compared[0], case.identity.metrics[compared[0]].unit)} / time)"
 
 
 def _choices(case: CaseState) -> Iterator[str]:

@@ -10,18 +10,18 @@ from typing import ClassVar
 
 from spbench.cli.tables import PIPE_WIDTH
 from spbench.record.case_state import CaseState, MetricInfo
-from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
-from spbench.record.metric_names import iteration_name, metric_help, separate_metrics
-from spbench.record.noise import is_disturbed, noise_of
+from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
+from spbench.record.metric_names import find_iteration_name, find_metric_help, separate_metrics
+from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.record.number_formatting import (
     DISTURBED,
     GLYPHS,
     NOISY,
-    clean,
     format_count,
     format_size,
     format_time,
     format_value,
+    strip_controls,
 )
 from spbench.record.run_parts import JobState
 from spbench.report.text_tables import cut_middle, drop_parameter_names, shorten_ids
@@ -81,7 +81,7 @@ class _Row:
 
     @property
     def efficiency(self) -> float | None:
-        return efficiency_of(self.time, self.reference)
+        return compute_efficiency(self.time, self.reference)
 
     @property
     def notes(self) -> set[str]:
@@ -159,7 +159,7 @@ class CaseTable:
             None if times is None else times.p50,
             case.measured.limits.get("time_ms", {}).get("value"),
             is_disturbed(case, self._jobs),
-            noise_of(case) is not None,
+            describe_case_noise(case) is not None,
         )
         self._notes |= row.notes
         self._benchmarks.setdefault(case.identity.benchmark, case)
@@ -208,10 +208,14 @@ class CaseTable:
         """Describe an iteration of a case's benchmark, and its rate if that is a column."""
         benchmark = case.identity.benchmark
         rate = _rate_metric(case)
-        parts = [f"an iteration is {iteration}"] if (iteration := iteration_name(benchmark)) else []
+        parts = (
+            [f"an iteration is {iteration}"]
+            if (iteration := find_iteration_name(benchmark))
+            else []
+        )
         title = next((column.title for column in self._others.columns if column.cell is _rate), "")
         if rate is not None and title:
-            parts.append(f"{title}: {metric_help(benchmark, rate.name)}")
+            parts.append(f"{title}: {find_metric_help(benchmark, rate.name)}")
         return "; ".join(filter(None, parts))
 
     @staticmethod
@@ -254,7 +258,7 @@ class CaseTable:
 
     def _choose(self, columns: list[_Column], ids: Iterable[str]) -> _Layout:
         """Return the layout with the most columns that fit next to whole ids, or to short ones."""
-        names = [clean(id_) for id_ in ids]
+        names = [strip_controls(id_) for id_ in ids]
         whole = max(map(len, names), default=0)
         layouts = list(self._layouts(columns))
         for layout in layouts:
@@ -327,9 +331,9 @@ class _Layout:
 
     def line(self, row: _Row, number: int, total: int) -> str:
         counter = f"[{number:>{len(str(total))}}/{total}] " if self.counter else ""
-        verdict = row.case.verdict.word
+        verdict = row.case.verdict.final_status
         status = f"{GLYPHS.get(row.case.status, '?')} {verdict}{f' {NOISY}' if row.noisy else ''}"
-        name = self.names[clean(_shown_id(row.case))]
+        name = self.names[strip_controls(_shown_id(row.case))]
         cells = _GAP.join(
             f"{cut_middle(column.cell(row), column.width):>{column.width}}"
             for column in self.columns

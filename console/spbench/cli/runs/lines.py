@@ -10,20 +10,20 @@ from spbench.cli.runs.case_details import CASE_INDENT, case_details, detail_lege
 from spbench.cli.runs.case_table import CaseTable
 from spbench.cli.tables import PIPE_WIDTH, indent_text
 from spbench.record.case_state import CaseState
-from spbench.record.judge import not_judged
+from spbench.record.judge import describe_not_judged
 from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.machine.core_sharing import (
     describe_sharing,
     summarize_sharing,
 )
 from spbench.record.machine.cores import fold_numbers
-from spbench.record.noise import other_work_at_start, without_other_work
-from spbench.record.number_formatting import format_duration, printable
-from spbench.record.phase_words import phase_words
+from spbench.record.messages.phases import describe_phase
+from spbench.record.messages.stragglers import describe_lags
+from spbench.record.noise import read_other_work, remove_other_work
+from spbench.record.number_formatting import format_duration, strip_line_controls
 from spbench.record.rank_rows import RankRows
 from spbench.record.repeats import describe_repeats
 from spbench.record.run_parts import RankState
-from spbench.record.sentences.stragglers import describe_lags
 from spbench.record.state import RunState
 from spbench.report.text_tables import cut_middle
 from spbench_core.events.fields import Event
@@ -91,7 +91,7 @@ class LineView:
         """Print what the event means to a reader, or nothing."""
         if self._verbosity < 0:
             return
-        self.rows.take(event)
+        self.rows.update(event)
         self._now = event["time"]
         if event["time"] >= self._look_at:
             self._look_at = event["time"] + LOOK
@@ -131,13 +131,13 @@ class LineView:
     def _findings(self) -> Iterator[str]:
         """Yield the findings of the run, without those that were printed above the table."""
         sharing = summarize_sharing(self._state) if self._sharing_reported else None
-        above = other_work_at_start(self._state) if self._verbosity >= 0 else ()
-        for finding in without_other_work(self._state.findings, above):
+        above = read_other_work(self._state) if self._verbosity >= 0 else ()
+        for finding in remove_other_work(self._state.findings, above):
             if finding != sharing:
                 yield finding
 
     def _write(self, text: str) -> None:
-        self._output(printable(text))
+        self._output(strip_line_controls(text))
         self._phase_at = self._now + FIRST
 
     def _write_wrapped(self, text: str, indent: str = "") -> None:
@@ -154,7 +154,7 @@ class LineView:
 
     def _report_stragglers(self) -> None:
         """Name each rank or host that lags, once per case."""
-        for lag in self._stragglers.lags(LAGGED):
+        for lag in self._stragglers.find_lags(LAGGED):
             straggler = lag.straggler
             who = straggler.host if straggler.rank is None else straggler.rank
             if (lag.case.id, who) not in self._reported:
@@ -164,7 +164,7 @@ class LineView:
 
     def _report_phase(self, now: float) -> None:
         case = self.rows.case
-        phase = phase_words(self._state, now)
+        phase = describe_phase(self._state, now)
         if case is not None and phase:
             rest = f"; suite: {left}" if (left := self.remaining(now)) else ""
             for line in self._table.begin(case) if self._table is not None else ():
@@ -177,9 +177,9 @@ class LineView:
         """Return how long the run takes until its end, ``about 40 s left``; empty if unknown."""
         if self._estimate is None:
             return ""
-        from spbench.engine.remaining_time import format_remaining, remaining
+        from spbench.engine.remaining_time import estimate_remaining, format_remaining
 
-        return format_remaining(remaining(self._state, self._estimate, now))
+        return format_remaining(estimate_remaining(self._state, self._estimate, now))
 
     def _on_run_start(self, event: Event) -> None:
         self._start_table()
@@ -239,7 +239,7 @@ class LineView:
             self._write(line)
         for remark in list_remarks(case, event["reason"]):
             self._write_wrapped(remark, CASE_INDENT)
-        for remark in not_judged(case):
+        for remark in describe_not_judged(case):
             if remark not in self._remarks:  # all cases of a sweep have the same
                 self._remarks.add(remark)
                 self._write_wrapped(remark, CASE_INDENT)
@@ -263,7 +263,7 @@ def list_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
         yield reason
     if repeats := describe_repeats(case):
         yield repeats
-    if case.verdict.word == CaseStatus.FLAKY:
+    if case.verdict.final_status == CaseStatus.FLAKY:
         yield f"passed on attempt {case.verdict.attempts}"
 
 
@@ -271,9 +271,9 @@ def count_statuses(state: RunState) -> str:
     """Return ``11 passed, 1 failed, 1 expectation not judged``."""
     counts = state.counts()
     parts = [f"{counts[status]} {status}" for status in FINAL_STATUSES if status in counts]
-    flaky = sum(case.verdict.word == CaseStatus.FLAKY for case in state.cases.values())
+    flaky = sum(case.verdict.final_status == CaseStatus.FLAKY for case in state.cases.values())
     parts += [f"{flaky} of them only on retry"] if flaky else []
-    unjudged = sum(1 for case in state.cases.values() for _ in not_judged(case))
+    unjudged = sum(1 for case in state.cases.values() for _ in describe_not_judged(case))
     parts += [f"{format_quantity(unjudged, 'expectation')} not judged"] if unjudged else []
     return ", ".join(parts) or "no case"
 

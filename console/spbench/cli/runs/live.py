@@ -13,14 +13,14 @@ from rich.text import Text
 from spbench.cli.runs.lines import LineView
 from spbench.record.case_figures import is_open
 from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.messages.phases import describe_phase
 from spbench.record.number_formatting import (
     GLYPHS,
-    clean,
     format_duration,
     format_factor,
     format_time,
+    strip_controls,
 )
-from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
 from spbench_core.events.fields import Event
@@ -92,7 +92,7 @@ class LiveView:
         if not self._lines.rows.ranks():
             return Text("starting ...", style="dim")
         case = self._lines.rows.case
-        title = f"times of each rank in {clean(case.id)}" if case is not None else "ranks"
+        title = f"times of each rank in {strip_controls(case.id)}" if case is not None else "ranks"
         return Group(self._headline(), Text(title, style="dim", no_wrap=True), self._table())
 
     def _headline(self) -> Text:
@@ -109,8 +109,8 @@ class LiveView:
             f"{bar} {done}/{len(self._state.cases)} cases",
             format_duration(elapsed),
             self._lines.remaining(self._now),
-            clean(running),
-            clean(phase_words(self._state, self._now)),
+            strip_controls(running),
+            strip_controls(describe_phase(self._state, self._now)),
         )
         return Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
 
@@ -118,20 +118,20 @@ class LiveView:
         table = Table(box=None, pad_edge=False, header_style="bold")
         rows = self._lines.rows
         narrow = self._live.console.width < WIDE
-        places = [known.name for known in rows.place_names() if known.differs or not narrow]
+        places = [known.name for known in rows.coordinate_names() if known.differs or not narrow]
         crowd = len(rows.ranks())
         shown = rows.slowest(MOST_ROWS) if crowd > MOST_ROWS else rows.rows()
         left_out = {*_ONLY_WIDE} if narrow else set()
-        if all(row.own is None for row in shown):
+        if all(row.active is None for row in shown):
             left_out.add("own")
         columns = [name for name in _AFTER if name not in left_out]
         for name in (*_BEFORE, *places, *columns):
             table.add_column(
-                clean(name), justify="right" if name in _FIGURES else "left", no_wrap=True
+                strip_controls(name), justify="right" if name in _FIGURES else "left", no_wrap=True
             )
         for row in shown:
             cells = _cells(row)
-            place = (Text(clean(row.place.get(name, ""))) for name in places)
+            place = (Text(strip_controls(row.coordinates.get(name, ""))) for name in places)
             table.add_row(*map(cells.get, _BEFORE), *place, *map(cells.get, columns))
         captions = [f"the slowest {MOST_ROWS} of {crowd} ranks"] if crowd > MOST_ROWS else []
         if "own" in columns:
@@ -145,11 +145,11 @@ def _cells(row: RankRow) -> dict[str, Text]:
     slow = row.skew is not None and row.skew >= NOTABLE_RANK
     check = f"{GLYPHS[row.check]} {row.check}" if row.check is not None else ""
     check_style = _CHECK_STYLES[row.check] if row.check is not None else ""
-    times = {"last": row.last, "median": row.p50, "own": row.own, "p95": row.p95, "p99": row.p99}
+    times = {"last": row.last, "median": row.p50, "own": row.active, "p95": row.p95, "p99": row.p99}
     return {
         "rank": Text(str(row.rank)),
-        "host": Text(clean(row.host)),
-        "phase": Text(clean(row.activity), style=_PHASE_STYLES.get(row.phase, "")),
+        "host": Text(strip_controls(row.host)),
+        "phase": Text(strip_controls(row.activity), style=_PHASE_STYLES.get(row.phase, "")),
         "iterations": Text(str(row.iterations or "")),
         **{name: _time(value) for name, value in times.items()},
         "skew": Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),

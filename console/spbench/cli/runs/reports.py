@@ -49,7 +49,7 @@ def write_report(report: ReportDocument, target: str | None, no_samples: bool) -
     """
     if target is None:
         return
-    from spbench.record.runs.event_log import unwritable
+    from spbench.record.runs.event_log import unwritable_error
     from spbench.record.runs.folder import write_chunks
 
     chunks = report.chunks(with_samples=not no_samples)
@@ -62,4 +62,4 @@ def write_report(report: ReportDocument, target: str | None, no_samples: bool) -
     except OSError as error:
         # If the reader has gone, the exit code still shows the result.
         if error.errno not in (errno.EPIPE, errno.EIO):
-            raise unwritable(Path("/dev/stdout"), error) from None
+            raise unwritable_error(Path("/dev/stdout"), error) from None

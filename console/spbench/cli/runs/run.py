@@ -38,7 +38,7 @@ from spbench.cli.request import (
 from spbench.cli.runs.reports import REPORT_OPTIONS, report_refusal, write_report
 from spbench.cli.runs.views import line_writer, make_view
 from spbench.errors import ExitCode, SpbenchError, UsageError
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request, RunPlan
@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
 @case_options
 def run(
     suite: OptionalSuiteArgument = None,
-    chosen: LaunchChoice = NOTHING_CHOSEN,
+    chosen: LaunchChoice = DEFAULT_CHOICE,
     selected: CaseSelection = ALL_CASES,
     inject: Annotated[
         list[str] | None,
@@ -220,14 +220,14 @@ def _dry_run(planned: RunPlan) -> None:
 
 def _planned(request: Request, resume: str | None, failed: str | None) -> RunPlan:
     """Return the plan of a suite, or of what a recorded run says."""
-    from spbench.engine.plan import plan
+    from spbench.engine.plan import plan_run
     from spbench.engine.resume import plan_failed, plan_resumed
 
     given = request.suite != Path()
     if resume is None and failed is None:
         if not given:
             raise UsageError("name a suite, as in: spbench run suites/halo.yaml")
-        return plan(request, print_warning)
+        return plan_run(request, print_warning)
     option = "--failed" if resume is None else "--resume"
     asks = (
         ("--failed", option == "--resume" and failed is not None),

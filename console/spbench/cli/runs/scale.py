@@ -26,7 +26,7 @@ from spbench.cli.request import (
     reject_folder,
 )
 from spbench.errors import UsageError
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
@@ -71,7 +71,7 @@ def scale(
             max=1.0,
         ),
     ] = 0.5,
-    chosen: LaunchChoice = NOTHING_CHOSEN,
+    chosen: LaunchChoice = DEFAULT_CHOICE,
     selected: CaseSelection = ALL_CASES,
     headless: Annotated[
         bool, typer.Option("--headless", help="Print plain lines, also in a terminal")
@@ -98,11 +98,11 @@ def scale(
         request = _over_ranks(request, asked)
     from spbench.cli.runs.run import execute
     from spbench.cli.runs.views import line_writer
-    from spbench.engine.plan import plan
+    from spbench.engine.plan import plan_run
     from spbench.report.recorded import load_run
     from spbench.report.scaling import compute_scalings
 
-    planned = plan(request, print_warning)
+    planned = plan_run(request, print_warning)
     if not any(case.scaled for job in planned.jobs for case in job.cases):
         raise UsageError(f"{suite} does not say on how many ranks: give --np 1,2,4")
     on_stderr = json_target == "-"
@@ -157,7 +157,7 @@ def _selected(request: Request) -> list[str] | None:
 
 def _tell(found: Sequence[Scaling], say: Callable[[str], None]) -> None:
     from spbench.cli.tables import align_columns
-    from spbench.record.number_formatting import clean
+    from spbench.record.number_formatting import strip_controls
     from spbench.report.scaling import (
         SCALING_COLUMNS,
         SCALING_NUMBER_COLUMNS,
@@ -167,17 +167,17 @@ def _tell(found: Sequence[Scaling], say: Callable[[str], None]) -> None:
 
     say("")
     for line in align_columns([SCALING_COLUMNS, *scaling_rows(found)], SCALING_NUMBER_COLUMNS):
-        say(clean(line))
+        say(strip_controls(line))
     for remark in scaling_remarks(found):
-        say(clean(remark))
+        say(strip_controls(remark))
 
 
 def _write(found: Sequence[Scaling], target: str) -> None:
-    from spbench.record.runs.folder import write_whole
+    from spbench.record.runs.folder import write_file
     from spbench.report.scaling import scaling_objects
 
     text = json.dumps(scaling_objects(found), indent=1, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
     else:
-        write_whole(Path(target), text)
+        write_file(Path(target), text)

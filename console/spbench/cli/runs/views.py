@@ -61,10 +61,10 @@ def _next_step(home: Path) -> str:
             return ""
     except OSError:
         pass
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
 
     program = "spbench" if shutil.which("spbench") else sys.argv[0]
-    where = "" if home == home_of(None, os.environ) else f" --home {shlex.quote(str(home))}"
+    where = "" if home == find_home(None, os.environ) else f" --home {shlex.quote(str(home))}"
     return f"`{program} tui{where}` shows this run, its ranks and charts, and composes suites"
 
 

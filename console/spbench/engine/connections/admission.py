@@ -25,18 +25,18 @@ ACCEPTS = 256
 """Connections accepted before the others' events have their turn."""
 PAUSE = 0.1
 """Seconds without accepting, where there is no descriptor left and nobody to end for one."""
-MOST_SUSPECTS = 4096
+MAX_SUSPECTS = 4096
 """Addresses that showed a wrong token and are remembered."""
 _SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP)
 
 Admit = Callable[[socket.socket, str, Event, bytes], None]
 """Called with a connection, its peer, its hello, and what came after that."""
-TurnAway = Callable[[str, str], None]
+Reject = Callable[[str, str], None]
 """Called with the peer of a connection that was ended, and why."""
 
 
-def shown_hello(line: bytes, token: bytes) -> Event | None:
+def parse_hello(line: bytes, token: bytes) -> Event | None:
     """Return the hello that a line is, if it shows the token."""
     try:
         hello = decode(line) if len(line) < MAX_HELLO else {}
@@ -48,31 +48,31 @@ def shown_hello(line: bytes, token: bytes) -> Event | None:
 
 
 @dataclass(slots=True, eq=False)
-class Stranger:
+class PendingConnection:
     """A connection that has yet to show the token, and what it has sent so far."""
 
     connection: socket.socket
     address: str
     peer: str
     since: float = field(default_factory=time.monotonic)
-    said: bytes = b""
+    received: bytes = b""
 
 
 class Admission:
     """Listens for connections, and keeps each until it has shown the token or is ended."""
 
-    def __init__(self, token: str, room: int, admit: Admit, turn_away: TurnAway) -> None:
+    def __init__(self, token: str, max_pending: int, admit: Admit, reject: Reject) -> None:
         """``room`` is how many strangers may hold a descriptor at once."""
         self._token = token.encode()
-        self._room = room
+        self._room = max_pending
         self._admit = admit
-        self._turned_away = turn_away
+        self._turned_away = reject
         self._loop = asyncio.get_running_loop()
         self._listening: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pause: asyncio.TimerHandle | None = None
-        self._silent: dict[Stranger, None] = {}
-        self._suspected: dict[Stranger, None] = {}
+        self._silent: dict[PendingConnection, None] = {}
+        self._suspected: dict[PendingConnection, None] = {}
         self._suspects: set[str] = set()
 
     def listen(self, host: str, port: int = 0) -> int:
@@ -88,7 +88,7 @@ class Admission:
         return taken
 
     @property
-    def strangers(self) -> int:
+    def pending(self) -> int:
         """The number of connections that have yet to show the token."""
         return len(self._silent) + len(self._suspected)
 
@@ -138,24 +138,24 @@ class Admission:
 
     def _take_in(self, connection: socket.socket, name: tuple[str, int]) -> None:
         connection.setblocking(False)
-        stranger = Stranger(connection, name[0], f"{name[0]}:{name[1]}")
+        stranger = PendingConnection(connection, name[0], f"{name[0]}:{name[1]}")
         self._among(stranger)[stranger] = None
         self._loop.add_reader(connection, self._read, stranger)
         if self._timer is None:
             self._timer = self._loop.call_later(CONNECT_TIMEOUT, self._end_the_old)
         # A rank's hello is mostly there by now, and a turn of the loop is saved.
         self._read(stranger)
-        if self.strangers > self._room:
+        if self.pending > self._room:
             self._make_room()
 
-    def _among(self, stranger: Stranger) -> dict[Stranger, None]:
+    def _among(self, stranger: PendingConnection) -> dict[PendingConnection, None]:
         return self._suspected if stranger.address in self._suspects else self._silent
 
     # Reading
 
-    def _read(self, stranger: Stranger) -> None:
+    def _read(self, stranger: PendingConnection) -> None:
         try:
-            data = stranger.connection.recv(MAX_HELLO + 1 - len(stranger.said))
+            data = stranger.connection.recv(MAX_HELLO + 1 - len(stranger.received))
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -164,15 +164,15 @@ class Admission:
             self._let_go(stranger)
             stranger.connection.close()
             return
-        stranger.said += data
-        line, newline, rest = stranger.said.partition(b"\n")
+        stranger.received += data
+        line, newline, rest = stranger.received.partition(b"\n")
         if newline:
             self._judge(stranger, line, rest)
-        elif len(stranger.said) > MAX_HELLO:
+        elif len(stranger.received) > MAX_HELLO:
             self._end(stranger, "sent more than a greeting")
 
-    def _judge(self, stranger: Stranger, line: bytes, rest: bytes) -> None:
-        hello = shown_hello(line, self._token)
+    def _judge(self, stranger: PendingConnection, line: bytes, rest: bytes) -> None:
+        hello = parse_hello(line, self._token)
         if hello is not None:
             self._let_go(stranger)
             self._admit(stranger.connection, stranger.peer, hello, rest)
@@ -181,7 +181,7 @@ class Admission:
         self._end(stranger, "did not show the run's token")
 
     def _suspect(self, address: str) -> None:
-        if address in self._suspects or len(self._suspects) == MOST_SUSPECTS:
+        if address in self._suspects or len(self._suspects) == MAX_SUSPECTS:
             return
         self._suspects.add(address)
         for stranger in [one for one in self._silent if one.address == address]:
@@ -208,7 +208,7 @@ class Admission:
                 return True
         return False
 
-    def _end_if_silent(self, stranger: Stranger, why: str) -> bool:
+    def _end_if_silent(self, stranger: PendingConnection, why: str) -> bool:
         """Read what has come; end the connection if its hello is not there by now."""
         self._read(stranger)
         silent = stranger in self._silent or stranger in self._suspected
@@ -216,12 +216,12 @@ class Admission:
             self._end(stranger, why)
         return silent
 
-    def _end(self, stranger: Stranger, why: str) -> None:
+    def _end(self, stranger: PendingConnection, why: str) -> None:
         self._let_go(stranger)
         stranger.connection.close()
         self._turned_away(stranger.peer, why)
 
-    def _let_go(self, stranger: Stranger) -> None:
+    def _let_go(self, stranger: PendingConnection) -> None:
         with suppress(ValueError, OSError):
             self._loop.remove_reader(stranger.connection)
         self._silent.pop(stranger, None)

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from spbench.engine.connections.admission import Admission, shown_hello
-from spbench.engine.connections.descriptors import room_for_strangers
+from spbench.engine.connections.admission import Admission, parse_hello
+from spbench.engine.connections.descriptors import count_free_for_pending
 from spbench.engine.connections.rank_connection import Listener, RankConnection
 from spbench.engine.connections.relay_connection import SOONER, RelayConnection
 from spbench.errors import MissingError
@@ -79,8 +79,8 @@ class Collector:
         Raises:
             MissingError: None is free.
         """
-        room = room_for_strangers(self._expected)
-        self._admission = Admission(self._token, room, self._admit, self.listener.on_stranger)
+        room = count_free_for_pending(self._expected)
+        self._admission = Admission(self._token, room, self._admit, self.listener.on_rejected)
         for port in ports:
             with suppress(OSError):
                 return self._admission.listen(host, port)
@@ -93,9 +93,9 @@ class Collector:
         return tuple(self._ranks)
 
     @property
-    def strangers(self) -> int:
+    def pending(self) -> int:
         """The number of connections that have yet to show the token."""
-        return self._admission.strangers if self._admission else 0
+        return self._admission.pending if self._admission else 0
 
     def _admit(self, accepted: socket.socket, peer: str, hello: Event, rest: bytes) -> None:
         loop = asyncio.get_running_loop()
@@ -105,9 +105,9 @@ class Collector:
         self._arriving[task] = accepted
         task.add_done_callback(lambda done: self._arriving.pop(done, None))
 
-    def hello_of(self, line: bytes) -> Event | None:
+    def parse_hello(self, line: bytes) -> Event | None:
         """Return the hello that a line is, if it shows the token."""
-        return shown_hello(line, self._token.encode())
+        return parse_hello(line, self._token.encode())
 
     def welcome(self, connection: RankConnection) -> None:
         """Take a connection for a rank's."""

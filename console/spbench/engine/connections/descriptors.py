@@ -14,7 +14,7 @@ CEILING = 1 << 20
 """The highest limit asked for: programs that inherit a billion may try to close as many."""
 
 
-def raise_limit() -> int:
+def raise_file_limit() -> int:
     """Raise the soft limit of open files to the hard one, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = CEILING if hard == resource.RLIM_INFINITY else min(hard, CEILING)
@@ -30,7 +30,7 @@ def check_connections(number: int) -> None:
     Raises:
         MissingError: with both numbers.
     """
-    limit = raise_limit()
+    limit = raise_file_limit()
     if number + RESERVE > limit:
         raise MissingError(
             f"{number} connections of ranks need {number + RESERVE} open files in the console, and "
@@ -39,7 +39,7 @@ def check_connections(number: int) -> None:
         )
 
 
-def room_for_strangers(expected: int) -> int:
+def count_free_for_pending(expected: int) -> int:
     """Return how many connections without the token may be kept beside those of the ranks."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = CEILING if soft == resource.RLIM_INFINITY else soft

@@ -33,12 +33,12 @@ class Listener(Protocol):
     def on_relay_lost(self, host: str, ranks: int, why: str) -> None:
         """A host's relay is gone, and with it the connections of so many ranks: ``why`` says it."""
 
-    def on_stranger(self, peer: str, why: str) -> None:
+    def on_rejected(self, peer: str, why: str) -> None:
         """A connection without the token was dropped."""
 
 
 @dataclass(slots=True)
-class Who:
+class RankIdentity:
     """The process at the other end of a connection, by its hello."""
 
     host: str
@@ -49,7 +49,7 @@ class Who:
 class RankPeer(Protocol):
     """A rank that events come from: over a connection, or from the file that it wrote."""
 
-    who: Who
+    identity: RankIdentity
     rank: int | None
     ended: bool
 
@@ -72,7 +72,7 @@ class ConnectionOwner(Protocol):
 
     listener: Listener
 
-    def hello_of(self, line: bytes) -> Event | None:
+    def parse_hello(self, line: bytes) -> Event | None:
         """Return the hello that a line is, if it shows the token."""
 
     def welcome(self, connection: RankConnection) -> None:
@@ -93,7 +93,7 @@ class RankConnection:
         self._next_seq = 0
         self._line: ReplyLine | None = line
         self.peer = peer
-        self.who = Who(hello["host"], hello["pid"], hello["rank"])
+        self.identity = RankIdentity(hello["host"], hello["pid"], hello["rank"])
         self.rank: int | None = None
         self.ended = False
 

@@ -120,10 +120,10 @@ class RelayConnection(asyncio.Protocol):
             self._strangers[number] = said
             return
         channel = _Channel(number, self._send)
-        hello = self._collector.hello_of(line) if newline else None
+        hello = self._collector.parse_hello(line) if newline else None
         if hello is None:
             channel.abort()
-            self._collector.listener.on_stranger(self._peer, "did not show the run's token")
+            self._collector.listener.on_rejected(self._peer, "did not show the run's token")
             return
         rank = RankConnection(self._collector, channel, self._peer, hello)
         self._ranks[number] = rank

@@ -16,13 +16,13 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
-from spbench.engine.faults.lost_hosts import ranks_on
-from spbench.launch.launcher import PASSED_ON, RankEnd, Said, signal_name
+from spbench.engine.faults.fault import Fault, Observation, RankError, RankLoss
+from spbench.engine.faults.lost_hosts import find_ranks
+from spbench.launch.launcher import FORWARDED_SIGNALS, LauncherReport, RankEnd, signal_name
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.quantities import format_quantity
 
-SHOWN = 2
+MAX_SHOWN = 2
 """Consequences that are told; of more, the number."""
 
 
@@ -46,25 +46,25 @@ class Evidence:
         words: What ranks without a connection have written themselves; None: nothing.
     """
 
-    seen: Sequence[Seen] = ()
-    said: Said = field(default_factory=Said)
-    name: Callable[[int], str] = "rank {}".format
+    observations: Sequence[Observation] = ()
+    launcher_report: LauncherReport = field(default_factory=LauncherReport)
+    describe_rank: Callable[[int], str] = "rank {}".format
     waited_for: frozenset[int] | None = None
-    places: Mapping[int, str] = field(default_factory=dict)
+    planned_hosts: Mapping[int, str] = field(default_factory=dict)
     spellings: Mapping[int, Collection[str]] = field(default_factory=dict)
     quiet: Mapping[int, float] = field(default_factory=dict)
     launcher: str = "?"
     host: str = "?"
     status: int | None = None
     misfit: Fault | None = None
-    words: str | None = None
+    stderr_text: str | None = None
 
     @property
     def losses(self) -> list[RankLoss]:
         """The connections lost without a word, before a rank that has told of an error went."""
         told: set[int | None] = set()
         losses = []
-        for piece in self.seen:
+        for piece in self.observations:
             if isinstance(piece, RankError):
                 told.add(piece.rank)
             elif piece.rank in told and piece.rank is not None:
@@ -76,36 +76,36 @@ class Evidence:
     @property
     def errors(self) -> list[RankError]:
         """The errors that ranks have told of."""
-        return [piece for piece in self.seen if isinstance(piece, RankError)]
+        return [piece for piece in self.observations if isinstance(piece, RankError)]
 
 
-def cause(evidence: Evidence) -> Fault | None:
+def find_cause(evidence: Evidence) -> Fault | None:
     """Return the fault that the evidence shows, with what follows from it; None: it shows none."""
     found = next(filter(None, (rule(evidence) for rule in _RULES)), None)
-    return found and replace(found, sentence=found.sentence + _consequences(evidence, found))
+    return found and replace(found, message=found.message + _consequences(evidence, found))
 
 
-def settled(evidence: Evidence) -> bool:
+def is_settled(evidence: Evidence) -> bool:
     """Whether nothing that may still come can show another cause."""
-    said = evidence.said
+    said = evidence.launcher_report
     return said.decisive or bool(said.lost) or bool(said.killed)
 
 
-def doubtful(evidence: Evidence) -> bool:
+def is_doubtful(evidence: Evidence) -> bool:
     """Whether all that is known is what may follow from another rank's end."""
-    found = cause(evidence)
+    found = find_cause(evidence)
     told = {error.rank for error in evidence.errors if error.follows}
     return found is None or (found.rank in told and found.traceback is not None)
 
 
 def _ended_by_launcher(evidence: Evidence) -> Fault | None:
-    said = evidence.said
+    said = evidence.launcher_report
     return Fault(CaseStatus.ERROR, said.reason) if said.reason and said.decisive else None
 
 
 def _connection_lost(evidence: Evidence) -> Fault | None:
     """Return the first host to which the launcher has lost its connection, with its ranks."""
-    said = evidence.said
+    said = evidence.launcher_report
     if not said.lost:
         return None
     first, *others = said.lost
@@ -113,7 +113,7 @@ def _connection_lost(evidence: Evidence) -> Fault | None:
         unnamed = "the launcher lost its connection to a host"
         reason = said.reason if said.reason and not said.follows else unnamed
         return Fault(CaseStatus.ERROR, f"{reason}: {first.message}")
-    ranks = ranks_on(first.host, evidence.spellings)
+    ranks = find_ranks(first.host, evidence.spellings)
     sentence = "the launcher lost its connection to "
     sentence += "this host" if ranks else f"host {first.host}"
     if len(ranks) > 1:
@@ -123,29 +123,29 @@ def _connection_lost(evidence: Evidence) -> Fault | None:
     sentence += f": {first.message}"
     if not ranks:
         return Fault(CaseStatus.ERROR, sentence)
-    return Fault(CaseStatus.ERROR, f"{evidence.name(ranks[0])}: {sentence}", ranks[0])
+    return Fault(CaseStatus.ERROR, f"{evidence.describe_rank(ranks[0])}: {sentence}", ranks[0])
 
 
 def _own_error(evidence: Evidence) -> Fault | None:
     """Return a rank's error that came before any loss and that no other rank's end explains."""
-    for piece in evidence.seen:
+    for piece in evidence.observations:
         if isinstance(piece, RankLoss):
             return None
         if not piece.follows:
-            return None if _killed_before(evidence, piece.rank) else piece.fault()
+            return None if _killed_before(evidence, piece.rank) else piece.to_fault()
     return None
 
 
 def _killed_before(evidence: Evidence, rank: int) -> bool:
     """Whether the launcher tells of a killed rank, and only then of the end of this one."""
-    ends = evidence.said.ends
+    ends = evidence.launcher_report.ends
     mine = next((at for at, end in enumerate(ends) if rank in end.ranks), None)
-    return mine is not None and any(end in evidence.said.killed for end in ends[:mine])
+    return mine is not None and any(end in evidence.launcher_report.killed for end in ends[:mine])
 
 
 def _killed(evidence: Evidence) -> Fault | None:
     """Return the first rank that the launcher says was killed; aborts of a library come after."""
-    killed = evidence.said.killed
+    killed = evidence.launcher_report.killed
     if not killed:
         return None
     end = min(killed, key=lambda end: end.signal == signal.SIGABRT)
@@ -156,9 +156,11 @@ def _killed(evidence: Evidence) -> Fault | None:
     elif rank is None and evidence.losses:
         rank = evidence.losses[0].rank
     if rank is None:
-        return None if evidence.errors else Fault(CaseStatus.ERROR, end.sentence)
+        return None if evidence.errors else Fault(CaseStatus.ERROR, end.message)
     return Fault(
-        CaseStatus.ERROR, f"{_who(evidence, rank, end)}, {replace(end, ranks=(rank,)).how}", rank
+        CaseStatus.ERROR,
+        f"{_who(evidence, rank, end)}, {replace(end, ranks=(rank,)).description}",
+        rank,
     )
 
 
@@ -174,10 +176,10 @@ def _launcher_killed(evidence: Evidence) -> Fault | None:
 
 def _never_connected(evidence: Evidence) -> Fault | None:
     """Return the rank that ended by itself before it connected."""
-    for end in evidence.said.ends:
+    for end in evidence.launcher_report.ends:
         rank = _unconnected(evidence, end) if end.signal is None else None
         if rank is not None:
-            how = replace(end, ranks=(rank,)).how
+            how = replace(end, ranks=(rank,)).description
             sentence = f"{_who(evidence, rank, end)}, {how} before it connected"
             return Fault(CaseStatus.ERROR, _because(evidence, sentence), rank)
     return None
@@ -187,7 +189,7 @@ def _unconnected(evidence: Evidence, end: RankEnd) -> int | None:
     waited_for = sorted(evidence.waited_for or ())
     if end.ranks:
         return next((rank for rank in end.ranks if rank in waited_for), None)
-    there = [rank for rank in waited_for if evidence.places.get(rank, end.host) == end.host]
+    there = [rank for rank in waited_for if evidence.planned_hosts.get(rank, end.host) == end.host]
     return there[0] if there else None
 
 
@@ -200,7 +202,7 @@ def _orphaned(evidence: Evidence) -> Fault | None:
     lost = {loss.rank for loss in evidence.losses}
     if any(lost & set(end.ranks) for end in _own_ends(evidence)):
         return None
-    return next((error.fault() for error in evidence.errors if error.orphaned), None)
+    return next((error.to_fault() for error in evidence.errors if error.orphaned), None)
 
 
 def _lost(evidence: Evidence) -> Fault | None:
@@ -208,12 +210,14 @@ def _lost(evidence: Evidence) -> Fault | None:
     if not evidence.losses:
         return None
     loss = evidence.losses[0]
-    end = next((end for end in evidence.said.ends if loss.rank in end.ranks), None)
+    end = next((end for end in evidence.launcher_report.ends if loss.rank in end.ranks), None)
     if end is not None:
-        return Fault(CaseStatus.ERROR, f"{loss.who}, {replace(end, ranks=()).how}", loss.rank)
+        return Fault(
+            CaseStatus.ERROR, f"{loss.description}, {replace(end, ranks=()).description}", loss.rank
+        )
     return Fault(
         CaseStatus.ERROR,
-        _because(evidence, f"{loss.who}, ended without an error message"),
+        _because(evidence, f"{loss.description}, ended without an error message"),
         loss.rank,
     )
 
@@ -224,30 +228,32 @@ def _quiet(evidence: Evidence) -> Fault | None:
         return None
     rank = max(evidence.quiet, key=lambda rank: evidence.quiet[rank])
     silence = evidence.quiet[rank]
-    return Fault(CaseStatus.ERROR, f"{evidence.name(rank)}, silent for {silence:.0f} s", rank)
+    return Fault(
+        CaseStatus.ERROR, f"{evidence.describe_rank(rank)}, silent for {silence:.0f} s", rank
+    )
 
 
 def _behind_interrupts(evidence: Evidence) -> Fault | None:
     """Return what explains the interrupts if ranks report nothing else."""
     if not evidence.errors or not all(error.interrupted for error in evidence.errors):
         return None
-    said = evidence.said
+    said = evidence.launcher_report
     if said.reason and not said.follows:
         return Fault(CaseStatus.ERROR, said.reason)
     interrupted = {error.rank for error in evidence.errors}
     own = [end for end in _own_ends(evidence) if not interrupted & set(end.ranks)]
-    return _told_end(replace(evidence, said=replace(said, ends=tuple(own))))
+    return _told_end(replace(evidence, launcher_report=replace(said, ends=tuple(own))))
 
 
 def _first_error(evidence: Evidence) -> Fault | None:
-    return evidence.errors[0].fault() if evidence.errors else None
+    return evidence.errors[0].to_fault() if evidence.errors else None
 
 
 def _told_end(evidence: Evidence) -> Fault | None:
-    for end in evidence.said.ends:
+    for end in evidence.launcher_report.ends:
         if not end.ranks:
-            return Fault(CaseStatus.ERROR, _because(evidence, end.sentence))
-        sentence = f"{_who(evidence, end.ranks[0], end)}, {replace(end, ranks=()).how}"
+            return Fault(CaseStatus.ERROR, _because(evidence, end.message))
+        sentence = f"{_who(evidence, end.ranks[0], end)}, {replace(end, ranks=()).description}"
         return Fault(CaseStatus.ERROR, _because(evidence, sentence), end.ranks[0])
     return None
 
@@ -271,15 +277,19 @@ _RULES = (
 
 def _own_ends(evidence: Evidence) -> list[RankEnd]:
     """Return the ends of known ranks by anything but a signal that launchers send to end a job."""
-    return [end for end in evidence.said.ends if end.ranks and end.signal not in PASSED_ON]
+    return [
+        end
+        for end in evidence.launcher_report.ends
+        if end.ranks and end.signal not in FORWARDED_SIGNALS
+    ]
 
 
 def _who(evidence: Evidence, rank: int, end: RankEnd) -> str:
     """Name a rank as it was when its connection was lost, else with the launcher's host."""
-    for piece in evidence.seen:
+    for piece in evidence.observations:
         if piece.rank == rank:
-            return piece.who
-    name = evidence.name(rank)
+            return piece.description
+    name = evidence.describe_rank(rank)
     return name if " on " in name or end.host is None else _placed(name, rank, end.host)
 
 
@@ -288,20 +298,20 @@ def _placed(name: str, rank: int, host: str) -> str:
 
 
 def _because(evidence: Evidence, sentence: str) -> str:
-    more = evidence.words or evidence.said.reason
+    more = evidence.stderr_text or evidence.launcher_report.reason
     return f"{sentence}: {more}" if more else sentence
 
 
 def _consequences(evidence: Evidence, found: Fault) -> str:
     """Return what followed: errors of other ranks, each one's first; two own errors are apart."""
     told: dict[int, str] = {}
-    own = any(error.fault() == found for error in evidence.errors)
+    own = any(error.to_fault() == found for error in evidence.errors)
     for error in evidence.errors:
         if error.rank != found.rank and not error.orphaned and (error.follows or not own):
-            told.setdefault(error.rank, f"{error.who}: {error.message}")
+            told.setdefault(error.rank, f"{error.description}: {error.message}")
     if not told:
         return ""
-    shown = "; ".join(list(told.values())[:SHOWN])
-    rest = len(told) - SHOWN
+    shown = "; ".join(list(told.values())[:MAX_SHOWN])
+    rest = len(told) - MAX_SHOWN
     more = f"; {format_quantity(rest, 'more rank')}" if rest > 0 else ""
     return f"; as a consequence {shown}{more}"

@@ -17,7 +17,7 @@ class Fault:
     """
 
     status: CaseStatus
-    sentence: str
+    message: str
     rank: int | None = None
     case: str | None = None
     missing: bool = False
@@ -33,7 +33,7 @@ class RankLoss:
     """
 
     rank: int | None
-    who: str
+    description: str
 
 
 # torch's own transports, MPI through mpi4py, and sockets
@@ -58,7 +58,7 @@ class RankError:
     """
 
     rank: int
-    who: str
+    description: str
     message: str
     hint: str = ""
     case: str | None = None
@@ -77,11 +77,11 @@ class RankError:
         text = f"{self.message}\n{self.traceback or ''}"
         return self.orphaned or self.interrupted or _COMMUNICATION.search(text) is not None
 
-    def fault(self) -> Fault:
+    def to_fault(self) -> Fault:
         """Return the fault that it is by itself."""
-        sentence = f"{self.who}: {self.message}{self.hint}"
+        sentence = f"{self.description}: {self.message}{self.hint}"
         return Fault(CaseStatus.ERROR, sentence, self.rank, self.case, self.missing, self.traceback)
 
 
-Seen = RankLoss | RankError
+Observation = RankLoss | RankError
 """A piece of evidence, as it came."""

@@ -28,12 +28,12 @@ _WORDS = (
 )
 
 
-def output_in(folder: Path) -> str:
+def read_output(folder: Path) -> str:
     """Return the end of a launcher's output; Hydra tells of a rank's end on its stdout."""
-    return "\n".join(end_of_file(folder / name) for name in ("stderr.log", "stdout.log"))
+    return "\n".join(read_tail(folder / name) for name in ("stderr.log", "stdout.log"))
 
 
-def end_of_file(path: Path) -> str:
+def read_tail(path: Path) -> str:
     """Return the last TAIL bytes of a file as text; nothing of one that cannot be read."""
     try:
         with path.open("rb") as file:
@@ -43,7 +43,7 @@ def end_of_file(path: Path) -> str:
         return ""
 
 
-def own_words(output: str) -> str | None:
+def extract_rank_stderr(output: str) -> str | None:
     """Return what ranks that have no connection wrote on stderr: it says more than their status."""
     unreached = _UNREACHED.search(output)
     if unreached:

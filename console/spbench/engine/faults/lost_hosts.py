@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from spbench.launch.launcher import LostConnection
 
 
-def ranks_on(host: str, spellings: Mapping[int, Collection[str]]) -> list[int]:
+def find_ranks(host: str, spellings: Mapping[int, Collection[str]]) -> list[int]:
     """Return the ranks on a host, in order; none if no rank's host has such a name.
 
     Short and full names of a host match if no rank's host has exactly the given name.
@@ -26,10 +26,12 @@ def ranks_on(host: str, spellings: Mapping[int, Collection[str]]) -> list[int]:
     ]
 
 
-def unknown_hosts(lost: Iterable[LostConnection], spellings: Mapping[int, Collection[str]]) -> bool:
+def names_unknown_host(
+    lost: Iterable[LostConnection], spellings: Mapping[int, Collection[str]]
+) -> bool:
     """Return whether a lost connection names a host on which no rank is known."""
     return any(
-        connection.host is not None and not ranks_on(connection.host, spellings)
+        connection.host is not None and not find_ranks(connection.host, spellings)
         for connection in lost
     )
 

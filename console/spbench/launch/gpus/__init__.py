@@ -1,1 +1,1 @@
-"""GPUs before a launch: what hosts have, what is amiss with it, and what cases need of it."""
+"""GPUs before a launch: the facts and defects of hosts, and the needs of cases."""

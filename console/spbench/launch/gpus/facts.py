@@ -1,4 +1,4 @@
-"""The GPUs of a host: what the kernel and NVIDIA's driver tell of them, and what can be used."""
+"""The GPUs of a host: facts from the kernel and NVIDIA's driver, and what keeps ranks off them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from spbench_core import host_facts
 from spbench_core.host_facts import VISIBLE_DEVICES
 
 MpiMemory = tuple[bool | None, str]
-"""Whether MPI takes memory of a GPU, None where only MPI_Init tells, and by what evidence."""
+"""Whether MPI accepts memory of a GPU, and the evidence. None if only MPI_Init shows it."""
 MINIMUM_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
-"""The oldest driver for each CUDA, by its first number. Source: NVIDIA's CUDA Toolkit Release
-Notes, table of minimum driver versions for CUDA minor version compatibility, Linux."""
+"""The oldest driver by major version of CUDA.
+
+Source: NVIDIA, CUDA Toolkit Release Notes, table of minimum driver versions for CUDA minor version
+compatibility, Linux.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One GPU: its kind, PCI address, NUMA node and UUID; None where the kernel does not tell."""
+    """One GPU: its model, PCI address, NUMA node and UUID; None if it is unknown."""
 
     model: str
     address: str
@@ -31,14 +34,14 @@ class HostGpus:
     """The GPUs of one host.
 
     Attributes:
-        cards: Those that NVIDIA's driver serves.
-        undriven: PCI addresses of those that it does not serve.
-        files: How many device files there are, /dev/nvidia0 and so on.
-        other_files: Whether there are files of other names, as under WSL and on Jetson.
+        cards: GPUs with NVIDIA's driver.
+        undriven: PCI addresses of GPUs without it.
+        files: The number of device files, such as /dev/nvidia0.
+        other_files: Whether there are device files with other names, such as on WSL and Jetson.
         driver: The version of the kernel's driver.
-        cuda: The newest CUDA that the driver's library takes.
+        cuda: The newest CUDA version that the driver's library supports.
         visible: CUDA_VISIBLE_DEVICES as a rank would see it.
-        shared_gib: How large /dev/shm is, in GiB.
+        shared_gib: The size of /dev/shm in GiB.
     """
 
     cards: tuple[Card, ...] = ()
@@ -51,110 +54,114 @@ class HostGpus:
     shared_gib: float | None = None
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> HostGpus:
-        """Return what `host_facts.gpus` has told, here or on another host."""
-        cards = tuple(Card(**fields) for fields in told["cards"])
-        return cls(**{**told, "cards": cards, "undriven": tuple(told["undriven"])})
+    def from_answer(cls, answer: Mapping[str, Any]) -> HostGpus:
+        """Return the GPUs that `host_facts.gpus` has reported, here or on another host."""
+        cards = tuple(Card(**fields) for fields in answer["cards"])
+        return cls(**{**answer, "cards": cards, "undriven": tuple(answer["undriven"])})
 
     @property
-    def there(self) -> bool:
-        """Whether there is anything that may be a GPU in use of a driver."""
+    def any_present(self) -> bool:
+        """Whether there may be a GPU with a driver."""
         return bool(self.cards or self.files or self.other_files)
 
     @property
     def names(self) -> list[str]:
-        """The kind of each, ``GPU`` where only its file is seen."""
+        """The model of each GPU, ``GPU`` if only its device file is visible."""
         return [card.model for card in self.cards] or [host_facts.UNNAMED_GPU] * self.files
 
     @property
     def models(self) -> str:
-        """``2 x NVIDIA H200``, or that there is one of no known kind; nothing without."""
+        """``2 x NVIDIA H200``, or that there is a GPU of unknown model; empty without GPUs."""
         models = host_facts.format_name_counts(self.names)
         return models or (host_facts.UNLISTED_GPU if self.other_files else "")
 
     @property
     def count(self) -> int | None:
-        """The most that there may be; None where that is not known.
+        """The largest possible number of GPUs; None if it is unknown.
 
-        Device files are made when they are first asked for, and a container may have few of them.
+        Device files are created when they are first used, and a container may have few of them.
         """
         return None if self.other_files else max(len(self.cards), self.files)
 
     @property
     def usable(self) -> int | None:
-        """The most that a rank sees, as CUDA reads CUDA_VISIBLE_DEVICES; None where not known.
+        """The largest number that a rank may use by CUDA_VISIBLE_DEVICES; None if unknown.
 
-        Numbers and UUIDs count up to the first one that is not there; one that stands twice makes
-        CUDA see none. How many MIG instances count is the driver's to say.
+        CUDA counts numbers and UUIDs up to the first invalid one, and sees no GPU if one is listed
+        twice. Only the driver knows how many MIG instances count.
         """
         if self.visible is None or self.count is None:
             return self.count
-        words = [word.strip() for word in self.visible.split(",")]
-        if any(word.startswith("MIG") for word in words):
+        names = [name.strip() for name in self.visible.split(",")]
+        if any(name.startswith("MIG") for name in names):
             return None
-        taken: list[str] = []
-        for word in words:
-            if not self._names_one(word, self.count):
+        valid: list[str] = []
+        for name in names:
+            if not self._is_valid(name, self.count):
                 break
-            taken.append(word)
-        return 0 if len(set(taken)) < len(taken) else len(taken)
+            valid.append(name)
+        return 0 if len(set(valid)) < len(valid) else len(valid)
 
-    def _names_one(self, word: str, count: int) -> bool:
-        if word.startswith("GPU-"):
-            known = [card.uuid for card in self.cards]
-            return not known or any(uuid is None or uuid.startswith(word) for uuid in known)
-        return word.isdigit() and int(word) < count
+    def _is_valid(self, text: str, count: int) -> bool:
+        if text.startswith("GPU-"):
+            uuids = [card.uuid for card in self.cards]
+            return not uuids or any(uuid is None or uuid.startswith(text) for uuid in uuids)
+        return text.isdigit() and int(text) < count
 
 
 NO_GPUS = HostGpus()
-"""Of a host that has not told."""
+"""The GPUs of a host that has not reported any."""
 
 
-def too_old(gpus: HostGpus, torch_cuda: str) -> str | None:
-    """Return why the driver is too old for torch's CUDA, as a clause; None: it is not, as known.
+def explain_old_driver(gpus: HostGpus, torch_cuda: str) -> str | None:
+    """Return a clause if the driver is too old for torch's CUDA; None if not, or unknown.
 
-    The driver's library is believed before the kernel's driver.
+    The version of the driver's library takes precedence over that of the kernel's driver.
     """
     major = int(torch_cuda.partition(".")[0])
-    oldest = MINIMUM_DRIVER.get(major)
-    needs = f"torch is built for CUDA {torch_cuda}"
-    needs += f", which needs driver {oldest} or newer" if oldest else ""
+    min_driver = MINIMUM_DRIVER.get(major)
+    requirement = f"torch is built for CUDA {torch_cuda}"
+    requirement += f", which needs driver {min_driver} or newer" if min_driver else ""
     if gpus.cuda is not None:
         if int(gpus.cuda.partition(".")[0]) >= major:
             return None
         driver = f"driver {gpus.driver}" if gpus.driver else "the driver"
-        return f"{driver} takes CUDA up to {gpus.cuda}, and {needs}"
-    if gpus.driver is None or oldest is None or _numbers(gpus.driver) >= _numbers(oldest):
+        return f"{driver} takes CUDA up to {gpus.cuda}, and {requirement}"
+    if (
+        gpus.driver is None
+        or min_driver is None
+        or _parse_version(gpus.driver) >= _parse_version(min_driver)
+    ):
         return None
-    return f"the driver is {gpus.driver}, and {needs}"
+    return f"the driver is {gpus.driver}, and {requirement}"
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part)
 
 
-def trouble(gpus: HostGpus, torch: str | None, torch_cuda: str | None) -> str | None:
-    """Return why no rank of a host can use a GPU, as a clause; None where nothing speaks against.
+def explain_unusable(gpus: HostGpus, torch: str | None, torch_cuda: str | None) -> str | None:
+    """Return a clause if no rank of a host can use a GPU; None if no reason is known.
 
     Args:
-        gpus: What the host has.
-        torch: The version of the ranks' torch; None where there is none.
-        torch_cuda: The CUDA that torch is built for; empty for a build without, None: not known.
+        gpus: The GPUs of the host.
+        torch: The version of the ranks' torch; None if it is missing.
+        torch_cuda: The CUDA version of torch's build; empty for a CPU build, None if unknown.
     """
-    if not gpus.there:
+    if not gpus.any_present:
         bus = f" ({len(gpus.undriven)} on the PCI bus without a driver)" if gpus.undriven else ""
         return f"there is no GPU, neither in /proc/driver/nvidia/gpus nor as /dev/nvidia0{bus}"
     if torch is not None and torch_cuda == "":
         return f"torch {torch} is a build without CUDA"
-    if torch_cuda and (old := too_old(gpus, torch_cuda)):
-        return old
+    if torch_cuda and (reason := explain_old_driver(gpus, torch_cuda)):
+        return reason
     if gpus.usable == 0:
-        return f"{VISIBLE_DEVICES} is {gpus.visible!r}, which shows {shown(gpus)}"
+        return f"{VISIBLE_DEVICES} is {gpus.visible!r}, which shows {describe_visible(gpus)}"
     return None
 
 
-def shown(gpus: HostGpus) -> str:
-    """Return what CUDA_VISIBLE_DEVICES shows of a known number: ``2 of 8 GPUs``."""
+def describe_visible(gpus: HostGpus) -> str:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves visible, such as ``2 of 8 GPUs``."""
     if gpus.usable:
         return f"{gpus.usable} of {gpus.count} GPUs"
     return f"no GPU; there {'is' if gpus.count == 1 else 'are'} {gpus.count}"

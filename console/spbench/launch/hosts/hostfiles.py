@@ -1,4 +1,4 @@
-"""Hostfiles to choose from, and the hosts that were chosen."""
+"""Hostfiles to choose from, and the hosts of the options."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ from spbench.errors import UsageError
 from spbench.launch.hosts.hosts import Hosts, parse_hosts, read_hostfile
 
 FOLDER = "hostfiles"
-"""All files of a folder of this name count as hostfiles."""
+"""A folder of this name in which all files count as hostfiles."""
 PATTERNS = ("*.hosts", "*.hostfile", "hostfile*")
 
 
 @dataclass(frozen=True, slots=True)
 class Hostfile:
-    """A file that looks like a hostfile: its hosts, or else why it is none."""
+    """A file that looks like a hostfile: its hosts, or an error if it cannot be parsed."""
 
     path: Path
     hosts: Hosts | None = None
     error: str = ""
 
 
-def hostfiles_near(folder: Path) -> list[Path]:
-    """Return what looks like a hostfile in a folder, then what lies in its folder ``hostfiles``.
+def find_hostfiles(folder: Path) -> list[Path]:
+    """Return the hostfiles in a folder, then those in its folder ``hostfiles``.
 
-    Hidden files, backups and folders are left out; a link to nowhere is not.
+    Hidden files, backups and folders are left out. A broken link is not, so that it is reported.
     """
-    named = [path for path in _files(folder) if any(fnmatch(path.name, p) for p in PATTERNS)]
-    return [*named, *_files(folder / FOLDER)]
+    named = [path for path in _list_files(folder) if any(fnmatch(path.name, p) for p in PATTERNS)]
+    return [*named, *_list_files(folder / FOLDER)]
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return
     for name in names:
         path = folder / name
-        wanted = not name.startswith(".") and not name.endswith("~")
-        if wanted and (os.path.isfile(path) or not os.path.exists(path)):
+        is_visible = not name.startswith(".") and not name.endswith("~")
+        if is_visible and (os.path.isfile(path) or not os.path.exists(path)):
             yield path
 
 
-def read_near(folder: Path) -> list[Hostfile]:
-    """Return the hostfiles near a folder, each read; the wrong ones with their errors."""
-    return [_read(path) for path in hostfiles_near(folder)]
+def read_hostfiles(folder: Path) -> list[Hostfile]:
+    """Return the hostfiles near a folder with their hosts or errors."""
+    return [_read_hostfile(path) for path in find_hostfiles(folder)]
 
 
-def _read(path: Path) -> Hostfile:
+def _read_hostfile(path: Path) -> Hostfile:
     try:
         return Hostfile(path, read_hostfile(path))
     except UsageError as error:
         return Hostfile(path, error=str(error))
 
 
-def given_hosts(hostfile: Path | None, hosts: str | None) -> Hosts | None:
-    """Return the hosts of ``--hostfile`` or ``--hosts``; None where neither is given.
+def read_host_options(hostfile: Path | None, hosts: str | None) -> Hosts | None:
+    """Return the hosts of ``--hostfile`` or ``--hosts``; None if neither is given.
 
     Raises:
-        UsageError: Both are given, or the one that is names no hosts.
+        UsageError: Both are given, or the given one names no hosts.
     """
     if hostfile is not None and hosts is not None:
         raise UsageError("--hostfile and --hosts both name hosts; give one of them")

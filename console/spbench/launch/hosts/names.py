@@ -1,4 +1,4 @@
-"""Names of hosts: bracket lists expanded and folded, and which names are this machine."""
+"""Names of hosts: expansion and folding of bracket lists, and names of this machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _BRACKET = re.compile(rf"\[({_RANGE}(?:,{_RANGE})*)\]")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 
 
-def expand(expression: str, most: int) -> list[str]:
+def expand(expression: str, max_count: int) -> list[str]:
     """Return the names of ``node[01-04]``, in the order of their numbers.
 
     Raises:
-        ValueError: It is no host name or list, or it has more than ``most`` names.
+        ValueError: It is not a host name or list, or it has more than ``max_count`` names.
     """
     if _PLAIN.fullmatch(expression):
         return [expression]
@@ -25,20 +25,20 @@ def expand(expression: str, most: int) -> list[str]:
     size = 1
     for bracket in _BRACKET.findall(expression):
         size *= sum(_length(part, expression) for part in bracket.split(","))
-        if size > most:
-            raise ValueError(f"{expression!r} has more than {most} hosts; check the ranges")
-    # ClusterShell takes 28 ms to import, and most commands read no host list
+        if size > max_count:
+            raise ValueError(f"{expression!r} has more than {max_count} hosts; check the ranges")
+    # imported here: ClusterShell takes 28 ms to import, and most commands read no host list
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
         return list(NodeSet(expression, resolver=RESOLVER_NOGROUP))
-    except (NodeSetException, AssertionError) as error:  # it asserts that ranges are no wider
+    except (NodeSetException, AssertionError) as error:  # it asserts the width of ranges
         raise ValueError(f"{expression!r} is no list of hosts: {error}") from None
 
 
 def _length(part: str, expression: str) -> int:
-    first, _, rest = part.partition("-")
-    last, _, step = rest.partition("/")
+    first, _, tail = part.partition("-")
+    last, _, step = tail.partition("/")
     if not last:
         return 1
     if int(last) < int(first):
@@ -49,7 +49,7 @@ def _length(part: str, expression: str) -> int:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Return names in short for a message: ``node[01-04],other``."""
+    """Return names in short form for a message: ``node[01-04],other``."""
     unique = list(dict.fromkeys(names))
     if len(unique) < 2 or any(":" in name for name in unique):
         return ", ".join(unique)
@@ -59,14 +59,14 @@ def fold(names: Iterable[str]) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Say whether the name is this machine's: localhost, 127.*, ::1 or its own name."""
+    """Whether a name is this machine's: localhost, 127.*, ::1 or its host name."""
     if host in ("localhost", "::1") or re.fullmatch(r"127(\.[0-9]{1,3}){3}", host):
         return True
-    own = socket.gethostname()
-    if host in (own, own.partition(".")[0]):
+    hostname = socket.gethostname()
+    if host in (hostname, hostname.partition(".")[0]):
         return True
-    # only a longer form of the own name is worth a question to the resolver, which may be slow
-    return host.startswith(own.partition(".")[0] + ".") and host == _full_name()
+    # only a longer form of the host name needs the resolver, which may be slow
+    return host.startswith(hostname.partition(".")[0] + ".") and host == _full_name()
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""Failures of launchers: their own messages, turned into facts and sentences."""
+"""Messages of launchers, parsed into ends of ranks and reasons in plain words."""
 
 from __future__ import annotations
 
@@ -6,101 +6,118 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spbench.launch.launcher import LostConnection, RankEnd, Said
+from spbench.launch.launcher import LauncherReport, LostConnection, RankEnd
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A message that a launcher prints, and what it says in plain words.
+    """A message of a launcher, and its meaning in plain words.
 
     Attributes:
-        decisive: Whether it says why the job ended, and not what followed from a rank's end.
-        follows: Whether it may follow from a rank's end, and then explains nothing.
+        pattern: Finds the message.
+        message: The plain words, with ``{name}`` for the pattern's group.
+        decisive: Whether it explains the job's end, and is not a consequence of a rank's end.
+        follows: Whether it may be a consequence of a rank's end, and then explains nothing.
     """
 
     pattern: re.Pattern[str]
-    sentence: str | Callable[[re.Match[str]], str]
+    message: str | Callable[[re.Match[str]], str]
     decisive: bool = False
     follows: bool = False
 
-    def tell(self, match: re.Match[str]) -> str:
-        """Return the sentence with the message's numbers and names filled in."""
-        if callable(self.sentence):
-            return self.sentence(match)
-        return self.sentence.format(*match.groups(), **match.groupdict())
+    def format_message(self, match: re.Match[str]) -> str:
+        """Return the message with the numbers and names of a match."""
+        if callable(self.message):
+            return self.message(match)
+        return self.message.format(*match.groups(), **match.groupdict())
 
 
-def failure(
+def make_failure(
     pattern: str,
-    sentence: str | Callable[[re.Match[str]], str] | None = None,
+    message: str | Callable[[re.Match[str]], str] | None = None,
     *,
     decisive: bool = False,
     follows: bool = False,
 ) -> Failure:
-    """Return a Failure; ``{name}`` in the sentence stands for the pattern's group.
+    """Return a failure; ``{name}`` in the message is the pattern's group.
 
-    Without one a program cannot be run; the groups ``program``, ``host`` and ``why`` tell more.
+    Without a message, it is that a program cannot be run. The pattern then needs the groups
+    ``program``, ``host`` and ``why``.
     """
     compiled = re.compile(pattern, re.MULTILINE)
-    return Failure(compiled, sentence or _cannot_run, decisive, follows)
+    return Failure(compiled, message or _format_cannot_run, decisive, follows)
 
 
-End = tuple[re.Pattern[str], Callable[[re.Match[str]], RankEnd]]
-"""A message about the end of ranks, and the reader of it."""
+EndPattern = tuple[re.Pattern[str], Callable[[re.Match[str]], RankEnd]]
+"""A message about the end of ranks, and its parser."""
 
 
-def end(pattern: str, read: Callable[[re.Match[str]], RankEnd] | None = None) -> End:
-    """Return an End; without ``read`` the groups are named as RankEnd's attributes, and ``rank``.
+def make_end_pattern(
+    pattern: str, parse: Callable[[re.Match[str]], RankEnd] | None = None
+) -> EndPattern:
+    """Return the pattern of a message about the end of ranks.
 
-    A pattern with a group ``code`` tells of MPI_Abort.
+    Without ``parse``, the groups have the names of RankEnd's attributes; ``rank`` is a single
+    number, and ``code`` is that of MPI_Abort.
     """
-    return re.compile(pattern, re.MULTILINE), read or _by_groups
+    return re.compile(pattern, re.MULTILINE), parse or _read_groups
 
 
-def _by_groups(match: re.Match[str]) -> RankEnd:
-    found = match.groupdict()
-    status = found.get("status", found.get("code"))
+def _read_groups(match: re.Match[str]) -> RankEnd:
+    groups = match.groupdict()
+    status = groups.get("status", groups.get("code"))
     return RankEnd(
-        ranks=(int(found["rank"]),) if found.get("rank") else (),
-        host=found.get("host"),
-        signal=int(found["signal"]) if found.get("signal") else None,
+        ranks=(int(groups["rank"]),) if groups.get("rank") else (),
+        host=groups.get("host"),
+        signal=int(groups["signal"]) if groups.get("signal") else None,
         status=int(status) if status is not None else None,
-        aborted="code" in found,
+        aborted="code" in groups,
     )
 
 
-def read(
-    ends: Sequence[End],
+def parse_messages(
+    ends: Sequence[EndPattern],
     failures: Sequence[Failure],
     output: str,
     *,
     losses: Sequence[re.Pattern[str]] = (),
     kills: bool = False,
-) -> Said:
-    """Return what an output tells: all ends in their order, and the first failure of the list.
+) -> LauncherReport:
+    """Return all ends of ranks in order, and the first failure of the list.
+
+    Decisive failures come before others.
 
     Args:
         ends: Messages about ends of ranks.
         failures: Messages about the job as a whole.
-        output: What launcher and ranks have printed.
+        output: The output of launcher and ranks.
         losses: Messages about lost connections to hosts.
-        kills: Passed on to `Said`.
+        kills: As in `LauncherReport`.
     """
-    found = [
-        (match.start(), tell(match)) for known, tell in ends for match in known.finditer(output)
+    matches = [
+        (match.start(), parse(match))
+        for pattern, parse in ends
+        for match in pattern.finditer(output)
     ]
-    told = tuple(end for _, end in sorted(found, key=lambda pair: pair[0]))
+    rank_ends = tuple(end for _, end in sorted(matches, key=lambda pair: pair[0]))
     lost = _read_losses(losses, output)
-    for known in sorted(failures, key=lambda known: not known.decisive):
-        match = known.pattern.search(output)
+    for failure in sorted(failures, key=lambda failure: not failure.decisive):
+        match = failure.pattern.search(output)
         if match:
-            return Said(told, known.tell(match), known.decisive, kills, lost, known.follows)
-    return Said(told, kills=kills, lost=lost)
+            return LauncherReport(
+                rank_ends,
+                reason=failure.format_message(match),
+                decisive=failure.decisive,
+                kills=kills,
+                lost=lost,
+                follows=failure.follows,
+            )
+    return LauncherReport(rank_ends, kills=kills, lost=lost)
 
 
 def _read_losses(losses: Sequence[re.Pattern[str]], output: str) -> tuple[LostConnection, ...]:
-    """Return the lost connections in order, each host once; those that name no host come last."""
-    matches = [match for known in losses for match in known.finditer(output)]
+    """Return the lost connections in order, each host once; those without a host come last."""
+    matches = [match for pattern in losses for match in pattern.finditer(output)]
     hosts: dict[str | None, LostConnection] = {}
     for match in sorted(matches, key=lambda match: match.start()):
         connection = _read_loss(match)
@@ -110,42 +127,44 @@ def _read_losses(losses: Sequence[re.Pattern[str]], output: str) -> tuple[LostCo
 
 def _read_loss(match: re.Match[str]) -> LostConnection:
     host = match.groupdict().get("host")
-    # ssh knows no name of a host behind a proxy command
+    # ssh prints UNKNOWN for a host behind a proxy command
     host = None if host == "UNKNOWN" else host
     return LostConnection(host, match[0].splitlines()[0].strip().rstrip("."))
 
 
-def _tell_loss(match: re.Match[str]) -> str:
+def _format_loss(match: re.Match[str]) -> str:
     return f"an ssh session was lost: {_read_loss(match).message}"
 
 
-def _cannot_run(said: re.Match[str]) -> str:
-    where = f" on {said['host']}" if said["host"] else ""
-    return f"program {said['program']} cannot be run{where}: {said['why']}"
+def _format_cannot_run(match: re.Match[str]) -> str:
+    host = f" on {match['host']}" if match["host"] else ""
+    return f"program {match['program']} cannot be run{host}: {match['why']}"
 
 
-MPI_ABORT = end(r"application called MPI_Abort\([^,]*, (?P<code>-?\d+)\) - process (?P<rank>\d+)")
-"""The words of MPICH and its kin, whatever launched them."""
+MPI_ABORT = make_end_pattern(
+    r"application called MPI_Abort\([^,]*, (?P<code>-?\d+)\) - process (?P<rank>\d+)"
+)
+"""The message of MPICH and derived libraries under every launcher."""
 
 SSH_FAILURES = (
-    failure(
+    make_failure(
         r"Could not resolve hostname (?P<host>[^\s:]+)",
         "host {host} cannot be reached: its name does not resolve",
     ),
-    failure(
+    make_failure(
         r"connect to host (?P<host>\S+) port \d+: (?P<why>[^\r\n]+)",
         "host {host} cannot be reached by ssh: {why}",
     ),
-    failure(
+    make_failure(
         r"^(?:\S+@)?(?P<host>[^\s:]+): Permission denied \(",
         "host {host} refuses ssh without a password: give it this account's key",
     ),
-    failure(
+    make_failure(
         r"Host key verification failed",
         "ssh does not know the key of a host: connect to each host once by hand",
     ),
 )
-"""Messages of ssh itself; every launcher that starts hosts by ssh passes them on."""
+"""Messages of ssh, which every launcher that starts hosts by ssh passes on."""
 
 _WHY = r": [^\r\n]+"
 _AT_PORT = r"(?P<host>\S+) port \d+"
@@ -167,7 +186,7 @@ SSH_LOSSES = tuple(
 )
 """Messages of ssh about a connection that it had and lost.
 
-Ranks print "Connection reset by peer" too, when another rank has ended: each pattern has more.
+Ranks also print "Connection reset by peer" when another rank has ended: each pattern needs more.
 """
-SSH_LOSS_FAILURES = tuple(Failure(pattern, _tell_loss) for pattern in SSH_LOSSES)
-"""The same messages, for a launcher that keeps its jobs without the ssh sessions."""
+SSH_LOSS_FAILURES = tuple(Failure(pattern, _format_loss) for pattern in SSH_LOSSES)
+"""The same messages, for a launcher with jobs that survive the loss of ssh sessions."""

@@ -6,16 +6,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.launcher import Command, JobSpec, LauncherTraits, Placed, Said, counts
+from spbench.launch.launcher import (
+    Command,
+    JobSpec,
+    LauncherReport,
+    LauncherTraits,
+    RankBlock,
+    count_ranks_by_host,
+)
 from spbench.launch.launchers.failures import (
     MPI_ABORT,
     SSH_FAILURES,
     SSH_LOSS_FAILURES,
-    end,
-    failure,
-    read,
+    make_end_pattern,
+    make_failure,
+    parse_messages,
 )
-from spbench.launch.launchers.search import output_of, search
+from spbench.launch.launchers.search import find_programs, read_output
 
 _INTEL_BINDING = {
     "core": {"I_MPI_PIN": "1", "I_MPI_PIN_DOMAIN": "core"},
@@ -23,35 +30,36 @@ _INTEL_BINDING = {
     "none": {"I_MPI_PIN": "0"},
 }
 
-# the pid and the exit code of the BAD TERMINATION banner may be another rank's: no rank is named
+# The pid and the exit code of the BAD TERMINATION banner may be another rank's, so the pattern
+# takes no rank from it.
 ENDS = (
-    end(
+    make_end_pattern(
         r"rank (?P<rank>\d+) in comm \d+\): application called MPI_Abort\([^,]*, (?P<code>-?\d+)\)"
     ),
     MPI_ABORT,
-    end(
+    make_end_pattern(
         r"RUNNING AT (?P<host>\S+)\s+=\s+EXIT CODE: (?P<status>\d+)"
         r"(?:[^\0]*?EXIT STRING: [^(\n]*\(signal (?P<signal>\d+)\))?"
     ),
 )
 FAILURES = (
-    failure(
+    make_failure(
         r"(?:\[proxy:\d+@(?P<host>[^\]\s]+)\][^\n]*)?execvp error on file (?P<program>.+?) "
         r"\((?P<why>[^)]*)\)",
     ),
-    failure(
+    make_failure(
         r"unable to connect to server (?P<server>\S+) at port \d+",
         "a host cannot reach mpiexec at {server}: name an address of this machine that it reaches, "
         "launch.args: [-localhost, ADDRESS], or with Intel MPI [-iface, INTERFACE]",
     ),
     *SSH_FAILURES,
-    # Measured with Hydra 5.0.2: the proxy has a connection of its own, and the job runs on.
+    # Measured with Hydra 5.0.2: the proxy has its own connection, and the job continues.
     *SSH_LOSS_FAILURES,
-    failure(
+    make_failure(
         r"Launch proxy failed",
         "a host of the job cannot be started: check ssh to each host, and MPI there",
     ),
-    failure(
+    make_failure(
         r"unrecognized argument (?P<word>\S+)",
         "mpiexec does not know the option -{word} of launch.args",
     ),
@@ -59,7 +67,7 @@ FAILURES = (
 
 
 class Hydra:
-    """MPICH's process manager."""
+    """The process manager of MPICH."""
 
     name = "hydra"
     resolves_names = False
@@ -73,44 +81,44 @@ class Hydra:
         preference={"mpich": 0, "intelmpi": 0, "mvapich": 0, "mvapich2": 1},
     )
 
-    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
-        """Return every ``mpiexec`` beside the interpreter and in PATH."""
-        return search(("mpiexec", "mpiexec.hydra"), env, beside)
+    def candidates(self, env: Mapping[str, str], interpreter_folder: Path) -> Sequence[Path]:
+        """Return every ``mpiexec`` next to the interpreter and in PATH."""
+        return find_programs(("mpiexec", "mpiexec.hydra"), env, interpreter_folder)
 
     def version(self, executable: Path) -> str | None:
         """Return ``Hydra 5.0.2``; None for another project's mpiexec."""
-        text = output_of(executable, "--version")
+        text = read_output(executable, "--version")
         intel = re.search(r"Intel\(R\) MPI Library.*?Version ([^\n]+)", text)
         if intel:
             return f"Intel MPI {intel[1].strip()}"
         hydra = re.search(r"HYDRA build details:\s+Version:\s+(\S+)", text)
         return f"Hydra {hydra[1]}" if hydra else None
 
-    def hostfile(self, placement: Sequence[Placed]) -> str | None:
+    def hostfile(self, placement: Sequence[RankBlock]) -> str | None:
         """Return ``HOST:N`` lines; None without a placement."""
-        lines = [f"{host}:{count}\n" for host, count in counts(placement).items()]
+        lines = [f"{host}:{count}\n" for host, count in count_ranks_by_host(placement).items()]
         return "".join(lines) or None
 
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
         """Return mpiexec's argv and environment."""
         argv = [str(executable), "-n", str(job.np)]
         if job.hostfile:
-            # Intel's takes the names of -f alone, and fills the first host.
+            # Intel's takes only the names of -f, and fills the first host.
             option = "-machinefile" if job.library == "intelmpi" else "-f"
             argv += [option, str(job.hostfile)]
         if job.settings.ranks_per_host:
             argv += ["-ppn", str(job.settings.ranks_per_host)]
         # Measured with 5.0.2: with an explicit -genvall, mpiexec's environment replaces the
-        # variables of the same name on other hosts, whatever the values have in them.
+        # variables of the same name on other hosts, with any characters in the values.
         argv += ["-genvall", *_binding(job)]
-        for name, value in _words(job).items():
+        for name, value in _rank_variables(job).items():
             argv += ["-genv", name, value]
         full_env = {**env, **job.hidden_env, **job.private_env}
         return Command((*argv, *job.settings.args, *job.program), full_env)
 
-    def said(self, output: str) -> Said:
-        """Return what mpiexec tells of a job's end."""
-        return read(ENDS, FAILURES, output, kills=True)
+    def parse_output(self, output: str) -> LauncherReport:
+        """Return the end of a job that mpiexec's output reports."""
+        return parse_messages(ENDS, FAILURES, output, kills=True)
 
 
 def _binding(job: JobSpec) -> Iterator[str]:
@@ -118,7 +126,7 @@ def _binding(job: JobSpec) -> Iterator[str]:
         yield from ("-bind-to", job.binding)
 
 
-def _words(job: JobSpec) -> Mapping[str, str]:
+def _rank_variables(job: JobSpec) -> Mapping[str, str]:
     pinning = _INTEL_BINDING[job.binding] if job.library == "intelmpi" else {}
     rank_env = job.rank_env.items()
     return pinning | {name: value for name, value in rank_env if name not in job.hidden_env}

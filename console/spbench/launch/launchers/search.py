@@ -1,4 +1,4 @@
-"""A launcher's program: its path and version, searched for."""
+"""Search for a launcher's program and its version."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 
 
-def search(names: Sequence[str], env: Mapping[str, str], *first: Path) -> tuple[Path, ...]:
-    """Return the programs of these names in the folders ``first``, then in PATH; each once."""
+def find_programs(names: Sequence[str], env: Mapping[str, str], *first: Path) -> tuple[Path, ...]:
+    """Return the paths of these programs in the folders ``first``, then in PATH, each once."""
     folders = [*map(str, first), *env.get("PATH", os.defpath).split(os.pathsep)]
-    found = (shutil.which(name, path=folder) for folder in folders if folder for name in names)
-    return tuple(dict.fromkeys(Path(path).absolute() for path in found if path))
+    paths = (shutil.which(name, path=folder) for folder in folders if folder for name in names)
+    return tuple(dict.fromkeys(Path(path).absolute() for path in paths if path))
 
 
 @lru_cache
-def output_of(executable: Path, *words: str) -> str:
-    """Return what a program prints on stdout; empty where it fails or takes 10 s."""
+def read_output(executable: Path, *args: str) -> str:
+    """Return a program's stdout; empty if it fails or takes more than 10 s."""
     try:
-        done = subprocess.run(
-            [executable, *words],
+        process = subprocess.run(
+            [executable, *args],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return process.stdout if process.returncode == 0 else ""

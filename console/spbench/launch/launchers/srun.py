@@ -1,4 +1,4 @@
-"""Slurm's srun, inside an allocation or making its own."""
+"""Slurm's srun, inside an allocation or with its own."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.launcher import Command, JobSpec, LauncherTraits, Placed, RankEnd, Said, counts
-from spbench.launch.launchers.failures import MPI_ABORT, end, failure, read
-from spbench.launch.launchers.search import output_of, search
+from spbench.launch.launcher import (
+    Command,
+    JobSpec,
+    LauncherReport,
+    LauncherTraits,
+    RankBlock,
+    RankEnd,
+    count_ranks_by_host,
+)
+from spbench.launch.launchers.failures import (
+    MPI_ABORT,
+    make_end_pattern,
+    make_failure,
+    parse_messages,
+)
+from spbench.launch.launchers.search import find_programs, read_output
 
 _CPU_BIND = {"core": "cores", "numa": "ldoms", "none": "none"}
-# what the library speaks to Slurm; others take the cluster's own default
+# The PMI version of each library; others use the cluster's default.
 _MPI = {"mpich": "pmi2", "mvapich": "pmi2", "mvapich2": "pmi2", "openmpi": "pmix"}
 _SIGNALS: dict[str, int] = {
     text: number for number in signal.valid_signals() if (text := signal.strsignal(number))
@@ -20,17 +33,17 @@ _SIGNALS: dict[str, int] = {
 _SIGNALS["Out Of Memory"] = signal.SIGKILL
 
 
-def _ended(said: re.Match[str]) -> RankEnd:
-    status = int(said["status"]) if said["status"] else None
+def _read_end(match: re.Match[str]) -> RankEnd:
+    status = int(match["status"]) if match["status"] else None
     return RankEnd(
-        ranks=tuple(_numbers(said["ranks"])),
-        host=said["host"],
-        signal=None if status is not None else _SIGNALS[said["how"]],
+        ranks=tuple(_expand_ranges(match["ranks"])),
+        host=match["host"],
+        signal=None if status is not None else _SIGNALS[match["how"]],
         status=status,
     )
 
 
-def _numbers(text: str) -> Iterator[int]:
+def _expand_ranges(text: str) -> Iterator[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
@@ -39,44 +52,46 @@ def _numbers(text: str) -> Iterator[int]:
 _HOW = "|".join(sorted(map(re.escape, _SIGNALS), key=len, reverse=True))
 ENDS = (
     MPI_ABORT,
-    end(
+    make_end_pattern(
         r"srun: error: (?P<host>\S+): tasks? (?P<ranks>[\d,-]+): "
         rf"(?:Exited with exit code (?P<status>\d+)|(?P<how>{_HOW}))",
-        _ended,
+        _read_end,
     ),
 )
 FAILURES = (
-    failure(
+    make_failure(
         r"(?:slurmstepd-(?P<host>[^\s:]+): )?error: execve\(\): (?P<program>.+): "
         r"(?P<why>[^:\r\n]+)$",
     ),
-    failure(
+    make_failure(
         r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) CANCELLED AT \S+ DUE TO (?P<why>[A-Z ]+?) \*",
-        lambda said: f"Slurm cancelled the job on {said['host']}: {said['why'].lower()}",
+        lambda match: f"Slurm cancelled the job on {match['host']}: {match['why'].lower()}",
         decisive=True,
     ),
-    # Where a task had ended or aborted first, Slurm would cancel the step for that.
-    failure(
+    # If a task had ended or aborted first, Slurm would cancel the step because of that.
+    make_failure(
         r"\A(?:(?!srun: error: \S+ tasks? |application called MPI_Abort)[\s\S])*?"
         r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) CANCELLED AT \S+ \*\*\*",
         "Slurm cancelled the job on {host}: somebody ended it there, as scancel does",
         decisive=True,
     ),
-    failure(r"Invalid MPI type '(?P<kind>[^']+)'", "this Slurm cannot use --mpi={kind}"),
-    failure(r"Unable to allocate resources: (?P<why>[^\r\n]+)", "Slurm gives no resources: {why}"),
-    failure(
+    make_failure(r"Invalid MPI type '(?P<kind>[^']+)'", "this Slurm cannot use --mpi={kind}"),
+    make_failure(
+        r"Unable to allocate resources: (?P<why>[^\r\n]+)", "Slurm gives no resources: {why}"
+    ),
+    make_failure(
         r"Unable to create step for job \d+: (?P<why>[^\r\n]+)",
         "the allocation takes no such step: {why}",
     ),
-    failure(
+    make_failure(
         r"srun: unrecognized option '(?P<word>[^']+)'",
         "srun does not know the option {word} of launch.args",
     ),
-    failure(
+    make_failure(
         r"cannot stat file|Unable to contact slurm controller|Unable to establish configuration",
         "Slurm's controller cannot be reached: check SLURM_CONF and slurmctld",
     ),
-    failure(
+    make_failure(
         r"queued and waiting for resources",
         "the job waits in Slurm's queue for free nodes",
         follows=True,
@@ -84,13 +99,13 @@ FAILURES = (
 )
 LOSSES = (
     re.compile(r"srun: error: Node failure on (?P<host>\S+)"),
-    # a number of a node in the step, not a name
+    # the number of a node in the step, not a name
     re.compile(r"srun: error: [^\n]*\b(?:io|IO) error (?:[^\n]* )?on node \d+"),
 )
 
 
 class Srun:
-    """Slurm's own launcher, which starts ranks of every library that speaks PMI."""
+    """Slurm's launcher, which starts ranks of every library that supports PMI."""
 
     name = "srun"
     resolves_names = False
@@ -105,25 +120,27 @@ class Srun:
         places_ranks=True,
     )
 
-    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
-        """Return every ``srun`` beside the interpreter and in PATH."""
-        return search(("srun",), env, beside)
+    def candidates(self, env: Mapping[str, str], interpreter_folder: Path) -> Sequence[Path]:
+        """Return every ``srun`` next to the interpreter and in PATH."""
+        return find_programs(("srun",), env, interpreter_folder)
 
     def version(self, executable: Path) -> str | None:
         """Return ``srun 22.05.8``; None for another program."""
-        match = re.match(r"slurm\S* (\S+)", output_of(executable, "--version"))
+        match = re.match(r"slurm\S* (\S+)", read_output(executable, "--version"))
         return f"srun {match[1]}" if match else None
 
-    def hostfile(self, placement: Sequence[Placed]) -> str | None:
-        """Return one line a rank, where a list of nodes cannot say the placement; else None."""
-        if not placement or _evenly(placement):
+    def hostfile(self, placement: Sequence[RankBlock]) -> str | None:
+        """Return one line per rank if a list of nodes cannot express the placement."""
+        if not placement or _is_even(placement):
             return None
-        return "".join(f"{host}\n" * count for host, count in counts(placement).items())
+        return "".join(
+            f"{host}\n" * count for host, count in count_ranks_by_host(placement).items()
+        )
 
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
         """Return srun's argv and environment.
 
-        The ranks' variables stand in srun's environment, for a comma in a value breaks
+        The ranks' variables are in srun's environment, because a comma in a value breaks
         --export lists.
         """
         full_env = {**env, **job.rank_env, **job.private_env}
@@ -133,18 +150,18 @@ class Srun:
         if job.settings.bind != "auto":
             argv.append(f"--cpu-bind={_CPU_BIND[job.settings.bind]}")
         argv += ["--export=ALL", "-K"]
-        if job.library in _MPI and not any(word.startswith("--mpi") for word in job.settings.args):
+        if job.library in _MPI and not any(arg.startswith("--mpi") for arg in job.settings.args):
             argv.append(f"--mpi={_MPI[job.library]}")
         return Command((*argv, *job.settings.args, *job.program), full_env)
 
-    def said(self, output: str) -> Said:
-        """Return what srun tells of a job's end."""
-        return read(ENDS, FAILURES, output, losses=LOSSES, kills=True)
+    def parse_output(self, output: str) -> LauncherReport:
+        """Return the end of a job that srun's output reports."""
+        return parse_messages(ENDS, FAILURES, output, losses=LOSSES, kills=True)
 
 
-def _evenly(placement: Sequence[Placed]) -> bool:
-    # Slurm starts ranks in its own order of the nodes, whatever the order of --nodelist
-    hosts = counts(placement)
+def _is_even(placement: Sequence[RankBlock]) -> bool:
+    # Slurm starts ranks in its own order of nodes, not in that of --nodelist
+    hosts = count_ranks_by_host(placement)
     return len(set(hosts.values())) == 1 and list(hosts) == sorted(hosts)
 
 
@@ -152,8 +169,8 @@ def _nodes(job: JobSpec) -> Iterator[str]:
     if job.hostfile:
         yield "--distribution=arbitrary"
     elif job.placement:
-        yield from (f"--nodelist={','.join(job.counts)}", "-N", str(len(job.counts)))
-        yield f"--ntasks-per-node={job.np // len(job.counts)}"
+        yield from (f"--nodelist={','.join(job.ranks_by_host)}", "-N", str(len(job.ranks_by_host)))
+        yield f"--ntasks-per-node={job.np // len(job.ranks_by_host)}"
     elif job.settings.ranks_per_host:
         yield f"--ntasks-per-node={job.settings.ranks_per_host}"
 

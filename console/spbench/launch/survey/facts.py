@@ -1,4 +1,4 @@
-"""A host's answer: what it has, and the findings that stand in a run's way."""
+"""A host's answer to the survey: its facts, and findings that prevent or disturb a run."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spbench import __version__
-from spbench.launch.doctor import no_torch
+from spbench.launch.doctor import describe_missing_torch
 from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.gpus.facts import NO_GPUS, HostGpus, MpiMemory
-from spbench.launch.gpus.findings import amiss
-from spbench.launch.load import BUSY
+from spbench.launch.gpus.findings import find_problems
+from spbench.launch.load import BUSY_LOAD
 from spbench.launch.mpi_probe import (
     INSTALL,
-    LackingError,
-    library_in,
-    mpi_memory_in,
-    probed_in,
+    IncompleteInterpreterError,
+    parse_probe,
+    read_library,
+    read_mpi_memory,
 )
-from spbench.launch.survey.question import PROBE_PATIENCE
+from spbench.launch.survey.command import PROBE_TIMEOUT
 from spbench.launch.survey.reach import UNKNOWN_NAME
 from spbench_core import host_facts
 from spbench_core.quantities import format_quantity
 
 CLOCK_TOLERANCE = 1.0
-"""Seconds that a host's clock may differ from this machine's."""
+"""Seconds by which a host's clock may differ from this machine's."""
 _OLDEST_PYTHON = (3, 11)
 _CHECK_LAUNCH = "check launch.python, launch.setup and launch.container"
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One port of an InfiniBand or RoCE adapter, in the kernel's words."""
+    """One port of an InfiniBand or RoCE adapter, with the kernel's names."""
 
     name: str
     port: str
@@ -44,13 +44,19 @@ class Adapter:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """One host: None and () stand for what it has not told.
+    """The facts of one host; None and () mean that they were not reported.
 
-    ``status`` is that of the worst finding, and ``reason`` its text. Versions are those of the
-    ranks' interpreter; ``torch_cuda`` is the CUDA that its torch is built for, empty for a build
-    without, and ``mpi_memory`` tells whether its MPI takes memory of a GPU, and why. ``clock_s`` is
-    how far its clock is ahead of this machine's. ``memlock`` is memory that may be locked,
-    ``nofile`` the files that a process may open, and ``filesystem`` that of the working folder.
+    Attributes:
+        status: The status of the worst finding.
+        reason: The text of the worst finding.
+        torch_cuda: The CUDA version of torch's build; empty for a CPU build.
+        mpi_memory: Whether MPI accepts memory of a GPU, with the evidence.
+        clock_s: Seconds by which its clock is ahead of this machine's.
+        memlock: The memory that a process may lock.
+        nofile: The number of files that a process may open.
+        filesystem: The file system of the working folder.
+
+    Versions are those of the ranks' interpreter.
     """
 
     host: str
@@ -84,37 +90,42 @@ class HostFacts:
 
     @property
     def links(self) -> str:
-        """``2 x 400 Gb/sec (4X NDR), 1 x DOWN``; nothing where there is no adapter."""
+        """``2 x 400 Gb/sec (4X NDR), 1 x DOWN``; empty if there is no adapter."""
         ports = (port.rate if port.state == "ACTIVE" else port.state for port in self.adapters)
         return host_facts.format_name_counts(list(ports))
 
 
-def findings_of(hosts: Iterable[HostFacts]) -> dict[Finding, list[str]]:
-    """Return each finding, and the hosts that it is true of; of several it says HOST for a name."""
-    found: dict[Finding, list[tuple[str, Finding]]] = {}
+def group_findings(hosts: Iterable[HostFacts]) -> dict[Finding, list[str]]:
+    """Return each finding with its hosts.
+
+    If a finding applies to several hosts, HOST replaces the name in its text.
+    """
+    groups: dict[Finding, list[tuple[str, Finding]]] = {}
     for facts in hosts:
         for finding in facts.findings:
-            text, mend = (nameless(said, facts.host) for said in (finding.text, finding.mend))
-            shared = replace(finding, text=text, mend=mend or None)
-            found.setdefault(shared, []).append((facts.host, finding))
-    return {
-        shared if len(told) > 1 else told[0][1]: [host for host, _ in told]
-        for shared, told in found.items()
-    }
+            text = replace_host_name(finding.text, facts.host)
+            remedy = replace_host_name(finding.mend, facts.host)
+            generic = replace(finding, text=text, mend=remedy or None)
+            groups.setdefault(generic, []).append((facts.host, finding))
+    findings: dict[Finding, list[str]] = {}
+    for generic, group in groups.items():
+        finding = generic if len(group) > 1 else group[0][1]
+        findings[finding] = [host for host, _ in group]
+    return findings
 
 
-def nameless(said: str | None, host: str) -> str:
-    """Return a sentence on a host with HOST in place of its name."""
-    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "HOST", said or "")
+def replace_host_name(text: str | None, host: str) -> str:
+    """Return a text about a host with HOST instead of its name."""
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "HOST", text or "")
 
 
-def unreached(host: str, reason: str) -> HostFacts:
+def make_unreachable(host: str, reason: str) -> HostFacts:
     """Return the facts of a host that did not answer."""
-    finding = Finding(FindingStatus.MISSING, "ssh", reason, _way_in(host, reason))
+    finding = Finding(FindingStatus.MISSING, "ssh", reason, _find_ssh_remedy(host, reason))
     return HostFacts(host, FindingStatus.UNREACHABLE, reason, (finding,))
 
 
-def _way_in(host: str, reason: str) -> str:
+def _find_ssh_remedy(host: str, reason: str) -> str:
     if reason == UNKNOWN_NAME:
         return f"correct the name, or give it an address in /etc/hosts or ~/.ssh/config: {host}"
     if "cannot run here" in reason:
@@ -126,39 +137,42 @@ def _way_in(host: str, reason: str) -> str:
     return f"see that it is up and that this ends at once: ssh -o BatchMode=yes {host} true"
 
 
-def mute(host: str, python: str, why: str) -> HostFacts:
-    """Return the facts of a host that can be reached, and on which no Python answers."""
+def make_silent(host: str, python: str, why: str) -> HostFacts:
+    """Return the facts of a host that ssh reaches, but on which no Python answers."""
     text = f"neither {python} nor python3 answers: {why}"
     finding = Finding(FindingStatus.MISSING, "python", text, _CHECK_LAUNCH)
     return HostFacts(host, FindingStatus.MISSING, text, (finding,))
 
 
-def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float | None) -> HostFacts:
-    """Return the facts of a host, from its answer to `question.program`.
+def parse_facts(
+    host: str, python: str, answer: Mapping[str, Any], clock_s: float | None
+) -> HostFacts:
+    """Return the facts of a host from its answer to the survey's program.
 
     Args:
         host: Its name in the hostfile.
-        python: The interpreter that was asked for.
+        python: The interpreter that the survey looked for.
         answer: The fields of its first line.
-        clock_s: How far its clock is ahead of this machine's.
+        clock_s: Seconds by which its clock is ahead of this machine's.
     """
     probe = answer["probe"]
-    found = (probed_in(probe["stdout"]) if probe else None) or {}
-    gpus = HostGpus.of(answer["gpus"])
+    software = (parse_probe(probe["stdout"]) if probe else None) or {}
+    gpus = HostGpus.from_answer(answer["gpus"])
     adapters = tuple(Adapter(**fields) for fields in answer["adapters"])
+    limits = answer.get("limits", {})
+    folder = answer.get("folder", {})
     findings = (
-        *(_interpreter(python, answer) or _software(python, probe, found)),
-        *_versions(python, found),
-        *amiss(gpus, found.get("torch"), found.get("torch_cuda")),
-        *_clock(clock_s),
-        *_ports(adapters),
-        *_locked(adapters, answer.get("limits", {})),
-        *_load(answer),
-        *_folder(answer.get("folder", {})),
+        *(_check_interpreter(python, answer) or _check_software(python, probe, software)),
+        *_check_versions(python, software),
+        *find_problems(gpus, software.get("torch"), software.get("torch_cuda")),
+        *_check_clock(clock_s),
+        *_check_ports(adapters),
+        *_check_locked_memory(adapters, limits),
+        *_check_load(answer),
+        *_check_folder(folder),
     )
-    worst = next(
-        (f for f in findings if f.status == FindingStatus.MISSING), next(iter(findings), None)
-    )
+    missing = (finding for finding in findings if finding.status == FindingStatus.MISSING)
+    worst = next(missing, next(iter(findings), None))
     return HostFacts(
         host,
         worst.status if worst else FindingStatus.OK,
@@ -169,29 +183,29 @@ def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float |
         adapters=adapters,
         interpreter=answer["interpreter"],
         python=answer["python"],
-        mpi=_library_text(found),
-        **{name: found.get(name) for name in ("mpi4py", "torch", "torch_cuda", "spbench")},
-        mpi_memory=mpi_memory_in(found),
+        mpi=_format_library(software),
+        **{name: software.get(name) for name in ("mpi4py", "torch", "torch_cuda", "spbench")},
+        mpi_memory=read_mpi_memory(software),
         clock_s=clock_s,
         governor=answer.get("governor"),
-        memlock=_memlock(answer.get("limits", {})),
-        nofile=answer.get("limits", {}).get("nofile"),
-        filesystem=answer.get("folder", {}).get("filesystem"),
+        memlock=_format_memlock(limits),
+        nofile=limits.get("nofile"),
+        filesystem=folder.get("filesystem"),
     )
 
 
-def _library_text(found: Mapping[str, Any]) -> str | None:
-    text = found.get("library")
+def _format_library(software: Mapping[str, Any]) -> str | None:
+    text = software.get("library")
     return " ".join(str(text).split(", package:")[0].split()) if text else None
 
 
-def _interpreter(python: str, answer: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Findings against the interpreter itself: then its packages do not matter."""
+def _check_interpreter(python: str, answer: Mapping[str, Any]) -> tuple[Finding, ...]:
+    # if the interpreter itself is unfit, its packages do not matter
     version = answer["python"]
     if answer["probe"] is None:
         text = f"{python} is not there; python3 ({version}) answered instead"
-        mend = "make it there under the same path, or name another with launch.python"
-        return (Finding(FindingStatus.MISSING, "python", text, mend),)
+        remedy = "make it there under the same path, or name another with launch.python"
+        return (Finding(FindingStatus.MISSING, "python", text, remedy),)
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST_PYTHON:
         text = f"{python} is Python {version}; ranks need 3.11 or newer"
         return (
@@ -200,33 +214,36 @@ def _interpreter(python: str, answer: Mapping[str, Any]) -> tuple[Finding, ...]:
     return ()
 
 
-def _software(python: str, probe: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Finding]:
-    if not found:
-        yield Finding(FindingStatus.MISSING, "MPI library", _untold(python, probe), _CHECK_LAUNCH)
+def _check_software(
+    python: str, probe: Mapping[str, Any], software: Mapping[str, Any]
+) -> Iterator[Finding]:
+    if not software:
+        text = _describe_failed_probe(python, probe)
+        yield Finding(FindingStatus.MISSING, "MPI library", text, _CHECK_LAUNCH)
         return
     try:
-        library_in(python, found)
-    except LackingError as error:
-        yield Finding(FindingStatus.MISSING, "MPI library", error.what, error.mend)
-    if not found["torch"]:
-        yield no_torch(f"{python} -m {INSTALL}")
+        read_library(python, software)
+    except IncompleteInterpreterError as error:
+        yield Finding(FindingStatus.MISSING, "MPI library", error.problem, error.remedy)
+    if not software["torch"]:
+        yield describe_missing_torch(f"{python} -m {INSTALL}")
 
 
-def _untold(python: str, probe: Mapping[str, Any]) -> str:
+def _describe_failed_probe(python: str, probe: Mapping[str, Any]) -> str:
     if probe["status"] is None:
-        return f"{python} did not tell its MPI library within {PROBE_PATIENCE} s"
+        return f"{python} did not tell its MPI library within {PROBE_TIMEOUT} s"
     last = (probe["stderr"].strip().splitlines() or ["it printed nothing"])[-1]
     return f"{python} cannot be asked for its MPI library, exit status {probe['status']}: {last}"
 
 
-def _versions(python: str, found: Mapping[str, Any]) -> Iterator[Finding]:
-    there = found.get("spbench")
-    if there and there != __version__:
-        mend = f"{python} -m {INSTALL.replace(']', f']=={__version__}')}"
-        yield Finding(FindingStatus.NOTE, "spbench", f"{there} there, {__version__} here", mend)
+def _check_versions(python: str, software: Mapping[str, Any]) -> Iterator[Finding]:
+    version = software.get("spbench")
+    if version and version != __version__:
+        remedy = f"{python} -m {INSTALL.replace(']', f']=={__version__}')}"
+        yield Finding(FindingStatus.NOTE, "spbench", f"{version} there, {__version__} here", remedy)
 
 
-def _clock(clock_s: float | None) -> Iterator[Finding]:
+def _check_clock(clock_s: float | None) -> Iterator[Finding]:
     if clock_s is not None and abs(clock_s) > CLOCK_TOLERANCE:
         side = "ahead of" if clock_s > 0 else "behind"
         text = f"{abs(clock_s):.1f} s {side} this machine's: times in its logs are off by as much"
@@ -235,7 +252,7 @@ def _clock(clock_s: float | None) -> Iterator[Finding]:
         )
 
 
-def _ports(adapters: Sequence[Adapter]) -> Iterator[Finding]:
+def _check_ports(adapters: Sequence[Adapter]) -> Iterator[Finding]:
     if adapters and not any(port.state == "ACTIVE" for port in adapters):
         names = ", ".join(f"{port.name}:{port.port} {port.state}" for port in adapters)
         text = f"no port is active ({names}): MPI takes a slower way"
@@ -244,41 +261,45 @@ def _ports(adapters: Sequence[Adapter]) -> Iterator[Finding]:
         )
 
 
-def _memlock(limits: Mapping[str, Any]) -> str | None:
+def _format_memlock(limits: Mapping[str, Any]) -> str | None:
     if "memlock" not in limits:
         return None
     limit = limits["memlock"]
     return "unlimited" if limit is None else f"{limit / 2**20:g} MiB"
 
 
-def _locked(adapters: Sequence[Adapter], limits: Mapping[str, Any]) -> Iterator[Finding]:
-    told = _memlock(limits)
-    if adapters and told not in (None, "unlimited"):
-        text = f"only {told} of memory may be locked, and adapters send from locked memory"
-        mend = "set memlock to unlimited in /etc/security/limits.conf, for sshd and slurmd as well"
-        yield Finding(FindingStatus.NOTE, "limits", text, mend)
+def _check_locked_memory(
+    adapters: Sequence[Adapter], limits: Mapping[str, Any]
+) -> Iterator[Finding]:
+    memlock = _format_memlock(limits)
+    if adapters and memlock not in (None, "unlimited"):
+        text = f"only {memlock} of memory may be locked, and adapters send from locked memory"
+        remedy = (
+            "set memlock to unlimited in /etc/security/limits.conf, for sshd and slurmd as well"
+        )
+        yield Finding(FindingStatus.NOTE, "limits", text, remedy)
 
 
-def _load(answer: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_load(answer: Mapping[str, Any]) -> Iterator[Finding]:
     load = answer["load"]
-    have = answer["cores"]
-    if load is not None and load > BUSY * have:
-        text = f"load {load:g} on {format_quantity(have, 'core')} from other work"
+    cores = answer["cores"]
+    if load is not None and load > BUSY_LOAD * cores:
+        text = f"load {load:g} on {format_quantity(cores, 'core')} from other work"
         yield Finding(
             FindingStatus.NOTE, "load", text, "wait, or leave it out with --exclude-hosts"
         )
 
 
-def _folder(there: Mapping[str, Any]) -> Iterator[Finding]:
-    if not there:
+def _check_folder(remote: Mapping[str, Any]) -> Iterator[Finding]:
+    if not remote:
         return
-    here = host_facts.inspect_folder(os.getcwd())
-    name = os.getcwd()
-    mend = "start spbench in a folder that all hosts share"
-    if there["number"] is None:
+    path = os.getcwd()
+    local = host_facts.inspect_folder(path)
+    remedy = "start spbench in a folder that all hosts share"
+    if remote["number"] is None:
         yield Finding(
-            FindingStatus.NOTE, "folder", f"{name} is not there, and ranks start in it", mend
+            FindingStatus.NOTE, "folder", f"{path} is not there, and ranks start in it", remedy
         )
-    elif there["number"] != here["number"]:
-        text = f"{name} is another folder there: files that a suite names are not the same"
-        yield Finding(FindingStatus.NOTE, "folder", text, mend)
+    elif remote["number"] != local["number"]:
+        text = f"{path} is another folder there: files that a suite names are not the same"
+        yield Finding(FindingStatus.NOTE, "folder", text, remedy)

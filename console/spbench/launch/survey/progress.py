@@ -1,4 +1,4 @@
-"""Progress while hosts are asked: a line now and then, so that nobody waits in silence."""
+"""Progress of a survey: a line every second, so that users do not wait in silence."""
 
 from __future__ import annotations
 
@@ -7,54 +7,57 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
+"""Shows a line on the progress of some work."""
 INTERVAL = 1.0
 """Seconds between two lines."""
 MANY = 64
-"""Hosts above which the first line comes at once."""
+"""The number of hosts above which the first line is shown immediately."""
 
 
-class Asked:
-    """The hosts that are asked: how many, how many have answered, and how many of those are ill."""
+class AnswerCounts:
+    """The number of queried hosts, of those that have answered, and of unfit ones."""
 
-    def __init__(self, total: int, doing: str = "asking hosts") -> None:
+    def __init__(self, total: int, activity: str = "asking hosts") -> None:
         self.total = total
-        self._doing = doing
+        self._activity = activity
         self.answered = 0
-        self.ill = 0
+        self.failed = 0
         self._started = time.monotonic()
 
     def count(self, *, well: bool) -> None:
-        """Take in an answer, or that there is none."""
+        """Count an answer, or that a host gives none."""
         self.answered += 1
-        self.ill += not well
+        self.failed += not well
 
     @property
     def line(self) -> str:
-        """The progress so far, in a line."""
+        """The progress so far."""
         seconds = time.monotonic() - self._started
-        ill = f", {self.ill} of them not well" if self.ill else ""
-        return f"{self._doing}: {self.answered} of {self.total} after {seconds:.0f} s{ill}"
+        failed = f", {self.failed} of them not well" if self.failed else ""
+        return f"{self._activity}: {self.answered} of {self.total} after {seconds:.0f} s{failed}"
 
 
-def nobody(_: str) -> None:
-    """Say nothing."""
+def ignore_progress(_: str) -> None:
+    """Show nothing."""
 
 
 @asynccontextmanager
-async def progress(total: int, say: Say, doing: str = "asking hosts") -> AsyncIterator[Asked]:
-    """Say a line every second while hosts are asked, or something else is done with each."""
-    asked = Asked(total, doing)
+async def report_progress(
+    total: int, progress: Progress, activity: str = "asking hosts"
+) -> AsyncIterator[AnswerCounts]:
+    """Show a line every second while hosts are queried, or while another activity lasts."""
+    counts = AnswerCounts(total, activity)
     if total > MANY:
-        say(asked.line)
-    task = asyncio.create_task(_tell(asked, say))
+        progress(counts.line)
+    task = asyncio.create_task(_show_lines(counts, progress))
     try:
-        yield asked
+        yield counts
     finally:
         task.cancel()
 
 
-async def _tell(asked: Asked, say: Say) -> None:
+async def _show_lines(counts: AnswerCounts, progress: Progress) -> None:
     while True:
         await asyncio.sleep(INTERVAL)
-        say(asked.line)
+        progress(counts.line)

@@ -1,4 +1,4 @@
-"""Hosts that cannot be reached by ssh, found before a launch is tried."""
+"""Checks before a launch that ssh reaches the hosts, and that they have what ranks need."""
 
 from __future__ import annotations
 
@@ -9,85 +9,96 @@ from pathlib import Path
 from shlex import quote
 
 from spbench.launch.hosts.names import is_local
-from spbench.launch.reaping import killed
-from spbench.launch.survey.progress import Say, nobody, progress
+from spbench.launch.reaping import kill_and_wait
+from spbench.launch.survey.progress import Progress, ignore_progress, report_progress
 
-DEADLINE = 8.0
-"""Seconds that a host has for its answer."""
-AT_ONCE = 64
-"""Hosts that are asked at the same time, at most."""
+ANSWER_TIMEOUT = 8.0
+"""Seconds that a host has to answer."""
+MAX_CONCURRENT = 64
+"""The number of hosts that are queried at the same time."""
 UNKNOWN_NAME = "its name does not resolve"
 _NO_FOLDER = 91
 _NO_PROGRAM = 92
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
 
 
-async def unreachable(hosts: Iterable[str], say: Say = nobody) -> dict[str, str]:
-    """Return host -> why ssh cannot reach it, in few words; {} where all is well.
+async def find_unreachable(
+    hosts: Iterable[str], progress: Progress = ignore_progress
+) -> dict[str, str]:
+    """Return a reason for each host that ssh cannot reach.
 
-    This machine's own names are taken as reached. At most 64 hosts are asked at once, each for
-    8 s; ``say`` takes a line on how far it is, every second.
+    Names of this machine count as reached. At most 64 hosts are queried at once, each for up to
+    8 s. ``progress`` takes a line every second.
     """
-    return await _each(hosts, _trouble, say)
+    return await _query_hosts(hosts, _check_reachable, progress)
 
 
-async def unfit(hosts: Iterable[str], folder: str, program: Path) -> dict[str, str]:
-    """Return host -> why no rank can start there: it is not reached, or lacks one of the two.
+async def find_unfit(hosts: Iterable[str], folder: str, program: Path) -> dict[str, str]:
+    """Return a reason for each host that is unreachable or lacks the folder or the program.
 
-    Hosts are asked as by `unreachable`.
+    Hosts are queried like by `find_unreachable`.
     """
-    return await _each(hosts, lambda host: _lack(host, folder, program))
+
+    async def check(host: str) -> str | None:
+        return await _check_folder_and_program(host, folder, program)
+
+    return await _query_hosts(hosts, check)
 
 
-async def _lack(host: str, folder: str, program: Path) -> str | None:
+async def _check_folder_and_program(host: str, folder: str, program: Path) -> str | None:
     tests = f"test -d {quote(folder)} || exit {_NO_FOLDER}; "
     tests += f"test -x {quote(str(program))} || exit {_NO_PROGRAM}"
-    ssh = await _ssh_trouble(host, tests)
-    if ssh == f"ssh ended with status {_NO_FOLDER}":
+    failure = await _run_ssh(host, tests)
+    if failure == f"ssh ended with status {_NO_FOLDER}":
         return f"it has no folder {folder}"
-    if ssh == f"ssh ended with status {_NO_PROGRAM}":
+    if failure == f"ssh ended with status {_NO_PROGRAM}":
         return f"it has no {program}"
-    return None if ssh is None else await reason(host, ssh)
+    return None if failure is None else await explain_unreachable(host, failure)
 
 
-async def _each(
-    hosts: Iterable[str], trouble: Callable[[str], Awaitable[str | None]], say: Say = nobody
+async def _query_hosts(
+    hosts: Iterable[str],
+    check: Callable[[str], Awaitable[str | None]],
+    progress: Progress = ignore_progress,
 ) -> dict[str, str]:
-    names = [host for host in dict.fromkeys(hosts) if not is_local(host)]
-    gate = asyncio.Semaphore(AT_ONCE)
+    """Run a check on each host except this machine, and return the reasons of those that fail."""
+    remote = [host for host in dict.fromkeys(hosts) if not is_local(host)]
+    gate = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def ask(host: str) -> str | None:
+    async def query(host: str) -> str | None:
         async with gate:
             try:
-                why = await asyncio.wait_for(trouble(host), DEADLINE)
+                reason = await asyncio.wait_for(check(host), ANSWER_TIMEOUT)
             except TimeoutError:
-                why = f"no answer in {DEADLINE:g} s"
-            asked.count(well=why is None)
-            return why
+                reason = f"no answer in {ANSWER_TIMEOUT:g} s"
+            counts.count(well=reason is None)
+            return reason
 
-    async with progress(len(names), say) as asked:
-        reasons = await asyncio.gather(*map(ask, names))
-    return {host: why for host, why in zip(names, reasons, strict=True) if why is not None}
+    async with report_progress(len(remote), progress) as counts:
+        reasons = await asyncio.gather(*map(query, remote))
+    return {
+        host: reason for host, reason in zip(remote, reasons, strict=True) if reason is not None
+    }
 
 
-async def ssh_names(hosts: Iterable[str]) -> dict[str, str]:
-    """Return host -> the name that ssh's configuration gives it, which ssh's messages have.
+async def read_ssh_names(hosts: Iterable[str]) -> dict[str, str]:
+    """Return the name that ssh's configuration gives each host, and that ssh's messages contain.
 
-    Hosts are asked as by `unreachable`, but this starts no connection. A host is left out if ssh
-    does not answer.
+    Hosts are queried like by `find_unreachable`, but no connection is opened. A host is left out if
+    ssh does not answer.
     """
     names: dict[str, str] = {}
 
-    async def ask(host: str) -> str | None:
-        if (name := await _configured_name(host)) is not None:
+    async def query(host: str) -> str | None:
+        if (name := await _read_ssh_name(host)) is not None:
             names[host] = name
         return None
 
-    await _each(hosts, ask)
+    await _query_hosts(hosts, query)
     return names
 
 
-async def _configured_name(host: str) -> str | None:
+async def _read_ssh_name(host: str) -> str | None:
     try:
         process = await asyncio.create_subprocess_exec(
             "ssh",
@@ -102,32 +113,34 @@ async def _configured_name(host: str) -> str | None:
     try:
         stdout, _ = await process.communicate()
     finally:
-        await killed(process)
+        await kill_and_wait(process)
     lines = stdout.decode(errors="replace").splitlines()
     return next((line.split()[1] for line in lines if line.startswith("hostname ")), None)
 
 
-async def unresolved(hosts: Iterable[str]) -> list[str]:
-    """Return the hosts whose names the resolver does not know, be they aliases of ssh's or not."""
-    names = [host for host in dict.fromkeys(hosts) if not is_local(host)]
-    known = await asyncio.gather(*map(_resolves, names))
-    return [host for host, found in zip(names, known, strict=True) if not found]
+async def find_unresolved(hosts: Iterable[str]) -> list[str]:
+    """Return the hosts with names unknown to the resolver, whether ssh has an alias or not."""
+    remote = [host for host in dict.fromkeys(hosts) if not is_local(host)]
+    resolved = await asyncio.gather(*map(_resolves, remote))
+    return [host for host, is_known in zip(remote, resolved, strict=True) if not is_known]
 
 
-async def _trouble(host: str) -> str | None:
-    ssh = await _ssh_trouble(host)
-    return None if ssh is None else await reason(host, ssh)
+async def _check_reachable(host: str) -> str | None:
+    failure = await _run_ssh(host)
+    return None if failure is None else await explain_unreachable(host, failure)
 
 
-async def reason(host: str, ssh: str) -> str:
-    """Return why ssh cannot reach a host, in few words, where ssh itself has said so much.
+async def explain_unreachable(host: str, failure: str) -> str:
+    """Return why ssh cannot reach a host, from the failure that ssh reported.
 
-    A name may be an alias of ssh's configuration, so the resolver decides only where ssh has told
-    of a name or of nothing.
+    The resolver decides only if ssh reports nothing or an unknown name, because a name may be an
+    alias in ssh's configuration.
     """
-    silent = ssh.startswith(("exit status", "ssh ended"))
-    of_name = "resolve hostname" in ssh.lower()
-    return UNKNOWN_NAME if (silent or of_name) and not await _resolves(host) else ssh
+    is_silent = failure.startswith(("exit status", "ssh ended"))
+    unknown_name = "resolve hostname" in failure.lower()
+    if (is_silent or unknown_name) and not await _resolves(host):
+        return UNKNOWN_NAME
+    return failure
 
 
 async def _resolves(host: str) -> bool:
@@ -138,7 +151,7 @@ async def _resolves(host: str) -> bool:
     return True
 
 
-async def _ssh_trouble(host: str, command: str = "true") -> str | None:
+async def _run_ssh(host: str, command: str = "true") -> str | None:
     try:
         process = await asyncio.create_subprocess_exec(
             *SSH,
@@ -153,7 +166,7 @@ async def _ssh_trouble(host: str, command: str = "true") -> str | None:
     try:
         _, stderr = await process.communicate()
     finally:
-        await killed(process)
+        await kill_and_wait(process)
     if process.returncode == 0:
         return None
     lines = stderr.decode(errors="replace").strip().splitlines()

@@ -1,4 +1,4 @@
-"""The survey of a run's hosts: each is asked what it has, all of them at once."""
+"""The survey of a run's hosts: all are queried at once for their hardware and software."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ from contextlib import asynccontextmanager, suppress
 from typing import IO, Any
 
 from spbench.launch.hosts.names import is_local
-from spbench.launch.reaping import reaped
-from spbench.launch.survey.facts import HostFacts, facts_of, mute, unreached
-from spbench.launch.survey.progress import Say, nobody, progress
-from spbench.launch.survey.question import MARK, asked_interpreter, program, question
-from spbench.launch.survey.reach import AT_ONCE, DEADLINE, SSH, reason
+from spbench.launch.reaping import wait_for_exit
+from spbench.launch.survey.command import (
+    MARK,
+    build_survey_command,
+    build_survey_input,
+    find_survey_interpreter,
+)
+from spbench.launch.survey.facts import HostFacts, make_silent, make_unreachable, parse_facts
+from spbench.launch.survey.progress import Progress, ignore_progress, report_progress
+from spbench.launch.survey.reach import ANSWER_TIMEOUT, MAX_CONCURRENT, SSH, explain_unreachable
 from spbench.suites.settings import LaunchSettings
 
-_LONGEST = 2**20
+_MAX_LINE_BYTES = 2**20
 _SSH_FAILED = 255
-_GRACE = 0.5
+_GRACE_SECONDS = 0.5
 
 
 class _SilentError(Exception):
-    """A command that ended without an answer: its exit status, and its last words."""
+    """A command ended without an answer: its exit status and the last line of its stderr."""
 
     def __init__(self, status: int, last: str) -> None:
         super().__init__(f"exit status {status}{last and f': {last}'}")
@@ -36,45 +41,49 @@ class _SilentError(Exception):
         self.last = last
 
 
-async def survey(
-    hosts: Iterable[str], settings: LaunchSettings, env: Mapping[str, str], say: Say = nobody
+async def survey_hosts(
+    hosts: Iterable[str],
+    settings: LaunchSettings,
+    env: Mapping[str, str],
+    progress: Progress = ignore_progress,
 ) -> AsyncIterator[HostFacts]:
     """Yield the facts of each host as soon as it answers.
 
-    This machine's own names need no ssh. At most 64 hosts are asked at once, each for 8 s. To end
-    early, close the iterator (`contextlib.aclosing`): then what still asks ends too.
+    This machine needs no ssh. At most 64 hosts are queried at once, each for up to 8 s. To end
+    early, close the iterator (`contextlib.aclosing`), which also ends queries that still run.
 
     Args:
-        hosts: Names; those that come twice are asked once.
-        settings: The interpreter of the ranks, and what it runs behind.
-        env: The environment of ssh, and of the question to this machine.
-        say: Takes a line on how far it is, every second.
+        hosts: Names; duplicates are queried once.
+        settings: The interpreter of the ranks, with setup lines and container.
+        env: The environment of ssh, and of the program on this machine.
+        progress: Takes a line on the progress every second.
 
     Raises:
         UsageError: ``container`` cannot be split into words.
     """
-    argv = question(settings)
-    python = asked_interpreter(settings)
-    gate = asyncio.Semaphore(AT_ONCE)
+    argv = build_survey_command(settings)
+    python = find_survey_interpreter(settings)
+    gate = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def facts(host: str) -> HostFacts:
+    async def query(host: str) -> HostFacts:
         async with gate:
-            return await _facts(host, python, argv, settings, env)
+            return await _query_host(host, python, argv, settings, env)
 
-    tasks = [asyncio.create_task(facts(host)) for host in dict.fromkeys(hosts)]
+    tasks = [asyncio.create_task(query(host)) for host in dict.fromkeys(hosts)]
     try:
-        async with progress(len(tasks), say) as asked:
-            for answered in asyncio.as_completed(tasks):
-                facts_there = await answered
-                asked.count(well=facts_there.status.is_well)
-                yield facts_there
+        async with report_progress(len(tasks), progress) as counts:
+            for task in asyncio.as_completed(tasks):
+                facts = await task
+                counts.count(well=facts.status.is_well)
+                yield facts
     finally:
         for task in tasks:
             task.cancel()
+        # each cancelled query ends its process first
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _facts(
+async def _query_host(
     host: str,
     python: str,
     argv: Sequence[str],
@@ -82,98 +91,99 @@ async def _facts(
     env: Mapping[str, str],
 ) -> HostFacts:
     local = is_local(host)
-    words = argv if local else (*SSH, host, shlex.join(argv))
+    command = argv if local else (*SSH, host, shlex.join(argv))
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(ANSWER_TIMEOUT):
             try:
-                answer, clock_s = await _asked(words, settings, env)
-            except _SilentError as silence:
-                if local or silence.status != _SSH_FAILED:
-                    return mute(host, python, str(silence))
-                return unreached(host, await reason(host, silence.last or str(silence)))
+                answer, clock_s = await _run_survey(command, settings, env)
+            except _SilentError as error:
+                if local or error.status != _SSH_FAILED:
+                    return make_silent(host, python, str(error))
+                reason = await explain_unreachable(host, error.last or str(error))
+                return make_unreachable(host, reason)
     except TimeoutError:
-        why = f"no answer in {DEADLINE:g} s"
-        return mute(host, python, why) if local else unreached(host, why)
+        reason = f"no answer in {ANSWER_TIMEOUT:g} s"
+        return make_silent(host, python, reason) if local else make_unreachable(host, reason)
     except OSError as error:
-        return unreached(host, f"{words[0]} cannot run here ({error.strerror})")
-    return facts_of(host, python, answer, clock_s)
+        return make_unreachable(host, f"{command[0]} cannot run here ({error.strerror})")
+    return parse_facts(host, python, answer, clock_s)
 
 
-async def _asked(
-    words: Sequence[str], settings: LaunchSettings, env: Mapping[str, str]
+async def _run_survey(
+    command: Sequence[str], settings: LaunchSettings, env: Mapping[str, str]
 ) -> tuple[dict[str, Any], float | None]:
-    """Return the answer, and how far the clock there is ahead of the one here, in seconds."""
+    """Return the answer, and the seconds by which the host's clock is ahead of this one's."""
     # a file, not a pipe: a master connection that ssh leaves behind keeps its stderr open
-    with tempfile.TemporaryFile() as errors:
-        async with _started(words, env, errors) as process:
-            answer = await _answer(process, program(settings))
+    with tempfile.TemporaryFile() as stderr:
+        async with _start_process(command, env, stderr) as process:
+            answer = await _request(process, build_survey_input(settings))
             if answer is not None:
-                return answer, await _clock(process)
+                return answer, await _measure_clock(process)
             status = await process.wait()
-        errors.seek(0)
-        lines = errors.read().decode(errors="replace").strip().splitlines()
+        stderr.seek(0)
+        lines = stderr.read().decode(errors="replace").strip().splitlines()
         raise _SilentError(status, lines[-1].strip() if lines else "")
 
 
 @asynccontextmanager
-async def _started(
-    words: Sequence[str], env: Mapping[str, str], errors: IO[bytes]
+async def _start_process(
+    command: Sequence[str], env: Mapping[str, str], stderr: IO[bytes]
 ) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
-        *words,
+        *command,
         stdin=PIPE,
         stdout=PIPE,
-        stderr=errors,
+        stderr=stderr,
         env=env,
         start_new_session=True,
-        limit=_LONGEST,
+        limit=_MAX_LINE_BYTES,
     )
     try:
         yield process
     finally:
-        await _end(process)
+        await _end_process(process)
 
 
-async def _end(process: Process) -> None:
-    # ssh that is killed outright leaves the socket of a shared connection behind
+async def _end_process(process: Process) -> None:
+    # SIGTERM first: a killed ssh leaves the socket of a shared connection behind
     try:
         if process.returncode is None:
             with suppress(ProcessLookupError, TimeoutError):
                 os.killpg(process.pid, signal.SIGTERM)
-                await asyncio.wait_for(process.wait(), _GRACE)
+                await asyncio.wait_for(process.wait(), _GRACE_SECONDS)
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-        await reaped(process)
+        await wait_for_exit(process)
 
 
-async def _clock(process: Process) -> float | None:
-    """Return how far the host's clock is ahead, were both ways of the question equally long."""
-    asked = time.time()
-    answer = await _answer(process, b"\n")
+async def _measure_clock(process: Process) -> float | None:
+    """Return the seconds by which the host's clock is ahead, if both ways take equally long."""
+    sent_at = time.time()
+    answer = await _request(process, b"\n")
     if answer is None:
         return None
-    ahead = float(answer["clock"]) - (asked + time.time()) / 2
-    return round(ahead, 3) + 0.0  # which makes -0.0 a 0.0
+    ahead = float(answer["clock"]) - (sent_at + time.time()) / 2
+    return round(ahead, 3) + 0.0  # turns -0.0 into 0.0
 
 
-async def _answer(process: Process, asking: bytes) -> dict[str, Any] | None:
-    """Return the next marked line of what a host says; None where it ends first."""
+async def _request(process: Process, request: bytes) -> dict[str, Any] | None:
+    """Send a request and return the next marked line of the output; None at the end of it."""
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(asking)
-    while line := await _line(process.stdout):
+    process.stdin.write(request)
+    while line := await _read_line(process.stdout):
         _, mark, text = line.decode(errors="replace").partition(MARK)
-        with suppress(ValueError):  # no JSON behind the mark: some other program's words
+        with suppress(ValueError):  # not JSON after the mark: the line is from another program
             if mark:
-                found: dict[str, Any] = json.loads(text)
-                return found
+                answer: dict[str, Any] = json.loads(text)
+                return answer
     return None
 
 
-async def _line(stream: asyncio.StreamReader) -> bytes:
-    """Return the next line, an empty one for one of more than 1 MiB, and nothing at the end."""
+async def _read_line(stream: asyncio.StreamReader) -> bytes:
+    """Return the next line, empty if it is longer than 1 MiB; nothing at the end."""
     try:
         return await stream.readline()
     except ValueError:

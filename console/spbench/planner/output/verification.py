@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
 from spbench.record.case_state import CaseState
-from spbench.record.metric_names import metric_name
-from spbench.record.shares import shares_of
+from spbench.record.metric_names import format_metric_name
+from spbench.record.shares import compute_shares
 from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus
 
@@ -62,7 +62,7 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
     work = {rank: sum(_median(case, name, rank) for name in _WORK) for rank in parts}
     stages = []
     for first, *others in plan.stage_groups:
-        ranks = [rank for rank, part in parts.items() if part.place.get("stage") == first]
+        ranks = [rank for rank, part in parts.items() if part.coordinates.get("stage") == first]
         if not ranks:
             raise PlannerError(f"the run has no rank of stage {first}: it is not one of the plan")
         passes = sum(
@@ -82,7 +82,7 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
 
 def _spent(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
     """Return the parts of a rank's step: shares of all steps, times the median step."""
-    rank_shares = shares_of(case, "time_ms", rank)
+    rank_shares = compute_shares(case, "time_ms", rank)
     parts = rank_shares.parts if rank_shares is not None else {}
     shares = {"passes and messages": sum(parts.get(_part(name), 0.0) for name in _WORK)}
     shares |= {_part(name): parts.get(_part(name), 0.0) for name in _ELSEWHERE}
@@ -92,7 +92,7 @@ def _spent(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
 
 def _part(metric: str) -> str:
     """Return the name of a part of the step in the result of `shares_of`."""
-    return metric_name(metric, "ms")
+    return format_metric_name(metric, "ms")
 
 
 def _median(case: CaseState, metric: str, rank: int) -> float:

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from spbench.record.case_state import CaseState
+from spbench.record.messages.enumeration import count_cases, enumerate_names
 from spbench.record.run_parts import JobState
-from spbench.record.sentences.enumeration import count_cases, enumerate_names
 from spbench.record.state import RunState
 from spbench_core.quantities import format_quantity
 

@@ -9,7 +9,7 @@ from spbench.record.run_parts import RankState
 from spbench_core.quantities import format_quantity
 
 
-def crowded(ranks: Iterable[RankState]) -> str | None:
+def describe_crowding(ranks: Iterable[RankState]) -> str | None:
     """Return a sentence on ranks of a host that outnumber their CPUs; None where none do."""
     groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
     for rank in ranks:
@@ -22,7 +22,7 @@ def crowded(ranks: Iterable[RankState]) -> str | None:
     return None
 
 
-def place_cells(part: CaseRank) -> list[str]:
+def format_location(part: CaseRank) -> list[str]:
     """Return host, local rank, CPUs, NUMA nodes, device and adapters of a rank as short texts."""
     local_rank = "" if part.facts.local_rank is None else str(part.facts.local_rank)
     cpus = fold_numbers(part.facts.cpus)

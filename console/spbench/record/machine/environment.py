@@ -13,10 +13,10 @@ from typing import Any
 
 from spbench import __version__
 from spbench.record.machine.machine_files import (
-    cgroup_limits,
-    governor,
-    memory_kib,
-    numa_nodes,
+    read_cgroup_limits,
+    read_governor,
+    read_memory_kib,
+    read_numa_nodes,
 )
 from spbench_core.credentials import holds_secret
 from spbench_core.host_facts import read_processor
@@ -42,7 +42,7 @@ _PREFIXES = (
 """What the names of the variables begin with that are kept; no other is, since reports are sent."""
 
 
-def facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[str, Any]:
+def collect_facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[str, Any]:
     """Return all that is kept of the console's machine, of the suite, and of notable variables.
 
     Args:
@@ -56,20 +56,20 @@ def facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[str, Any]:
         "kernel": platform.release(),
         "processor": read_processor() or platform.machine() or None,
         "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(memory_kib() / 2**20, 1),
-        "numa": numa_nodes(),
-        "governor": governor(),
-        "cgroup": cgroup_limits(),
-        "load": load(),
+        "memory_gib": round(read_memory_kib() / 2**20, 1),
+        "numa": read_numa_nodes(),
+        "governor": read_governor(),
+        "cgroup": read_cgroup_limits(),
+        "load": read_load(),
         "python": platform.python_version(),
         "spbench": __version__,
         "git": _git(suite.parent),
         "suite_sha256": hashlib.sha256(text.encode()).hexdigest(),
-        "env": notable(environ),
+        "env": select_variables(environ),
     }
 
 
-def load() -> float:
+def read_load() -> float:
     """Return the processes that ran or wanted to, on average over the last minute."""
     return round(os.getloadavg()[0], 2)
 
@@ -95,7 +95,7 @@ def _ask_git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def notable(environ: Mapping[str, str], chosen: Collection[str] = ()) -> dict[str, str]:
+def select_variables(environ: Mapping[str, str], chosen: Collection[str] = ()) -> dict[str, str]:
     """Return the environment variables that may change numbers, by name; no secrets.
 
     Args:

@@ -13,7 +13,7 @@ LENGTH = 12
 
 
 @dataclass(slots=True)
-class MachinesSeen:
+class MachineParts:
     """What the ranks of a run have said of their hosts, each thing once."""
 
     parts: dict[str, set[str | int]] = field(default_factory=dict)

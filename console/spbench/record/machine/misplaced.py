@@ -26,7 +26,7 @@ class _Amiss:
     remedy: str
 
 
-def misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> list[str]:
+def describe_misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> list[str]:
     """Return a sentence for each thing that jobs asked of their ranks' places and did not get.
 
     Each names the first such rank with its host, and counts the others.
@@ -60,7 +60,7 @@ def _describe(asked: str, remedy: str, members: Mapping[int, tuple[str, str]]) -
 
 
 def _bound(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
-    bind = str(job.asked.get("bind"))
+    bind = str(job.requested_placement.get("bind"))
     bound = {rank: part for rank, part in ranks.items() if part.facts.cpus}
     on_cpu = Counter((part.host, cpu) for part in bound.values() for cpu in part.facts.cpus)
     hosts: dict[str, set[int]] = {}
@@ -101,9 +101,10 @@ def _found(bind: str, facts: RankFacts, shared: bool, of_host: set[int]) -> str:
 
 def _remedy(job: JobState) -> str:
     """Return what mends a binding: the variable that undoes it, else what shows where it fails."""
-    if job.asked.get("undone_by"):
-        return f"remove {job.asked['undone_by']} from launch.env and from the environment"
-    shown = job.asked.get("shown_by")
+    if job.requested_placement.get("undone_by"):
+        undone_by = job.requested_placement["undone_by"]
+        return f"remove {undone_by} from launch.env and from the environment"
+    shown = job.requested_placement.get("shown_by")
     hint = f" ({shown} shows what {job.launcher} does)" if shown else ""
     return f"check launch.args, setup lines and the container{hint}"
 
@@ -134,7 +135,7 @@ def _with_adapters(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
 def _lines(job: JobState) -> Iterator[tuple[str, list[int], str | None]]:
     """Yield host, ranks and adapter of each line of the hostfile."""
     left = iter(range(job.np))
-    for name, count, hca in job.asked.get("hosts", ()):
+    for name, count, hca in job.requested_placement.get("hosts", ()):
         yield name, list(islice(left, count)), hca
 
 

@@ -10,14 +10,14 @@ from typing import Any
 from spbench.record.number_formatting import format_factor
 from spbench.stats.generalised_esd import FEWEST_VALUES, find_large_outliers
 
-CHANCE = 0.001
+FALSE_ALARM_PROBABILITY = 0.001
 """The chance that a run in which nothing is out of line names something nevertheless, at most."""
-LEAST = 1.02
+MIN_RATIO = 1.02
 """Times the median from which on what is out of line is named: less is not worth a look."""
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class Outlier:
     """Something slower than the median of its kind.
 
     Attributes:
@@ -28,14 +28,14 @@ class Slow:
         advice: What to do next.
     """
 
-    what: Hashable
+    key: Hashable
     ratio: float
     name: str
     comparison: str
     advice: str
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """Return ``host node03 is 1.20x as slow as the median host in a; check it with: ...``."""
         verb = "are" if self.name.startswith("links ") else "is"
         slow = f"{self.name} {verb} {format_factor(self.ratio)} as slow {self.comparison}"
@@ -43,7 +43,7 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Population:
     """Things that are compared with each other.
 
     Attributes:
@@ -52,7 +52,7 @@ class Kind:
     """
 
     times: Mapping[Any, float]
-    told: Callable[[Mapping[Any, float]], Iterable[Slow]]
+    describe: Callable[[Mapping[Any, float]], Iterable[Outlier]]
 
     @property
     def testable(self) -> bool:
@@ -60,18 +60,20 @@ class Kind:
         return len(self.times) >= FEWEST_VALUES
 
 
-def out_of_line(kinds: Sequence[Kind]) -> list[Slow]:
+def find_outliers(kinds: Sequence[Population]) -> list[Outlier]:
     """Return what is out of line in any of the kinds, the slowest first.
 
     The kinds share `CHANCE` (Bonferroni), so that to test more does not name more of the healthy.
     """
-    found: dict[Hashable, Slow] = {}
+    found: dict[Hashable, Outlier] = {}
     for kind in kinds:
-        excess = find_large_outliers(kind.times, CHANCE / len(kinds))
+        excess = find_large_outliers(kind.times, FALSE_ALARM_PROBABILITY / len(kinds))
         ratios = {key: math.exp(value) for key, value in excess.items()}
-        for slow in kind.told({key: ratio for key, ratio in ratios.items() if ratio >= LEAST}):
-            if slow.what not in found or found[slow.what].ratio < slow.ratio:
-                found[slow.what] = slow
+        for slow in kind.describe(
+            {key: ratio for key, ratio in ratios.items() if ratio >= MIN_RATIO}
+        ):
+            if slow.key not in found or found[slow.key].ratio < slow.ratio:
+                found[slow.key] = slow
     return sorted(found.values(), key=lambda slow: -slow.ratio)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import format_size
-from spbench.record.outliers.kinds import Kind, Slow
+from spbench.record.outliers.kinds import Outlier, Population
 from spbench.stats.generalised_esd import FEWEST_VALUES
 from spbench.stats.summary import median
 from spbench.stats.two_way import decompose_pairs
@@ -61,12 +61,12 @@ def median_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def link_count(case: CaseState) -> int:
+def count_links(case: CaseState) -> int:
     """Return how many pairs of ranks a case measured."""
     return len({(m["source"], m["target"]) for m in case.measured.labelled if m.keys() >= _ENDS})
 
 
-def link_kinds(cases: Sequence[CaseState]) -> list[Kind]:
+def link_populations(cases: Sequence[CaseState]) -> list[Population]:
     """Return the links within hosts and between them, and the ends of those between them."""
     views = [view for case in cases for view in _views(case)]
     return [kind for view in views for kind in _kinds(view) if kind.testable]
@@ -107,25 +107,25 @@ def _views(case: CaseState) -> Iterator[_View]:
         yield _View(f"over {len(sizes)} message sizes in {case.id}", hosts, mean)
 
 
-def _kinds(view: _View) -> Iterator[Kind]:
+def _kinds(view: _View) -> Iterator[Population]:
     within: dict[RankPair, float] = {}
     between: dict[RankPair, float] = {}
     for pair, value in view.times.items():
         inside = view.hosts[pair[0]] == view.hosts[pair[1]]
         (within if inside else between)[pair] = value
     if within:
-        yield Kind(within, partial(_links, view))
+        yield Population(within, partial(_links, view))
     # Of too few ends none could be named: their links are tested as they are.
     many = len({rank for pair in between for rank in pair}) >= FEWEST_VALUES
     apart = decompose_pairs(between) if many else None
     if apart is None:
-        yield Kind(between, partial(_links, view))
+        yield Population(between, partial(_links, view))
     else:
-        yield Kind(apart.end_effects, partial(_ends, view))
-        yield Kind(apart.residuals, partial(_links, view))
+        yield Population(apart.end_effects, partial(_ends, view))
+        yield Population(apart.residuals, partial(_links, view))
 
 
-def _ends(view: _View, slow: Mapping[int, float]) -> Iterator[Slow]:
+def _ends(view: _View, slow: Mapping[int, float]) -> Iterator[Outlier]:
     ranks: dict[str, set[int]] = defaultdict(set)
     for rank, host in view.hosts.items():
         ranks[host].add(rank)
@@ -134,15 +134,15 @@ def _ends(view: _View, slow: Mapping[int, float]) -> Iterator[Slow]:
         if len(ratios) == len(own):
             comparison = f"as those of the median host {view.what}"
             ratio = min(ratios.values())
-            yield Slow(host, ratio, f"links of host {host}", comparison, _advise_adapter(host))
+            yield Outlier(host, ratio, f"links of host {host}", comparison, _advise_adapter(host))
         else:
             for rank, ratio in ratios.items():
                 name = f"links of rank {rank} on {host}"
                 comparison = f"as those of the median rank {view.what}"
-                yield Slow((host, rank), ratio, name, comparison, _advise_adapter(host))
+                yield Outlier((host, rank), ratio, name, comparison, _advise_adapter(host))
 
 
-def _links(view: _View, slow: Mapping[RankPair, float]) -> Iterator[Slow]:
+def _links(view: _View, slow: Mapping[RankPair, float]) -> Iterator[Outlier]:
     """Name the links, one for each two hosts; where a rank has many, it and not they."""
     taken = _taken(view, slow)
     yield from _ends(view, taken)
@@ -156,7 +156,7 @@ def _links(view: _View, slow: Mapping[RankPair, float]) -> Iterator[Slow]:
         (host, far) = ends
         name = f"link from rank {one} on {host} to rank {other} on {far}"
         comparison = f"as expected from its ends {view.what}"
-        yield Slow(frozenset(pair), slow[pair], name, comparison, advise_link(host, far))
+        yield Outlier(frozenset(pair), slow[pair], name, comparison, advise_link(host, far))
 
 
 def _advise_adapter(host: str) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from spbench.record.case_state import CaseState
-from spbench.record.outliers.kinds import Kind, Slow, advise_host, advise_host_of_rank
+from spbench.record.outliers.kinds import Outlier, Population, advise_host, advise_host_of_rank
 from spbench.stats.summary import lower_median
 
 
-def rank_kinds(cases: Sequence[CaseState]) -> list[Kind]:
+def rank_populations(cases: Sequence[CaseState]) -> list[Population]:
     """Return the hosts and the ranks of each case, and the hosts over all cases together.
 
     A host that is somewhat slow in each case is found only by what they say together.
@@ -24,18 +24,18 @@ def rank_kinds(cases: Sequence[CaseState]) -> list[Kind]:
         if not medians or min(medians.values()) <= 0:
             continue
         logs = {rank: math.log(value) for rank, value in medians.items()}
-        hosts = by_host(case, logs)
+        hosts = group_by_host(case, logs)
         by_case.append({host: lower_median(values.values()) for host, values in hosts.items()})
-        kinds.append(Kind(by_case[-1], partial(_hosts, f"in {case.id}")))
+        kinds.append(Population(by_case[-1], partial(_hosts, f"in {case.id}")))
         if len(hosts) < len(logs):
-            kinds.append(Kind(logs, partial(_ranks, case)))
+            kinds.append(Population(logs, partial(_ranks, case)))
     if len(by_case) > 1 and all(one.keys() == by_case[0].keys() for one in by_case):
         together = {host: sum(one[host] for one in by_case) / len(by_case) for host in by_case[0]}
-        kinds.append(Kind(together, partial(_hosts, f"over {len(by_case)} cases")))
+        kinds.append(Population(together, partial(_hosts, f"over {len(by_case)} cases")))
     return [kind for kind in kinds if kind.testable]
 
 
-def by_host(case: CaseState, values: Mapping[int, float]) -> dict[str, dict[int, float]]:
+def group_by_host(case: CaseState, values: Mapping[int, float]) -> dict[str, dict[int, float]]:
     """Return the values of ranks by host."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for rank, value in values.items():
@@ -43,20 +43,20 @@ def by_host(case: CaseState, values: Mapping[int, float]) -> dict[str, dict[int,
     return found
 
 
-def _hosts(where: str, slow: Mapping[str, float]) -> Iterator[Slow]:
+def _hosts(where: str, slow: Mapping[str, float]) -> Iterator[Outlier]:
     for host, ratio in slow.items():
         comparison = f"as the median host {where}"
-        yield Slow(host, ratio, f"host {host}", comparison, advise_host(host))
+        yield Outlier(host, ratio, f"host {host}", comparison, advise_host(host))
 
 
-def _ranks(case: CaseState, slow: Mapping[int, float]) -> Iterator[Slow]:
+def _ranks(case: CaseState, slow: Mapping[int, float]) -> Iterator[Outlier]:
     """Name the ranks; those of a host of which all are slow are told by the host."""
-    ranks = by_host(case, dict.fromkeys(case.measured.ranks, 0.0))
-    for host, ratios in by_host(case, slow).items():
+    ranks = group_by_host(case, dict.fromkeys(case.measured.ranks, 0.0))
+    for host, ratios in group_by_host(case, slow).items():
         if len(ratios) > 1 and len(ratios) == len(ranks[host]):
             yield from _hosts(f"in {case.id}", {host: lower_median(ratios.values())})
             continue
         for rank, ratio in ratios.items():
             name = f"rank {rank} on {host}"
             comparison = f"as the median rank in {case.id}"
-            yield Slow((host, rank), ratio, name, comparison, advise_host_of_rank(host))
+            yield Outlier((host, rank), ratio, name, comparison, advise_host_of_rank(host))

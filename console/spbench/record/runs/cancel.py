@@ -11,13 +11,13 @@ FILE = "cancel.json"
 CONSOLE = "in the console"
 
 
-def leave_word(folder: RunFolder) -> None:
+def request_cancel(folder: RunFolder) -> None:
     """Say that the console cancels a run, just before it sends the interrupt."""
     with suppress(SpbenchError):  # it is cancelled all the same
         folder.write_json(FILE, {"cancelled": CONSOLE})
 
 
-def cancelled_where(folder: RunFolder) -> str | None:
+def read_cancel_origin(folder: RunFolder) -> str | None:
     """Return where a run was cancelled; None where nobody left word."""
     told = folder.read_json(FILE).get("cancelled")
     return told if isinstance(told, str) else None

@@ -18,7 +18,7 @@ _INJECT = "--inject"
 _LETTERS = 16
 
 
-def work_of(
+def hash_work(
     benchmark: Any,
     version: Any,
     np: Any,
@@ -37,7 +37,9 @@ def work_of(
         case_id: The id of the case; faults of other cases do not count.
     """
     same = {name: value for name, value in params.items() if name not in DATA_ALONE}
-    faults = [fault for fault in planted_faults(list(map(str, argv))) if _concerns(fault, case_id)]
+    faults = [
+        fault for fault in parse_planted_faults(list(map(str, argv))) if _concerns(fault, case_id)
+    ]
     identity = [benchmark, version, np, same, faults]
     text = json.dumps(identity, sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_LETTERS]
@@ -49,7 +51,7 @@ def _concerns(fault: str, case_id: str) -> bool:
     return not at or target in (case_id, case_id.partition("[")[0])
 
 
-def planted_faults(words: Sequence[str]) -> list[str]:
+def parse_planted_faults(words: Sequence[str]) -> list[str]:
     """Return the values of ``--inject`` in a run's command line, ``FAULT`` or ``FAULT@CASE``."""
     split = [value for word, value in pairwise(words) if word == _INJECT]
     joined = [word for word in words if word.startswith(f"{_INJECT}=")]

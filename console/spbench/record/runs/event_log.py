@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.record.runs.files import file_mode, has_commands, without_commands
+from spbench.record.runs.files import file_mode, may_have_controls, strip_controls_from_json
 from spbench.safe_files import open_to_append
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import LONG_JSON, SHORT_JSON
@@ -32,7 +32,7 @@ class EventLog:
         try:
             self._file = open_to_append(path, file_mode(path.parent))
         except OSError as error:
-            raise unwritable(path, error) from None
+            raise unwritable_error(path, error) from None
         try:
             self._own()
         except BaseException:
@@ -53,9 +53,9 @@ class EventLog:
             if (whole := _whole(self._file)) < os.fstat(self._file).st_size:
                 os.truncate(self._file, whole)
         except OSError as error:
-            raise unwritable(self._path, error) from None
+            raise unwritable_error(self._path, error) from None
 
-    def check_place(self) -> None:
+    def check_path(self) -> None:
         """Look whether the log is still where a reader would look for it.
 
         Raises:
@@ -82,7 +82,7 @@ class EventLog:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError as error:
-            raise unwritable(self._path, error) from None
+            raise unwritable_error(self._path, error) from None
 
     def close(self) -> None:
         """Close the file."""
@@ -105,7 +105,7 @@ def _stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def unwritable(path: Path, error: OSError) -> FailedRunError:
+def unwritable_error(path: Path, error: OSError) -> FailedRunError:
     """Return the error for a file that cannot be written."""
     mend = "; free some space there or write elsewhere" if error.errno in _FULL else ""
     return FailedRunError(f"cannot write {path}: {error.strerror or error}{mend}")
@@ -124,6 +124,6 @@ def decode(text: bytes) -> Any:
     decoder = LONG_JSON if _BEYOND_FLOATS.search(text) else SHORT_JSON
     try:
         value = decoder.decode(text.decode())
-        return without_commands(value) if has_commands(text) else value
+        return strip_controls_from_json(value) if may_have_controls(text) else value
     except (ValueError, RecursionError):
         return None

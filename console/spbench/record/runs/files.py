@@ -28,9 +28,9 @@ SHARED = 0o777
 """Modes of a run's folder: its owner's alone, or what the umask leaves to others."""
 
 
-MOST_JSON = 64 << 20
+MAX_JSON_BYTES = 64 << 20
 """Bytes of a JSON file other than a report: that of the largest run known has less than 1 MiB."""
-MOST_REPORT = 1 << 30
+MAX_REPORT_BYTES = 1 << 30
 """Bytes of a report: 2,000 cases on 64 ranks take 66 MB, so that this is room for 16 times as many.
 """
 
@@ -76,7 +76,7 @@ def open_file(path: Path) -> int:
     return require_regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path)
 
 
-def read_file(path: Path, most: int = MOST_JSON) -> bytes:
+def read_file(path: Path, most: int = MAX_JSON_BYTES) -> bytes:
     """Return what is in a file.
 
     Args:
@@ -95,7 +95,7 @@ def read_file(path: Path, most: int = MOST_JSON) -> bytes:
     return content
 
 
-def has_commands(text: bytes) -> bool:
+def may_have_controls(text: bytes) -> bool:
     """Whether a JSON text may have letters that a terminal would act on.
 
     Such are control characters, those that turn the direction of text, and half characters.
@@ -106,16 +106,18 @@ def has_commands(text: bytes) -> bool:
     return _SUSPECT.search(text) is not None
 
 
-def without_commands(value: Any) -> Any:
+def strip_controls_from_json(value: Any) -> Any:
     """Return a JSON value whose texts can be printed; ends of lines and tabs are kept."""
     if isinstance(value, str):
         if value.isprintable():
             return value
         return "".join(map(_shown, value.replace("\r\n", "\n")))
     if isinstance(value, list):
-        return [without_commands(item) for item in value]
+        return [strip_controls_from_json(item) for item in value]
     if isinstance(value, dict):
-        return {without_commands(key): without_commands(of) for key, of in value.items()}
+        return {
+            strip_controls_from_json(key): strip_controls_from_json(of) for key, of in value.items()
+        }
     return value
 
 
@@ -123,7 +125,7 @@ def _shown(letter: str) -> str:
     return letter if letter.isprintable() or letter in _LAYOUT else "?"
 
 
-def read_json(path: Path, most: int = MOST_JSON) -> Any:
+def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
     """Return what a JSON file has, its texts without a terminal's commands.
 
     Args:
@@ -150,7 +152,7 @@ def parse_json(text: bytes, path: Path) -> Any:
     """
     try:
         value = json.loads(text)
-        return without_commands(value) if has_commands(text) else value
+        return strip_controls_from_json(value) if may_have_controls(text) else value
     except RecursionError:
         raise ValueError(f"{path} is nested too deep") from None
     except ValueError as error:

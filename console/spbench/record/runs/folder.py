@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import MissingError, UsageError, did_you_mean
-from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.event_log import unwritable_error
 from spbench.record.runs.files import (
-    MOST_JSON,
+    MAX_JSON_BYTES,
     PRIVATE,
     SHARED,
     TooLargeError,
@@ -62,12 +62,12 @@ def file_stamp(path: Path | str) -> FileStamp:
 def why_unreadable(stamp: FileStamp) -> str | None:
     """Return why a run with a run.json of this stamp cannot be read; None if it can."""
     size = stamp[1]
-    if size <= MOST_JSON:
+    if size <= MAX_JSON_BYTES:
         return None
-    return str(TooLargeError(Path("run.json"), size, MOST_JSON))
+    return str(TooLargeError(Path("run.json"), size, MAX_JSON_BYTES))
 
 
-def home_of(option: Path | None, environ: Mapping[str, str]) -> Path:
+def find_home(option: Path | None, environ: Mapping[str, str]) -> Path:
     """Return the folder that holds the runs: --home, SPBENCH_HOME, or ``.spbench`` here."""
     return option or Path(environ.get(ENV_HOME) or DEFAULT_HOME)
 
@@ -124,7 +124,7 @@ class RunFolder:
             with open_folder(folder, self.path, mode):  # a run's folder that was removed stays so
                 pass
         except OSError as error:
-            raise unwritable(folder, error) from None
+            raise unwritable_error(folder, error) from None
         return folder
 
     def write_text(self, name: str, text: str) -> None:
@@ -161,13 +161,13 @@ class RunFolder:
         if reason := self.why_unreadable():
             raise UsageError(f"cannot read run {self.id}: {self.path}/{reason}")
 
-    def alive(self) -> bool | None:
+    def is_alive(self) -> bool | None:
         """Whether the console that writes this run still runs.
 
         None where it is on another host: only the log tells then, which has grown lately.
         """
         console = self._console()
-        if self.elsewhere() is not None:
+        if self.find_other_host() is not None:
             return None if self._grows() else False
         if console.get("host") != socket.gethostname():
             return False
@@ -181,7 +181,7 @@ class RunFolder:
         # Older run folders have only a time by the system's clock, which may have been set since.
         return begun + _boot_time() <= started + _CLOCK_SLACK
 
-    def elsewhere(self) -> str | None:
+    def find_other_host(self) -> str | None:
         """Return the host of the console that writes this run, where that is another than this."""
         host = self._console().get("host")
         return host if isinstance(host, str) and host != socket.gethostname() else None
@@ -211,9 +211,9 @@ class RunFolder:
         events = RecordedEvents(self.events)
         for event in events:
             state.apply(event)
-        state.left_out = events.left_out
-        if state.run is None and state.left_out:
-            raise UsageError(f"the beginning of this run is lost: {state.left_out}")
+        state.skipped = events.skipped
+        if state.run is None and state.skipped:
+            raise UsageError(f"the beginning of this run is lost: {state.skipped}")
         return state
 
 
@@ -238,7 +238,7 @@ def _boot_time() -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def write_whole(
+def write_file(
     path: Path,
     text: str,
     *,
@@ -284,7 +284,7 @@ def write_chunks(
                 pass
         replace_file(path, chunks, mode, root=root)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise unwritable_error(path, error) from None
 
 
 def _is_stream(path: Path) -> bool:
@@ -297,7 +297,7 @@ def _is_stream(path: Path) -> bool:
     return any(os.path.realpath(folder).startswith("/proc/") for folder in folders)
 
 
-def create(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
+def create_run(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
     """Make the folder of a new run; its id tells when it started and of what suite.
 
     It is its owner's alone, unless it is ``shared``.
@@ -315,23 +315,23 @@ def create(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
         except OSError as error:
             if path.is_dir():
                 continue  # a run of the same second has the id: one chance in 65,536
-            raise unwritable_home(path, error) from None
+            raise unwritable_home_error(path, error) from None
         return RunFolder(path)
 
 
-def unwritable_home(path: Path, error: OSError) -> MissingError:
+def unwritable_home_error(path: Path, error: OSError) -> MissingError:
     """Return the error for a home in which no run can be recorded."""
     return MissingError(
-        f"{unwritable(path, error)}; choose another folder by --home or SPBENCH_HOME"
+        f"{unwritable_error(path, error)}; choose another folder by --home or SPBENCH_HOME"
     )
 
 
 def list_runs(home: Path) -> list[RunFolder]:
     """Return the runs under a home, the oldest first; none has a name that cannot be printed."""
-    return [folder for folder, _ in stamped_runs(home)]
+    return [folder for folder, _ in list_stamped_runs(home)]
 
 
-def stamped_runs(home: Path) -> list[tuple[RunFolder, FileStamp]]:
+def list_stamped_runs(home: Path) -> list[tuple[RunFolder, FileStamp]]:
     """Return the runs under a home, the oldest first, each with the stamp of its run.json."""
     runs = home / "runs"
     if not runs.is_dir():

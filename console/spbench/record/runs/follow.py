@@ -15,9 +15,9 @@ from spbench_core.events.fields import Event
 
 READ_SIZE = 256 << 10
 """Bytes of a log that one look takes in, unless it is told otherwise."""
-MOST_LINE = 256 << 20
+MAX_LINE_BYTES = 256 << 20
 """Bytes of the longest line of a log: a run of many cases on ten thousand ranks begins with it."""
-MOST_SKIPPED = 1 << 30
+MAX_SKIPPED_BYTES = 1 << 30
 """Bytes of a line that is left out since it is too long; a log with a longer one is rejected.
 
 A file may have any size without a byte on disk: to look for the end of a line in it takes minutes.
@@ -50,7 +50,7 @@ class EventTail:
         return self._at_end
 
     @property
-    def left_out(self) -> str | None:
+    def skipped(self) -> str | None:
         """The sentence on the lines that were left out, with the place of the first."""
         if not self._wrong:
             return None
@@ -85,15 +85,15 @@ class EventTail:
     def _keep(self, part: bytes) -> None:
         """Keep a part of a line, unless the line is too long."""
         self._rest_bytes += len(part)
-        if self._rest_bytes <= MOST_LINE:
+        if self._rest_bytes <= MAX_LINE_BYTES:
             self._rest += part
             return
         self._rest = bytearray(_TOO_LONG)
-        if self._rest_bytes > MOST_SKIPPED:
+        if self._rest_bytes > MAX_SKIPPED_BYTES:
             size = os.stat(self._path).st_size
             raise UsageError(
                 f"cannot read {self._path}: it has {size / 10**9:.1f} GB, "
-                f"and a line of more than {MOST_SKIPPED >> 20} MiB"
+                f"and a line of more than {MAX_SKIPPED_BYTES >> 20} MiB"
             )
 
     def _read_bytes(self, limit: int) -> bytes:
@@ -125,7 +125,7 @@ class EventTail:
         ]
 
     def _is_event(self, event: Any, line: int) -> bool:
-        if self._check.passes(event):
+        if self._check.accepts(event):
             return True
         self._wrong += 1
         self._first_wrong = self._first_wrong or line
@@ -143,9 +143,9 @@ class RecordedEvents(Iterator[Event]):
         self._events = self._read()
 
     @property
-    def left_out(self) -> str | None:
+    def skipped(self) -> str | None:
         """The sentence on the lines that were left out so far."""
-        return self._tail.left_out
+        return self._tail.skipped
 
     def __next__(self) -> Event:
         return next(self._events)

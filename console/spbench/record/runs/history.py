@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.runs.folder import FileStamp, RunFolder, stamped_runs, why_unreadable
-from spbench.record.runs.notes import NO_NOTE, RunNote, noted, read_note
+from spbench.record.runs.folder import FileStamp, RunFolder, list_stamped_runs, why_unreadable
+from spbench.record.runs.notes import NO_NOTE, RunNote, has_note, read_note
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, RunStatus
 
 VERDICTS = tuple(status for status in RunStatus if status is not RunStatus.BASELINE)
@@ -61,12 +61,14 @@ KnownRuns = dict[str, tuple[FileStamp, RunSummary]]
 """Runs by id, the oldest first, each with the stamp of the run.json that was read."""
 
 
-def summaries(home: Path) -> list[RunSummary]:
+def list_summaries(home: Path) -> list[RunSummary]:
     """Return the runs under a home, the oldest first; a damaged run.json hides none of them."""
-    return [summary for _, summary in known_runs(home).values()]
+    return [summary for _, summary in update_known_runs(home).values()]
 
 
-def known_runs(home: Path, known: KnownRuns | None = None, *, keep: bool = True) -> KnownRuns:
+def update_known_runs(
+    home: Path, known: KnownRuns | None = None, *, keep: bool = True
+) -> KnownRuns:
     """Return the runs under a home; of those that have ended only what has changed is read again.
 
     Args:
@@ -76,13 +78,13 @@ def known_runs(home: Path, known: KnownRuns | None = None, *, keep: bool = True)
     """
     index = None if known is not None else _Index(home)
     found: KnownRuns = {}
-    for folder, stamp in stamped_runs(home):
+    for folder, stamp in list_stamped_runs(home):
         was = known.get(folder.id) if known is not None else None
         if was is not None and was[0] == stamp and was[1].verdict.is_final:
             summary = was[1]
         else:
-            summary = index.summary(folder, stamp) if index else summary_from_run(folder)
-        note = read_note(folder) if noted(folder) else NO_NOTE
+            summary = index.summary(folder, stamp) if index else read_run_summary(folder)
+        note = read_note(folder) if has_note(folder) else NO_NOTE
         found[folder.id] = stamp, summary if summary.note == note else replace(summary, note=note)
     if index and keep:
         index.keep(found)
@@ -102,7 +104,7 @@ class _Index:
             self._heads = {}
         else:
             self._index = index
-            self._heads = index.heads(home)
+            self._heads = index.read_heads(home)
 
     def summary(self, folder: RunFolder, stamp: FileStamp) -> RunSummary:
         """Return one run in short, read again where its run.json is not as the index has it."""
@@ -110,20 +112,20 @@ class _Index:
             return _unreadable_summary(folder, reason)
         known = self._heads.get(folder.id)
         if known is not None and known[0] == stamp:
-            return summary_from(folder, known[1])
+            return make_summary(folder, known[1])
         run = folder.read_json("run.json")
-        summary = summary_from(folder, run)
+        summary = make_summary(folder, run)
         if self._index and summary.verdict.is_final:
-            self._new[folder.id] = stamp, self._index.head_of(run)
+            self._new[folder.id] = stamp, self._index.make_head(run)
         return summary
 
     def keep(self, found: KnownRuns) -> None:
         """Tell the index what it lacks, and which runs are gone."""
         if self._index:
-            self._index.keep_heads(self._home, self._new, self._heads.keys() - found.keys())
+            self._index.update_heads(self._home, self._new, self._heads.keys() - found.keys())
 
 
-def note_ended(
+def index_ended_run(
     folder: RunFolder, report: Mapping[str, Any], cases: Iterable[Mapping[str, Any]]
 ) -> None:
     """Tell the index of a run that has ended; it may lack that, and nobody is the worse for it.
@@ -139,16 +141,16 @@ def note_ended(
         add_run(folder, report, cases)
 
 
-def summary_of(folder: RunFolder) -> RunSummary:
+def read_summary(folder: RunFolder) -> RunSummary:
     """Return one run in short, with its note."""
-    return replace(summary_from_run(folder), note=read_note(folder))
+    return replace(read_run_summary(folder), note=read_note(folder))
 
 
-def summary_from_run(folder: RunFolder) -> RunSummary:
+def read_run_summary(folder: RunFolder) -> RunSummary:
     """Return one run in short, as its run.json has it."""
     if reason := folder.why_unreadable():
         return _unreadable_summary(folder, reason)
-    return summary_from(folder, folder.read_json("run.json"))
+    return make_summary(folder, folder.read_json("run.json"))
 
 
 def _unreadable_summary(folder: RunFolder, reason: str) -> RunSummary:
@@ -168,7 +170,7 @@ def _unreadable_summary(folder: RunFolder, reason: str) -> RunSummary:
     )
 
 
-def summary_from(folder: RunFolder, run: Mapping[str, Any]) -> RunSummary:
+def make_summary(folder: RunFolder, run: Mapping[str, Any]) -> RunSummary:
     """Return one run in short, from the content of its run.json."""
     console = run.get("console")
     console = console if isinstance(console, dict) else {}
@@ -200,7 +202,7 @@ def _counts(value: Any) -> Mapping[str, int] | None:
 def _verdict(folder: RunFolder, recorded: Any) -> RunStatus:
     if recorded in FINAL_STATUSES:
         return RunStatus(recorded)
-    return RunStatus.UNFINISHED if folder.alive() is False else RunStatus.RUNNING
+    return RunStatus.UNFINISHED if folder.is_alive() is False else RunStatus.RUNNING
 
 
 def _between(started: float | None, finished: float | None) -> float | None:

@@ -18,22 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from spbench.record.runs.case_durations import CaseTimes, measure_durations
-from spbench.record.runs.case_work import work_of
-from spbench.record.runs.files import has_commands
+from spbench.record.runs.case_work import hash_work
+from spbench.record.runs.files import may_have_controls
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp, list_runs
 from spbench.record.runs.index_file import (
     NAME,
     UnusableIndexError,
-    in_memory,
-    reading,
+    open_in_memory,
+    open_reading,
+    open_writing,
     remove_index,
-    writing,
 )
 from spbench.record.runs.report_text import read_report_file
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus
 
 REPORT = "spbench.report/1"
-MOST_READ = 50
+MAX_CASES_READ = 50
 """Reports that are read for an estimate; 1,000 of them take several seconds."""
 _MOST_NAMES = 900
 """Values that one question may have: 999 in older versions of SQLite."""
@@ -78,7 +78,7 @@ class PastDuration:
     start: float | None
 
 
-def head_of(run: Mapping[str, Any]) -> Head:
+def make_head(run: Mapping[str, Any]) -> Head:
     """Return the parts of a run.json that an index keeps."""
     console = run.get("console")
     console = console if isinstance(console, dict) else {}
@@ -89,9 +89,9 @@ def head_of(run: Mapping[str, Any]) -> Head:
 # What lists ask
 
 
-def heads(home: Path) -> dict[str, tuple[FileStamp, Head]]:
+def read_heads(home: Path) -> dict[str, tuple[FileStamp, Head]]:
     """Return what the index has of run.json, by the runs' ids; nothing where it cannot be used."""
-    with suppress(UnusableIndexError), reading(home) as index:
+    with suppress(UnusableIndexError), open_reading(home) as index:
         rows = index.execute("SELECT id, changed, bytes, head FROM runs").fetchall()
         return dict(_heads(rows))
     return {}
@@ -109,15 +109,15 @@ def _heads(rows: list[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[FileStamp, 
 
 def _is_plain(text: str) -> bool:
     plain = "\\" not in text and text.isprintable()
-    return plain or not has_commands(text.encode(errors="surrogatepass"))
+    return plain or not may_have_controls(text.encode(errors="surrogatepass"))
 
 
-def keep_heads(
+def update_heads(
     home: Path, heads: Mapping[str, tuple[FileStamp, Head]], gone: Collection[str]
 ) -> None:
     """Note these runs, and forget those that are gone; nothing where the index cannot be used."""
     if heads or gone:
-        with suppress(UnusableIndexError), writing(home) as index:
+        with suppress(UnusableIndexError), open_writing(home) as index:
             for run, (stamp, head) in heads.items():
                 _put_head(index, run, stamp, head)
             for run in gone:
@@ -145,7 +145,7 @@ def _forget_cases(index: sqlite3.Connection, run: str) -> None:
 # What comparisons ask
 
 
-def past_launches(
+def find_past_launches(
     home: Path, case: str, metric: str, fingerprint: str | None = None
 ) -> list[PastLaunch]:
     """Return the launches of a case that passed, the oldest run's first.
@@ -168,7 +168,7 @@ def past_launches(
     return [PastLaunch(*row) for row in rows]
 
 
-def past_runs(
+def find_past_runs(
     home: Path, metric: str, fingerprint: str
 ) -> dict[tuple[str, str], dict[str, list[float]]]:
     """Return by case and work, and by run, a metric's medians of launches on the same machines.
@@ -187,7 +187,7 @@ def past_runs(
     return found
 
 
-def past_durations(
+def find_past_durations(
     home: Path, works: Collection[str], hosts: Collection[str], cores: int | None
 ) -> list[PastDuration]:
     """Return the durations of cases with any of these works, the newest run first.
@@ -209,7 +209,7 @@ def past_durations(
             "AND hosts = ? AND (? IS NULL OR cores = ?) "
             f"AND work IN ({', '.join('?' * len(batch))})"
         )
-        rows = _answer(home, question, (*machine, *batch), MOST_READ)
+        rows = _answer(home, question, (*machine, *batch), MAX_CASES_READ)
         durations += (PastDuration(*row) for row in rows)
     return sorted(durations, key=lambda duration: duration.run, reverse=True)
 
@@ -234,11 +234,11 @@ def _answer(
     if not list_runs(home):
         return []
     try:
-        with writing(home) as index:
+        with open_writing(home) as index:
             _catch_up(index, home, most)
             return index.execute(question, values).fetchall()
     except UnusableIndexError:
-        with in_memory(home) as index:
+        with open_in_memory(home) as index:
             _catch_up(index, home, most)
             return index.execute(question, values).fetchall()
 
@@ -253,7 +253,7 @@ def add_run(
         report: Its report, of which the cases are not used.
         cases: The cases of the report.
     """
-    with suppress(UnusableIndexError), writing(folder.path.parent.parent) as index:
+    with suppress(UnusableIndexError), open_writing(folder.path.parent.parent) as index:
         _put_run(index, folder, report, map(_indexed_case, cases))
 
 
@@ -263,7 +263,7 @@ def reindex(home: Path) -> tuple[int, str | None]:
     if os.path.lexists(home / NAME):
         return 0, f"{home / NAME} cannot be removed"
     try:
-        with writing(home) as index:
+        with open_writing(home) as index:
             _catch_up(index, home)
             _put_unreported(index, home)
             count = index.execute("SELECT COUNT(*) FROM runs").fetchone()[0]
@@ -295,7 +295,7 @@ def _put_unreported(index: sqlite3.Connection, home: Path) -> None:
     known = {run for (run,) in index.execute("SELECT id FROM runs")}
     for folder in list_runs(home):
         if folder.id not in known and "verdict" in (run := folder.read_json("run.json")):
-            _put_head(index, folder.id, file_stamp(folder.path / "run.json"), head_of(run))
+            _put_head(index, folder.id, file_stamp(folder.path / "run.json"), make_head(run))
 
 
 def _put_run(
@@ -306,7 +306,7 @@ def _put_run(
 ) -> None:
     run = folder.id
     stamp = file_stamp(folder.path / "run.json")
-    head = dict(head_of(folder.read_json("run.json")))
+    head = dict(make_head(folder.read_json("run.json")))
     known = report.get("schema") == REPORT
     cases = {case.id: case for case in indexed if case is not None} if known else {}
     if not head.get("counts"):  # an older run's
@@ -329,7 +329,7 @@ def _put_run(
         figures = (duration.seconds, duration.launches, duration.start) if duration else (None,) * 3
         index.execute(
             "INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (run, case.id, case.status, work_of(*case.work, argv, case.id), *figures),
+            (run, case.id, case.status, hash_work(*case.work, argv, case.id), *figures),
         )
     rows = [(run, case.id, *row) for case in cases.values() for row in case.medians]
     index.executemany("INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?, ?)", rows)

@@ -46,7 +46,7 @@ class UnusableIndexError(Exception):
 
 
 @contextmanager
-def reading(home: Path) -> Iterator[sqlite3.Connection]:
+def open_reading(home: Path) -> Iterator[sqlite3.Connection]:
     """Open the index of a home as it is.
 
     Raises:
@@ -60,7 +60,7 @@ def reading(home: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def writing(home: Path) -> Iterator[sqlite3.Connection]:
+def open_writing(home: Path) -> Iterator[sqlite3.Connection]:
     """Open the index of a home, made where it is missing; at the end all is written, or nothing.
 
     Raises:
@@ -73,10 +73,10 @@ def writing(home: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def in_memory(home: Path) -> Iterator[sqlite3.Connection]:
+def open_in_memory(home: Path) -> Iterator[sqlite3.Connection]:
     """Open an index that no file holds, with what can be read of that of a home."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        with suppress(UnusableIndexError), reading(home) as kept:
+        with suppress(UnusableIndexError), open_reading(home) as kept:
             kept.backup(connection)
         _make_tables(connection, home / NAME)
         yield connection

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from spbench.record.runs.files import open_file, without_commands
+from spbench.record.runs.files import open_file, strip_controls_from_json
 from spbench.record.runs.folder import RunFolder
 
 MOST = 16 << 10
@@ -37,7 +37,7 @@ class StreamEnd:
         return f"{self.name} ({self.path}{before})"
 
 
-def job_output(folder: RunFolder, job: int | None, most: int = MOST) -> list[StreamEnd]:
+def read_job_output(folder: RunFolder, job: int | None, most: int = MOST) -> list[StreamEnd]:
     """Return the ends of a job's streams that have something; of one that is not there none."""
     if job is None:
         return []
@@ -58,5 +58,5 @@ def _end(name: str, path: Path, most: int) -> StreamEnd | None:
     if left_out:
         cut = content.find(b"\n") + 1  # a line whose beginning is missing
         left_out, content = left_out + cut, content[cut:]
-    text = without_commands(content.replace(b"\0", b"").decode(errors="replace"))
+    text = strip_controls_from_json(content.replace(b"\0", b"").decode(errors="replace"))
     return StreamEnd(name, text, max(0, left_out), path)

@@ -22,7 +22,7 @@ class LogCheck:
         self._jobs: set[int] = set()
         self._begun = False
 
-    def passes(self, event: Any) -> bool:
+    def accepts(self, event: Any) -> bool:
         """Whether that is the next event of a run; one of a kind that is not known is ignored."""
         if type(event) is not dict or type(event.get("event")) is not str:
             return False

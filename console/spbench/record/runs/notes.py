@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spbench.errors import UsageError
-from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.event_log import unwritable_error
 from spbench.record.runs.folder import RunFolder
 
 FILE = "note.json"
@@ -32,7 +32,7 @@ class RunNote:
 NO_NOTE = RunNote()
 
 
-def note_from(line: str) -> RunNote:
+def parse_note(line: str) -> RunNote:
     """Return the note of a line in which tags stand as ``#tag``.
 
     Raises:
@@ -61,12 +61,12 @@ def check_tag(tag: str) -> str:
     return bare
 
 
-def retagged(note: RunNote, add: Iterable[str], remove: Iterable[str] = ()) -> RunNote:
+def change_tags(note: RunNote, add: Iterable[str], remove: Iterable[str] = ()) -> RunNote:
     """Return a note with other tags."""
     return RunNote(note.text, _sorted({*note.tags, *add} - set(remove)))
 
 
-def noted(folder: RunFolder) -> bool:
+def has_note(folder: RunFolder) -> bool:
     """Whether something was written of a run."""
     return os.access(f"{folder.path}/{FILE}", os.F_OK)
 
@@ -91,7 +91,7 @@ def write_note(folder: RunFolder, note: RunNote) -> None:
         try:
             (folder.path / FILE).unlink(missing_ok=True)
         except OSError as error:
-            raise unwritable(folder.path / FILE, error) from None
+            raise unwritable_error(folder.path / FILE, error) from None
         return
     folder.write_json(FILE, {"note": note.text, "tags": list(note.tags)})
 

@@ -60,7 +60,7 @@ class Playback:
         """Whether it stands still."""
         return self._paused
 
-    def due(self, now: float, limit: int = BATCH) -> list[Event]:
+    def take_due(self, now: float, limit: int = BATCH) -> list[Event]:
         """Return the events that are due at a reading of the clock, ``limit`` at most.
 
         Where more are due, the run's time waits for them: it does not go on ahead of its events.
@@ -130,17 +130,17 @@ class Playback:
         return self._next
 
 
-def paced(
+def play_paced(
     playback: Playback, clock: Callable[[], float], sleep: Callable[[float], object]
 ) -> Iterator[Event]:
     """Yield the events of a playback as they come due, sleeping in between."""
     while not playback.done:
-        yield from playback.due(clock())
+        yield from playback.take_due(clock())
         wait = playback.wait(clock())
         if 0 < wait < math.inf:
             sleep(wait)
 
 
-def demo_run() -> RunFolder:
+def find_demo_run() -> RunFolder:
     """Return the folder of the demo's run (`python -m benchmarks.record_demo` records it)."""
     return RunFolder(Path(spbench.__file__).parent / "demo")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.event_log import unwritable_error
 from spbench.record.runs.files import read_json
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import RunSummary, summary_of
+from spbench.record.runs.history import RunSummary, read_summary
 from spbench.safe_files import FOLDER_MODE, open_folder
 from spbench_core.events.statuses import RunStatus
 
@@ -33,7 +33,7 @@ class OldRun:
     bytes: int
 
 
-def age_of(text: str) -> float:
+def parse_age(text: str) -> float:
     """Return ``12h``, ``30d`` or ``4w`` in seconds.
 
     Raises:
@@ -45,7 +45,7 @@ def age_of(text: str) -> float:
     return int(found[1]) * _SECONDS[found[2]]
 
 
-def old_runs(
+def find_old_runs(
     home: Path, runs: Sequence[RunSummary], keep: int, older: float, now: float
 ) -> list[OldRun]:
     """Return the runs that may go, the oldest first.
@@ -112,7 +112,7 @@ def remove_run(home: Path, folder: RunFolder) -> bool:
     Raises:
         FailedRunError: It cannot be removed.
     """
-    if summary_of(folder).verdict == RunStatus.RUNNING:
+    if read_summary(folder).verdict == RunStatus.RUNNING:
         return False
     aside = home / _REMOVED
     try:
@@ -127,4 +127,4 @@ def remove_run(home: Path, folder: RunFolder) -> bool:
 
 
 def _not_removed(folder: RunFolder, error: OSError) -> FailedRunError:
-    return FailedRunError(f"{unwritable(folder.path, error)}; it was not wholly removed")
+    return FailedRunError(f"{unwritable_error(folder.path, error)}; it was not wholly removed")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Generic, TextIO, TypeVar
 
 from spbench.record.runs.files import (
-    MOST_REPORT,
+    MAX_REPORT_BYTES,
     TooLargeError,
-    has_commands,
+    may_have_controls,
     open_file,
-    without_commands,
+    strip_controls_from_json,
 )
 
 CASES = "cases"
@@ -49,8 +49,8 @@ def read_report_file(
     """
     with open(open_file(path), encoding="utf-8", newline="") as file:
         size = os.fstat(file.fileno()).st_size
-        if size > MOST_REPORT:
-            raise TooLargeError(path, size, MOST_REPORT)
+        if size > MAX_REPORT_BYTES:
+            raise TooLargeError(path, size, MAX_REPORT_BYTES)
         try:
             return _ReportReader(file, convert_case).read()
         except RecursionError:
@@ -110,9 +110,9 @@ class _ReportReader(Generic[Case]):
             # A number at the end of a block may go on in the next one.
             if len(self._text) - end < _AHEAD and self._read_block():
                 continue
-            suspect = has_commands(self._text[self._at : end].encode())
+            suspect = may_have_controls(self._text[self._at : end].encode())
             self._at = end
-            return without_commands(value) if suspect else value
+            return strip_controls_from_json(value) if suspect else value
 
     def _accept(self, letter: str) -> bool:
         if not self._skip_space() or self._text[self._at] != letter:

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.event_log import unwritable_error
 from spbench.record.runs.files import read_json
-from spbench.record.runs.folder import write_whole
+from spbench.record.runs.folder import write_file
 from spbench.record.runs.prune import BASELINES
 from spbench.record.runs.report_text import read_report_file
 from spbench.report.baselines.model import SCHEMA, BaselineFile
@@ -102,7 +102,7 @@ def save_baseline(home: Path, name: str, baseline: BaselineFile) -> Path:
     path = baseline_path(home, name)
     _check_ours(home, path)
     text = baseline.model_dump_json(by_alias=True, indent=1) + "\n"
-    write_whole(path, text, root=path.parent)
+    write_file(path, text, root=path.parent)
     return path
 
 
@@ -120,7 +120,7 @@ def remove_baseline(home: Path, name: str) -> Path:
     try:
         path.unlink()
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise unwritable_error(path, error) from None
     return path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spbench.record.runs.case_work import planted_faults
+from spbench.record.runs.case_work import parse_planted_faults
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import RunConditions
 from spbench.report.recorded import RecordedRun
@@ -28,7 +28,7 @@ def find_faults(summary: RunSummary) -> tuple[str, ...]:
     again. A report file without its folder has the command line only.
     """
     recorded = _requested(summary)
-    faults = recorded if recorded is not None else planted_faults(summary.argv)
+    faults = recorded if recorded is not None else parse_planted_faults(summary.argv)
     return tuple(dict.fromkeys(map(_describe, faults)))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from spbench.record.runs.case_work import work_of
-from spbench.record.runs.index import past_runs
+from spbench.record.runs.case_work import hash_work
+from spbench.record.runs.index import find_past_runs
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.recorded import RecordedRun
 
@@ -30,7 +30,7 @@ def find_past_launches(home: Path, a: RecordedRun, b: RecordedRun) -> PastLaunch
     machine = machines.pop()
     if machines or machine is None:
         return no_past_launches
-    known = past_runs(home, HEADLINE, machine)
+    known = find_past_runs(home, HEADLINE, machine)
     compared = {*(a.made_of or [a.summary.id]), *(b.made_of or [b.summary.id])}
     newest = max(compared)  # ids begin with the time
 
@@ -47,7 +47,7 @@ def _work(run: RecordedRun, case: str) -> str | None:
     if part is None:
         return None
     about = (part.benchmark, part.version, part.np, part.params)
-    return work_of(*about, run.summary.argv, part.id)
+    return hash_work(*about, run.summary.argv, part.id)
 
 
 def _machines(run: RecordedRun) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spbench.record.efficiency import format_metric
-from spbench.record.metric_names import folded_name
+from spbench.record.metric_names import format_folded_name
 from spbench.record.number_formatting import DISTURBED, format_factor, format_number
 from spbench.report.comparison.model import (
     HEADLINE,
@@ -86,7 +86,7 @@ class ComparedRow:
     @property
     def metric(self) -> str:
         """The name of the metric for people."""
-        return "" if self.row is None else folded_name(self.row.metric, self.row.unit)
+        return "" if self.row is None else format_folded_name(self.row.metric, self.row.unit)
 
     @property
     def a(self) -> str:

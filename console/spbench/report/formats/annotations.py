@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from spbench.record.number_formatting import printable
+from spbench.record.number_formatting import strip_line_controls
 from spbench.record.runs.files import read_file
 from spbench.report.formats.case_text import explain_status, list_bad_cases, list_unexplained_errors
 from spbench.report.model import CasePart
@@ -69,7 +69,7 @@ def _within_here(file: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    plain = printable(text.replace("\r", "\n"))
+    plain = strip_line_controls(text.replace("\r", "\n"))
     return plain.replace("%", "%25").replace("\n", "%0A")
 
 

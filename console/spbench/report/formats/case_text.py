@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
-from spbench.record.metric_names import metric_name
-from spbench.record.number_formatting import NOISY, format_value, printable
+from spbench.record.metric_names import format_metric_name
+from spbench.record.number_formatting import NOISY, format_value, strip_line_controls
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
@@ -46,8 +46,10 @@ def explain_status(case: CasePart) -> str:
     """Return why a case did not pass, or not at once, in a sentence."""
     if case.shown_status == CaseStatus.FLAKY:
         before = case.earlier[-1]
-        return printable(f"passed at try {case.attempts}, after: {before.reason or before.status}")
-    return printable(case.reason or case.status)
+        return strip_line_controls(
+            f"passed at try {case.attempts}, after: {before.reason or before.status}"
+        )
+    return strip_line_controls(case.reason or case.status)
 
 
 def format_tally(run: RecordedRun) -> str:
@@ -96,7 +98,7 @@ def time_cells(case: CasePart) -> tuple[str, str, str, str]:
     limit = case.limits.get(name)
     reference = format_optional_value(limit.value, metric.unit, name) if limit else ""
     efficiency = format_efficiency(case.efficiency(name), disturbed=case.disturbed)
-    shown = value if name == HEADLINE else f"{metric_name(name, metric.unit)} {value}"
+    shown = value if name == HEADLINE else f"{format_metric_name(name, metric.unit)} {value}"
     return shown, p95 if metric.n > 1 else "", reference, efficiency
 
 
@@ -107,7 +109,7 @@ def metric_lines(case: CasePart) -> Iterator[str]:
         more = f", p95 {_file_number(metric.p95)}, n {metric.n}" if metric.n > 1 else ""
         limit = case.limits.get(name)
         bound = f", limit {_file_number(limit.value)}" if limit and limit.value is not None else ""
-        yield printable(f"{name} {_file_number(metric.value)}{unit}{more}{bound}")
+        yield strip_line_controls(f"{name} {_file_number(metric.value)}{unit}{more}{bound}")
 
 
 def compute_case_seconds(case: CasePart) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from spbench.record.number_formatting import printable
+from spbench.record.number_formatting import strip_line_controls
 from spbench.report.formats.case_text import compute_case_seconds, explain_status, metric_lines
 from spbench.report.formats.case_text import list_unexplained_errors as errors_of
 from spbench.report.model import CasePart
@@ -37,8 +37,8 @@ def render_junit(run: RecordedRun) -> str:
     told["time"] = _seconds(summary.duration_s)
     top = Element("testsuites", {"name": "spbench", **told})
     told |= {"timestamp": format_day_and_time(summary.started)} if summary.started else {}
-    told |= {"hostname": printable(summary.host)} if summary.host else {}
-    suite = SubElement(top, "testsuite", {"name": printable(summary.suite), **told})
+    told |= {"hostname": strip_line_controls(summary.host)} if summary.host else {}
+    suite = SubElement(top, "testsuite", {"name": strip_line_controls(summary.suite), **told})
     _add_properties(suite, _of_run(run))
     for case in run.cases.values():
         _add_case(suite, summary.suite, case)
@@ -60,20 +60,24 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
         suite,
         "testcase",
         {
-            "classname": printable(f"{name}.{case.benchmark}"),
-            "name": printable(case.id),
+            "classname": strip_line_controls(f"{name}.{case.benchmark}"),
+            "name": strip_line_controls(case.id),
             "time": _seconds(compute_case_seconds(case)),
         },
     )
     properties = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
-    properties += [("slow", printable(straggler.sentence)) for straggler in case.stragglers]
-    properties += [("noisy", printable(case.noisy))] if case.noisy else []
+    properties += [
+        ("slow", strip_line_controls(straggler.sentence)) for straggler in case.stragglers
+    ]
+    properties += [("noisy", strip_line_controls(case.noisy))] if case.noisy else []
     flaky = case.shown_status == CaseStatus.FLAKY
     _add_properties(test, [("flaky", explain_status(case)), *properties] if flaky else properties)
     if case.status == CaseStatus.FAILED:
         _add_why(test, "failure", _kind(case), explain_status(case))
     elif case.status.is_broken:
-        why = "\n".join(filter(None, (explain_status(case), printable(case.traceback or ""))))
+        why = "\n".join(
+            filter(None, (explain_status(case), strip_line_controls(case.traceback or "")))
+        )
         _add_why(test, "error", case.status, why)
     elif not case.status.has_result:
         SubElement(test, "skipped", {"message": explain_status(case)})
@@ -82,9 +86,9 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
 
 
 def _add_whole_run(suite: Element, name: str, errors: Iterable[str]) -> None:
-    about = {"classname": printable(name), "name": WHOLE_RUN, "time": _seconds(None)}
+    about = {"classname": strip_line_controls(name), "name": WHOLE_RUN, "time": _seconds(None)}
     test = SubElement(suite, "testcase", about)
-    _add_why(test, "error", "error", "\n".join(map(printable, errors)))
+    _add_why(test, "error", "error", "\n".join(map(strip_line_controls, errors)))
 
 
 def _add_why(test: Element, element: str, kind: str, why: str) -> None:
@@ -94,7 +98,10 @@ def _add_why(test: Element, element: str, kind: str, why: str) -> None:
 
 
 def _add_properties(parent: Element, properties: Iterable[tuple[str, str]]) -> None:
-    found = [{"name": printable(name), "value": printable(value)} for name, value in properties]
+    found = [
+        {"name": strip_line_controls(name), "value": strip_line_controls(value)}
+        for name, value in properties
+    ]
     if found:
         element = SubElement(parent, "properties")
         for each in found:

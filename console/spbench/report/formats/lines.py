@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from spbench.record.number_formatting import clean, format_time
+from spbench.record.number_formatting import format_time, strip_controls
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.records import metric_records
@@ -54,7 +54,7 @@ def _message(run: RecordedRun, case: CasePart, moment: str) -> str:
     data = " ".join(f'{name}="{_escaped(value)}"' for name, value in fields.items())
     taken = "" if time is None else f", {format_time(time.value)}"
     why = f": {case.reason}" if case.reason else ""
-    words = clean(" ".join(f"{case.status} {case.id}{taken}{why}".split()))
+    words = strip_controls(" ".join(f"{case.status} {case.id}{taken}{why}".split()))
     return f"<{priority}>1 {moment} {_host(run)} spbench - case [{_DATA_ID} {data}] {words}"
 
 
@@ -64,5 +64,5 @@ def _host(run: RecordedRun) -> str:
 
 
 def _escaped(value: str) -> str:
-    text = clean(" ".join(value.split())).replace("\\", "\\\\").replace('"', '\\"')
+    text = strip_controls(" ".join(value.split())).replace("\\", "\\\\").replace('"', '\\"')
     return text.replace("]", "\\]")

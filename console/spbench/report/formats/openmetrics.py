@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from spbench.record.number_formatting import GLYPHS, clean
+from spbench.record.number_formatting import GLYPHS, strip_controls
 from spbench.report.formats.case_text import has_passed
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
@@ -170,4 +170,4 @@ def _lines(name: str, family: MetricFamily) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    return clean(text).replace("\\", "\\\\").replace('"', '\\"')
+    return strip_controls(text).replace("\\", "\\\\").replace('"', '\\"')

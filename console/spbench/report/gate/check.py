@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
-from spbench.launch.survey.progress import INTERVAL, Say, nobody
+from spbench.launch.survey.progress import INTERVAL, Progress, ignore_progress
 from spbench.report.comparison.compare import collect_chances, find_different, judge_pair
 from spbench.report.comparison.judgement import explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, Outcome
@@ -91,7 +91,7 @@ def check_gate(
     *,
     resamples: int = RESAMPLES,
     seed: int = 1,
-    progress: Say = nobody,
+    progress: Progress = ignore_progress,
 ) -> GateCheck:
     """Plant known differences into the launches of a run, and say which of them are found.
 
@@ -230,7 +230,9 @@ class _Resample:
 class _Trials:
     """Resamples of all cases of a run, and what is found of a slowdown in one of them."""
 
-    def __init__(self, sources: Mapping[str, _Source], resamples: int, seed: int, say: Say) -> None:
+    def __init__(
+        self, sources: Mapping[str, _Source], resamples: int, seed: int, say: Progress
+    ) -> None:
         self._sources = sources
         self._seed = seed
         chance = Random(seed)
@@ -315,7 +317,7 @@ class _Trials:
         return _Resample(sides, told, {pair.id: _outcome(pair, found) for pair in pairs})
 
 
-def _told(things: Collection[_Thing], doing: str, say: Say) -> Iterator[_Thing]:
+def _told(things: Collection[_Thing], doing: str, say: Progress) -> Iterator[_Thing]:
     """Yield things one by one, and say once a second which of them it is."""
     told = time.monotonic()
     for number, thing in enumerate(things, 1):

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import cast
 
-from spbench.launch.doctor import examine
+from spbench.launch.doctor import examine_machine
 from spbench.launch.finding import Finding
 from spbench.launch.survey.facts import HostFacts
-from spbench.launch.survey.survey import survey
+from spbench.launch.survey.survey import survey_hosts
 from spbench.suites.settings import LaunchSettings
 
 _RANKS = 1
@@ -40,7 +40,7 @@ class HostSurvey:
         mine = {host: None for host in hosts if host not in self.pending}
         self.pending.update(mine)
         self.version += 1
-        answers = survey(mine, LaunchSettings(), self._env)
+        answers = survey_hosts(mine, LaunchSettings(), self._env)
         try:
             async with aclosing(cast("AsyncGenerator[HostFacts, None]", answers)):
                 async for facts in answers:
@@ -54,7 +54,7 @@ class HostSurvey:
     async def examine_machine(self, host: str) -> None:
         """Ask this machine, which takes no ssh, and look for its launchers."""
         found, _ = await asyncio.gather(
-            asyncio.to_thread(examine, None, _RANKS, self._env), self.ask([host])
+            asyncio.to_thread(examine_machine, None, _RANKS, self._env), self.ask([host])
         )
         self.machine_findings = found
         self.version += 1

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.launch.finding import Finding
-from spbench.launch.survey.differences import differences
+from spbench.launch.survey.differences import find_differences
 from spbench.launch.survey.facts import HostFacts
 from spbench.tui.hosts.host_rows import finding_span
 
@@ -66,7 +66,7 @@ def _of_host(facts: HostFacts | None, machine: Sequence[Finding]) -> Iterator[Co
 
 
 def _different(others: Iterable[HostFacts]) -> Iterator[Content]:
-    found = differences(others)
+    found = find_differences(others)
     if found:
         yield Content.styled("The hosts differ", "bold underline")
     for finding in found:

@@ -184,7 +184,7 @@ the links that were measured last."""
         if source is None or source.hosts is None:
             self.notify("this file has no valid hosts; fix it first", severity="warning")
             return
-        self.context.launch_choice = self.context.launch_choice.with_hosts_of(source.choice)
+        self.context.launch_choice = self.context.launch_choice.replace_hosts(source.choice)
         self.notify(f"runs from here use {source.name}", markup=False)
 
     def action_examine(self) -> None:

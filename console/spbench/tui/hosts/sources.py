@@ -9,9 +9,9 @@ from typing import Any
 
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
-from spbench.launch.hosts.hostfiles import given_hosts, read_near
+from spbench.launch.hosts.hostfiles import read_host_options, read_hostfiles
 from spbench.launch.hosts.hosts import Host, Hosts
-from spbench.launch.placement import cores
+from spbench.launch.placement import count_cores
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.widgets.table_columns import Column, TableCell
 
@@ -41,7 +41,7 @@ class HostSource:
 
 def read_sources(options: ConsoleOptions) -> list[HostSource]:
     """Return all there are to choose from; takes time, for the files are read."""
-    machine = Hosts((Host(socket.gethostname(), cores()),), THIS_MACHINE)
+    machine = Hosts((Host(socket.gethostname(), count_cores()),), THIS_MACHINE)
     found = [
         HostSource(
             THIS_MACHINE,
@@ -53,7 +53,7 @@ def read_sources(options: ConsoleOptions) -> list[HostSource]:
     given = options.launch_choice
     if given.hostfile is not None or given.hosts is not None:
         found.append(_given(given))
-    for near in read_near(options.folder):
+    for near in read_hostfiles(options.folder):
         choice = LaunchChoice(near.path, launcher=given.launcher)
         if near.path != given.hostfile:
             found.append(HostSource(str(near.path), near.path.name, choice, near.hosts, near.error))
@@ -65,9 +65,9 @@ def _given(choice: LaunchChoice) -> HostSource:
     name = str(choice.hostfile or choice.hosts)
     title = choice.hostfile.name if choice.hostfile else name
     try:
-        hosts = given_hosts(choice.hostfile, choice.hosts)
+        hosts = read_host_options(choice.hostfile, choice.hosts)
         if hosts is not None and choice.exclude_hosts:
-            hosts = hosts.excluding(choice.exclude_hosts)
+            hosts = hosts.exclude(choice.exclude_hosts)
     except UsageError as error:
         return HostSource(name, title, choice, error=str(error))
     return HostSource(name, title, choice, hosts)
@@ -92,7 +92,7 @@ class SourceRows:
     def _is_used(self, source: HostSource) -> bool:
         return (
             self.launch_choice is not None
-            and self.launch_choice.with_hosts_of(source.choice) == self.launch_choice
+            and self.launch_choice.replace_hosts(source.choice) == self.launch_choice
         )
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:

@@ -17,7 +17,7 @@ from spbench.planner.output.emission import emit_suite
 from spbench.planner.output.verification import compare_with_run
 from spbench.planner.request import PlanDetails, PlanRequest
 from spbench.planner.worker_process import plan_in_process
-from spbench.record.runs.folder import write_whole
+from spbench.record.runs.folder import write_file
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine
@@ -304,7 +304,7 @@ stands beside what was predicted."""
             path = path.with_suffix(path.suffix or ".yaml")
             if not await self.confirm_overwrite(path):
                 return None
-            await asyncio.to_thread(write_whole, path, suite.text)
+            await asyncio.to_thread(write_file, path, suite.text)
         except SpbenchError as error:
             self.show_error(str(error))
             return None

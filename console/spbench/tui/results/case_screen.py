@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
-from spbench.record.metric_names import describe_separation, figure_name, folded_name
+from spbench.record.metric_names import describe_separation, format_figure_name, format_folded_name
 from spbench.record.number_formatting import NOISY, format_number, format_value
 from spbench.record.reference_wording import describe_limit
 from spbench.report.model import CasePart
@@ -104,7 +104,7 @@ def _row(table: Table, *cells: str) -> None:
 def _metrics(case: CasePart) -> Table:
     table = _table("metric", "n", "min", "median", "p95", "p99", "max", "better", "note")
     for name, of in case.shown_metrics.items():
-        title = folded_name(name, of.unit)
+        title = format_folded_name(name, of.unit)
         note = describe_separation(case.benchmark, name)
         better = "" if of.better == "none" else of.better
         values = (of.min, of.p50, of.p95, of.p99, of.max)
@@ -119,7 +119,7 @@ def _references(case: CasePart) -> Table:
         efficiency = case.efficiency(name)
         shown = format_efficiency(efficiency, disturbed=case.disturbed)
         reference = format_value_cell(limit.value, limit.unit, name) or "unknown"
-        _row(table, folded_name(name, limit.unit), limit.measured_by, reference, shown)
+        _row(table, format_folded_name(name, limit.unit), limit.measured_by, reference, shown)
     return table
 
 
@@ -147,7 +147,13 @@ def _expectations(case: CasePart) -> Table:
             limit = f" {describe_limit(item.model_dump())}"
         expected = f"{item.op}{limit}{how}{why}"
         value = format_value_cell(item.value, unit, item.metric) or "nothing"
-        _row(table, figure_name(item.metric, unit), format_status(item.status), expected, value)
+        _row(
+            table,
+            format_figure_name(item.metric, unit),
+            format_status(item.status),
+            expected,
+            value,
+        )
     return table
 
 

@@ -9,7 +9,7 @@ from threading import Lock
 
 from spbench.errors import UsageError
 from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
-from spbench.record.runs.history import KnownRuns, RunSummary, known_runs
+from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
 from spbench.report.baselines.files import baseline_path, load_baseline, load_baselines
 from spbench.report.baselines.making import make_baseline_run
 from spbench.report.comparison.compare import compare
@@ -41,7 +41,7 @@ class RunLibrary:
 
     def summaries(self) -> list[RunSummary]:
         """Return all runs in short, the newest first."""
-        self._summaries = known_runs(self.home, self._summaries, keep=not self._readonly)
+        self._summaries = update_known_runs(self.home, self._summaries, keep=not self._readonly)
         return [summary for _, summary in reversed(self._summaries.values())]
 
     def compare(self, a: RecordedRun, b: RecordedRun) -> RunComparison:

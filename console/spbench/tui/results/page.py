@@ -13,7 +13,7 @@ from textual.containers import Container
 from textual.worker import Worker
 
 from spbench.errors import SpbenchError
-from spbench.record.runs.folder import write_whole
+from spbench.record.runs.folder import write_file
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import RunComparison
 from spbench.report.recorded import RecordedRun
@@ -324,7 +324,7 @@ metric over a swept parameter."""
             return
         try:
             text = await asyncio.to_thread(render_export, what, chosen.kind)
-            await asyncio.to_thread(write_whole, chosen.path, text)
+            await asyncio.to_thread(write_file, chosen.path, text)
         except SpbenchError as error:
             title = "not exported"
             why = str(error)

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from spbench.record.metric_names import folded_name
+from spbench.record.metric_names import format_folded_name
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import build_parameter_series, build_run_series, find_swept_parameters
@@ -143,7 +143,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
 
 
 def _title(metric: str, case: CasePart) -> str:
-    return folded_name(metric, case.metrics[metric].unit)
+    return format_folded_name(metric, case.metrics[metric].unit)
 
 
 def _kept(name: str, names: Sequence[str]) -> str:

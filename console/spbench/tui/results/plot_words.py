@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spbench.record.metric_names import folded_name
-from spbench.record.number_formatting import DisplayUnit, format_value, scale_of
+from spbench.record.metric_names import format_folded_name
+from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
 from spbench.report.series import Point, Series
 from spbench.tui.cells import format_moment
 from spbench.tui.widgets.plot import PlotPoint, PlotSeries
@@ -19,12 +19,12 @@ _MOST_TOLD = 12
 
 def choose_plot_unit(series: Sequence[Series]) -> DisplayUnit:
     """Return the unit in which series of one metric are plotted."""
-    return scale_of((point.y for one in series for point in one.points), series[0].unit)
+    return choose_unit((point.y for one in series for point in one.points), series[0].unit)
 
 
 def format_axis_title(series: Series, scale: DisplayUnit) -> str:
     """Return ``time in us``."""
-    name = folded_name(series.metric, series.unit)
+    name = format_folded_name(series.metric, series.unit)
     return name + (f" in {scale.unit}" if scale.unit else "")
 
 
@@ -77,7 +77,7 @@ def describe_over_runs(series: Series, now: float) -> list[str]:
 
 def describe_over_parameter(series: Sequence[Series], parameter: str) -> list[str]:
     """Return each series' values, one series a line."""
-    metric = folded_name(series[0].metric, series[0].unit)
+    metric = format_folded_name(series[0].metric, series[0].unit)
     lines = [f"{metric} over {parameter}{_better(series[0])}"]
     for one in series:
         told = [f"{point.label} {_value(point, one)}" for point in one.points[:_MOST_TOLD]]

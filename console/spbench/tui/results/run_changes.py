@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spbench.errors import SpbenchError
-from spbench.record.runs.history import RunSummary, summaries
-from spbench.record.runs.notes import note_from, write_note
-from spbench.record.runs.prune import OldRun, old_runs, remove_run
+from spbench.record.runs.history import RunSummary, list_summaries
+from spbench.record.runs.notes import parse_note, write_note
+from spbench.record.runs.prune import OldRun, find_old_runs, remove_run
 from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
 from spbench.report.baselines.making import fault_warnings, launch_warnings, make_baseline
 from spbench.report.recorded import load_run
@@ -40,7 +40,7 @@ class RunChanges:
         if line is None:
             return
         with self._told("no note"):
-            await asyncio.to_thread(write_note, run.folder, note_from(line))
+            await asyncio.to_thread(write_note, run.folder, parse_note(line))
             self._changed()
 
     async def save_baseline(self, run: RunSummary) -> None:
@@ -59,7 +59,7 @@ class RunChanges:
     async def remove(self, run: RunSummary) -> None:
         """Remove one run, after a yes; never one that goes on, or that a baseline needs."""
         with self._told("not deleted"):
-            found = await asyncio.to_thread(old_runs, self._home, [run], 0, 0.0, time.time())
+            found = await asyncio.to_thread(find_old_runs, self._home, [run], 0, 0.0, time.time())
             if not found:
                 self._page.show_error(
                     f"{run.id} is still running, or a baseline was made of it; it stays"
@@ -86,7 +86,7 @@ class RunChanges:
             await self._removed(found, f"Delete {runs}, {bytes_:,} bytes, {words}?")
 
     def _old(self, keep: int) -> list[OldRun]:
-        return old_runs(self._home, summaries(self._home), keep, 0.0, time.time())
+        return find_old_runs(self._home, list_summaries(self._home), keep, 0.0, time.time())
 
     async def _removed(self, found: Sequence[OldRun], question: str) -> None:
         if not await self._page.confirm(question, "Delete", "Keep"):

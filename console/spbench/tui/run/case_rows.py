@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
-from spbench.record.noise import is_disturbed, noise_of
+from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
+from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import format_time_cell, status_cell
 from spbench.tui.feed import Feed
@@ -62,7 +62,7 @@ class CaseRow:
     @property
     def efficiency(self) -> float | None:
         """Its reference over its time."""
-        return efficiency_of(self.time, self.reference)
+        return compute_efficiency(self.time, self.reference)
 
     def cells(self) -> list[TableCell | str]:
         """Return its cells, in the columns' order."""
@@ -150,7 +150,7 @@ class RunCaseRows:
             so_far=running and not self._feed.ended,
             reference=case.measured.limits.get("time_ms", {}).get("value"),
             checks=case.check_counts,
-            noisy=not running and noise_of(case) is not None,
+            noisy=not running and describe_case_noise(case) is not None,
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),
         )
 

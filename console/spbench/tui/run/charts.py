@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from spbench.record.case_state import CaseState
 from spbench.record.live_samples import LiveSamples
-from spbench.record.metric_names import metric_name
+from spbench.record.metric_names import format_metric_name
 from spbench.record.timeline import MetricTimeline
 from spbench.stats.histogram import make_bins
 from spbench.tui.panes import Pane
@@ -110,10 +110,10 @@ def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:
     """Return the title of a chart: ``time of rank 3, each iteration``."""
     info = case.identity.metrics[metric]
     if rank is not None:
-        return f"{metric_name(info.name, info.unit)} of rank {rank}, each iteration"
+        return f"{format_metric_name(info.name, info.unit)} of rank {rank}, each iteration"
     if metric == "time_ms":
         return "time of the slowest rank, each iteration"
-    return f"{metric_name(info.name, info.unit)}, {_FOLDS[info.fold]}, each iteration"
+    return f"{format_metric_name(info.name, info.unit)}, {_FOLDS[info.fold]}, each iteration"
 
 
 def list_metrics(case: CaseState) -> list[str]:

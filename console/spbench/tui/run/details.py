@@ -15,10 +15,16 @@ from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
 from spbench.record.comparison import RankComparison
-from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
-from spbench.record.judge import failed_checks, share_of
+from spbench.record.coordinates import MIRRORED
+from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
+from spbench.record.judge import describe_failed_checks, divide_by_limit
 from spbench.record.machine.cores import fold_numbers
-from spbench.record.metric_names import SEPARATELY, iteration_name, measured_separately, metric_name
+from spbench.record.metric_names import (
+    SEPARATELY,
+    find_iteration_name,
+    format_metric_name,
+    name_separate_metrics,
+)
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import (
     format_factor,
@@ -27,11 +33,10 @@ from spbench.record.number_formatting import (
     format_time,
     format_value,
 )
-from spbench.record.places import MIRRORED
 from spbench.record.repeats import describe_repeats
 from spbench.record.run_parts import RankState
-from spbench.record.runs.job_output import job_output
-from spbench.record.shares import shares
+from spbench.record.runs.job_output import read_job_output
+from spbench.record.shares import compute_all_shares
 from spbench.tui.cells import format_status
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
@@ -111,7 +116,7 @@ def _raw(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
     status = feed.case_status(case)
     if status == CaseStatus.PASSED or not status.is_final:
         return ""
-    ends = job_output(feed.folder, case.verdict.job)
+    ends = read_job_output(feed.folder, case.verdict.job)
     parts = [traceback or "", *(f"{end.title}\n{end.text.rstrip()}" for end in ends)]
     return "\n\n".join(part.strip("\n") for part in parts if part)
 
@@ -126,7 +131,7 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
         f"{case.identity.benchmark}, {format_quantity(case.identity.np, 'rank')}, "
         f"{format_quantity(case.repeats, 'repetition')}",
     )
-    if iteration := iteration_name(case.identity.benchmark):
+    if iteration := find_iteration_name(case.identity.benchmark):
         yield "iteration", iteration
     if told := describe_repeats(case):
         yield "repeats", told
@@ -136,7 +141,7 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
     for name, choice in case.measured.choices.items():
         yield name, f"{choice['value']} ({choice['reason']})"
     yield from _reference_lines(case, disturbed=disturbed)
-    if separate := measured_separately(case):
+    if separate := name_separate_metrics(case):
         yield SEPARATELY, f"{', '.join(separate)}: not parts of the time"
     for item in case.verdict.expectations:
         unit = _unit_of(case, item["metric"])
@@ -144,19 +149,19 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
         if item["value"] is not None:
             value = format_value(item["value"], unit, item["metric"])
         why = f" ({item['reason']})" if item.get("reason") else ""
-        share = share_of(item["value"], item["limit"])
+        share = divide_by_limit(item["value"], item["limit"])
         part = "" if share is None else f", {format_percent(share)} of that"
         yield (
             "expected",
             f"{format_status(item['status'])}: {_bound(item, unit)}, it is {value}{part}{why}",
         )
-    for sentence in set(failed_checks(case)) - {case.verdict.reason}:
+    for sentence in set(describe_failed_checks(case)) - {case.verdict.reason}:
         yield "check", format_status(CheckOutcome.FAILED) + f": {sentence}"
     passed = [name for name in case.measured.checks if _all_passed(case, name)]
     if passed:
         yield "checks", format_status(CheckOutcome.PASSED) + f": {', '.join(passed)}"
-    for of in shares(case):
-        yield of.title, of.words
+    for of in compute_all_shares(case):
+        yield of.title, of.text
     if beyond := describe_missing_bars(case):
         yield "bars", beyond
 
@@ -169,13 +174,13 @@ def _reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
         summary = case.summary(name)
         better = info.better if info is not None else "lower"
         value = summary.p50 if summary is not None else None
-        efficiency = efficiency_of(value, limit["value"], better)
+        efficiency = compute_efficiency(value, limit["value"], better)
         reference = "unknown"
         if limit["value"] is not None:
             reference = format_value(limit["value"], _unit_of(case, name), name)
         suffix = f", efficiency {format_efficiency(efficiency, disturbed=disturbed)}"
         more = suffix if efficiency is not None else ""
-        metric = metric_name(name, _unit_of(case, name))
+        metric = format_metric_name(name, _unit_of(case, name))
         yield "reference", f"{metric} {reference}{more}, by {limit['measured_by']}"
         is_beaten = is_beaten or (efficiency or 0.0) > 1
     if is_beaten:
@@ -229,7 +234,7 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         yield "NUMA nodes", fold_numbers(facts.nodes) or "unknown"
         yield "fabric", facts.fabric or "unknown"
     if part is not None:
-        yield from _places(part.place)
+        yield from _places(part.coordinates)
     if live is not None:
         yield "process", f"{live.facts.pid}, {live.facts.threads} threads"
         versions = (f"{name} {text}" for name, text in live.facts.versions.items() if text)
@@ -239,26 +244,26 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         for (repeat, of), result in sorted(results.items()):
             if of == rank:
                 yield "check", f"{name}, repeat {repeat}: {_checked(result)}"
-    for own in shares(case, rank) if case else ():
-        yield own.title, own.words
+    for own in compute_all_shares(case, rank) if case else ():
+        yield own.title, own.text
 
 
 def _compared(case: CaseState, rank: int) -> Iterator[Line]:
     """The median time of a rank, its waits, and how it compares with ranks of the same work."""
-    times = case.own_medians()
+    times = case.active_medians()
     comparison = RankComparison(case.identity)
     if rank not in times:
         return
     time = times[rank]
-    yield "median time", format_time(time.whole)
-    if time.own is not None and time.waits is not None:
+    yield "median time", format_time(time.total)
+    if time.active is not None and time.waits is not None:
         yield (
             "of that",
-            f"own {format_time(time.own)}, waits for other ranks {format_time(time.waits)}",
+            f"own {format_time(time.active)}, waits for other ranks {format_time(time.waits)}",
         )
     skew = comparison.compare(times).ratios.get(rank)
     if skew is not None:
-        alike = fold_numbers(tuple(comparison.alike(times)[rank]))
+        alike = fold_numbers(tuple(comparison.find_comparable(times)[rank]))
         yield "skew", f"{format_factor(skew)} the median of ranks {alike}, which do the same work"
 
 

@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.engine.remaining_time import format_remaining
-from spbench.record.case_counts import case_counts
-from spbench.record.phase_words import phase_words, start_words
+from spbench.record.case_counts import count_cases
+from spbench.record.messages.phases import describe_phase, describe_start
 from spbench.record.state import RunState
 from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
@@ -101,7 +101,7 @@ def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
     if run is None:
         why = feed.failure or "waiting for the run's first events"
         return [HeadlinePart(why, "$text-error" if feed.failure else MUTED, cut=True)]
-    counts = case_counts(cases)
+    counts = count_cases(cases)
     filled = BAR_WIDTH * counts.ran // max(1, counts.total)
     bar = "█" * filled + "░" * (BAR_WIDTH - filled)
     ended = feed.ended or run.finished is not None
@@ -110,7 +110,7 @@ def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
         HeadlinePart(
             format_status(feed.status) + _elsewhere(feed), f"bold {status_colour(feed.status)}"
         ),
-        HeadlinePart(f"{bar} {counts.words(ended)}", "$text-primary"),
+        HeadlinePart(f"{bar} {counts.describe(ended)}", "$text-primary"),
         HeadlinePart(_format_elapsed(max(0.0, (run.finished or feed.now) - run.started))),
         HeadlinePart(format_remaining(feed.remaining)),
         HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
@@ -128,14 +128,14 @@ def _second(
     ]
     if worst is not None:
         return [*parts, HeadlinePart(worst.line, status_colour(worst.kind), cut=True)]
-    doing = "" if feed.ended else phase_words(feed.state, feed.now) or _starting(feed)
+    doing = "" if feed.ended else describe_phase(feed.state, feed.now) or _starting(feed)
     return [*parts, HeadlinePart(doing, "$text-primary"), *_launched(feed.state, noisy)]
 
 
 def _starting(feed: Feed) -> str:
     """What the run waits for; of a run that goes on the clock goes on as well."""
     live = isinstance(feed.source, LiveSource) and feed.remote_host is None
-    return start_words(feed.state, clock.now() if live else feed.now)
+    return describe_start(feed.state, clock.now() if live else feed.now)
 
 
 def _launched(state: RunState, noisy: RunFinding | None) -> Iterator[HeadlinePart]:

@@ -43,7 +43,7 @@ class HostLoadRows:
     def version(self, key: Hashable) -> Hashable:
         """Return what changes with each reading of the host."""
         return tuple(
-            history.count if (history := self._loads.of(str(key), name)) else 0
+            history.count if (history := self._loads.get(str(key), name)) else 0
             for name in (*_SHARES, *_RATES)
         )
 
@@ -51,13 +51,13 @@ class HostLoadRows:
         """Return the host's cells."""
         host = str(key)
         names = (column.key for column in COLUMNS[1:])
-        return [host, *(_cell(name, self._loads.of(host, name)) for name in names)]
+        return [host, *(_cell(name, self._loads.get(host, name)) for name in names)]
 
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return what a host is sorted by: its newest reading."""
         if column == "host":
             return key
-        history = self._loads.of(str(key), column)
+        history = self._loads.get(str(key), column)
         return history.last[-1] if history else None
 
     def text(self, key: Hashable) -> str:
@@ -73,5 +73,5 @@ def _cell(name: str, history: LoadHistory | None) -> TableCell:
         text = f"{sparkline(history.last, SPARKLINE_WIDTH, 1.0)} {format_percent(now):>6}"
         return TableCell(text, "slow" if name == "cpu" and now > BUSY_SHARE else "")
     return TableCell(
-        f"{sparkline(history.last, SPARKLINE_WIDTH, history.most)} {format_rate(now / 1e9)}"
+        f"{sparkline(history.last, SPARKLINE_WIDTH, history.maximum)} {format_rate(now / 1e9)}"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spbench.record.case_state import CaseState
-from spbench.record.places import PlaceName
+from spbench.record.coordinates import CoordinateName
 from spbench.record.rank_rows import RankRow
 from spbench.tui.feed import Feed
 from spbench.tui.run.rank_source import RankSource
@@ -26,8 +26,8 @@ class LiveRanks(RankSource):
     def case(self) -> CaseState | None:
         return self._rows.case
 
-    def place_names(self) -> tuple[PlaceName, ...]:
-        return self._rows.place_names()
+    def place_names(self) -> tuple[CoordinateName, ...]:
+        return self._rows.coordinate_names()
 
     def ranks(self) -> Sequence[int]:
         return self._rows.ranks()

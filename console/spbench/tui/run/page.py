@@ -305,7 +305,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         question = f"Cancel the run {folder.id}? Its ranks are ended; what was measured is kept."
         if await self.confirm(question, "Cancel it", "Let it run"):
             try:
-                await asyncio.to_thread(background.cancel, folder)
+                await asyncio.to_thread(background.cancel_run, folder)
                 self.app.notify("the run is being cancelled", timeout=4)
             except SpbenchError as error:
                 self.show_error(str(error), timeout=10)
@@ -319,8 +319,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         question = f"Start {folder.id} again, as a new run?{more}"
         if await self.confirm(question, "Rerun", "Cancel"):
             try:
-                words = await asyncio.to_thread(background.again, folder)
-                where = await asyncio.to_thread(background.started_in, folder)
+                words = await asyncio.to_thread(background.build_rerun_args, folder)
+                where = await asyncio.to_thread(background.find_start_folder, folder)
                 self.context.start_run(words, where)
             except SpbenchError as error:
                 self.show_error(str(error), timeout=10)
@@ -411,5 +411,5 @@ def _startable(folder: RunFolder, here: Path) -> bool:
     if not isinstance(file, str):
         return False
     return locate_suite_file(
-        resolve_suite_path(background.started_in(folder) or here, Path(file))
+        resolve_suite_path(background.find_start_folder(folder) or here, Path(file))
     ).is_file()

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from spbench.record.case_state import CaseState
-from spbench.record.places import PlaceName
+from spbench.record.coordinates import CoordinateName
 from spbench.record.rank_rows import RankRow
 from spbench.tui.run.rank_cells import (
     PLACE_PREFIX,
@@ -46,12 +46,12 @@ class RankSource(ABC):
         self._kept: dict[int, tuple[int, RankRow | None]] = {}
         self._turn = 0
         self._wanted = 0
-        self._names: tuple[PlaceName, ...] = ()
+        self._names: tuple[CoordinateName, ...] = ()
         self._own = False
         self.columns: tuple[Column, ...] = rank_columns(())
 
     @abstractmethod
-    def place_names(self) -> tuple[PlaceName, ...]:
+    def place_names(self) -> tuple[CoordinateName, ...]:
         """Return the names that the ranks' places have in the case."""
 
     @property

@@ -11,12 +11,12 @@ from textual.widgets import Static
 
 from spbench.record.case_state import CaseState
 from spbench.record.findings import names_slow_part
-from spbench.record.judge import failed_checks
+from spbench.record.judge import describe_failed_checks
 from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
+from spbench.record.messages.enumeration import enumerate_names, name_cases
+from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.noise import summarize_noise
 from spbench.record.number_formatting import NOISY
-from spbench.record.sentences.enumeration import enumerate_names, name_cases
-from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
 from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed
 from spbench_core.events.statuses import CaseStatus, RunStatus
@@ -128,7 +128,7 @@ class RunFindings:
         self._judged = judged
         self._failures.clear()
         self._lags_of = {
-            key: self._lags_of[key] if key in known else lags_of(case, case.verdict.stragglers)
+            key: self._lags_of[key] if key in known else find_lags(case, case.verdict.stragglers)
             for key, case in zip(judged, cases, strict=True)
         }
         self._noise = summarize_noise(state)
@@ -139,7 +139,7 @@ class RunFindings:
         judged = [lag for lags in self._lags_of.values() for lag in lags]
         if self._feed.ended or case is None or case.status != CaseStatus.RUNNING:
             return judged
-        return [*self._feed.stragglers.lags(), *judged]
+        return [*self._feed.stragglers.find_lags(), *judged]
 
     def _sharing(self) -> list[str]:
         """Return whether ranks share cores: those of the run, or of a job without a case yet."""
@@ -169,8 +169,8 @@ class RunFindings:
             yield RunFinding(CaseStatus.UNFINISHED, "", _why_unfinished(feed.remote_host))
         for error in feed.state.errors:
             yield RunFinding(CaseStatus.ERROR, "", error)
-        if feed.state.left_out:
-            yield RunFinding(CaseStatus.ERROR, "", feed.state.left_out)
+        if feed.state.skipped:
+            yield RunFinding(CaseStatus.ERROR, "", feed.state.skipped)
 
     def _failures_of(self, case: CaseState) -> tuple[RunFinding, ...]:
         if case.status == CaseStatus.WAITING:
@@ -202,7 +202,8 @@ def _why_unfinished(host: str | None) -> str:
 
 def _failed(case: CaseState) -> tuple[RunFinding, ...]:
     return tuple(
-        RunFinding(CaseStatus.FAILED, case.id, sentence) for sentence in failed_checks(case)
+        RunFinding(CaseStatus.FAILED, case.id, sentence)
+        for sentence in describe_failed_checks(case)
     )
 
 

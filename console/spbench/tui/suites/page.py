@@ -33,12 +33,7 @@ from spbench.tui.page import Page
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.command import CommandPane
 from spbench.tui.suites.composing import CaseComposer
-from spbench.tui.suites.document import (
-    SuiteDocument,
-    copy_document,
-    new_document,
-    open_document,
-)
+from spbench.tui.suites.document import SuiteDocument, copy_document, new_document, open_document
 from spbench.tui.suites.reading import find_rejected
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
@@ -189,7 +184,7 @@ What starts a run at once has no letter: F5 and F6."""
             home=opening.home,
             environ=opening.environ,
             overrides=self.context.overrides,
-            chosen=self.context.launch_choice,
+            launch_choice=self.context.launch_choice,
         )
 
     def describe_unsaved(self) -> str | None:

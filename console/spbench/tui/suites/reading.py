@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spbench.engine.capacity import find_rejection
-from spbench.engine.commands import JobCommand, case_command
+from spbench.engine.commands import JobCommand, build_case_command
 from spbench.engine.estimate import NO_ESTIMATE, RunEstimate, estimate_plan
-from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
+from spbench.engine.plan import Request, RunPlan, build_settings, plan_suite
 from spbench.errors import Diagnostic, SpbenchError, UsageError
 from spbench.launch.devices import find_shortage
-from spbench.launch.jobs import only
+from spbench.launch.jobs import select_cases
 from spbench.record.runs.folder import working_folder
 from spbench.suites.case import Case, Suite
 from spbench.suites.edit.check import CheckedText, check_text
@@ -53,7 +53,7 @@ def parse_text(text: str, request: Request) -> ParsedSuite:
     if examined.suite is None:
         return ParsedSuite(text, examined, spans)
     try:
-        settings = settings_of(request)
+        settings = build_settings(request)
         suite = load_suite_text(text, request.suite, settings) if settings else examined.suite
         return ParsedSuite(text, examined, spans, plan_suite(request, suite))
     except SpbenchError as error:
@@ -72,9 +72,11 @@ def find_rejected(reading: ParsedSuite, cases: Sequence[str] = ()) -> str | None
     plan = reading.plan
     if plan is None:
         return None
-    jobs = only(plan.jobs, cases) if cases else plan.jobs
+    jobs = select_cases(plan.jobs, cases) if cases else plan.jobs
     try:
-        shortage = find_shortage([(job, plan.hosts(job)) for job in jobs], plan.request.environ)
+        shortage = find_shortage(
+            [(job, plan.find_hosts(job)) for job in jobs], plan.request.environ
+        )
     except SpbenchError:  # a hostfile that is gone: the run says so
         return None
     if shortage is not None:
@@ -102,6 +104,6 @@ def find_command(reading: ParsedSuite, case: str) -> JobCommand | str:
         return reading.plan_error
     try:
         working_folder()  # a launch line is one for this folder
-        return case_command(reading.plan, case)
+        return build_case_command(reading.plan, case)
     except SpbenchError as error:
         return str(error)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spbench.config_files import UntrustedFileError, open_trusted
 from spbench.record.runs.files import PRIVATE, parse_json
-from spbench.record.runs.folder import process_start, write_whole
+from spbench.record.runs.folder import process_start, write_file
 from spbench.safe_files import make_folders
 
 UNSAVED_FOLDER = "unsaved"
@@ -68,7 +68,7 @@ class RecoveryFile:
         with suppress(OSError):  # the write says why not
             make_folders(self.path.parent, PRIVATE)
         text = json.dumps(asdict(UnsavedText(*about)))
-        write_whole(self.path, text, mode=0o600, root=self.path.parent)
+        write_file(self.path, text, mode=0o600, root=self.path.parent)
 
     def delete(self) -> None:
         """Remove it: the text was saved, or nobody wants it."""

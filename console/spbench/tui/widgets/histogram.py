@@ -8,7 +8,12 @@ from typing import ClassVar
 
 from textual.geometry import Offset
 
-from spbench.record.number_formatting import format_number, format_percent, format_value, scale_of
+from spbench.record.number_formatting import (
+    choose_unit,
+    format_number,
+    format_percent,
+    format_value,
+)
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
@@ -53,7 +58,7 @@ class HistogramChart(Chart):
         """
         if len(edges) != len(counts) + 1 and (edges or counts):
             raise ValueError(f"{len(counts)} bins have {len(counts) + 1} edges, not {len(edges)}")
-        scale = scale_of(edges, unit)
+        scale = choose_unit(edges, unit)
         self._edges = tuple(map(scale.convert, edges))
         self._counts = tuple(counts)
         self._unit = scale.unit

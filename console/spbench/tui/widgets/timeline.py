@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from textual.geometry import Offset
 
+from spbench.record.number_formatting import choose_unit as unit_of
 from spbench.record.number_formatting import format_value
-from spbench.record.number_formatting import scale_of as unit_of
 from spbench.report.scale import Scale, drop_infinite, fit_scale
 from spbench.stats.summary import median
 from spbench.tui.widgets.axes import add_row_labels, measure_label_width

@@ -35,7 +35,9 @@ cases:
 def write(tmp_path, monkeypatch, capsys):
     """Runs `spbench script` on a suite; returns exit code, folder and what stderr says."""
     monkeypatch.setattr(site, "find_user_site", lambda: tmp_path / "none.yaml")
-    monkeypatch.setattr(launches, "mpi_library", lambda *_: MpiLibrary("openmpi", "Open MPI 5"))
+    monkeypatch.setattr(
+        launches, "detect_mpi_library", lambda *_: MpiLibrary("openmpi", "Open MPI 5")
+    )
     monkeypatch.setenv("PATH", f"{STANDINS}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "99")  # of the allocation in which the tests may run
 

@@ -12,7 +12,7 @@ import pytest
 from places import ROOT
 from spbench.batch.schedulers.scheduler import Allocation, load_scheduler
 from spbench.batch.script import BatchScript
-from spbench.launch.detect import Found
+from spbench.launch.detect import InstalledLauncher
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.launcher import Command, JobSpec
 from spbench.launch.launchers.mpirun_rsh import MpirunRsh
@@ -33,7 +33,7 @@ def job_of(number, *names, **keys):
 
 def launch_of(job, argv, launcher=None, hostfile=None, env=None):
     spec = JobSpec(job.np, (), job.settings, ("python3",), {}, False, hostfile, "mpich")
-    found = Found(launcher or Srun(), Path("srun"), "srun 22.05.8")
+    found = InstalledLauncher(launcher or Srun(), Path("srun"), "srun 22.05.8")
     library = MpiLibrary("mpich", "MPICH 5.0.2")
     return Launch(found, library, spec, Command(argv, env or {}), None)
 

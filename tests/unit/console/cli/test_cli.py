@@ -346,7 +346,7 @@ def test_a_dry_run_has_no_report(spbench, tmp_path):
 
 def test_a_dry_run_of_too_many_ranks_says_that_the_run_would_be_rejected(spbench, monkeypatch):
     pytest.importorskip("mpi4py")
-    monkeypatch.setattr("spbench.engine.capacity.cores", lambda: 2)
+    monkeypatch.setattr("spbench.engine.capacity.count_cores", lambda: 2)
     words = ("run", str(SUITES / "links.yaml"), "-k", "pair", "--set", "np=10")
     done = spbench(*words, "--dry-run")
     assert done.status == 0

@@ -159,7 +159,7 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
     monkeypatch.setattr(host_facts, "read_driver_cuda", lambda: "12.4")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     found = MpiLibrary("openmpi", "Open MPI v5.0.11", "4.1.0", "2.11.0", "13.0", None, TOLD)
-    monkeypatch.setattr("spbench.launch.doctor.mpi_library", lambda *_: found)
+    monkeypatch.setattr("spbench.launch.doctor.detect_mpi_library", lambda *_: found)
     _, out, _ = doctor("--np", "1")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert [line for line in lines if "✓ ok GPU" in line] == [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spbench.record.runs import follow
-from spbench.record.runs.files import MOST_JSON, TooLargeError, read_file, read_json
+from spbench.record.runs.files import MAX_JSON_BYTES, TooLargeError, read_file, read_json
 from spbench.report.build import build_report
 from spbench.report.links import find_last_link_matrix
 from unit.events import recorded, whole_run
@@ -54,9 +54,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     with pytest.raises(TooLargeError) as caught:
         read_json(path)
     assert str(caught.value) == f"{path} has 40.0 GB, more than 64 MiB"
-    inflate(path, MOST_JSON)
-    assert len(read_file(path)) == MOST_JSON
-    inflate(path, MOST_JSON + 1)
+    inflate(path, MAX_JSON_BYTES)
+    assert len(read_file(path)) == MAX_JSON_BYTES
+    inflate(path, MAX_JSON_BYTES + 1)
     with pytest.raises(TooLargeError, match=r"has 67\.1 MB, more than 64 MiB"):
         read_file(path)
 
@@ -163,8 +163,8 @@ def test_a_log_with_a_line_without_end_is_rejected(spbench, runs, begun):
 
 def test_a_line_that_is_too_long_takes_no_memory(runs, monkeypatch):
     _, run = runs
-    monkeypatch.setattr(follow, "MOST_LINE", 1 << 20)
-    monkeypatch.setattr(follow, "MOST_SKIPPED", 3 << 20)
+    monkeypatch.setattr(follow, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(follow, "MAX_SKIPPED_BYTES", 3 << 20)
     before = run.events.read_bytes()
     head, tail = before.split(b"\n", 1)
     run.events.write_bytes(head + b"\n" + b"x" * (2 << 20) + b"\n" + tail)

@@ -6,7 +6,7 @@ import pytest
 
 from spbench.cli.runs.lines import LineView
 from spbench.cli.tables import PIPE_WIDTH
-from spbench.engine.run_metadata import describe
+from spbench.engine.run_metadata import describe_case
 from spbench.record.state import RunState
 from spbench.suites.loader import load_suite_file
 from spbench.suites.shipped import list_shipped_suites
@@ -35,7 +35,7 @@ EXPONENT = re.compile(r"\d[eE][+-]?\d")
 def suite_events(path):
     """The events of a run of all cases of a suite, with values of every magnitude."""
     suite = load_suite_file(path)
-    cases = [describe(case, [case.np or 1]) for case in suite.cases]
+    cases = [describe_case(case, [case.np or 1]) for case in suite.cases]
     start = run_start(*cases)
     start["environment"] |= {"cores": 2, "other_work": ["load 15.2 on 2 cores"]}
     yield start | {"suite": suite.name, "description": suite.description}

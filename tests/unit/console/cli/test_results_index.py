@@ -8,7 +8,7 @@ import time
 import pytest
 
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.index import heads
+from spbench.record.runs.index import read_heads
 from unit.events import recorded, whole_run
 
 
@@ -85,7 +85,7 @@ def test_old_runs_go(spbench, home, runs, words, stay):
     assert left(home) == kept
     gone = [line.split()[0] for line in out.splitlines() if line.startswith("run-")]
     assert gone == runs[: len(runs) - stay]
-    assert sorted(heads(home)) == kept
+    assert sorted(read_heads(home)) == kept
     assert not (home / "removed").exists()
 
 
@@ -115,7 +115,7 @@ def test_without_a_yes_nothing_goes(spbench, home, runs, monkeypatch):
 def test_a_run_that_goes_on_or_that_a_baseline_needs_stays(spbench, home, runs, monkeypatch):
     going = home / "runs" / runs[1] / "run.json"
     going.write_text(json.dumps({"console": {"pid": 1}}))
-    monkeypatch.setattr(RunFolder, "alive", lambda folder: None)
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: None)
     (home / "baselines").mkdir()
     (home / "baselines" / "main.json").write_text(json.dumps({"run": runs[2]}))
     assert spbench("results", "prune", "--yes", "--keep", "0")[0] == 0
@@ -129,7 +129,7 @@ def test_a_run_that_has_begun_to_go_on_since_it_was_told_stays(spbench, home, ru
         return True
 
     monkeypatch.setattr("spbench.cli.records.prune._agreed", agreed)
-    monkeypatch.setattr(RunFolder, "alive", lambda folder: True)
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: True)
     assert spbench("results", "prune", "--keep", "2")[1].endswith("removed 1 run\n")
     assert left(home) == [runs[0], *runs[2:]]
 

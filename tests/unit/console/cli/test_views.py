@@ -9,7 +9,7 @@ from spbench.cli.records.replay import replay_lines
 from spbench.cli.runs.case_table import _EXPLANATIONS, CaseTable
 from spbench.cli.runs.lines import LineView
 from spbench.cli.runs.live import LiveView
-from spbench.record.findings import findings
+from spbench.record.findings import collect_findings
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
@@ -345,7 +345,7 @@ def test_a_replay_at_a_high_speed_ends_alike(tmp_path):
     ("pid", "end"), [(None, "still running"), (1, "the console ended before the run did")]
 )
 def test_a_replay_of_a_run_without_an_end_says_so(tmp_path, monkeypatch, pid, end):
-    monkeypatch.setattr(RunFolder, "alive", lambda folder: pid is None)
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: pid is None)
     folder = recorded(tmp_path, whole_run()[:-1])
     assert replayed(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
 
@@ -358,7 +358,7 @@ def test_a_replay_of_a_run_without_an_end_says_so(tmp_path, monkeypatch, pid, en
     ],
 )
 def test_a_replay_of_a_run_of_another_host_says_what_is_known(tmp_path, monkeypatch, alive, end):
-    monkeypatch.setattr(RunFolder, "alive", lambda folder: alive)
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: alive)
     folder = recorded(tmp_path, whole_run()[:-1], console={"host": "node09"})
     assert replayed(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
 
@@ -416,7 +416,7 @@ def sharing_run():
     state = RunState()
     for event in events:
         state.apply({"job": 1, **event})
-    return [*events, run_end(findings=findings(state))]
+    return [*events, run_end(findings=collect_findings(state))]
 
 
 def test_shared_cores_are_reported_once_above_the_table():

@@ -46,7 +46,7 @@ class Door:
 
     @property
     def waiting(self):
-        return self.admission.strangers
+        return self.admission.pending
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from spbench.engine.plan import Request, RunPlan
 from spbench.errors import ExitCode, MissingError
 from spbench.launch.choice import LaunchChoice
 from spbench.record.machine import machine_files
-from spbench.record.machine.machine_files import available_memory
+from spbench.record.machine.machine_files import read_available_memory
 
 GIB = 2**30
 SUITES = Path(__file__).parents[4] / "suites"
@@ -22,16 +22,16 @@ SUITES = Path(__file__).parents[4] / "suites"
 def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
     """A machine of two cores, and of 8 GiB unless a test says otherwise."""
     facts: dict[str, int | None] = {"memory": 8 * GIB, "cores": 2}
-    monkeypatch.setattr(capacity, "cores", lambda: facts["cores"])
-    monkeypatch.setattr(capacity, "available_memory", lambda: facts["memory"])
+    monkeypatch.setattr(capacity, "count_cores", lambda: facts["cores"])
+    monkeypatch.setattr(capacity, "read_available_memory", lambda: facts["memory"])
     return facts
 
 
 def planned(tmp_path: Path, text: str, **chosen: object) -> RunPlan:
     suite = tmp_path / "suite.yaml"
     suite.write_text(f"schema: spbench.suite/1\nname: made-up\n{text}")
-    request = Request(suite, tmp_path / "home", {}, chosen=LaunchChoice(**chosen))
-    return plan.plan(request)
+    request = Request(suite, tmp_path / "home", {}, launch_choice=LaunchChoice(**chosen))
+    return plan.plan_run(request)
 
 
 def links(tmp_path: Path, np: int, launch: str = "{}", **chosen: object) -> RunPlan:
@@ -112,7 +112,7 @@ def test_no_shipped_suite_is_rejected_on_two_cores(
 ) -> None:
     if path.stem == "real_size":
         machine["memory"] = 20 * 10**9  # as the suite itself says
-    plan_ = plan.plan(Request(path, tmp_path, {}))
+    plan_ = plan.plan_run(Request(path, tmp_path, {}))
     assert find_rejection(plan_) is None
 
 
@@ -122,11 +122,11 @@ def test_available_memory_is_at_most_the_limit_of_the_control_group(
     (tmp_path / "meminfo").write_text("MemTotal: 16000 kB\nMemAvailable: 9000 kB\n")
     monkeypatch.setattr(machine_files, "PROC", tmp_path)
     limits: dict[str, int | None] = {"memory_bytes": None}
-    monkeypatch.setattr(machine_files, "cgroup_limits", lambda: limits)
-    assert available_memory() == 9000 * 1024
+    monkeypatch.setattr(machine_files, "read_cgroup_limits", lambda: limits)
+    assert read_available_memory() == 9000 * 1024
     limits["memory_bytes"] = 1000
-    assert available_memory() == 1000
+    assert read_available_memory() == 1000
     (tmp_path / "meminfo").unlink()
-    assert available_memory() == 1000
+    assert read_available_memory() == 1000
     limits["memory_bytes"] = None
-    assert available_memory() is None
+    assert read_available_memory() is None

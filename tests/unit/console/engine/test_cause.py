@@ -2,9 +2,9 @@
 
 import pytest
 
-from spbench.engine.faults.cause import Evidence, cause, settled
+from spbench.engine.faults.cause import Evidence, find_cause, is_settled
 from spbench.engine.faults.fault import Fault, RankError, RankLoss
-from spbench.launch.launcher import LostConnection, RankEnd, Said
+from spbench.launch.launcher import LauncherReport, LostConnection, RankEnd
 
 HOSTS = {0: "node01", 1: "node01", 2: "node02", 3: "node02"}
 MPI = "Exception: Unknown error class, error stack:"
@@ -44,7 +44,7 @@ def aborted(rank):
 
 
 def said(*ends, **more):
-    return Said(ends, **more)
+    return LauncherReport(ends, **more)
 
 
 def orphaned(rank):
@@ -54,12 +54,14 @@ def orphaned(rank):
 
 def disconnected(host, *ends, **more):
     message = f"Connection to {host} closed by remote host"
-    return Said(ends, lost=(LostConnection(host, message),), **more)
+    return LauncherReport(ends, lost=(LostConnection(host, message),), **more)
 
 
 SSH = "the launcher lost its connection to this host and its 2 ranks: Connection to node02 closed"
 ORPHAN = "its parent process (mpispawn) has ended"
-TIMEOUT = Said((killed(3), killed(0, 2)), "the launcher ended the job after 4 s", decisive=True)
+TIMEOUT = LauncherReport(
+    (killed(3), killed(0, 2)), "the launcher ended the job after 4 s", decisive=True
+)
 KILLED = "was killed by signal 9 (SIGKILL)"
 SILENT_DEATH = "ended without an error message"
 
@@ -157,13 +159,15 @@ TABLE = {
     ),
     "an ssh session of a host without a name": (
         [interrupted(0)],
-        Said(lost=(LostConnection(None, "client_loop: send disconnect: Broken pipe"),)),
+        LauncherReport(lost=(LostConnection(None, "client_loop: send disconnect: Broken pipe"),)),
         None,
         "the launcher lost its connection to a host: client_loop: send disconnect: Broken pipe",
     ),
     "an ssh session of a host that another message names": (
         [],
-        Said(reason="host node02 cannot start", lost=(LostConnection(None, "kex: reset"),)),
+        LauncherReport(
+            reason="host node02 cannot start", lost=(LostConnection(None, "kex: reset"),)
+        ),
         None,
         "host node02 cannot start: kex: reset",
     ),
@@ -192,13 +196,13 @@ TABLE = {
     # interrupts explain nothing
     "interrupts with a reason": (
         [interrupted(0), interrupted(1)],
-        Said(reason="host node02 cannot be reached by ssh"),
+        LauncherReport(reason="host node02 cannot be reached by ssh"),
         None,
         "host node02 cannot be reached by ssh",
     ),
     "interrupts with what follows": (
         [interrupted(0)],
-        Said(reason="a rank ended without MPI_Finalize", follows=True),
+        LauncherReport(reason="a rank ended without MPI_Finalize", follows=True),
         0,
         "KeyboardInterrupt",
     ),
@@ -220,15 +224,20 @@ TABLE = {
 
 
 def evidence(seen, told, **more):
-    names = {"name": who, "waited_for": frozenset(), "places": HOSTS, "host": "login"}
+    names = {
+        "describe_rank": who,
+        "waited_for": frozenset(),
+        "planned_hosts": HOSTS,
+        "host": "login",
+    }
     names["spellings"] = {rank: {host} for rank, host in HOSTS.items()}
     return Evidence(tuple(seen), told, **names | more)
 
 
 @pytest.mark.parametrize(("seen", "words", "rank", "text"), TABLE.values(), ids=TABLE)
 def test_the_cause_is_told_first_with_rank_and_host(seen, words, rank, text):
-    fault = cause(evidence(seen, words))
-    first = fault.sentence.partition("; as a consequence")[0]
+    fault = find_cause(evidence(seen, words))
+    first = fault.message.partition("; as a consequence")[0]
     assert (fault.rank, fault.status) == (rank, "error")
     assert text in first
     assert first.startswith(who(rank) if rank is not None else text)
@@ -239,26 +248,26 @@ def test_the_cause_is_told_first_with_rank_and_host(seen, words, rank, text):
 
 def test_consequences_follow_the_cause_in_short():
     seen = [broken(0), broken(0), broken(1), broken(3), lost(2)]
-    assert cause(evidence(seen, said(killed(2)))).sentence == (
+    assert find_cause(evidence(seen, said(killed(2)))).message == (
         f"{who(2)}, {KILLED}; as a consequence {who(0)}: {MPI}; {who(1)}: {MPI}; 1 more rank"
     )
 
 
 def test_two_own_errors_are_no_consequences_of_each_other():
-    assert cause(evidence([own(1), own(0)], said())).sentence == f"{who(1)}: ValueError: no"
+    assert find_cause(evidence([own(1), own(0)], said())).message == f"{who(1)}: ValueError: no"
 
 
 def test_more_lost_hosts_are_counted_behind_the_first():
     lines = tuple(LostConnection(host, f"no {host}") for host in ("node01", "node02", None))
-    fault = cause(evidence([interrupted(2)], Said(lost=lines)))
-    assert fault.sentence == (
+    fault = find_cause(evidence([interrupted(2)], LauncherReport(lost=lines)))
+    assert fault.message == (
         f"{who(0)}: the launcher lost its connection to this host and its 2 ranks, and to 1 more "
         f"host: no node01; as a consequence {who(2)}: KeyboardInterrupt"
     )
 
 
 def test_other_ranks_of_a_helper_are_no_consequences():
-    assert cause(evidence([orphaned(2), orphaned(3)], said())).sentence == f"{who(2)}: {ORPHAN}"
+    assert find_cause(evidence([orphaned(2), orphaned(3)], said())).message == f"{who(2)}: {ORPHAN}"
 
 
 @pytest.mark.parametrize(
@@ -277,42 +286,44 @@ def test_other_ranks_of_a_helper_are_no_consequences():
 )
 def test_a_rank_that_never_connected_is_the_cause_and_not_its_victims(words, places, rank, start):
     seen = [lost(0), lost(1)]
-    given = evidence(seen, words, waited_for=frozenset({2, 3}), places=places, words="no module x")
-    fault = cause(given)
+    given = evidence(
+        seen, words, waited_for=frozenset({2, 3}), planned_hosts=places, stderr_text="no module x"
+    )
+    fault = find_cause(given)
     assert fault.rank == rank
-    assert fault.sentence == f"{start}: no module x"
+    assert fault.message == f"{start}: no module x"
 
 
 def test_a_world_of_another_size_is_a_mismatch_unless_a_rank_had_ended_before():
     mismatch = Fault("error", "node01 says it is rank 0 of 1", 0, missing=True)
     given = {"misfit": mismatch, "waited_for": frozenset({2})}
-    assert cause(evidence([lost(0)], said(), **given)) == mismatch
-    assert cause(evidence([lost(0)], said(exited(2, 7)), **given)).rank == 2
+    assert find_cause(evidence([lost(0)], said(), **given)) == mismatch
+    assert find_cause(evidence([lost(0)], said(exited(2, 7)), **given)).rank == 2
 
 
 def test_a_rank_of_no_known_host_gets_the_launchers():
     given = evidence(
-        [], said(exited(2, 7)), waited_for=frozenset({2}), name="rank {}, early".format
+        [], said(exited(2, 7)), waited_for=frozenset({2}), describe_rank="rank {}, early".format
     )
-    assert cause(given).sentence.startswith("rank 2 on node02, early, exited with status 7")
+    assert find_cause(given).message.startswith("rank 2 on node02, early, exited with status 7")
 
 
 def test_a_launcher_that_was_killed_is_the_cause_unless_it_had_told_of_one():
     given = evidence([lost(2), lost(0)], said(), status=-9, launcher="hydra")
-    assert cause(given).sentence == f"the launcher, hydra, {KILLED} on login"
+    assert find_cause(given).message == f"the launcher, hydra, {KILLED} on login"
     told = evidence([lost(2)], said(killed(2)), status=-9)
-    assert cause(told).rank == 2
+    assert find_cause(told).rank == 2
 
 
 def test_a_quiet_rank_comes_before_those_that_cannot_reach_it():
     given = evidence([broken(0), lost(0)], said(aborted(0)), quiet={3: 4.0, 2: 5.2})
-    fault = cause(given)
+    fault = find_cause(given)
     assert fault.rank == 2
-    assert fault.sentence.startswith(f"{who(2)}, silent for 5 s; as a consequence {who(0)}: {MPI}")
+    assert fault.message.startswith(f"{who(2)}, silent for 5 s; as a consequence {who(0)}: {MPI}")
 
 
 def test_nothing_known_is_no_cause():
-    assert cause(evidence([], said())) is None
+    assert find_cause(evidence([], said())) is None
 
 
 @pytest.mark.parametrize(
@@ -326,7 +337,7 @@ def test_nothing_known_is_no_cause():
     ],
 )
 def test_a_signal_by_the_launchers_word_needs_no_more_waiting(words, known):
-    assert settled(evidence([broken(0)], words)) is known
+    assert is_settled(evidence([broken(0)], words)) is known
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ async def test_cases_of_other_benchmarks_start_no_process(monkeypatch):
     def refuse(*_):
         raise AssertionError("nothing is asked")
 
-    monkeypatch.setattr(checked_cases, "_output", refuse)
+    monkeypatch.setattr(checked_cases, "_run_program", refuse)
     text = "schema: spbench.suite/1\nname: s\ncases: [{name: a, benchmark: halo.exchange}]"
     suite = load_suite_text(text, Path("s.yaml"))
     assert await checked(monkeypatch, suite) == []
@@ -104,8 +104,8 @@ async def test_a_checker_that_never_answers_is_told_and_ended(monkeypatch, tmp_p
     pid = tmp_path / "pid"
     python.write_text(f"#!/bin/sh\necho $$ > {pid}; exec sleep 60\n")
     python.chmod(0o755)
-    monkeypatch.setattr(checked_cases, "_SILENCE", 0.1)
-    monkeypatch.setattr(checked_cases, "_PATIENCE", 0.5)
+    monkeypatch.setattr(checked_cases, "_SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(checked_cases, "_TIMEOUT", 0.5)
     started = time.monotonic()
     first, second = await checked(monkeypatch, suite_of(NETWORK, python=str(python)))
     assert first == "importing the networks of 1 case"

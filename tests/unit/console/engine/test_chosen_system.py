@@ -3,9 +3,9 @@
 import pytest
 
 from spbench.cli.app import run_command_line
-from spbench.engine.plan import Request, plan
+from spbench.engine.plan import Request, plan_run
 from spbench.engine.resume import plan_failed, plan_resumed
-from spbench.engine.run_metadata import describe, run_json
+from spbench.engine.run_metadata import build_run_json, describe_case
 from spbench.errors import SuiteError, UsageError
 from spbench.suites import site_file
 from spbench.suites.site_file import derive_system_name, find_system, read_site_file
@@ -104,26 +104,26 @@ def test_a_wrong_name_of_a_site_is_an_error_at_its_place(home):
 
 
 def test_a_run_takes_the_references_of_its_system(requested, home):
-    unknown = plan(requested())
+    unknown = plan_run(requested())
     assert (unknown.request.system, limits(unknown)) == ("node", [None])
     write_site(home / "site.yaml", "name: vm")
-    found = plan(requested())
+    found = plan_run(requested())
     assert (found.request.system, limits(found)) == ("vm", [3.0])
-    given = plan(requested(system="big"))
+    given = plan_run(requested(system="big"))
     assert (given.request.system, limits(given)) == ("big", [0.75, 0.45])
 
 
 def test_a_suite_without_systems_needs_no_site_file(requested, home):
     write_site(home / "site.yaml", "nome: vm")
-    assert plan(requested(PLAIN)).request.system is None
+    assert plan_run(requested(PLAIN)).request.system is None
     with pytest.raises(SuiteError, match="unknown key 'nome'"):
-        plan(requested())
+        plan_run(requested())
 
 
 def test_the_first_event_has_the_references_with_their_units(requested):
-    planned = plan(requested(system="vm"))
+    planned = plan_run(requested(system="vm"))
     (case,) = planned.jobs[0].cases
-    event = described() | describe(case, [2])
+    event = described() | describe_case(case, [2])
     check_run_event(run_start(event))
     count, most, least = event["expect"]
     assert count == {"metric": "time_ms.n", "op": "max", "limit": 1000}
@@ -139,8 +139,8 @@ def test_the_first_event_has_the_references_with_their_units(requested):
 
 
 def test_the_first_event_has_the_reason_of_an_unknown_system(requested):
-    (case,) = plan(requested()).jobs[0].cases
-    event = described() | describe(case, [2])
+    (case,) = plan_run(requested()).jobs[0].cases
+    event = described() | describe_case(case, [2])
     check_run_event(run_start(event))
     assert event["expect"][1] == {
         "metric": "time_ms.p50",
@@ -155,9 +155,9 @@ def interrupted(requested, home):
     """Record a run of `SUITE` for the system `vm`, with these events; returns its folder."""
 
     def record(*events, **changes):
-        planned = plan(requested(system="vm"))
+        planned = plan_run(requested(system="vm"))
         started = {"pid": 0, "host": "node017.example.org", "started": 1.0, "since_boot": 1.0}
-        facts = run_json(planned, "", {}) | {"console": started} | changes
+        facts = build_run_json(planned, "", {}) | {"console": started} | changes
         folder = recorded(home, [run_start(described("a")), *events], **facts)
         folder.write_text("suite.yaml", SUITE)
         return folder

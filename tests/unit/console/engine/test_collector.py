@@ -6,7 +6,7 @@ import pytest
 
 from spbench.engine.connections import admission
 from spbench.engine.connections.collector import Collector
-from spbench.engine.connections.rank_connection import Who
+from spbench.engine.connections.rank_connection import RankIdentity
 from spbench_core.events.rank_events import MAX_HELLO, MAX_LINE, encode
 from unit.events import rank_event
 from unit.heard import PATIENCE, Heard, until
@@ -109,7 +109,7 @@ async def test_a_ranks_events_arrive_in_order_with_their_lines(console, heard):
     assert heard.seqs == [0, 1, 2, 3]
     assert [json.loads(line) for line in heard.lines] == heard.events
     assert set(heard.sources) == set(console.collector.ranks)
-    assert heard.sources[0].who == Who("node01", 11, 3)
+    assert heard.sources[0].identity == RankIdentity("node01", 11, 3)
 
 
 async def test_the_token_is_not_recorded(console, heard):
@@ -234,7 +234,7 @@ async def test_a_hello_without_a_rank_is_a_rank_that_does_not_know_its_number(co
     peer = await console.connect()
     await peer.send(event)
     await until(lambda: heard.sources or heard.strangers)
-    assert not heard.sources or heard.sources[0].who.rank is None
+    assert not heard.sources or heard.sources[0].identity.rank is None
 
 
 # Strangers

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from spbench.engine.commands import case_command, command_lines, commands
-from spbench.engine.plan import Request, plan
+from spbench.engine.commands import build_case_command, build_commands, format_commands
+from spbench.engine.plan import Request, plan_run
 from spbench.engine.run import Run
 from spbench.errors import MissingError
 from spbench.launch import jobs
@@ -34,7 +34,7 @@ def prepared(monkeypatch):
         times.append(1)
         return MpiLibrary("openmpi", "Open MPI v5.0.11")
 
-    monkeypatch.setattr(jobs, "mpi_library", library)
+    monkeypatch.setattr(jobs, "detect_mpi_library", library)
     return times
 
 
@@ -51,7 +51,7 @@ def request_of(prepared, tmp_path, python_beside_mpirun):
 
 
 def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
-    first, second = commands(plan(request_of()))
+    first, second = build_commands(plan_run(request_of()))
     assert first.heading == "job 1: 2 ranks, 2 cases, Open MPI 5.0.11"
     assert second.heading == "job 2: 1 rank, 1 case, Open MPI 5.0.11"
     assert "-n 2" in first.line
@@ -64,7 +64,7 @@ def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
 
 
 def test_each_job_is_prepared_once_for_all_its_lines(request_of, prepared):
-    assert len(commands(plan(request_of()))) == 2
+    assert len(build_commands(plan_run(request_of()))) == 2
     assert len(prepared) == 2
 
 
@@ -72,7 +72,7 @@ def test_each_job_is_prepared_once_for_all_its_lines(request_of, prepared):
 @pytest.mark.slow
 async def test_each_job_is_prepared_once_for_a_run_and_the_rest_of_one_anew(request_of, prepared):
     state = RunState()
-    outcome = await Run(plan(request_of()), state, lambda event: None).execute()
+    outcome = await Run(plan_run(request_of()), state, lambda event: None).execute()
     assert [case["status"] for case in outcome.report.cases] == ["error"] * 3
     # The first had two cases, of which the second was tried once more by itself.
     assert len(state.jobs) == len(list(outcome.folder.path.glob("jobs/*/argv.json"))) == 3
@@ -80,17 +80,17 @@ async def test_each_job_is_prepared_once_for_a_run_and_the_rest_of_one_anew(requ
 
 
 def test_a_cases_command_is_that_of_its_job_with_its_own_line_by_hand(request_of):
-    planned = plan(request_of())
-    whole = commands(planned)
+    planned = plan_run(request_of())
+    whole = build_commands(planned)
     for job, case in ((0, "pair[iterations=6]"), (1, "copy")):
-        command = case_command(planned, case)
+        command = build_case_command(planned, case)
         assert (command.heading, command.line) == (whole[job].heading, whole[job].line)
         assert command.standalone == ((case, dict(whole[job].standalone)[case]),)
 
 
 def test_the_lines_are_a_script_that_a_shell_reads(request_of):
-    planned = plan(request_of())
-    lines = list(command_lines(planned))
+    planned = plan_run(request_of())
+    lines = list(format_commands(planned))
     subprocess.run(["sh", "-n"], input="\n".join(lines), text=True, check=True)
     told = [shlex.split(line) for line in lines if not line.startswith("#")]
     assert len(told) == 5
@@ -99,4 +99,4 @@ def test_the_lines_are_a_script_that_a_shell_reads(request_of):
 
 def test_a_missing_launcher_is_told_before_any_line(request_of):
     with pytest.raises(MissingError, match="srun"):
-        next(command_lines(plan(request_of("srun"))))
+        next(format_commands(plan_run(request_of("srun"))))

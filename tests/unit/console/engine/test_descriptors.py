@@ -12,13 +12,13 @@ from spbench.engine.connections.descriptors import (
     FILES_OF_JOB,
     RESERVE,
     check_connections,
-    raise_limit,
-    room_for_strangers,
+    count_free_for_pending,
+    raise_file_limit,
 )
-from spbench.engine.plan import connections_at_once
+from spbench.engine.plan import count_connections_at_once
 from spbench.errors import ExitCode, MissingError
 from spbench.launch.hosts.hosts import Host, Hosts
-from spbench.launch.jobs import group
+from spbench.launch.jobs import group_cases
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
@@ -34,13 +34,13 @@ def limits():
 
 
 def test_the_soft_limit_is_raised_to_the_hard_one(limits):
-    assert raise_limit() == limits[1]
+    assert raise_file_limit() == limits[1]
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (limits[1], limits[1])
 
 
 def test_ranks_keep_their_descriptors_free_of_strangers(limits):
-    assert room_for_strangers(100) == 256 - 100 - RESERVE
-    assert room_for_strangers(1000) > 0
+    assert count_free_for_pending(100) == 256 - 100 - RESERVE
+    assert count_free_for_pending(1000) > 0
 
 
 def test_what_fits_under_the_hard_limit_is_let_through(limits):
@@ -84,9 +84,9 @@ def test_jobs_that_run_at_once_share_the_open_files(at_once, most):
     case = Case("a", "a", "memory.copy", params, 3, 1, (), settings, 1, at_once=at_once)
     alone = replace(case, id="b", at_once=0)
     hosts = Hosts(tuple(Host(f"node{number}") for number in range(20)))
-    jobs = group([case, alone], lambda _: hosts)
+    jobs = group_cases([case, alone], lambda _: hosts)
     assert len(jobs) == 21
     prepared: list[Any] = [SimpleNamespace(placement=())] * 21
-    numbers = list(connections_at_once(jobs, prepared))
+    numbers = list(count_connections_at_once(jobs, prepared))
     assert max(numbers) == most * (3 + FILES_OF_JOB)
     assert 3 in numbers

@@ -20,8 +20,8 @@ from spbench.engine.estimate import (
     estimate_recorded,
     work_seconds,
 )
-from spbench.engine.plan import Request, RunPlan, plan
-from spbench.engine.remaining_time import format_remaining, remaining
+from spbench.engine.plan import Request, RunPlan, plan_run
+from spbench.engine.remaining_time import estimate_remaining, format_remaining
 from spbench.launch.load import Load
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
@@ -57,8 +57,8 @@ UNKNOWN = EstimateSource.UNKNOWN
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of two cores without other work."""
-    monkeypatch.setattr(estimates, "cores", lambda: 2)
-    monkeypatch.setattr(estimates, "load_here", lambda: Load(minute=0.5, now=0, cores=2))
+    monkeypatch.setattr(estimates, "count_cores", lambda: 2)
+    monkeypatch.setattr(estimates, "read_load", lambda: Load(minute=0.5, now=0, cores=2))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def home(tmp_path: Path) -> Path:
 def planned(home: Path, text: str = TWO, **changes: object) -> RunPlan:
     path = home.parent / "suite.yaml"
     path.write_text(text)
-    return plan(Request(path, home, {}, **changes))
+    return plan_run(Request(path, home, {}, **changes))
 
 
 def stamp(second: float) -> str:
@@ -122,7 +122,7 @@ def test_other_work_on_the_machine_takes_its_share_of_the_cores(
 ) -> None:
     run = planned(home)
     alone = estimate_plan(run, home).cases["many"].seconds
-    monkeypatch.setattr(estimates, "load_here", lambda: Load(minute=6.0, now=9, cores=2))
+    monkeypatch.setattr(estimates, "read_load", lambda: Load(minute=6.0, now=9, cores=2))
     beside = estimate_plan(run, home).cases["many"].seconds
     assert beside == pytest.approx(4 * alone, rel=0.05), "2 ranks and 6 others on 2 cores"
 
@@ -247,14 +247,14 @@ def test_hosts_that_the_launcher_chooses_have_no_history(home: Path) -> None:
     run = planned(home)
     record_run(home, run, {"few": 50.0, "many": 50.0})
     elsewhere = planned(home)
-    allocated = plan(Request(elsewhere.request.suite, home, {"SLURM_JOB_ID": "7"}))
+    allocated = plan_run(Request(elsewhere.request.suite, home, {"SLURM_JOB_ID": "7"}))
     assert {case.source for case in estimate_plan(allocated, home).cases.values()} == {WORK}
 
 
 def test_a_run_of_another_process_is_estimated_from_its_folder(home: Path) -> None:
     run = planned(home, keyword="few")
     record_run(home, planned(home), {"few": 1.0, "many": 100.0})
-    request = {"request": run.request.noted(), "file": str(run.request.suite), "cwd": "/"}
+    request = {"request": run.request.to_record(), "file": str(run.request.suite), "cwd": "/"}
     folder = recorded(home, [run_start()], **request)
     folder.write_text("suite.yaml", TWO)
     estimate = estimate_recorded(folder, {})
@@ -305,19 +305,19 @@ def running(*ended: tuple[str, float, float]) -> RunState:
 
 
 def test_what_remains_before_the_first_case_is_the_estimate() -> None:
-    assert remaining(running(), FOUR, 0.0) == pytest.approx(40.0)
-    assert remaining(running(), FOUR, 4.0) == pytest.approx(36.0)
+    assert estimate_remaining(running(), FOUR, 0.0) == pytest.approx(40.0)
+    assert estimate_remaining(running(), FOUR, 4.0) == pytest.approx(36.0)
 
 
 def test_a_case_that_took_longer_makes_the_others_longer() -> None:
-    as_estimated = remaining(running(("a", 0.0, 10.0)), FOUR, 10.0)
+    as_estimated = estimate_remaining(running(("a", 0.0, 10.0)), FOUR, 10.0)
     assert as_estimated == pytest.approx(30.0)
-    slow = remaining(running(("a", 0.0, 30.0)), FOUR, 30.0)
+    slow = estimate_remaining(running(("a", 0.0, 30.0)), FOUR, 30.0)
     assert slow is not None
     assert 60.0 < slow < 90.0
-    slower = remaining(running(("a", 0.0, 30.0), ("b", 30.0, 60.0)), FOUR, 60.0)
+    slower = estimate_remaining(running(("a", 0.0, 30.0), ("b", 30.0, 60.0)), FOUR, 60.0)
     assert slower == pytest.approx(60.0, rel=0.2)
-    later = remaining(running(("a", 0.0, 30.0), ("b", 30.0, 60.0)), FOUR, 70.0)
+    later = estimate_remaining(running(("a", 0.0, 30.0), ("b", 30.0, 60.0)), FOUR, 70.0)
     assert later == pytest.approx(slower - 10.0)
 
 
@@ -334,7 +334,7 @@ def test_launches_of_repeated_cases_count_before_their_case_ends() -> None:
             for kind in ("case_start", "case_end"):
                 event = rank_event(kind, 0, case=name, repeat=launch)
                 state.apply(event | {"time": ended})
-    assert remaining(state, FOUR, begin + 24.0) == pytest.approx(16.0, rel=0.05)
+    assert estimate_remaining(state, FOUR, begin + 24.0) == pytest.approx(16.0, rel=0.05)
 
 
 def test_the_start_of_a_launch_does_not_make_its_first_case_slow() -> None:
@@ -342,15 +342,15 @@ def test_the_start_of_a_launch_does_not_make_its_first_case_slow() -> None:
     estimate = RunEstimate({name: CaseEstimate(2.5, HISTORY, start=1.5) for name in "abcd"})
     state = state_of([run_start(*(described(name, 1) for name in "abcd")) | {"time": 0.0}])
     state.apply(job_start(*"abcd", np=1) | {"time": 0.1})
-    assert remaining(state, estimate, 5.0) == pytest.approx(5.0)
+    assert estimate_remaining(state, estimate, 5.0) == pytest.approx(5.0)
     state.apply(rank_event("ready", 0, job=1) | {"time": 2.0})  # torch is not imported yet
-    assert remaining(state, estimate, 5.0) == pytest.approx(5.0)
+    assert estimate_remaining(state, estimate, 5.0) == pytest.approx(5.0)
     state.apply(rank_event("case_start", 0, case="a") | {"time": 6.0})
-    assert remaining(state, estimate, 6.0) == pytest.approx(4.0)
+    assert estimate_remaining(state, estimate, 6.0) == pytest.approx(4.0)
     state.apply(console_event("case_begin", case="a") | {"time": 6.0})
-    assert remaining(state, estimate, 6.5) == pytest.approx(3.5)
+    assert estimate_remaining(state, estimate, 6.5) == pytest.approx(3.5)
     state.apply(judged("a") | {"time": 7.0})
-    assert remaining(state, estimate, 7.0) == pytest.approx(3.0)
+    assert estimate_remaining(state, estimate, 7.0) == pytest.approx(3.0)
 
 
 def test_what_remains_is_at_least_what_the_phase_of_a_case_takes() -> None:
@@ -359,40 +359,40 @@ def test_what_remains_is_at_least_what_the_phase_of_a_case_takes() -> None:
     for done, time in ((0, 30.0), (10, 38.0)):
         progress = rank_event("progress", 0, case="d", phase="check", done=done, total=100)
         state.apply(progress | {"time": time})
-    assert remaining(state, FOUR, 39.0) == pytest.approx(81.0)
+    assert estimate_remaining(state, FOUR, 39.0) == pytest.approx(81.0)
 
 
 def test_a_launch_that_takes_longer_than_estimated_leaves_time_for_those_after_it() -> None:
-    assert remaining(running(), FOUR, 50.0) == pytest.approx(35.0)
+    assert estimate_remaining(running(), FOUR, 50.0) == pytest.approx(35.0)
     last = running(("a", 0.0, 10.0), ("b", 10.0, 20.0), ("c", 20.0, 30.0))
-    assert remaining(last, FOUR, 60.0) == pytest.approx(3.0)
+    assert estimate_remaining(last, FOUR, 60.0) == pytest.approx(3.0)
 
 
 def test_a_case_that_never_started_does_not_make_the_others_shorter() -> None:
     state = running(("a", 0.0, 10.0))
     state.apply(judged("b", "cancelled") | {"time": 10.0})
-    assert remaining(state, FOUR, 10.0) == pytest.approx(20.0)
+    assert estimate_remaining(state, FOUR, 10.0) == pytest.approx(20.0)
 
 
 def test_nothing_remains_of_a_run_that_has_ended() -> None:
     ended = running(*((name, 0.0, 1.0) for name in "abcd"))
-    assert remaining(ended, FOUR, 2.0) == 0.0
-    assert remaining(RunState(), FOUR, 2.0) is None
+    assert estimate_remaining(ended, FOUR, 2.0) == 0.0
+    assert estimate_remaining(RunState(), FOUR, 2.0) is None
 
 
 def test_an_unknown_case_leaves_the_rest_unknown_until_it_has_ended() -> None:
     estimate = RunEstimate({**FOUR.cases, "a": CaseEstimate(None, UNKNOWN)})
-    assert remaining(running(), estimate, 1.0) is None
-    assert remaining(running(("a", 0.0, 5.0)), estimate, 5.0) is not None
+    assert estimate_remaining(running(), estimate, 1.0) is None
+    assert estimate_remaining(running(("a", 0.0, 5.0)), estimate, 5.0) is not None
 
 
 def test_a_resumed_run_counts_from_its_resumption() -> None:
     state = running(("a", 0.0, 10.0))
     state.apply(resumed("b", "c", "d") | {"time": 1000.0})
-    assert remaining(state, FOUR, 1000.0) == pytest.approx(30.0)
+    assert estimate_remaining(state, FOUR, 1000.0) == pytest.approx(30.0)
     state.apply(console_event("case_begin", case="b") | {"time": 1000.0})
     state.apply(judged("b") | {"time": 1010.0})
-    assert remaining(state, FOUR, 1010.0) == pytest.approx(20.0)
+    assert estimate_remaining(state, FOUR, 1010.0) == pytest.approx(20.0)
 
 
 def test_remaining_time_for_people() -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spbench.engine.connections.rank_connection import Who
+from spbench.engine.connections.rank_connection import RankIdentity
 from spbench.engine.job_listener import JobListener
 from spbench.engine.plan import Request
 from spbench.engine.recorder import Recorder
@@ -33,7 +33,7 @@ class Source:
     peer = "127.0.0.1:9"
 
     def __init__(self, number):
-        self.who = Who("node01", 11 + number, number)
+        self.identity = RankIdentity("node01", 11 + number, number)
         self.rank = None
         self.ended = False
         self.answers = []
@@ -58,7 +58,7 @@ class Played:
             job_start(*names),
         ):
             fields = {name: event[name] for name in event if name not in ("event", "time")}
-            self.recorder.say(event["event"], **fields)
+            self.recorder.record(event["event"], **fields)
         self.watch = Watchdog(
             2, [(name, 0) for name in names], 60.0, dict.fromkeys(names, 60.0), 0.0
         )
@@ -83,7 +83,7 @@ class Played:
         request = Request(Path(), home=Path(), environ={})
         run = Run(SimpleNamespace(request=request), self.state, None)
         current = self.watch.current
-        end = run._turns.bad_end(self.job, self.watch.fault, current and current[0])
+        end = run._turns.make_failure(self.job, self.watch.fault, current and current[0])
         left = run._turns.settle(self.recorder, [end])
         self.verdict = run._verdict()
         self.left = left[0] if left else None
@@ -113,13 +113,13 @@ def fail_in_b_while_rank_0_is_in_a(job):
 
 def test_a_rank_does_not_choose_its_job(job):
     job.say(0, "case_start", case="a", job=99)
-    assert job.watch.fault.sentence.endswith("sent a field 'job', which only the console adds")
+    assert job.watch.fault.message.endswith("sent a field 'job', which only the console adds")
 
 
 def test_a_rank_below_0_is_a_fault(job):
     source = Source(-1)
     job.listener.on_events(source, [b"{}"], [rank_event("hello", -1)])
-    assert job.watch.fault.sentence.endswith("says it is rank -1")
+    assert job.watch.fault.message.endswith("says it is rank -1")
     assert -1 not in job.state.ranks
 
 
@@ -178,7 +178,7 @@ def test_a_rank_that_ends_without_bye_after_the_last_case_makes_it_an_error(job)
 def test_a_rank_whose_parent_has_ended_is_an_error_with_its_message(job):
     job.both("case_start", case="a")
     job.say(1, "log", level=LogLevel.ORPHANED, message="its parent process (mpispawn) has ended")
-    (piece,) = job.watch.seen
+    (piece,) = job.watch.observations
     assert piece.orphaned
     assert piece.follows
     assert job.watch.tentative
@@ -227,14 +227,14 @@ def test_what_was_right_before_a_wrong_event_counts(job, wrong, why):
     ]
     job.listener.on_events(job.sources[1], [b"{}"] * 3, batch)
     job.say(0, "case_end", case="a")
-    assert job.watch.fault.sentence == f"rank 1 on node01 {why}"
+    assert job.watch.fault.message == f"rank 1 on node01 {why}"
     job.settle()
     assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
 
 
 def test_a_rank_ends_only_what_it_has_started(job):
     job.say(1, "case_end", case="a")
-    assert job.watch.fault.sentence.endswith("after the launch, ended a, which it had not started")
+    assert job.watch.fault.message.endswith("after the launch, ended a, which it had not started")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_rank_that_breaks_the_order_of_events_is_named(tmp_path, events, why):
     job = Played(tmp_path, "a", ready=False)
     job.listener.on_events(Source(1), [b"{}"] * len(events), events)
     job.log.close()
-    assert job.watch.fault.sentence == why
+    assert job.watch.fault.message == why
 
 
 def test_a_case_before_ready_is_a_violation(tmp_path):
@@ -262,7 +262,7 @@ def test_a_case_before_ready_is_a_violation(tmp_path):
     late = Source(1)
     job.listener.on_events(late, [b"{}"], [rank_event("case_start", 1, case="a")])
     job.log.close()
-    assert job.watch.fault.sentence == "rank ? on node01 sent case_start before it was ready"
+    assert job.watch.fault.message == "rank ? on node01 sent case_start before it was ready"
     assert job.statuses == {"a": "waiting"}
 
 
@@ -286,7 +286,7 @@ def test_a_defect_of_ours_is_an_error_of_its_case_and_the_others_run(job, monkey
 def test_a_rank_speaks_only_of_the_repeats_it_was_given(job, repeat):
     job.both("case_start", case="a")
     job.say(1, "case_end", case="a", repeat=repeat)
-    assert job.watch.fault.sentence == f"rank 1 on node01 spoke of repeat {repeat} of a"
+    assert job.watch.fault.message == f"rank 1 on node01 spoke of repeat {repeat} of a"
 
 
 def test_a_job_that_dies_before_any_case_gives_the_fault_to_the_first_and_the_rest_goes_on(job):

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 
 from running import python_path
-from spbench.engine.faults.launcher_output import own_words
+from spbench.engine.faults.launcher_output import extract_rank_stderr
 from spbench.engine.job_run import JobPlan, JobRun
-from spbench.engine.processes import members
+from spbench.engine.processes import find_processes
 from spbench.engine.recorder import Recorder
-from spbench.launch.detect import launcher_named
+from spbench.launch.detect import load_launcher
 from spbench.launch.jobs import Job
-from spbench.launch.launcher import Command, Said
+from spbench.launch.launcher import Command, LauncherReport
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.record.runs.event_log import EventLog
-from spbench.record.runs.folder import create
+from spbench.record.runs.folder import create_run
 from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
@@ -63,21 +63,21 @@ for case in 'ab':
 def play(tmp_path):
     """Runs a job of the cases a and b whose ranks do what they are told to."""
 
-    async def play(deeds, said=lambda _: Said()):
+    async def play(deeds, said=lambda _: LauncherReport()):
         settings = LaunchSettings()
         params = BENCHMARKS["link.pingpong"].complete({})
         cases = [Case(n, n, "link.pingpong", params, 2, 1, (), settings, 1) for n in ("a", "b")]
         plan = JobPlan(Job(1, tuple(cases), 2, settings), None, launch(deeds, said), os.environ)
-        folder = create(tmp_path, "unit")
+        folder = create_run(tmp_path, "unit")
         log = EventLog(folder.events)
         state = RunState()
         recorder = Recorder(log, state, lambda event: None)
         opening = run_start(*(described(name, checks=[]) for name in ("a", "b")))
         del opening["time"]
-        recorder.say(opening.pop("event"), **opening)
+        recorder.record(opening.pop("event"), **opening)
         fault = await JobRun(plan, folder, recorder).run()
         log.close()
-        assert members(folder.id) == []
+        assert find_processes(folder.id) == []
         return fault, {name: case.status for name, case in state.cases.items()}
 
     def launch(deeds, said):
@@ -85,12 +85,12 @@ def play(tmp_path):
         command = Command((sys.executable, "-c", RANKS + deeds), env)
         return SimpleNamespace(
             command=command,
-            launcher=SimpleNamespace(name="played", said=said, helper=None),
+            launcher=SimpleNamespace(name="played", parse_output=said, helper=None),
             version="1",
             library=MpiLibrary("played", "played"),
             hostfile_text=None,
             spec=SimpleNamespace(oversubscribed=False, rank_env={}, hidden_env={}),
-            asked={},
+            requested_placement={},
         )
 
     return play
@@ -115,7 +115,7 @@ async def test_what_other_ranks_had_sent_is_read_after_an_error(play):
         "os._exit(1)\n"
     )
     assert fault.case == "b"
-    assert fault.sentence.endswith("into b: ValueError: no")
+    assert fault.message.endswith("into b: ValueError: no")
     assert statuses == {"a": "passed", "b": "running"}
 
 
@@ -124,7 +124,7 @@ async def test_a_rank_that_ends_without_bye_after_the_last_case_is_a_fault(play)
     fault, statuses = await play(f"{BOTH_CASES}first.close()\nos._exit(0)\n")
     assert fault.status == "error"
     assert fault.rank == 1
-    assert "ended without an error message" in fault.sentence
+    assert "ended without an error message" in fault.message
     assert statuses == {"a": "passed", "b": "passed"}
 
 
@@ -141,11 +141,11 @@ async def test_a_lost_host_is_the_cause_in_whichever_order_the_messages_come(pla
         "for rank in (first, second): start(rank, 'a')\n"
         f"{order[0]}sys.stderr.flush()\ntime.sleep(0.7)\n{order[1]}sys.stderr.flush()\n"
         "time.sleep(60)\n",
-        launcher_named("mpirun_rsh").said,
+        load_launcher("mpirun_rsh").parse_output,
     )
     assert (fault.status, fault.rank, fault.traceback) == ("error", 1, None)
-    assert fault.sentence.startswith("rank 1 on node02, ")
-    first, _, consequence = fault.sentence.partition("; as a consequence ")
+    assert fault.message.startswith("rank 1 on node02, ")
+    first, _, consequence = fault.message.partition("; as a consequence ")
     assert first.endswith(
         "the launcher lost its connection to this host: Connection to node02 closed by remote host"
     )
@@ -168,4 +168,4 @@ async def test_a_lost_host_is_the_cause_in_whichever_order_the_messages_come(pla
     ],
 )
 def test_what_ranks_without_a_connection_wrote_is_taken_for_the_reason(written, said):
-    assert own_words(written) == said
+    assert extract_rank_stderr(written) == said

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spbench.engine.faults.launcher_output import TAIL, output_in
+from spbench.engine.faults.launcher_output import TAIL, read_output
 
 
 def test_of_a_flood_the_end_alone_is_read(tmp_path: Path) -> None:
@@ -11,11 +11,11 @@ def test_of_a_flood_the_end_alone_is_read(tmp_path: Path) -> None:
         file.seek(0, 2)
         file.write(b"the last line\n")
     (tmp_path / "stdout.log").write_bytes(b"\xff said on stdout\n")
-    output = output_in(tmp_path)
+    output = read_output(tmp_path)
     assert "the last line" in output
     assert "said on stdout" in output
     assert len(output) < 2 * TAIL
 
 
 def test_a_file_that_is_not_there_has_said_nothing(tmp_path: Path) -> None:
-    assert output_in(tmp_path).strip() == ""
+    assert read_output(tmp_path).strip() == ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench.engine.faults.lost_hosts import ranks_on, unknown_hosts
+from spbench.engine.faults.lost_hosts import find_ranks, names_unknown_host
 from spbench.launch.launcher import LostConnection
 
 SPELLINGS = {
@@ -35,11 +35,11 @@ SPELLINGS = {
     ],
 )
 def test_finds_the_ranks_of_a_host_by_any_spelling(host, ranks):
-    assert ranks_on(host, SPELLINGS) == ranks
+    assert find_ranks(host, SPELLINGS) == ranks
 
 
 def test_finds_all_ranks_of_a_host_in_order():
-    assert ranks_on("node01", {2: {"node01"}, 0: {"node01", "n1"}, 1: {"node02"}}) == [0, 2]
+    assert find_ranks("node01", {2: {"node01"}, 0: {"node01", "n1"}, 1: {"node02"}}) == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_finds_all_ranks_of_a_host_in_order():
 )
 def test_tells_whether_a_host_is_unknown(hosts, unknown):
     lost = [LostConnection(host, "lost") for host in hosts]
-    assert unknown_hosts(lost, SPELLINGS) is unknown
+    assert names_unknown_host(lost, SPELLINGS) is unknown

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from quick_hosts import QuickHosts
-from spbench.engine.plan import Request, RunPlan, plan
-from spbench.engine.preflight import by_reason, look, unfit
+from spbench.engine.plan import Request, RunPlan, plan_run
+from spbench.engine.preflight import find_unfit_hosts, group_by_reason, run_preflight
 from spbench.errors import MissingError
 from spbench.launch.choice import LaunchChoice
 from spbench.launch.survey import progress
@@ -38,12 +38,12 @@ def planned(hosts, tmp_path):
     (tmp_path / "links.yaml").write_text(SUITE)
 
     def planned(names: str, *, preflight: bool = False, skip: bool = False) -> RunPlan:
-        return plan(
+        return plan_run(
             Request(
                 suite=Path(tmp_path / "links.yaml"),
                 home=tmp_path / "home",
                 environ=hosts.env,
-                chosen=LaunchChoice(hosts=names),
+                launch_choice=LaunchChoice(hosts=names),
                 preflight=preflight,
                 skip_bad_hosts=skip,
             )
@@ -54,8 +54,8 @@ def planned(hosts, tmp_path):
 
 async def test_nobody_is_asked_unless_wanted(planned):
     run = planned("node[1-2]:2")
-    looked = await look(run, print)
-    assert (looked.plan, looked.left_out, looked.told) == (run, (), None)
+    looked = await run_preflight(run, print)
+    assert (looked.plan, looked.excluded, looked.host_facts) == (run, (), None)
 
 
 async def test_hosts_that_ssh_does_not_reach_are_left_out_with_their_reasons(hosts, planned):
@@ -64,34 +64,34 @@ async def test_hosts_that_ssh_does_not_reach_are_left_out_with_their_reasons(hos
     for name in ("node3", "node4"):
         hosts.refuse(name)
     said: list[str] = []
-    looked = await look(planned("node[1-4]:2", skip=True), said.append)
-    assert looked.left_out == ("left out: node[3-4]: HOST: Permission denied (publickey).",)
-    assert [line for line in said if "left out" in line] == list(looked.left_out)
+    looked = await run_preflight(planned("node[1-4]:2", skip=True), said.append)
+    assert looked.excluded == ("left out: node[3-4]: HOST: Permission denied (publickey).",)
+    assert [line for line in said if "left out" in line] == list(looked.excluded)
     # of all slots only those that are left get a rank, and jobs of so many ranks are one
     (job,) = [job for job in looked.plan.jobs if job.cases[0].name == "all"]
     assert job.np == 4
-    assert looked.plan.hosts(job).names == ("node1", "node2")
+    assert looked.plan.find_hosts(job).names == ("node1", "node2")
 
 
 async def test_with_a_preflight_hosts_must_have_what_ranks_need(hosts, planned):
     pytest.importorskip("mpi4py")
     hosts.add("node1")
     hosts.add_without_mpi("node2")
-    looked = await look(planned("node[1-2]:2", preflight=True, skip=True), print)
-    (sentence,) = looked.left_out
+    looked = await run_preflight(planned("node[1-2]:2", preflight=True, skip=True), print)
+    (sentence,) = looked.excluded
     assert sentence.startswith("left out: node2: MPI library: ")
-    (told,) = looked.told.values()
+    (told,) = looked.host_facts.values()
     assert told["node1"].mpi
     with pytest.raises(
         MissingError, match=r"^not fit for this run: node2: MPI library: .*--skip-b"
     ):
-        await look(planned("node[1-2]:2", preflight=True), print)
+        await run_preflight(planned("node[1-2]:2", preflight=True), print)
 
 
 async def test_no_host_is_left(hosts, planned):
     hosts.refuse("node1")
     with pytest.raises(MissingError, match=r"no host of --hosts is fit"):
-        await look(planned("node1:2", skip=True), print)
+        await run_preflight(planned("node1:2", skip=True), print)
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ async def test_who_waits_is_told_how_far_it_is(hosts, planned, monkeypatch):
     hosts.add("node1")
     for wanted in ({"preflight": True}, {"skip": True}):
         said: list[str] = []
-        await look(planned("node1:2", **wanted), said.append)
+        await run_preflight(planned("node1:2", **wanted), said.append)
         assert said[0].startswith("asking hosts: 0 of 1 after 0 s")
 
 
@@ -110,15 +110,15 @@ def test_the_mpi_library_of_most_hosts_is_the_right_one():
     mpi = dict.fromkeys(["a", "b", "c"], "Open MPI v5.0.11") | {"d": "MPICH 4.2"}
     told = [HostFacts(host, "ok", mpi=library) for host, library in mpi.items()]
     lacking = HostFacts("e", "missing", "torch: none")
-    assert unfit([*told, lacking]) == {
+    assert find_unfit_hosts([*told, lacking]) == {
         "e": "torch: none",
         "d": "its MPI library is MPICH 4.2, and most hosts have Open MPI v5.0.11",
     }
-    assert unfit([told[0], told[3]]) == {}
+    assert find_unfit_hosts([told[0], told[3]]) == {}
 
 
 def test_reasons_are_told_once_for_all_their_hosts():
-    assert by_reason({"a1": "a1: no", "b": "b: lost", "a2": "a2: no"}) == [
+    assert group_by_reason({"a1": "a1: no", "b": "b: lost", "a2": "a2: no"}) == [
         "a[1-2]: HOST: no",
         "b: b: lost",
     ]

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from spbench.engine import processes
-from spbench.engine.processes import end, members
+from spbench.engine.processes import end_processes, find_processes
 from spbench.errors import FailedRunError
 
 RUN = "20260101-000000-unit-processes"
@@ -48,15 +48,15 @@ async def start():
 
 async def timed_end(process, grace, hurry=None):
     began = time.monotonic()
-    await end(process, RUN, grace, hurry or asyncio.Event())
+    await end_processes(process, RUN, grace, hurry or asyncio.Event())
     return time.monotonic() - began
 
 
 async def test_a_process_that_heeds_sigterm_is_given_no_more_time_than_it_takes(start):
     process = await start("import time; print(flush=True); time.sleep(60)")
-    assert members(RUN) == [process.pid]
+    assert find_processes(RUN) == [process.pid]
     assert await timed_end(process, 5.0) < 2.0
-    assert members(RUN) == []
+    assert find_processes(RUN) == []
 
 
 @pytest.mark.slow
@@ -71,15 +71,15 @@ async def test_in_a_hurry_no_grace_is_left(start):
     hurry = asyncio.Event()
     asyncio.get_running_loop().call_later(0.2, hurry.set)
     assert await timed_end(process, 30.0, hurry) < 3.0
-    assert members(RUN) == []
+    assert find_processes(RUN) == []
 
 
 async def test_a_process_that_never_goes_is_told_with_its_number(start, monkeypatch):
     process = await start("import time; print(flush=True); time.sleep(60)")
     monkeypatch.setattr(processes, "KILL_TIMEOUT", 0.2)
-    monkeypatch.setattr(processes, "members", lambda run_id: [2**22 + 1, 2**22 + 2])
+    monkeypatch.setattr(processes, "find_processes", lambda run_id: [2**22 + 1, 2**22 + 2])
     with pytest.raises(FailedRunError) as caught:
-        await end(process, RUN, 0.0, asyncio.Event())
+        await end_processes(process, RUN, 0.0, asyncio.Event())
     assert str(caught.value).startswith(
         f"processes {2**22 + 1}, {2**22 + 2} do not end 0.2 s after SIGKILL: "
     )

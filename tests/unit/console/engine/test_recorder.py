@@ -12,7 +12,7 @@ from unit.events import rank_event, run_end, run_start
 
 
 def say(recorder, event):
-    recorder.say(
+    recorder.record(
         event["event"],
         **{name: event[name] for name in event if name not in ("event", "time")},
     )
@@ -106,8 +106,8 @@ def test_a_log_that_was_removed_is_told_while_ranks_speak(tmp_path):
     recorder = Recorder(log, RunState(), lambda event: None)
     say(recorder, run_start())
     path.unlink()
-    recorder.take(1, [b"{}"], [rank_event("heartbeat")])  # within a second of the last look
-    recorder._look_at = 0.0
+    recorder.record_batch(1, [b"{}"], [rank_event("heartbeat")])  # within a second of the last look
+    recorder._next_check = 0.0
     with pytest.raises(FailedRunError, match="was removed"):
-        recorder.take(1, [b"{}"], [rank_event("heartbeat")])
+        recorder.record_batch(1, [b"{}"], [rank_event("heartbeat")])
     log.close()

@@ -65,18 +65,18 @@ class Node:
         return sum(event.get("message") == "let in" for event in self.heard.events)
 
     def source(self, rank):
-        return next(one for one in self.heard.sources if one.who.rank == rank)
+        return next(one for one in self.heard.sources if one.identity.rank == rank)
 
     @property
     def relays(self):
         """The processes of relays on this host."""
-        return [pid for pid in processes.members(self.run) if b".relay" in words_of(pid)]
+        return [pid for pid in processes.find_processes(self.run) if b".relay" in words_of(pid)]
 
     async def ended(self):
         """The ranks' exit statuses, once all have ended and the relay too."""
         async with asyncio.timeout(20):
             statuses = [await rank.wait() for rank in self.ranks]
-        await until(lambda: not processes.members(self.run))
+        await until(lambda: not processes.find_processes(self.run))
         return statuses
 
 
@@ -93,7 +93,7 @@ async def node():
     node.port = await node.collector.listen("127.0.0.1")
     yield node
     await node.collector.close()
-    for pid in processes.members(node.run):
+    for pid in processes.find_processes(node.run):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for rank in node.ranks:
@@ -127,7 +127,7 @@ async def test_a_rank_that_dies_is_named_and_the_others_stay_though_it_started_t
     await node.start(2)
     node.ranks[0].kill()
     await until(lambda: node.heard.lost)
-    assert [one.who.rank for one in node.heard.lost] == [0]
+    assert [one.identity.rank for one in node.heard.lost] == [0]
     node.source(1).reply(reply="cases", cases=[{"id": "on"}])
     await until(lambda: node.heard.events[-1]["event"] == "bye")
     node.source(1).reply(reply="bye")

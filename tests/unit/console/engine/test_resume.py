@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spbench.engine.plan import Request, plan
-from spbench.engine.resume import plan_failed, plan_resumed, refuse_overtaken
+from spbench.engine.plan import Request, plan_run
+from spbench.engine.resume import plan_failed, plan_resumed, reject_overtaken
 from spbench.errors import NothingSelected, UsageError
 from spbench.launch.choice import LaunchChoice
 from unit.events import described, job_start, judged, recorded, run_end, run_start, state_of
@@ -40,7 +40,7 @@ def cut_short(request_, tmp_path):
         asked = Request(suite=file, home=tmp_path, environ={}, overrides=("iterations=9",))
         console = {"pid": 0, "host": socket.gethostname(), "started": 1000.0, "since_boot": 999.0}
         about = {"file": file.name, "cwd": str(tmp_path), "console": console}
-        told = about | {"request": asked.noted()} | changes
+        told = about | {"request": asked.to_record()} | changes
         folder = recorded(request_.home, events, **told)
         folder.write_text("suite.yaml", SUITE)
         if report:
@@ -134,16 +134,16 @@ def test_a_run_of_an_earlier_version_does_not_say_enough(cut_short, request_):
 def test_a_run_that_another_spbench_went_on_with_meanwhile_is_left_alone(cut_short, request_):
     folder = cut_short(*began(judged("a")))
     planned = plan_resumed(request_, "last")
-    refuse_overtaken(folder, planned, folder.replay())
+    reject_overtaken(folder, planned, folder.replay())
     state = state_of(began(judged("a"), judged("b")))
     with pytest.raises(UsageError, match="was resumed by another spbench meanwhile"):
-        refuse_overtaken(folder, planned, state)
+        reject_overtaken(folder, planned, state)
 
 
 @pytest.mark.parametrize(("given", "retries"), [(0, 2), (5, 5)])
 def test_retries_are_those_of_the_run_unless_others_are_given(cut_short, request_, given, retries):
     asked = Request(suite=Path("made-up.yaml"), home=Path(), environ={}, retries=2)
-    cut_short(*began(), request=asked.noted())
+    cut_short(*began(), request=asked.to_record())
     assert plan_resumed(replace(request_, retries=given), "last").request.retries == retries
 
 
@@ -164,29 +164,29 @@ def test_hosts_are_those_of_before_unless_others_are_chosen(cut_short, request_,
     hosts = tmp_path / "two.hosts"
     hosts.write_text("localhost:4\n")
     chosen = LaunchChoice(hostfile="two.hosts")
-    asked = Request(suite=tmp_path / "x", home=tmp_path, environ={}, chosen=chosen)
-    cut_short(*began(), request=asked.noted())
-    assert plan_resumed(request_, "last").request.chosen.hostfile == hosts
-    now = Request(**vars_of(request_) | {"chosen": LaunchChoice(hosts="localhost:8")})
-    assert plan_resumed(now, "last").request.chosen == now.chosen
+    asked = Request(suite=tmp_path / "x", home=tmp_path, environ={}, launch_choice=chosen)
+    cut_short(*began(), request=asked.to_record())
+    assert plan_resumed(request_, "last").request.launch_choice.hostfile == hosts
+    now = Request(**vars_of(request_) | {"launch_choice": LaunchChoice(hosts="localhost:8")})
+    assert plan_resumed(now, "last").request.launch_choice == now.launch_choice
 
 
 def test_a_run_with_too_many_ranks_is_allowed_again_or_now(cut_short, request_, tmp_path):
     chosen = LaunchChoice(hosts="localhost:8", oversubscribe=True)
-    asked = Request(suite=tmp_path / "x", home=tmp_path, environ={}, chosen=chosen)
-    cut_short(*began(), request=asked.noted())
+    asked = Request(suite=tmp_path / "x", home=tmp_path, environ={}, launch_choice=chosen)
+    cut_short(*began(), request=asked.to_record())
     again = plan_resumed(request_, "last")
-    assert again.request.chosen == chosen
+    assert again.request.launch_choice == chosen
     assert {job.settings.oversubscribe for job in again.jobs} == {"force"}
 
 
 def test_the_permission_alone_keeps_the_hosts_of_before(cut_short, request_, tmp_path):
     chosen = LaunchChoice(hosts="localhost:8")
-    asked = Request(suite=tmp_path / "x", home=tmp_path, environ={}, chosen=chosen)
-    cut_short(*began(), request=asked.noted())
-    now = Request(**vars_of(request_) | {"chosen": LaunchChoice(oversubscribe=True)})
+    asked = Request(suite=tmp_path / "x", home=tmp_path, environ={}, launch_choice=chosen)
+    cut_short(*began(), request=asked.to_record())
+    now = Request(**vars_of(request_) | {"launch_choice": LaunchChoice(oversubscribe=True)})
     expected = LaunchChoice(hosts="localhost:8", oversubscribe=True)
-    assert plan_resumed(now, "last").request.chosen == expected
+    assert plan_resumed(now, "last").request.launch_choice == expected
 
 
 def vars_of(request):
@@ -199,8 +199,8 @@ def test_what_failed_is_run_again_as_a_run_of_its_own(cut_short, request_):
     again = plan_failed(request_, "last")
     assert again.resumed is None
     assert jobs_of(again) == [(2, ["a", "b"])]
-    assert again.request.noted()["cases"] == ["a", "b"]
-    assert again.request.noted()["overrides"] == ["iterations=9"]
+    assert again.request.to_record()["cases"] == ["a", "b"]
+    assert again.request.to_record()["overrides"] == ["iterations=9"]
 
 
 def test_what_failed_is_run_again_with_the_cases_that_it_is_held_against(cut_short, request_):
@@ -224,11 +224,11 @@ def test_nothing_failed(cut_short, request_):
 def test_a_request_of_a_plain_run_can_be_noted_and_is_plain(tmp_path):
     file = tmp_path / "made-up.yaml"
     file.write_text(SUITE)
-    planned = plan(Request(suite=file, home=tmp_path, environ={}, cases=("a",)))
+    planned = plan_run(Request(suite=file, home=tmp_path, environ={}, cases=("a",)))
     assert planned.resumed is None
     nothing = {"overrides": [], "keyword": None, "inject": [], "chosen": {}}
     never = {"retries": 0, "fail_on_flaky": False}
-    assert planned.request.noted() == {**nothing, **never, "cases": ["a"]}
+    assert planned.request.to_record() == {**nothing, **never, "cases": ["a"]}
 
 
 @pytest.mark.parametrize(

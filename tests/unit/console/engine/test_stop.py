@@ -36,21 +36,21 @@ async def test_a_signal_ends_a_run_with_its_code(number, code, name):
         assert stop.code is None
         await press(number)
         assert stop.code is code
-        assert stop.sentence.startswith(f"cancelled by {name} after ")
+        assert stop.message.startswith(f"cancelled by {name} after ")
 
 
 async def test_who_left_word_is_named_for_an_interrupt_alone():
     for number, told in ((signal.SIGINT, "cancelled in the console"), (signal.SIGTERM, "by SIGT")):
         with Stop(None) as stop:
-            stop.asked = lambda: "in the console"
+            stop.find_canceller = lambda: "in the console"
             await press(number)
-            assert told in stop.sentence
+            assert told in stop.message
 
 
 async def test_only_the_second_signal_is_at_once():
     told = []
     with Stop(None) as stop:
-        stop.tell(lambda why, at_once: told.append(at_once))
+        stop.set_listener(lambda why, at_once: told.append(at_once))
         await press()
         await press()
     assert told == [False, True]
@@ -72,7 +72,7 @@ async def test_the_first_signal_gives_the_code():
 async def test_a_budget_that_is_used_up_is_told():
     told = []
     with Stop(0.05) as stop:
-        stop.tell(lambda why, at_once: told.append((why, at_once)))
+        stop.set_listener(lambda why, at_once: told.append((why, at_once)))
         await asyncio.sleep(0.1)
     assert stop.code is ExitCode.BUDGET
     assert told == [("the budget of 0.05 s is used up", False)]
@@ -100,7 +100,7 @@ async def test_work_that_is_stopped_is_cancelled_and_says_why():
             ended.append(True)
 
     with Stop(0.05) as stop, pytest.raises(StoppedError, match="is used up") as caught:
-        await stop.unless(work())
+        await stop.run_until_stop(work())
     assert ended == [True]
     assert caught.value.exit_code is ExitCode.BUDGET
 
@@ -110,7 +110,7 @@ async def test_work_that_is_not_stopped_gives_what_it_gives():
         return 7
 
     with Stop(60.0) as stop:
-        assert await stop.unless(work()) == 7
+        assert await stop.run_until_stop(work()) == 7
 
 
 async def test_the_signals_are_given_back():

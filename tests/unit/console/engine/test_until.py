@@ -3,7 +3,7 @@
 import pytest
 
 from spbench.engine.recorder import Recorder
-from spbench.engine.until import further
+from spbench.engine.until import plan_further_jobs
 from spbench.launch.jobs import Job
 from spbench.record.repeats import describe_repeats
 from spbench.record.runs.event_log import EventLog
@@ -48,7 +48,7 @@ def after(tmp_path):
         state = state_of([run_start(*(cases or [about()])), *events])
         recorder = Recorder(EventLog(tmp_path / f"{len(events)}.jsonl"), state, lambda event: None)
         jobs = jobs or [Job(1, (case("a"),), 1, LaunchSettings())]
-        found = further(jobs, recorder)
+        found = plan_further_jobs(jobs, recorder)
         launches = [([case.id for case in job.cases], job.repeat) for job in found]
         return launches, describe_repeats(state.cases["a"]), state.cases["a"].status
 

@@ -1,7 +1,7 @@
 """Verdicts are told once, when a case and those that it is held against have ended."""
 
 from spbench.engine.recorder import Recorder
-from spbench.engine.verdicts import tell_verdicts
+from spbench.engine.verdicts import record_verdicts
 from spbench.record.case_figures import is_open
 from spbench.record.runs.event_log import EventLog
 from unit.events import described, judged, rank_event, started, state_of
@@ -31,7 +31,7 @@ def told(tmp_path, cases, order):
     for case in order:
         for event in ended(case):
             state.apply(event)
-        tell_verdicts(recorder, case)
+        record_verdicts(recorder, case)
         said.append(case)
     return [word if isinstance(word, str) else ("judged", word["case"]) for word in said], recorder
 
@@ -53,6 +53,6 @@ def test_a_case_that_waits_is_not_run_again_and_hears_of_an_error(tmp_path):
     state = recorder.state
     assert (words, state.cases["a"].status, is_open(state.cases["a"])) == (["a"], "running", False)
     recorder.state.apply(judged("b", "error", "it died"))
-    tell_verdicts(recorder)
+    record_verdicts(recorder)
     assert state.cases["a"].status == "failed"
     assert state.cases["a"].verdict.reason.endswith("cannot be judged: case b ended in error")

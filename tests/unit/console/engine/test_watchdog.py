@@ -59,7 +59,7 @@ class Job:
 
     def beat(self, *ranks):
         for rank in ranks or range(self.np):
-            self.watch.heard(rank, self.now)
+            self.watch.on_sign_of_life(rank, self.now)
         return self
 
     def later(self, seconds, *beating):
@@ -72,11 +72,11 @@ class Job:
 
     @property
     def fault(self):
-        return self.watch.overdue(self.now)
+        return self.watch.find_overdue(self.now)
 
 
 def told(fault):
-    return (fault.status, fault.sentence)
+    return (fault.status, fault.message)
 
 
 # The start
@@ -95,14 +95,14 @@ def test_ranks_have_until_start_timeout_to_be_ready():
 def test_ranks_that_did_not_connect_are_named_with_the_hosts_that_were_given_them():
     job = Job(hosts={0: "node01", 1: "node02", 2: "node03"})
     job.watch.on_hello(0, "node01")
-    assert job.later(61.0).fault.sentence.endswith("; ranks 1, 2 on node02, node03 did not connect")
+    assert job.later(61.0).fault.message.endswith("; ranks 1, 2 on node02, node03 did not connect")
 
 
 def test_a_rank_that_connected_and_is_not_ready_is_named():
     job = Job().ready(0, 2)
     for rank, host in enumerate(("node01", "node02", "node01")):
         job.watch.on_hello(rank, host)
-    assert job.later(61.0, 0, 2).fault.sentence.endswith(
+    assert job.later(61.0, 0, 2).fault.message.endswith(
         "; rank 1 on node02 connected and is not ready"
     )
 
@@ -110,7 +110,7 @@ def test_a_rank_that_connected_and_is_not_ready_is_named():
 def test_ranks_without_numbers_that_did_not_connect_are_not_guessed():
     job = Job().ready(0, 2)
     job.watch.on_hello(None, "node02")
-    assert job.later(61.0, 0, 2).fault.sentence.endswith("(start_timeout is 60 s)")
+    assert job.later(61.0, 0, 2).fault.message.endswith("(start_timeout is 60 s)")
 
 
 def test_no_rank_at_all_is_told_the_same():
@@ -140,7 +140,7 @@ def test_a_world_of_another_size_is_a_mismatch(size):
     job.ready(1, size=size)
     assert job.fault.missing
     assert job.fault.rank == 1
-    assert job.fault.sentence == (
+    assert job.fault.message == (
         f"node01 says it is rank 1 of {size} in a job of 3 ranks: "
         "openmpi (5.0) and MPICH 4.2 do not match"
     )
@@ -152,7 +152,7 @@ def test_a_host_with_another_library_is_named_with_both():
     event = rank_event("ready", 0, size=1, versions={"mpi": "Open MPI v5.0.11"})
     job.watch.on_ready(event, "node02", 1, job.now, launched_as=2)
     assert job.fault.rank == 2
-    assert job.fault.sentence == (
+    assert job.fault.message == (
         "rank 2 on node02 says it is rank 0 of 1 in a job of 3 ranks: it loads Open MPI v5.0.11, "
         "and the others are to load MVAPICH2 2.3.7: let node02 find the same, by launch.setup, "
         "launch.env or launch.python"
@@ -165,8 +165,8 @@ def test_two_ranks_of_one_number_are_a_mismatch():
     assert before is None
     job.ready(1)
     assert job.fault.missing
-    assert "rank 1 of 3 in a job of 3 ranks" in job.fault.sentence
-    assert "openmpi (5.0) and MPICH 4.2 do not match" in job.fault.sentence
+    assert "rank 1 of 3 in a job of 3 ranks" in job.fault.message
+    assert "openmpi (5.0) and MPICH 4.2 do not match" in job.fault.message
 
 
 # Silence
@@ -219,7 +219,7 @@ def test_a_rank_that_loads_may_be_silent_until_ten_seconds_after_the_first_start
 
 def test_silence_comes_before_a_late_case():
     job = Job(timeouts={"a": 10.0, "b": 5.0}).ready().start("a").later(12.0, 0, 1)
-    assert "silent" in job.fault.sentence
+    assert "silent" in job.fault.message
 
 
 def test_a_rank_that_said_bye_may_be_silent():
@@ -229,7 +229,7 @@ def test_a_rank_that_said_bye_may_be_silent():
 
 def test_a_sign_of_life_of_an_unknown_rank_is_nothing():
     job = Job().beat(7)
-    assert 7 not in job.watch.quiet(job.now + 5.0)
+    assert 7 not in job.watch.find_quiet(job.now + 5.0)
 
 
 # A case
@@ -247,7 +247,7 @@ def test_a_case_has_its_timeout_from_its_last_ranks_start():
 def test_only_ranks_that_are_not_through_are_late():
     job = Job().ready().start("a").later(3.0).end("a", 0, 2).later(27.1)
     assert (job.fault.rank, job.fault.case) == (1, "a")
-    assert job.fault.sentence.startswith("rank 1 on node01 is not through with a after 30.1 s")
+    assert job.fault.message.startswith("rank 1 on node01 is not through with a after 30.1 s")
 
 
 def test_the_end_of_a_case_on_some_ranks_does_not_extend_its_deadline():
@@ -259,7 +259,7 @@ def test_the_end_of_a_case_on_some_ranks_does_not_extend_its_deadline():
 def test_a_start_of_the_next_case_does_not_extend_the_deadline_of_this_one():
     job = Job().ready().start("a").later(29.0).end("a", 0).start("b", 0).later(1.1)
     assert told(job.fault)[0] == "timeout"
-    assert "a after 30.1 s" in job.fault.sentence
+    assert "a after 30.1 s" in job.fault.message
     assert job.fault.case == "a"
 
 
@@ -270,7 +270,7 @@ def test_checks_that_progress_are_not_ended():
     assert job.fault is None
     # The same again is no progress.
     late = job.progress("a", "check", 2, 0).later(1.1)
-    assert "a after 30.1 s of check (its timeout is 30 s)" in late.fault.sentence
+    assert "a after 30.1 s of check (its timeout is 30 s)" in late.fault.message
 
 
 def test_the_timed_part_has_its_timeout_from_its_beginning_on():
@@ -278,7 +278,7 @@ def test_the_timed_part_has_its_timeout_from_its_beginning_on():
     job.progress("a", "warmup", 0).later(15.0).progress("a", "timing", 0).later(14.0)
     assert job.fault is None
     late = job.progress("a", "timing", 5).later(1.1)
-    assert "of warmup (its timeout is 30 s)" in late.fault.sentence
+    assert "of warmup (its timeout is 30 s)" in late.fault.message
 
 
 def test_a_baseline_after_the_timed_part_has_time_of_its_own():
@@ -294,7 +294,7 @@ def test_progress_does_not_shorten_what_a_late_rank_has():
 def test_each_case_has_its_own_timeout():
     job = Job().ready().start("a").end("a").start("b").later(5.0)
     assert job.fault is None
-    assert "b after 5.1 s (its timeout is 5 s)" in job.later(0.1).fault.sentence
+    assert "b after 5.1 s (its timeout is 5 s)" in job.later(0.1).fault.message
 
 
 def test_each_repeat_has_the_timeout_of_its_case():
@@ -343,7 +343,7 @@ def test_an_error_without_a_word_is_an_error_as_well():
 )
 def test_a_rank_is_named_with_host_and_time(prepare, rank, name):
     job = prepare(Job()).later(2.0)
-    assert job.watch.name(rank, job.now) == name
+    assert job.watch.describe_rank(rank, job.now) == name
 
 
 # The end
@@ -388,7 +388,7 @@ FAULT = Fault("timeout", "late", 0)
 
 
 def located(where, np=3, fault=FAULT):
-    return Job(np=np).ready().watch.located(fault, where)
+    return Job(np=np).ready().watch.add_locations(fault, where)
 
 
 @pytest.mark.parametrize(
@@ -428,18 +428,18 @@ def located(where, np=3, fault=FAULT):
 )
 def test_the_likely_culprit_comes_first(where, rank, sentence):
     fault = located(where)
-    assert (fault.rank, fault.sentence, fault.status) == (rank, sentence, "timeout")
+    assert (fault.rank, fault.message, fault.status) == (rank, sentence, "timeout")
 
 
 def test_only_three_places_are_told():
     fault = located({rank: f"in step{rank}" for rank in range(5)}, np=5)
-    assert fault.sentence.count(" is in step") == 3
-    assert fault.sentence.endswith(" and 2 more places: late")
+    assert fault.message.count(" is in step") == 3
+    assert fault.message.endswith(" and 2 more places: late")
 
 
 def test_many_ranks_are_named_shortly():
     fault = located(dict.fromkeys(range(12), "in wait"), np=12)
-    assert "ranks 0, 1, 2, 3, 4, 5, 6, 7, ... on node01, node02 are in wait" in fault.sentence
+    assert "ranks 0, 1, 2, 3, 4, 5, 6, 7, ... on node01, node02 are in wait" in fault.message
 
 
 # What others may do with it
@@ -447,7 +447,7 @@ def test_many_ranks_are_named_shortly():
 
 def test_nobody_else_changes_what_it_knows():
     watch = Job().watch
-    for name in ("fault", "tentative", "misfit", "seen", "greeted", "launched"):
+    for name in ("fault", "tentative", "misfit", "observations", "connected_hosts", "launched"):
         with pytest.raises(AttributeError):
             setattr(watch, name, None)
 
@@ -456,7 +456,7 @@ def test_a_cancelled_job_keeps_the_fault_that_came_first():
     job = Job().ready().start("a")
     job.watch.fail("rank 1 died", 1)
     job.watch.cancel("cancelled by Ctrl-C")
-    assert job.fault.sentence == "rank 1 died"
+    assert job.fault.message == "rank 1 died"
     other = Job()
     other.watch.cancel("cancelled by Ctrl-C")
     assert told(other.fault) == ("cancelled", "cancelled by Ctrl-C")

@@ -4,11 +4,11 @@ import socket
 
 import pytest
 
-from spbench.engine.address import addresses_of, ports_of, way_to_console
 from spbench.engine.connections.collector import Collector
-from spbench.engine.tunnel import Tunnels
+from spbench.engine.connections.endpoint import parse_addresses, parse_ports, resolve_endpoint
+from spbench.engine.connections.tunnel import Tunnels
 from spbench.errors import ExitCode, MissingError, UsageError
-from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 from unit.heard import Heard
 
 LOOPBACK = "127.0.0.1"
@@ -16,36 +16,36 @@ HOSTS = ("localhost", "192.0.2.7", "192.0.2.8")
 
 
 def test_addresses_that_are_given_are_told_and_every_interface_listens():
-    way = way_to_console(HOSTS, LaunchChoice(console_address="login.ib,10.1.2.3"), "none")
-    assert (way.bind, way.told, way.ports) == ("0.0.0.0", ("login.ib", "10.1.2.3"), (0,))
+    way = resolve_endpoint(HOSTS, LaunchChoice(console_address="login.ib,10.1.2.3"), "none")
+    assert (way.bind, way.advertised, way.ports) == ("0.0.0.0", ("login.ib", "10.1.2.3"), (0,))
 
 
 def test_ranks_on_this_machine_alone_are_told_loopback():
-    way = way_to_console(("localhost",), NOTHING_CHOSEN, "none")
-    assert (way.bind, way.told, way.tunnels) == (LOOPBACK, (LOOPBACK,), ())
+    way = resolve_endpoint(("localhost",), DEFAULT_CHOICE, "none")
+    assert (way.bind, way.advertised, way.tunnels) == (LOOPBACK, (LOOPBACK,), ())
 
 
 def test_by_tunnels_only_loopback_listens_and_each_remote_host_has_one():
-    way = way_to_console(HOSTS, LaunchChoice(port_range="5000-5001"), "ssh")
-    assert (way.bind, way.told, list(way.ports)) == (LOOPBACK, (LOOPBACK,), [5000, 5001])
+    way = resolve_endpoint(HOSTS, LaunchChoice(port_range="5000-5001"), "ssh")
+    assert (way.bind, way.advertised, list(way.ports)) == (LOOPBACK, (LOOPBACK,), [5000, 5001])
     assert way.tunnels == HOSTS[1:]
 
 
 def test_no_tunnel_leads_to_hosts_that_are_not_known():
     with pytest.raises(UsageError, match="needs to know the hosts"):
-        way_to_console((), NOTHING_CHOSEN, "ssh", unknown=True)
+        resolve_endpoint((), DEFAULT_CHOICE, "ssh", unknown=True)
 
 
 @pytest.mark.parametrize("text", ["", "0-5", "9-1", "5000-70000", "a-b", "1-2-3", "-5", "123456"])
 def test_what_is_no_range_of_ports_is_refused(text):
     with pytest.raises(UsageError, match="--port-range"):
-        ports_of(text)
+        parse_ports(text)
 
 
 @pytest.mark.parametrize("text", ["", "a,,b", "login:5000", "a b", "::1", "-x", "a/b"])
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(UsageError, match="--console-address"):
-        addresses_of(text)
+        parse_addresses(text)
 
 
 async def test_the_first_free_port_of_the_range_is_taken_and_none_is_an_error():

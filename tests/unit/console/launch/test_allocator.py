@@ -2,8 +2,8 @@ import pytest
 
 from spbench.errors import MissingError, UsageError
 from spbench.launch import allocator
-from spbench.launch.allocator import TCMALLOC, with_allocator
-from spbench.launch.launcher import Placed
+from spbench.launch.allocator import TCMALLOC, preload_allocator
+from spbench.launch.launcher import RankBlock
 from spbench.suites.settings import LaunchSettings
 
 
@@ -15,13 +15,13 @@ def installed(tmp_path):
 
 
 def preloaded(around, launcher="openmpi", placement=(), here=True, **given):
-    settings = with_allocator(LaunchSettings(**given), launcher, placement, around, here=here)
+    settings = preload_allocator(LaunchSettings(**given), launcher, placement, around, here=here)
     return settings.env.get("LD_PRELOAD")
 
 
 def test_auto_takes_tcmalloc_where_all_ranks_are_here_and_it_is_installed(installed):
     assert preloaded(installed) == TCMALLOC[0]
-    assert preloaded(installed, placement=[Placed("localhost", 2)], here=False) == TCMALLOC[0]
+    assert preloaded(installed, placement=[RankBlock("localhost", 2)], here=False) == TCMALLOC[0]
     assert preloaded({}) is None
 
 
@@ -29,7 +29,7 @@ def test_auto_takes_tcmalloc_where_all_ranks_are_here_and_it_is_installed(instal
     "surroundings",
     [
         {"here": False},
-        {"placement": [Placed("localhost", 1), Placed("node02", 1)]},
+        {"placement": [RankBlock("localhost", 1), RankBlock("node02", 1)]},
         {"launcher": "mpirun_rsh"},
         {"container": "apptainer exec image.sif"},
         {"allocator": "system"},
@@ -48,7 +48,7 @@ def test_what_the_user_preloads_stays(installed):
 
 def test_tcmalloc_that_is_asked_for_is_loaded_on_other_hosts_too(installed):
     assert preloaded(installed, allocator="tcmalloc") == TCMALLOC[0]
-    assert preloaded({}, allocator="tcmalloc", placement=[Placed("node02", 1)]) == TCMALLOC[0]
+    assert preloaded({}, allocator="tcmalloc", placement=[RankBlock("node02", 1)]) == TCMALLOC[0]
     with pytest.raises(MissingError, match="tcmalloc: no libtcmalloc_min"):
         preloaded({}, allocator="tcmalloc")
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from launched import NASTY
-from spbench.launch.containers import container_prefix
+from spbench.launch.containers import build_container_prefix
 from spbench.suites.settings import Container
 
 MOUNTS = ["/data", "/a b:/inside:ro"]
@@ -19,7 +19,7 @@ MOUNTS = ["/data", "/a b:/inside:ro"]
 
 def prefix(runtime: str, **keys: object) -> tuple[str, ...]:
     given = {"image": "img", "runtime": runtime, "args": ["--nv"], **keys}
-    return container_prefix(Container.model_validate(given))
+    return build_container_prefix(Container.model_validate(given))
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ def job(np: int, *, device: str = "cpu", **settings: object) -> Job:
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "cores", lambda: 2)
+    monkeypatch.setattr(devices, "count_cores", lambda: 2)
 
 
 def available(hosts: Hosts | None = None, **env: str) -> int | None:

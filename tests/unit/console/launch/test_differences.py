@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spbench.launch.gpus.facts import Card, HostGpus
-from spbench.launch.survey.differences import differences
-from spbench.launch.survey.facts import Adapter, HostFacts, unreached
+from spbench.launch.survey.differences import find_differences
+from spbench.launch.survey.facts import Adapter, HostFacts, make_unreachable
 
 H200 = HostGpus(
     tuple(Card("NVIDIA H200", f"0000:{number}a:00.0") for number in range(4)),
@@ -30,7 +30,7 @@ def host(number: int, **other: object) -> HostFacts:
 
 
 def told(*hosts: HostFacts) -> list[tuple[str, str]]:
-    found = differences(hosts)
+    found = find_differences(hosts)
     assert {finding.status for finding in found} <= {"note"}
     return [(finding.subject, finding.text) for finding in found]
 
@@ -107,4 +107,4 @@ def test_where_no_value_is_that_of_most_all_are_told():
 
 def test_what_a_host_has_not_told_is_no_difference():
     lacking = host(3, torch=None, mpi=None, memory_gib=None, torch_cuda=None)
-    assert told(host(1), host(2), lacking, unreached("node04", "no answer")) == []
+    assert told(host(1), host(2), lacking, make_unreachable("node04", "no answer")) == []

@@ -7,9 +7,9 @@ import tomllib
 import pytest
 
 from places import ROOT
-from spbench.launch import extras
-from spbench.launch.extras import missing_extras
-from spbench.launch.mpi_probe import MpiLibrary, library_in
+from spbench.launch import doctor
+from spbench.launch.doctor import check_extras
+from spbench.launch.mpi_probe import MpiLibrary, read_library
 
 PROBED = {
     "mpi4py": "4.1.0",
@@ -21,12 +21,12 @@ PROBED = {
 
 
 def told(library, serve=True, monkeypatch=None):
-    monkeypatch.setattr(extras, "find_spec", lambda name: object() if serve else None)
-    return missing_extras("/ranks/python", library, "/console/python")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: object() if serve else None)
+    return check_extras("/ranks/python", library, "/console/python")
 
 
 def test_all_extras_that_are_here_are_one_line(monkeypatch):
-    (finding,) = told(library_in("p", PROBED), monkeypatch=monkeypatch)
+    (finding,) = told(read_library("p", PROBED), monkeypatch=monkeypatch)
     assert (finding.status, finding.text) == ("ok", "nothing is missing: workers, mpi, serve")
 
 
@@ -34,7 +34,7 @@ def test_all_extras_that_are_here_are_one_line(monkeypatch):
     ("module", "status", "name"), [("numpy", "missing", "numpy"), ("PIL", "note", "pillow")]
 )
 def test_a_module_that_the_ranks_lack_is_named_with_its_extra(monkeypatch, module, status, name):
-    library = library_in("p", PROBED | {"lacks": [module]})
+    library = read_library("p", PROBED | {"lacks": [module]})
     (finding,) = told(library, monkeypatch=monkeypatch)
     assert (finding.status, finding.subject) == (status, "extra workers")
     assert finding.text.startswith(f"{name} is not installed: ")
@@ -42,7 +42,7 @@ def test_a_module_that_the_ranks_lack_is_named_with_its_extra(monkeypatch, modul
 
 
 def test_the_console_in_a_browser_has_an_extra(monkeypatch):
-    (finding,) = told(library_in("p", PROBED), serve=False, monkeypatch=monkeypatch)
+    (finding,) = told(read_library("p", PROBED), serve=False, monkeypatch=monkeypatch)
     assert (finding.status, finding.subject) == ("note", "extra serve")
     assert finding.mend == "/console/python -m pip install 'spbench[serve]'"
 
@@ -56,7 +56,7 @@ def test_the_extras_of_pyproject_are_those_of_the_doctor(monkeypatch):
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (everything,) = declared["optional-dependencies"]["all"]
     assert everything == "spbench[workers,mpi,serve]"
-    (finding,) = told(library_in("p", PROBED), monkeypatch=monkeypatch)
+    (finding,) = told(read_library("p", PROBED), monkeypatch=monkeypatch)
     assert finding.text.endswith("workers, mpi, serve")
 
 

@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from spbench.launch.gpus.facts import Card, HostGpus, too_old, trouble
-from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
+from spbench.launch.gpus.facts import Card, HostGpus, explain_old_driver, explain_unusable
+from spbench.launch.gpus.findings import (
+    describe_mpi_memory,
+    describe_torch,
+    find_problems,
+    list_gpus,
+)
 from spbench.launch.survey.facts import HostFacts
 
 EIGHT = HostGpus(
@@ -71,12 +76,14 @@ def test_a_uuid_may_be_that_of_a_gpu_whose_uuid_is_not_known():
 )
 def test_gpus_are_counted_by_the_driver_and_by_their_files(gpus, count):
     assert gpus.count == count
-    assert gpus.there == (count != 0)
+    assert gpus.any_present == (count != 0)
 
 
 def test_a_gpu_that_the_kernel_does_not_list_is_told():
     jetson = HostGpus(other_files=True)
-    assert [finding.text for finding in in_order(jetson)] == ["a GPU that the kernel does not list"]
+    assert [finding.text for finding in list_gpus(jetson)] == [
+        "a GPU that the kernel does not list"
+    ]
     assert HostFacts("a", "ok", gpus=jetson).devices == "a GPU that the kernel does not list"
     said = "a GPU here, torch is a CPU build (2.11.0): no rank uses a GPU"
     assert notes(jetson, "") == [("torch", said)]
@@ -109,7 +116,7 @@ def test_gpus_of_which_only_files_are_seen_have_no_kind():
     ],
 )
 def test_a_driver_that_is_too_old_for_torch(driver, cuda, torch_cuda, said):
-    found = too_old(HostGpus(files=1, driver=driver, cuda=cuda), torch_cuda)
+    found = explain_old_driver(HostGpus(files=1, driver=driver, cuda=cuda), torch_cuda)
     assert found is None if said is None else said in found
 
 
@@ -133,12 +140,12 @@ def test_a_driver_that_is_too_old_for_torch(driver, cuda, torch_cuda, said):
     ],
 )
 def test_why_no_rank_can_use_a_gpu(gpus, torch_cuda, said):
-    found = trouble(gpus, "2.11.0", torch_cuda)
+    found = explain_unusable(gpus, "2.11.0", torch_cuda)
     assert found is None if said is None else said in found
 
 
 def notes(gpus: HostGpus, torch_cuda: str | None = "13.0") -> list[tuple[str, str]]:
-    found = list(amiss(gpus, "2.11.0", torch_cuda))
+    found = list(find_problems(gpus, "2.11.0", torch_cuda))
     assert {finding.status for finding in found} <= {"note"}
     assert all(finding.mend for finding in found)
     return [(finding.subject, finding.text) for finding in found]
@@ -176,17 +183,17 @@ def test_what_keeps_ranks_from_gpus_is_a_note_with_its_mend(gpus, torch_cuda, su
 def test_one_gpu_needs_no_room_for_nccl():
     one = replace(EIGHT, cards=EIGHT.cards[:1], files=1, shared_gib=0.01)
     assert notes(one) == []
-    assert "shared memory" not in [finding.subject for finding in in_order(one)]
+    assert "shared memory" not in [finding.subject for finding in list_gpus(one)]
 
 
 def test_each_gpu_is_told_with_its_place():
-    found = {finding.subject: finding.text for finding in in_order(EIGHT)}
+    found = {finding.subject: finding.text for finding in list_gpus(EIGHT)}
     assert found["devices"] == "8 x NVIDIA H200"
     assert found["GPU 3"] == "NVIDIA H200, PCI 0000:3a:00.0, NUMA node 0"
     assert found["GPU 4"] == "NVIDIA H200, PCI 0000:4a:00.0, NUMA node 1"
     assert found["driver"] == "NVIDIA 580.82.07, takes CUDA up to 13.0"
     assert found["shared memory"] == "/dev/shm has 64.0 GiB, for NCCL"
-    assert [finding.text for finding in in_order(NONE)] == ["cpu"]
+    assert [finding.text for finding in list_gpus(NONE)] == ["cpu"]
 
 
 @pytest.mark.parametrize(
@@ -198,10 +205,10 @@ def test_each_gpu_is_told_with_its_place():
     ],
 )
 def test_how_mpi_takes_messages_of_gpus_is_told_with_its_evidence(takes, way):
-    found = messages((takes, "Open MPI: it says so"))
+    found = describe_mpi_memory((takes, "Open MPI: it says so"))
     assert (found.status, found.text) == ("ok", f"{way}: Open MPI: it says so")
 
 
 def test_the_build_of_torch_is_told_where_it_is_known():
-    told = [torch_words("2.11.0", built) for built in ("13.0", "", None)]
+    told = [describe_torch("2.11.0", built) for built in ("13.0", "", None)]
     assert told == ["2.11.0, built for CUDA 13.0", "2.11.0, without CUDA", "2.11.0"]

@@ -10,14 +10,14 @@ import pytest
 from running import run
 from spbench.errors import MissingError
 from spbench.launch import gpu_needs
-from spbench.launch.detect import launcher_named
-from spbench.launch.gpu_needs import check_gpus, needs_gpu, needs_one_each
+from spbench.launch.detect import load_launcher
+from spbench.launch.gpu_needs import check_gpus, needs_exclusive_gpu, needs_gpu
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.hosts.hosts import Hosts, parse_hosts
-from spbench.launch.jobs import Job, Launch, group
+from spbench.launch.jobs import Job, Launch, group_cases
 from spbench.launch.mpi_probe import MpiLibrary
-from spbench.launch.placement import place
-from spbench.launch.survey.facts import HostFacts, unreached
+from spbench.launch.placement import place_ranks
+from spbench.launch.survey.facts import HostFacts, make_unreachable
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
@@ -66,7 +66,7 @@ NCCL = case("nccl", "allreduce.sweep", 2, algorithm=["native", "nccl"])
     ],
 )
 def test_what_a_case_needs(asked, gpu, each):
-    assert (needs_gpu(asked), needs_one_each(asked)) == (gpu, each)
+    assert (needs_gpu(asked), needs_exclusive_gpu(asked)) == (gpu, each)
 
 
 def jobs_of(
@@ -77,14 +77,16 @@ def jobs_of(
     launcher: str = "openmpi",
 ) -> list[tuple[Job, Launch, Hosts | None]]:
     library = MpiLibrary("openmpi", "Open MPI", "4", "2.11.0", torch_cuda, gpus)
-    named = SimpleNamespace(launcher=launcher_named(launcher))
+    named = SimpleNamespace(launcher=load_launcher(launcher))
     return [
         (
             job,
-            Launch(named, library, SimpleNamespace(placement=place(hosts, job.np)), None, None),
+            Launch(
+                named, library, SimpleNamespace(placement=place_ranks(hosts, job.np)), None, None
+            ),
             hosts,
         )
-        for job in group(cases, lambda _: hosts)
+        for job in group_cases(cases, lambda _: hosts)
     ]
 
 
@@ -108,7 +110,7 @@ def asked(monkeypatch):
             asked.hosts.append(host)
             yield asked.answers[host]
 
-    monkeypatch.setattr(gpu_needs, "survey", survey)
+    monkeypatch.setattr(gpu_needs, "survey_hosts", survey)
     return asked
 
 
@@ -276,7 +278,7 @@ async def test_other_hosts_are_asked_and_named(asked):
 
 
 async def test_hosts_that_do_not_answer_are_left_to_the_ranks(asked):
-    asked.answers["node1"] = unreached("node1", "no answer in 8 s")
+    asked.answers["node1"] = make_unreachable("node1", "no answer in 8 s")
     assert await refused(GEMM, hosts=parse_hosts("node1")) is None
 
 

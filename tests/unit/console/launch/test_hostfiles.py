@@ -9,11 +9,11 @@ import pytest
 
 from places import ROOT
 from spbench.errors import UsageError
-from spbench.launch.hosts.hostfiles import given_hosts, hostfiles_near, read_near
+from spbench.launch.hosts.hostfiles import find_hostfiles, read_host_options, read_hostfiles
 
 
 def names(folder: Path) -> list[str]:
-    return [str(path.relative_to(folder)) for path in hostfiles_near(folder)]
+    return [str(path.relative_to(folder)) for path in find_hostfiles(folder)]
 
 
 def test_what_looks_like_a_hostfile(tmp_path):
@@ -46,7 +46,7 @@ def test_the_wrong_ones_are_listed_with_their_errors(tmp_path):
     (tmp_path / "bad.hosts").write_text("node01:0\n")
     (tmp_path / "lost.hosts").symlink_to(tmp_path / "nowhere")
     (tmp_path / "raw.hosts").write_bytes(b"\xff\xfe")
-    bad, good, lost, raw = read_near(tmp_path)
+    bad, good, lost, raw = read_hostfiles(tmp_path)
     assert good.hosts is not None
     assert (good.hosts.slots, good.hosts.names, good.error) == (8, ("node01", "node02"), "")
     assert [bad.hosts, lost.hosts, raw.hosts] == [None] * 3
@@ -56,15 +56,15 @@ def test_the_wrong_ones_are_listed_with_their_errors(tmp_path):
 
 
 def test_the_examples_are_all_found_and_right():
-    found = read_near(ROOT)
+    found = read_hostfiles(ROOT)
     assert {file.path.name for file in found} >= {"local.hosts", "slurm.hosts"}
     assert [file.error for file in found if file.error] == []
 
 
 def test_the_hosts_that_were_given(tmp_path):
     (tmp_path / "h").write_text("node01:2\n")
-    assert given_hosts(None, None) is None
-    assert given_hosts(tmp_path / "h", None).names == ("node01",)
-    assert given_hosts(None, "node[1-2]").names == ("node1", "node2")
+    assert read_host_options(None, None) is None
+    assert read_host_options(tmp_path / "h", None).names == ("node01",)
+    assert read_host_options(None, "node[1-2]").names == ("node1", "node2")
     with pytest.raises(UsageError, match="--hostfile and --hosts both name hosts"):
-        given_hosts(tmp_path / "h", "node1")
+        read_host_options(tmp_path / "h", "node1")

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.errors import UsageError
-from spbench.launch.detect import launcher_named
-from spbench.launch.launcher import Command, JobSpec, Placed
+from spbench.launch.detect import load_launcher
+from spbench.launch.launcher import Command, JobSpec, RankBlock
 from spbench.launch.launchers import mpirun_rsh
 from spbench.suites.settings import LaunchSettings
 
-FOUR = (Placed("node01", 2), Placed("node02", 2))
+FOUR = (RankBlock("node01", 2), RankBlock("node02", 2))
 HOSTFILE = Path("/home/u/.spbench/hostfiles/0123456789ab")
 PYTHON = "/venv/bin/python"
 PROGRAM = (PYTHON, "-m", "mpi4py", "-m", "spbench_workers")
@@ -54,7 +54,7 @@ def launch(
     name: str,
     np: int = 4,
     *,
-    placement: tuple[Placed, ...] = FOUR,
+    placement: tuple[RankBlock, ...] = FOUR,
     oversubscribed: bool = False,
     library: str = "",
     env: dict[str, str] | None = None,
@@ -75,7 +75,7 @@ def launch(
         library=library,
     )
     program_path = executable or Path(f"/mpi/{name}")
-    return launcher_named(name).command(program_path, job, env or {"HOME": "/home/u"})
+    return load_launcher(name).command(program_path, job, env or {"HOME": "/home/u"})
 
 
 def line(command: Command) -> str:
@@ -217,16 +217,16 @@ def test_mpirun_rsh_keeps_the_path_that_it_needs_itself():
 
 
 def test_mpirun_rsh_hostfile():
-    write = launcher_named("mpirun_rsh").hostfile
-    assert write((Placed("n1", 2, "mlx5_0"), Placed("n2", 1))) == "n1:2:mlx5_0\nn2:1\n"
+    write = load_launcher("mpirun_rsh").hostfile
+    assert write((RankBlock("n1", 2, "mlx5_0"), RankBlock("n2", 1))) == "n1:2:mlx5_0\nn2:1\n"
     own = socket.gethostname()
     assert write(()) == f"{own}\n"
     # to mpirun_rsh, localhost is another machine
-    assert write((Placed("localhost", 3),)) == f"{own}:3\n"
+    assert write((RankBlock("localhost", 3),)) == f"{own}:3\n"
     with pytest.raises(UsageError, match="takes no IPv6 address: give the name of fe80::1"):
-        write((Placed("fe80::1", 1),))
+        write((RankBlock("fe80::1", 1),))
     with pytest.raises(UsageError, match="no host name of digits only: give another of 123"):
-        write((Placed("123", 1),))
+        write((RankBlock("123", 1),))
 
 
 def test_mpirun_rsh_refuses_what_it_would_break(monkeypatch, tmp_path):
@@ -325,7 +325,7 @@ def test_hydra_across_hosts():
         f"/mpi/hydra -n 4 -f {HOSTFILE} -ppn 2 -genvall -bind-to core -prepend-rank {TAIL}"
     )
     assert command.env == {"HOME": "/home/u", "OMP_NUM_THREADS": "1", **PRIVATE}
-    assert launcher_named("hydra").hostfile(FOUR) == "node01:2\nnode02:2\n"
+    assert load_launcher("hydra").hostfile(FOUR) == "node01:2\nnode02:2\n"
 
 
 def test_hydra_here():
@@ -337,7 +337,7 @@ def test_hydra_here():
         *PROGRAM,
     )
     assert command.env == {"HOME": "/home/u", "NOTE": "a 'b' $c", **PRIVATE}
-    assert launcher_named("hydra").hostfile(()) is None
+    assert load_launcher("hydra").hostfile(()) is None
 
 
 def test_a_rank_with_several_threads_is_not_bound_to_one_core():
@@ -376,7 +376,7 @@ def test_openmpi_across_hosts():
         *PROGRAM,
     )
     assert command.env == {"OMPI_MCA_osc": "^ucx", "NOTE": "a b", **env, **PRIVATE}
-    assert launcher_named("openmpi").hostfile(FOUR) == "node01 slots=2\nnode02 slots=2\n"
+    assert load_launcher("openmpi").hostfile(FOUR) == "node01 slots=2\nnode02 slots=2\n"
 
 
 @pytest.mark.parametrize("path", ["/opt/my mpi/mpirun", "/opt/it's/mpirun", "/opt/$HOME/mpirun"])
@@ -398,11 +398,11 @@ def test_openmpi_here_and_too_many():
     assert line(command) == (
         f"/mpi/openmpi -n 4 --oversubscribe --bind-to none --report-bindings {TAIL}"
     )
-    assert launcher_named("openmpi").hostfile(()) is None
+    assert load_launcher("openmpi").hostfile(()) is None
 
 
 def test_openmpi_looks_for_a_network_where_ranks_may_be_on_other_hosts():
-    here = (Placed(socket.gethostname(), 4),)
+    here = (RankBlock(socket.gethostname(), 4),)
     allocated = {"SLURM_JOB_ID": "7"}
     none = "^ofi,openib,uct"
     assert launch("openmpi", placement=()).env["OMPI_MCA_btl"] == none
@@ -413,7 +413,7 @@ def test_openmpi_looks_for_a_network_where_ranks_may_be_on_other_hosts():
 
 
 def test_openmpi_hands_its_variables_on_where_ranks_may_be_on_other_hosts():
-    here = (Placed(socket.gethostname(), 4),)
+    here = (RankBlock(socket.gethostname(), 4),)
     allocated = {"PBS_NODEFILE": "/nodes"}
     assert "-x SPBENCH_TOKEN" in line(launch("openmpi", placement=(), env=allocated))
     assert "-x SPBENCH_TOKEN" not in line(launch("openmpi", placement=here, env=allocated))
@@ -447,11 +447,11 @@ def test_srun_with_a_list_of_nodes():
         f"--export=ALL -K --mpi=pmi2 {TAIL}"
     )
     assert command.env == {"HOME": "/home/u", "LIST": "a,b", **PRIVATE}
-    assert launcher_named("srun").hostfile(FOUR) is None
+    assert load_launcher("srun").hostfile(FOUR) is None
 
 
 def test_srun_with_uneven_hosts_takes_a_file_with_a_line_a_rank():
-    text = launcher_named("srun").hostfile((Placed("n2", 1), Placed("n1", 2)))
+    text = load_launcher("srun").hostfile((RankBlock("n2", 1), RankBlock("n1", 2)))
     assert text == "n2\nn1\nn1\n"
     command = launch("srun", library="openmpi", bind="core")
     assert line(command) == (
@@ -462,7 +462,7 @@ def test_srun_with_uneven_hosts_takes_a_file_with_a_line_a_rank():
 
 
 def test_srun_keeps_the_order_of_the_hosts():
-    assert launcher_named("srun").hostfile((Placed("n2", 1), Placed("n1", 1))) == "n2\nn1\n"
+    assert load_launcher("srun").hostfile((RankBlock("n2", 1), RankBlock("n1", 1))) == "n2\nn1\n"
 
 
 def test_srun_without_hosts():
@@ -477,7 +477,7 @@ def test_srun_without_hosts():
     assert line(command) == (
         f"/mpi/srun -n 4 --ntasks-per-node=2 --export=ALL -K --mpi=pmix_v4 {TAIL}"
     )
-    assert launcher_named("srun").hostfile(()) is None
+    assert load_launcher("srun").hostfile(()) is None
 
 
 @pytest.mark.parametrize("name", ["mpirun_rsh", "hydra", "openmpi", "srun"])

@@ -12,7 +12,13 @@ import pytest
 
 from spbench.errors import MissingError
 from spbench.launch import detect
-from spbench.launch.detect import Found, find_launcher, launcher_named, mismatch, mpi_library
+from spbench.launch.detect import (
+    InstalledLauncher,
+    detect_mpi_library,
+    find_launcher,
+    find_mismatch,
+    load_launcher,
+)
 from spbench.launch.gpus.facts import HostGpus
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.suites.launcher_names import LAUNCHERS
@@ -67,7 +73,7 @@ def test_auto_takes_the_librarys_launcher(tmp_path, of, installed, launcher, ver
     env = install(tmp_path / "bin", *installed)
     found = find_launcher(keys(python="/nowhere/python"), library(of), env)
     assert (found.launcher.name, found.version) == (launcher, version)
-    assert mismatch(found, library(of)) is None
+    assert find_mismatch(found, library(of)) is None
 
 
 def test_auto_takes_srun_only_in_an_allocation(tmp_path):
@@ -132,8 +138,8 @@ def test_a_launcher_that_does_not_answer_is_named_where_none_was_asked_for(tmp_p
 
 
 def test_a_mismatch_is_said_in_a_sentence():
-    found = Found(launcher_named("hydra"), Path("/x/mpiexec"), "Hydra 5.0.2")
-    sentence = mismatch(found, library("openmpi"))
+    found = InstalledLauncher(load_launcher("hydra"), Path("/x/mpiexec"), "Hydra 5.0.2")
+    sentence = find_mismatch(found, library("openmpi"))
     assert sentence == (
         "launcher hydra (Hydra 5.0.2) does not start ranks of openmpi 1.0: set launch.launcher to "
         "openmpi, or use the MPI library that belongs to hydra"
@@ -141,7 +147,7 @@ def test_a_mismatch_is_said_in_a_sentence():
 
 
 def test_every_launcher_of_the_settings_has_a_module():
-    assert [launcher_named(name).name for name in LAUNCHERS] == list(LAUNCHERS)
+    assert [load_launcher(name).name for name in LAUNCHERS] == list(LAUNCHERS)
 
 
 SAID = 'spbench-probe {"mpi4py": "4.1", "library": "MPICH", "torch": null, "worker": true}'
@@ -164,13 +170,13 @@ def fake_python(tmp_path: Path, probe: str) -> str:
 )
 def test_libraries_are_known_by_their_version_text(tmp_path, text, name):
     probe = SAID.replace("MPICH", text.replace("\t", " "))
-    found = mpi_library(fake_python(tmp_path, f"module noise\n{probe}"))
+    found = detect_mpi_library(fake_python(tmp_path, f"module noise\n{probe}"))
     assert (found.name, found.mpi4py, found.torch) == (name, "4.1", None)
     assert "package" not in found.version_text
 
 
 def test_a_setup_line_may_print_without_an_end_of_line(tmp_path):
-    assert mpi_library(fake_python(tmp_path, f"loading modules... {SAID}")).name == "mpich"
+    assert detect_mpi_library(fake_python(tmp_path, f"loading modules... {SAID}")).name == "mpich"
 
 
 @pytest.mark.parametrize(
@@ -193,23 +199,23 @@ def test_a_setup_line_may_print_without_an_end_of_line(tmp_path):
 )
 def test_what_is_missing_is_named_with_its_cure(tmp_path, probe, sentence):
     with pytest.raises(MissingError, match=sentence):
-        mpi_library(fake_python(tmp_path, f"spbench-probe {probe}"))
+        detect_mpi_library(fake_python(tmp_path, f"spbench-probe {probe}"))
 
 
 def test_an_interpreter_that_cannot_run(tmp_path):
     with pytest.raises(MissingError, match="/no/python cannot run: No such file or directory"):
-        mpi_library("/no/python")
+        detect_mpi_library("/no/python")
     broken = str(program(tmp_path / "python", "echo 'broken link' >&2; exit 5"))
     with pytest.raises(MissingError, match=r"exit status 5: broken link; check launch\.python"):
-        mpi_library(broken)
+        detect_mpi_library(broken)
     with pytest.raises(MissingError, match="setup line failed: false"):
-        mpi_library(sys.executable, keys(setup=("false",)))
+        detect_mpi_library(sys.executable, keys(setup=("false",)))
 
 
 def test_the_probe_sees_setup_and_environment(tmp_path):
     probe = SAID.replace("4.1", "$A$B").replace('"', '\\"')
     python = str(program(tmp_path / "python", f'echo "{probe}"'))
-    found = mpi_library(python, keys(setup=("export A=1",), env={"B": "2"}))
+    found = detect_mpi_library(python, keys(setup=("export A=1",), env={"B": "2"}))
     assert found.mpi4py == "12"
 
 
@@ -223,11 +229,11 @@ def gone(pid: int) -> bool:
 
 @pytest.mark.slow
 def test_a_setup_line_that_hangs_is_told_and_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(detect, "_PATIENCE", 2.0)
+    monkeypatch.setattr(detect, "_PROBE_TIMEOUT", 2.0)
     pids = tmp_path / "pids"
     setup = (f"sleep 60 & echo $! $$ > {pids}", "sleep 60")
     with pytest.raises(MissingError, match=r"did not tell its MPI library within 2 s; check"):
-        mpi_library(sys.executable, keys(setup=setup))
+        detect_mpi_library(sys.executable, keys(setup=setup))
     deadline = time.monotonic() + 2.0
     left = [int(pid) for pid in pids.read_text().split()]
     while not all(map(gone, left)) and time.monotonic() < deadline:
@@ -237,7 +243,7 @@ def test_a_setup_line_that_hangs_is_told_and_leaves_nothing(tmp_path, monkeypatc
 
 @pytest.mark.mpi
 def test_this_interpreters_library():
-    found = mpi_library(sys.executable)
+    found = detect_mpi_library(sys.executable)
     assert found.name in ("openmpi", "mpich", "intelmpi", "mvapich2", "mvapich")
     assert found.mpi4py
     assert find_launcher(keys(), found, os.environ).launcher.libraries >= {found.name}
@@ -247,6 +253,6 @@ def test_this_interpreters_library():
 def test_this_interpreters_gpus_are_those_that_a_job_would_see():
     import torch
 
-    found = mpi_library(sys.executable, keys(env={"CUDA_VISIBLE_DEVICES": "3"}))
+    found = detect_mpi_library(sys.executable, keys(env={"CUDA_VISIBLE_DEVICES": "3"}))
     assert found.torch_cuda == (torch.version.cuda or "")
-    assert found.gpus == replace(HostGpus.of(host_facts.find_gpus()), visible="3")
+    assert found.gpus == replace(HostGpus.from_answer(host_facts.find_gpus()), visible="3")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spbench.launch.detect import launcher_named
+from spbench.launch.detect import load_launcher
 from spbench.launch.launcher import RankEnd
 
 MPIRUN_RSH = [
@@ -206,13 +206,13 @@ SRUN = [
     ],
 )
 def test_a_measured_message_becomes_a_sentence(launcher, stderr, sentence):
-    assert launcher_named(launcher).said(f"noise of a rank\n{stderr}").sentence == sentence
+    assert load_launcher(launcher).parse_output(f"noise of a rank\n{stderr}").message == sentence
 
 
 @pytest.mark.parametrize("launcher", ["mpirun_rsh", "hydra", "openmpi", "srun"])
 def test_noise_is_not_explained(launcher):
     text = "Traceback (most recent call last):\nValueError: rank 3 is wrong\n"
-    assert launcher_named(launcher).said(text).sentence is None
+    assert load_launcher(launcher).parse_output(text).message is None
 
 
 CANCELLED = "slurmstepd-n1: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-23T00:32:25 ***\n"
@@ -269,7 +269,7 @@ SPAWN = "[n2:mpispawn_1][child_handler] MPI process (rank: 2, pid: 7)"
 def test_ends_of_ranks_are_told_from_those_that_a_launcher_brings_about(
     launcher, output, ends, killed
 ):
-    said = launcher_named(launcher).said(output)
+    said = load_launcher(launcher).parse_output(output)
     assert list(said.ends) == ends
     assert [rank for end in said.killed for rank in end.ranks] == killed
 
@@ -302,7 +302,7 @@ def test_ends_of_ranks_are_told_from_those_that_a_launcher_brings_about(
     ],
 )
 def test_what_a_launcher_ended_a_job_for_is_decisive(launcher, output, reason):
-    said = launcher_named(launcher).said(output)
+    said = load_launcher(launcher).parse_output(output)
     assert (said.reason, said.decisive) == (reason, True)
 
 
@@ -315,7 +315,7 @@ def test_what_a_launcher_ended_a_job_for_is_decisive(launcher, output, reason):
     ids=["killed", "aborted"],
 )
 def test_a_step_that_slurm_cancels_for_the_end_of_a_rank_has_that_cause(first, rank):
-    said = launcher_named("srun").said(f"{first}{CANCELLED}")
+    said = load_launcher("srun").parse_output(f"{first}{CANCELLED}")
     assert (said.reason, said.decisive) == (None, False)
     assert said.ends[0].ranks == (rank,)
 
@@ -357,14 +357,14 @@ therefore will terminate the job.
     ],
 )
 def test_ssh_reports_a_lost_connection(launcher, line, host):
-    said = launcher_named(launcher).said(f"noise of a rank\n{line}\nmore noise\n")
+    said = load_launcher(launcher).parse_output(f"noise of a rank\n{line}\nmore noise\n")
     (connection,) = said.lost
     assert connection.host == host
     assert line.strip().rstrip(".").endswith(connection.message)
 
 
 def test_a_lost_ssh_session_is_no_lost_host_under_hydra():
-    said = launcher_named("hydra").said("Connection to node02 closed by remote host.\r\n")
+    said = load_launcher("hydra").parse_output("Connection to node02 closed by remote host.\r\n")
     assert said.lost == ()
     assert not said.decisive
     assert said.reason == ("an ssh session was lost: Connection to node02 closed by remote host")
@@ -387,7 +387,9 @@ def test_a_lost_ssh_session_is_no_lost_host_under_hydra():
     ],
 )
 def test_a_launcher_reports_a_lost_host(launcher, output, host):
-    assert [connection.host for connection in launcher_named(launcher).said(output).lost] == [host]
+    assert [
+        connection.host for connection in load_launcher(launcher).parse_output(output).lost
+    ] == [host]
 
 
 def test_a_lost_host_is_reported_once_and_those_with_names_first():
@@ -397,7 +399,7 @@ def test_a_lost_host_is_reported_once_and_those_with_names_first():
         "Connection to node01 closed by remote host.\r\n"
         "Connection to node02 closed by remote host.\r\n"
     )
-    lost = launcher_named("mpirun_rsh").said(output).lost
+    lost = load_launcher("mpirun_rsh").parse_output(output).lost
     assert [connection.host for connection in lost] == ["node02", "node01", None]
 
 
@@ -414,10 +416,10 @@ def test_a_lost_host_is_reported_once_and_those_with_names_first():
     ],
 )
 def test_other_messages_report_no_lost_connection(launcher, line):
-    assert launcher_named(launcher).said(f"{line}\n").lost == ()
+    assert load_launcher(launcher).parse_output(f"{line}\n").lost == ()
 
 
 def test_a_reason_that_may_follow_from_a_ranks_end_is_marked():
     output = "Unexpected End-Of-File on file descriptor 7. MPI process died?\n"
-    assert launcher_named("mpirun_rsh").said(output).follows
-    assert not launcher_named("mpirun_rsh").said("Timeout during client startup.\n").follows
+    assert load_launcher("mpirun_rsh").parse_output(output).follows
+    assert not load_launcher("mpirun_rsh").parse_output("Timeout during client startup.\n").follows

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from places import ROOT
 from spbench.errors import UsageError
-from spbench.launch.detect import launcher_named
+from spbench.launch.detect import load_launcher
 from spbench.launch.hosts.hosts import Host, Hosts, parse_hosts, read_hostfile
 from spbench.launch.hosts.names import fold
-from spbench.launch.launcher import Placed
+from spbench.launch.launcher import RankBlock
 
 
 def read(tmp_path: Path, text: str | bytes) -> tuple[Host, ...]:
@@ -138,13 +138,13 @@ def test_hosts_list():
 
 def test_excluding():
     hosts = parse_hosts("node[01-04]:2")
-    assert hosts.excluding("node[02-03]").names == ("node01", "node04")
+    assert hosts.exclude("node[02-03]").names == ("node01", "node04")
     with pytest.raises(UsageError, match=r"nod01 is not among .* node\[01-04\] \(did you mean"):
-        hosts.excluding("nod01")
+        hosts.exclude("nod01")
     with pytest.raises(UsageError, match="has a count; give names only"):
-        hosts.excluding("node01:2")
+        hosts.exclude("node01:2")
     with pytest.raises(UsageError, match="leaves no host"):
-        hosts.excluding("node[01-04]")
+        hosts.exclude("node[01-04]")
 
 
 def test_fold_keeps_addresses_apart():
@@ -184,7 +184,7 @@ def test_a_hostfile_without_end_is_refused():
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
 PLACEMENTS = st.lists(
     st.builds(
-        Placed,
+        RankBlock,
         NAMES,
         st.integers(1, 500),
         st.none() | st.from_regex(r"mlx[0-9]_[0-9]{1,2}", fullmatch=True),
@@ -198,7 +198,7 @@ PLACEMENTS = st.lists(
 @pytest.mark.slow
 @given(PLACEMENTS, st.sampled_from(["mpirun_rsh", "hydra", "openmpi"]))
 def test_a_written_hostfile_reads_back(tmp_path_factory, placement, name):
-    text = launcher_named(name).hostfile(placement)
+    text = load_launcher(name).hostfile(placement)
     assert text is not None
     assert text.endswith("\n")
     path = tmp_path_factory.getbasetemp() / "written"

@@ -12,14 +12,21 @@ import pytest
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch import jobs
 from spbench.launch.hosts.hosts import parse_hosts
-from spbench.launch.jobs import Job, Launch, by_turns, group, hosts_for, prepare
-from spbench.launch.launcher import Placed
+from spbench.launch.jobs import (
+    Job,
+    Launch,
+    group_cases,
+    interleave_repeats,
+    make_hosts_finder,
+    prepare_launch,
+)
+from spbench.launch.launcher import RankBlock
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 
-NO_HOSTS = hosts_for(None, Path())
+NO_HOSTS = make_hosts_finder(None, Path())
 
 
 def keys(**given: object) -> LaunchSettings:
@@ -49,21 +56,21 @@ def test_equal_settings_and_ranks_make_one_job_in_order_of_appearance():
         case("e", 4),
         case("f", 4, env={"X": "1"}),
     ]
-    assert names(group(cases, NO_HOSTS)) == [
+    assert names(group_cases(cases, NO_HOSTS)) == [
         (1, 4, ["a", "e"]),
         (2, 2, ["b"]),
         (3, 4, ["c"]),
         (4, 4, ["d", "f"]),
     ]
-    assert group([], NO_HOSTS) == ()
+    assert group_cases([], NO_HOSTS) == ()
 
 
 def test_jobs_take_turns_with_a_repeat_each():
     often = replace(case("a", 4), repeat=3)
     once = case("b", 4)
     else_ = replace(case("c", 2), repeat=2)
-    jobs = group([often, once, else_], NO_HOSTS)
-    turns = list(by_turns(jobs))
+    jobs = group_cases([often, once, else_], NO_HOSTS)
+    turns = list(interleave_repeats(jobs))
     assert names(turns) == [
         (1, 4, ["a", "b"]),
         (2, 2, ["c"]),
@@ -74,48 +81,50 @@ def test_jobs_take_turns_with_a_repeat_each():
     assert [turn.repeat for turn in turns] == [0, 0, 1, 1, 2]
     assert turns[2].items == [(often, 1)]
     assert jobs[0].items == [(often, 0), (often, 1), (often, 2), (once, 0)]
-    assert list(by_turns(())) == []
+    assert list(interleave_repeats(())) == []
 
 
 @pytest.mark.usefixtures("two_cores")
 def test_no_number_of_ranks_means_all_slots():
-    assert names(group([case("a", None), case("b", 2)], NO_HOSTS)) == [(1, 2, ["a", "b"])]
-    hosts = hosts_for(parse_hosts("n[1-2]:4"), Path())
-    assert group([case("a", None)], hosts)[0].np == 8
-    assert group([case("a", None, ranks_per_host=3)], hosts)[0].np == 6
+    assert names(group_cases([case("a", None), case("b", 2)], NO_HOSTS)) == [(1, 2, ["a", "b"])]
+    hosts = make_hosts_finder(parse_hosts("n[1-2]:4"), Path())
+    assert group_cases([case("a", None)], hosts)[0].np == 8
+    assert group_cases([case("a", None, ranks_per_host=3)], hosts)[0].np == 6
     # a ping-pong needs two ranks, whatever there is
-    assert group([case("a", None)], hosts_for(parse_hosts("n1"), Path()))[0].np == 2
+    assert group_cases([case("a", None)], make_hosts_finder(parse_hosts("n1"), Path()))[0].np == 2
 
 
 def test_hosts_of_a_job(tmp_path):
     (tmp_path / "near").write_text("n[1-4]:2\n")
-    from_suite = hosts_for(None, tmp_path)
+    from_suite = make_hosts_finder(None, tmp_path)
     found = from_suite(keys(hostfile="near"))
     assert found is not None
     assert found.names == ("n1", "n2", "n3", "n4")
     assert from_suite(keys()) is None
-    given = hosts_for(parse_hosts("m1"), tmp_path)(keys(hostfile="near"))
+    given = make_hosts_finder(parse_hosts("m1"), tmp_path)(keys(hostfile="near"))
     assert given is not None
     assert given.names == ("m1",)
-    fewer = hosts_for(None, tmp_path, "n[2-3]")(keys(hostfile="near"))
+    fewer = make_hosts_finder(None, tmp_path, "n[2-3]")(keys(hostfile="near"))
     assert fewer is not None
     assert fewer.names == ("n1", "n4")
     with pytest.raises(UsageError, match="there are no hosts; give --hostfile or --hosts"):
-        hosts_for(None, tmp_path, "n1")(keys())
+        make_hosts_finder(None, tmp_path, "n1")(keys())
 
 
 @pytest.fixture
 def openmpi(monkeypatch, python_beside_mpirun):
     """A venv with an mpirun, and an interpreter that has Open MPI."""
     library = MpiLibrary("openmpi", "Open MPI v5.0.11")
-    monkeypatch.setattr(jobs, "mpi_library", lambda *_: library)
+    monkeypatch.setattr(jobs, "detect_mpi_library", lambda *_: library)
     return str(python_beside_mpirun)
 
 
 def ready(python: str, home: Path, hosts: str | None, np: int = 4, **given: object) -> Launch:
     job = Job(1, (), np, keys(python=python, **given))
     env = {"PATH": "/usr/bin"}
-    return prepare(job, parse_hosts(hosts) if hosts else None, home, {"SPBENCH_RUN": "r"}, env)
+    return prepare_launch(
+        job, parse_hosts(hosts) if hosts else None, home, {"SPBENCH_RUN": "r"}, env
+    )
 
 
 def test_a_launch_is_complete_and_the_same_each_time(openmpi, tmp_path):
@@ -126,7 +135,7 @@ def test_a_launch_is_complete_and_the_same_each_time(openmpi, tmp_path):
     assert path is not None
     assert path.parent == tmp_path / "home/hostfiles"
     assert path.read_text() == text
-    assert launch.placement == (Placed("node01", 2), Placed("node02", 2))
+    assert launch.placement == (RankBlock("node01", 2), RankBlock("node02", 2))
     assert (launch.launcher.name, launch.version) == ("openmpi", "Open MPI 5.0.11")
     assert launch.library.name == "openmpi"
     assert not launch.spec.oversubscribed
@@ -161,7 +170,7 @@ def test_more_ranks_than_cores_of_this_machine(openmpi, tmp_path):
     assert "--oversubscribe" in launch.command.argv
     assert not ready(openmpi, tmp_path, None, np=2).spec.oversubscribed
     job = Job(1, (), 4, keys(python=openmpi))
-    in_batch = prepare(job, None, tmp_path, {}, {"PATH": "", "SLURM_JOB_ID": "7"})
+    in_batch = prepare_launch(job, None, tmp_path, {}, {"PATH": "", "SLURM_JOB_ID": "7"})
     assert not in_batch.spec.oversubscribed
 
 
@@ -184,4 +193,4 @@ def test_more_ranks_than_ranks_per_host_do_not_fit_on_this_machine(openmpi, tmp_
         ready(openmpi, tmp_path, None, ranks_per_host=2)
     assert ready(openmpi, tmp_path, None, ranks_per_host=4).placement == ()
     in_batch = Job(1, (), 4, keys(python=openmpi, ranks_per_host=2))
-    assert prepare(in_batch, None, tmp_path, {}, {"PATH": "", "SLURM_JOB_ID": "7"})
+    assert prepare_launch(in_batch, None, tmp_path, {}, {"PATH": "", "SLURM_JOB_ID": "7"})

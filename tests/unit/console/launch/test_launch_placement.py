@@ -12,38 +12,38 @@ from hypothesis import strategies as st
 from spbench.errors import MissingError
 from spbench.launch.hosts.hosts import Host, Hosts, parse_hosts
 from spbench.launch.hosts.names import is_local
-from spbench.launch.launcher import Placed
-from spbench.launch.placement import available_slots, oversubscribed, place
+from spbench.launch.launcher import RankBlock
+from spbench.launch.placement import count_slots, is_oversubscribed, place_ranks
 
 
 def test_hosts_fill_in_file_order():
-    assert place(parse_hosts("b:2,a:4"), 5) == (Placed("b", 2), Placed("a", 3))
-    assert place(parse_hosts("b:2,a:4"), 2) == (Placed("b", 2),)
-    assert place(parse_hosts("a,b,c"), 2) == (Placed("a", 1), Placed("b", 1))
-    assert place(None, 7) == ()
+    assert place_ranks(parse_hosts("b:2,a:4"), 5) == (RankBlock("b", 2), RankBlock("a", 3))
+    assert place_ranks(parse_hosts("b:2,a:4"), 2) == (RankBlock("b", 2),)
+    assert place_ranks(parse_hosts("a,b,c"), 2) == (RankBlock("a", 1), RankBlock("b", 1))
+    assert place_ranks(None, 7) == ()
 
 
 def test_ranks_per_host_replaces_slots():
     hosts = Hosts((Host("a", 1), Host("b", 8)))
-    assert place(hosts, 4, ranks_per_host=2) == (Placed("a", 2), Placed("b", 2))
+    assert place_ranks(hosts, 4, ranks_per_host=2) == (RankBlock("a", 2), RankBlock("b", 2))
 
 
 def test_two_adapters_of_a_host_share_its_ranks():
     hosts = parse_hosts("a:2:mlx5_0,a:2:mlx5_1")
-    assert place(hosts, 4) == (Placed("a", 2, "mlx5_0"), Placed("a", 2, "mlx5_1"))
-    assert place(hosts, 3, 3) == (Placed("a", 2, "mlx5_0"), Placed("a", 1, "mlx5_1"))
-    assert available_slots(hosts, 3) == 3
+    assert place_ranks(hosts, 4) == (RankBlock("a", 2, "mlx5_0"), RankBlock("a", 2, "mlx5_1"))
+    assert place_ranks(hosts, 3, 3) == (RankBlock("a", 2, "mlx5_0"), RankBlock("a", 1, "mlx5_1"))
+    assert count_slots(hosts, 3) == 3
 
 
 def test_too_few_slots_names_both_numbers():
     with pytest.raises(MissingError) as raised:
-        place(parse_hosts("node[01-02]:2"), 8)
+        place_ranks(parse_hosts("node[01-02]:2"), 8)
     assert raised.value.exit_code == 3
     assert str(raised.value) == (
         "8 ranks need 8 slots, and --hosts has 4 on node[01-02]: add hosts or slots"
     )
     with pytest.raises(MissingError, match=r"at ranks_per_host 3: .* or raise ranks_per_host"):
-        place(parse_hosts("node[01-02]:20"), 8, 3)
+        place_ranks(parse_hosts("node[01-02]:20"), 8, 3)
 
 
 @given(
@@ -56,19 +56,19 @@ def test_every_rank_is_placed_once(slots, ranks_per_host, np):
     limits = [ranks_per_host or count for count in slots]
     if sum(limits) < np:
         with pytest.raises(MissingError):
-            place(hosts, np, ranks_per_host)
+            place_ranks(hosts, np, ranks_per_host)
         return
-    placed = place(hosts, np, ranks_per_host)
+    placed = place_ranks(hosts, np, ranks_per_host)
     assert sum(one.count for one in placed) == np
     assert [one.count for one in placed[:-1]] == limits[: len(placed) - 1]
 
 
 def test_oversubscribed(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    assert not oversubscribed(None, 2)
-    assert oversubscribed(None, 3)
-    assert oversubscribed(parse_hosts("localhost:4,127.0.0.2:4"), 3)
-    assert not oversubscribed(parse_hosts("localhost:4,node01:4"), 8)
+    assert not is_oversubscribed(None, 2)
+    assert is_oversubscribed(None, 3)
+    assert is_oversubscribed(parse_hosts("localhost:4,127.0.0.2:4"), 3)
+    assert not is_oversubscribed(parse_hosts("localhost:4,node01:4"), 8)
 
 
 def test_is_local(monkeypatch):

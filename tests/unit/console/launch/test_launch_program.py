@@ -8,7 +8,12 @@ import sys
 import pytest
 
 from spbench.errors import UsageError
-from spbench.launch.program import interpreter, standalone_arguments, worker_program, wrapped
+from spbench.launch.program import (
+    build_standalone_args,
+    build_worker_argv,
+    find_interpreter,
+    wrap_argv,
+)
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
@@ -24,27 +29,29 @@ def case(benchmark: str, **given: object) -> Case:
 
 
 def test_a_rank_runs_the_worker_with_this_interpreter():
-    assert worker_program(keys()) == (sys.executable, "-m", "mpi4py", "-m", "spbench_workers")
-    assert interpreter(keys(python="/opt/py/bin/python3")) == "/opt/py/bin/python3"
+    assert build_worker_argv(keys()) == (sys.executable, "-m", "mpi4py", "-m", "spbench_workers")
+    assert find_interpreter(keys(python="/opt/py/bin/python3")) == "/opt/py/bin/python3"
 
 
 def test_a_container_stands_before_the_interpreter():
-    words = worker_program(keys(container="apptainer exec 'my image.sif'", python="python3"), ["x"])
+    words = build_worker_argv(
+        keys(container="apptainer exec 'my image.sif'", python="python3"), ["x"]
+    )
     assert words[:4] == ("apptainer", "exec", "my image.sif", "python3")
     assert words[-1] == "x"
     with pytest.raises(UsageError, match=r"launch\.container: .* No closing quotation"):
-        worker_program(keys(container="apptainer 'open"))
+        build_worker_argv(keys(container="apptainer 'open"))
 
 
 def test_an_image_has_its_own_interpreter():
-    words = worker_program(keys(container={"image": "i.sif"}))
+    words = build_worker_argv(keys(container={"image": "i.sif"}))
     assert words[-5:] == ("python3", "-m", "mpi4py", "-m", "spbench_workers")
     assert words[-6] == "i.sif"
-    assert interpreter(keys(container={"image": "i"}, python="/opt/python")) == "/opt/python"
+    assert find_interpreter(keys(container={"image": "i"}, python="/opt/python")) == "/opt/python"
 
 
 def run(setup: tuple[str, ...], *argv: str) -> subprocess.CompletedProcess[str]:
-    words = wrapped(keys(setup=setup), argv)
+    words = wrap_argv(keys(setup=setup), argv)
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
@@ -64,15 +71,15 @@ def test_a_failing_setup_line_stops_the_rank():
 
 
 def test_by_hand_arguments_are_what_differs_from_the_defaults():
-    assert standalone_arguments(case("halo.exchange")) == ("halo.exchange",)
-    words = standalone_arguments(
+    assert build_standalone_args(case("halo.exchange")) == ("halo.exchange",)
+    words = build_standalone_args(
         case("halo.exchange", image_size="64x32", halo_len=3, slice_method="vertical")
     )
     assert words == (
         "halo.exchange",
         *("--image-size", "64x32", "--slice-method", "vertical", "--halo-len", "3"),
     )
-    words = standalone_arguments(case("link.pingpong", sizes=[8, 1024]))
+    words = build_standalone_args(case("link.pingpong", sizes=[8, 1024]))
     assert words == ("link.pingpong", "--sizes", "8,1024")
 
 
@@ -87,7 +94,7 @@ def test_by_hand_arguments_are_what_differs_from_the_defaults():
 )
 def test_by_hand_arguments_read_back_to_the_same_parameters(given):
     exact = case("halo.exchange", **given)
-    words = standalone_arguments(exact)[1:]
+    words = build_standalone_args(exact)[1:]
     flags = {param.flag: param.name for param in exact.entry.params}
     again = {flags[flag]: value for flag, value in zip(words[::2], words[1::2], strict=True)}
     assert exact.entry.complete(again) == exact.params

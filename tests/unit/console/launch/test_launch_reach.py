@@ -7,7 +7,12 @@ import time
 import pytest
 
 from spbench.launch.survey import reach
-from spbench.launch.survey.reach import ssh_names, unfit, unreachable, unresolved
+from spbench.launch.survey.reach import (
+    find_unfit,
+    find_unreachable,
+    find_unresolved,
+    read_ssh_names,
+)
 
 SSH = """#!/bin/sh
 if [ "$1" = -G ]; then
@@ -44,7 +49,9 @@ def ssh(monkeypatch, tmp_path):
 
 async def test_each_host_that_ssh_cannot_reach_has_a_reason(ssh):
     # an alias of ssh's configuration, whose host refuses, is no name that does not resolve
-    found = await unreachable(["good1", "locked", "alias", "nowhere", "mute", "good1", "localhost"])
+    found = await find_unreachable(
+        ["good1", "locked", "alias", "nowhere", "mute", "good1", "localhost"]
+    )
     assert found == {
         "locked": "locked: Permission denied (publickey).",
         "alias": "alias: Permission denied (publickey).",
@@ -56,53 +63,55 @@ async def test_each_host_that_ssh_cannot_reach_has_a_reason(ssh):
 
 @pytest.mark.usefixtures("ssh")
 async def test_this_machine_is_not_asked():
-    assert await unreachable(["127.0.0.9", "localhost", "::1"]) == {}
-    assert await unreachable([]) == {}
+    assert await find_unreachable(["127.0.0.9", "localhost", "::1"]) == {}
+    assert await find_unreachable([]) == {}
 
 
 @pytest.mark.usefixtures("ssh")
 async def test_a_host_that_hangs_meets_its_deadline(monkeypatch):
-    monkeypatch.setattr(reach, "DEADLINE", 0.3)
+    monkeypatch.setattr(reach, "ANSWER_TIMEOUT", 0.3)
     start = time.monotonic()
-    assert await unreachable(["slow", "good2"]) == {"slow": "no answer in 0.3 s"}
+    assert await find_unreachable(["slow", "good2"]) == {"slow": "no answer in 0.3 s"}
     assert time.monotonic() - start < 3
 
 
 @pytest.mark.slow
 async def test_many_hosts_at_once(ssh):
     hosts = [f"good{number}" for number in range(100)]
-    assert await unreachable(hosts) == {}
+    assert await find_unreachable(hosts) == {}
     assert len(list(ssh.glob("good*"))) == 100
 
 
 async def test_without_ssh(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = await unreachable(["128.0.0.1"])
+    found = await find_unreachable(["128.0.0.1"])
     assert found == {"128.0.0.1": "ssh is not installed here (No such file or directory)"}
 
 
 async def test_a_name_that_no_resolver_knows(ssh, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("PATH", f"{ssh}/bin:/usr/bin:/bin")
-    assert await unreachable(["no-such-host.invalid"]) == {
+    assert await find_unreachable(["no-such-host.invalid"]) == {
         "no-such-host.invalid": "its name does not resolve"
     }
 
 
 @pytest.mark.usefixtures("ssh")
 async def test_names_that_only_ssh_knows_are_told_from_those_that_resolve():
-    assert await unresolved(["good1", "nowhere", "localhost", "nowhere"]) == ["nowhere"]
+    assert await find_unresolved(["good1", "nowhere", "localhost", "nowhere"]) == ["nowhere"]
 
 
 @pytest.mark.usefixtures("ssh")
 async def test_a_host_without_the_folder_or_the_launchers_helper_is_told_so(tmp_path):
     helper = tmp_path / "mpispawn"
-    assert await unfit(["node01"], "/no/such", helper) == {"node01": "it has no folder /no/such"}
-    assert await unfit(["node01"], str(tmp_path), helper) == {"node01": f"it has no {helper}"}
+    assert await find_unfit(["node01"], "/no/such", helper) == {
+        "node01": "it has no folder /no/such"
+    }
+    assert await find_unfit(["node01"], str(tmp_path), helper) == {"node01": f"it has no {helper}"}
     helper.touch(mode=0o755)
-    assert await unfit(["node01", "localhost"], str(tmp_path), helper) == {}
+    assert await find_unfit(["node01", "localhost"], str(tmp_path), helper) == {}
 
 
 @pytest.mark.usefixtures("ssh")
 async def test_names_of_hosts_are_those_of_sshs_configuration():
-    assert await ssh_names(["alias", "mute", "alias", "localhost"]) == {"alias": "full-alias"}
+    assert await read_ssh_names(["alias", "mute", "alias", "localhost"]) == {"alias": "full-alias"}

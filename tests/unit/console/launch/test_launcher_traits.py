@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from spbench.launch import launchers
-from spbench.launch.detect import launcher_named, launchers_of, traits_named
-from spbench.launch.launcher import LauncherTraits, traits_of
+from spbench.launch.detect import list_launchers, load_launcher, load_traits
+from spbench.launch.launcher import LauncherTraits, get_traits
 from spbench.launch.mpi_probe import LIBRARIES
 from spbench.suites.launcher_names import AUTO, LAUNCHERS
 
@@ -21,7 +21,7 @@ def test_names_the_modules_that_define_a_launcher():
 
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_each_launcher_has_words_for_people_and_a_program(name):
-    traits = traits_named(name)
+    traits = load_traits(name)
     assert traits.program
     assert traits.title
     assert traits.starts
@@ -29,8 +29,8 @@ def test_each_launcher_has_words_for_people_and_a_program(name):
 
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_a_launcher_starts_the_ranks_of_the_libraries_that_it_comes_with(name):
-    launcher = launcher_named(name)
-    assert traits_of(launcher).preference.keys() <= launcher.libraries
+    launcher = load_launcher(name)
+    assert get_traits(launcher).preference.keys() <= launcher.libraries
 
 
 @pytest.mark.parametrize(
@@ -44,16 +44,16 @@ def test_a_launcher_starts_the_ranks_of_the_libraries_that_it_comes_with(name):
     ],
 )
 def test_the_best_launcher_of_a_library_comes_first(library, launchers):
-    assert launchers_of(library) == launchers
+    assert list_launchers(library) == launchers
 
 
 def test_each_library_comes_with_a_launcher():
-    assert all(map(launchers_of, LIBRARIES))
+    assert all(map(list_launchers, LIBRARIES))
 
 
 def test_only_the_launcher_of_slurm_places_ranks():
-    assert [name for name in LAUNCHERS if traits_named(name).places_ranks] == ["srun"]
+    assert [name for name in LAUNCHERS if load_traits(name).places_ranks] == ["srun"]
 
 
 def test_neither_auto_nor_a_plug_in_needs_traits():
-    assert traits_named(AUTO) == traits_of(SimpleNamespace(name="other")) == LauncherTraits()
+    assert load_traits(AUTO) == get_traits(SimpleNamespace(name="other")) == LauncherTraits()

@@ -6,12 +6,18 @@ import socket
 import pytest
 
 from spbench.launch import load as load_module
-from spbench.launch.load import busy_here, load_here, other_runs, other_work, other_work_now
+from spbench.launch.load import (
+    describe_busy_host,
+    describe_other_work,
+    find_other_runs,
+    find_other_work,
+    read_load,
+)
 
 
 @pytest.fixture
 def proc(tmp_path, monkeypatch):
-    monkeypatch.setattr(load_module, "cores", lambda: 2)
+    monkeypatch.setattr(load_module, "count_cores", lambda: 2)
 
     def made(loadavg="0.10 0.2 0.3 1/200 99", **processes):
         (tmp_path / "loadavg").write_text(loadavg)
@@ -24,7 +30,7 @@ def proc(tmp_path, monkeypatch):
 
 
 def told(proc):
-    return [(finding.status, finding.subject, finding.text) for finding in other_work(proc)]
+    return [(finding.status, finding.subject, finding.text) for finding in find_other_work(proc)]
 
 
 def test_an_idle_machine_tells_its_load(proc):
@@ -32,7 +38,7 @@ def test_an_idle_machine_tells_its_load(proc):
 
 
 def test_others_that_compute_are_noted(proc):
-    (finding,) = other_work(proc("13.80 9 8 15/400 99"))
+    (finding,) = find_other_work(proc("13.80 9 8 15/400 99"))
     assert (finding.status, finding.text) == ("note", "load 13.8 on 2 cores from other work")
     assert finding.mend is not None
 
@@ -51,7 +57,7 @@ def test_other_runs_are_noted_and_nothing_else_of_spbench(proc):
     )
     (home / str(os.getpid())).mkdir()
     (home / str(os.getpid()) / "cmdline").write_bytes(b"spbench\0run\0")
-    assert other_runs(home) == [11, 12]
+    assert find_other_runs(home) == [11, 12]
     *_, (status, subject, text) = told(home)
     assert (status, subject) == ("note", "other runs")
     assert text == "2 other runs of spbench: process 11, 12"
@@ -59,29 +65,31 @@ def test_other_runs_are_noted_and_nothing_else_of_spbench(proc):
 
 @pytest.mark.parametrize("content", ["", "a b c d", "1.0 2 3"])
 def test_a_kernel_that_does_not_tell_is_let_be(proc, content):
-    assert load_here(proc(content)) is None
+    assert read_load(proc(content)) is None
     assert told(proc(content)) == []
 
 
 def test_the_load_of_this_host_alone_is_known(proc, monkeypatch):
     place = proc("13.80 9 8 15/400 99")
-    monkeypatch.setattr(load_module, "load_here", lambda: load_here(place))
-    assert busy_here(socket.gethostname()) == "load 13.8 on 2 cores"
-    assert busy_here("elsewhere") == ""
+    monkeypatch.setattr(load_module, "read_load", lambda: read_load(place))
+    assert describe_busy_host(socket.gethostname()) == "load 13.8 on 2 cores"
+    assert describe_busy_host("elsewhere") == ""
     proc("0.10 9 8 15/400 99")
-    assert busy_here(socket.gethostname()) == ""
+    assert describe_busy_host(socket.gethostname()) == ""
 
 
 def test_a_run_is_no_other_run_than_what_started_it(proc):
     """``timeout 60 spbench run x.yaml`` has our words in its own command line."""
     words = b"timeout\x0060\x00spbench\x00run\x00x.yaml"
     place = proc(pid77=words)
-    assert other_runs(place) == [77]
+    assert find_other_runs(place) == [77]
     (place / str(os.getpid())).mkdir()
     (place / str(os.getpid()) / "stat").write_text(f"{os.getpid()} (a ) b) S 77 1 1")
-    assert other_runs(place) == []
+    assert find_other_runs(place) == []
 
 
 def test_what_a_run_notes_of_other_work_is_without_what_to_do(proc):
-    assert other_work_now(proc("13.80 9 8 15/400 99")) == ["load 13.8 on 2 cores from other work"]
-    assert other_work_now(proc()) == []
+    assert describe_other_work(proc("13.80 9 8 15/400 99")) == [
+        "load 13.8 on 2 cores from other work"
+    ]
+    assert describe_other_work(proc()) == []

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from spbench.launch import reaping
-from spbench.launch.reaping import killed, reaped
+from spbench.launch.reaping import kill_and_wait, wait_for_exit
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 SLOW_END = [
@@ -25,16 +25,16 @@ async def started(argv):
 
 async def test_a_process_that_runs_is_killed():
     process = await started(SLEEPER)
-    await killed(process)
+    await kill_and_wait(process)
     assert process.returncode == -signal.SIGKILL
-    await killed(process)  # and one that has ended is left alone
+    await kill_and_wait(process)  # and one that has ended is left alone
 
 
 async def test_a_task_that_is_cancelled_again_and_again_ends_when_its_child_has():
     process = await started(SLOW_END)
     await process.stdout.readline()
     process.terminate()
-    task = asyncio.create_task(reaped(process))
+    task = asyncio.create_task(wait_for_exit(process))
     for _ in range(3):
         await asyncio.sleep(0.05)
         task.cancel()
@@ -44,12 +44,12 @@ async def test_a_task_that_is_cancelled_again_and_again_ends_when_its_child_has(
 
 
 async def test_a_child_that_does_not_end_is_left_after_a_while(monkeypatch):
-    monkeypatch.setattr(reaping, "PATIENCE", 0.2)
+    monkeypatch.setattr(reaping, "EXIT_TIMEOUT", 0.2)
     process = await started(SLEEPER)
-    task = asyncio.create_task(reaped(process))
+    task = asyncio.create_task(wait_for_exit(process))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert process.returncode is None
-    await killed(process)
+    await kill_and_wait(process)

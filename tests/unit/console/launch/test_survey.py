@@ -19,9 +19,9 @@ from spbench.errors import UsageError
 from spbench.launch.finding import FindingStatus
 from spbench.launch.mpi_probe import INSTALL
 from spbench.launch.survey import survey
-from spbench.launch.survey.facts import HostFacts, facts_of, findings_of
-from spbench.launch.survey.question import program
-from spbench.launch.survey.reach import DEADLINE
+from spbench.launch.survey.command import build_survey_input
+from spbench.launch.survey.facts import HostFacts, group_findings, parse_facts
+from spbench.launch.survey.reach import ANSWER_TIMEOUT
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
 from unit.ssh_hosts import SshHosts, idle_hosts
@@ -36,7 +36,7 @@ def ssh(tmp_path, monkeypatch) -> SshHosts:
 
 async def survey_of(ssh: SshHosts, *names: str, **keys: object) -> dict[str, HostFacts]:
     settings = LaunchSettings.model_validate(keys)
-    return {facts.host: facts async for facts in survey.survey(names, settings, ssh.env)}
+    return {facts.host: facts async for facts in survey.survey_hosts(names, settings, ssh.env)}
 
 
 async def facts(ssh: SshHosts, name: str, **keys: object) -> HostFacts:
@@ -216,7 +216,7 @@ async def test_a_name_that_does_not_resolve(ssh):
 
 @pytest.mark.slow
 async def test_a_host_that_hangs_meets_its_deadline_and_leaves_nothing(ssh, monkeypatch):
-    monkeypatch.setattr(survey, "DEADLINE", 0.4)
+    monkeypatch.setattr(survey, "ANSWER_TIMEOUT", 0.4)
     ssh.add("node01", f"echo $$ > {ssh.folder}/pid", "trap '' TERM", "exec sleep 60")
     started = time.monotonic()
     found = await facts(ssh, "node01")
@@ -233,7 +233,7 @@ async def test_facts_come_in_the_order_of_arrival_and_the_rest_can_be_cancelled(
     ssh.equip("first", wait.format(ssh.folder / "pid"))
     names = ["second", "never", "first", "second"]
     settings = LaunchSettings.model_validate({})
-    found: Any = survey.survey(names, settings, ssh.env)
+    found: Any = survey.survey_hosts(names, settings, ssh.env)
     async with aclosing(found) as arriving:
         assert (await anext(arriving)).host == "first"
         (ssh.folder / "go").touch()
@@ -241,7 +241,7 @@ async def test_facts_come_in_the_order_of_arrival_and_the_rest_can_be_cancelled(
         assert not gone(ssh.folder / "pid")
         closing = time.monotonic()
     assert gone(ssh.folder / "pid")
-    assert time.monotonic() - closing < DEADLINE / 2
+    assert time.monotonic() - closing < ANSWER_TIMEOUT / 2
 
 
 async def test_no_more_than_so_many_are_asked_at_once(ssh, monkeypatch):
@@ -256,10 +256,10 @@ async def test_no_more_than_so_many_are_asked_at_once(ssh, monkeypatch):
         asking.discard(host)
         return HostFacts(host, FindingStatus.OK)
 
-    monkeypatch.setattr(survey, "_facts", ask)
+    monkeypatch.setattr(survey, "_query_host", ask)
     names = [f"node{number}" for number in range(100)]
     settings = LaunchSettings.model_validate({})
-    found = [facts.host async for facts in survey.survey([*names, *names], settings, ssh.env)]
+    found = [facts.host async for facts in survey.survey_hosts([*names, *names], settings, ssh.env)]
     assert sorted(found) == sorted(names)
     assert most == 64
 
@@ -356,7 +356,7 @@ async def test_an_mpi_library_that_ends_the_interpreter_leaves_the_other_facts(s
 @pytest.mark.long
 @pytest.mark.slow
 async def test_an_mpi_library_that_hangs_leaves_the_other_facts(ssh, monkeypatch):
-    monkeypatch.setattr("spbench.launch.survey.question.PROBE_PATIENCE", 0.3)
+    monkeypatch.setattr("spbench.launch.survey.command.PROBE_TIMEOUT", 0.3)
     found = await facts_with_mpi(ssh, "import time\ntime.sleep(60)")
     assert found.cores
     assert "did not tell its MPI library within" in found.reason
@@ -410,10 +410,10 @@ def probed(library: str, torch: str = "null", worker: str = "true") -> dict[str,
 
 
 def test_ports_of_adapters():
-    one = facts_of("a", "/py", ANSWER | {"adapters": [port("mlx5_0", "DOWN")]}, 0.0)
+    one = parse_facts("a", "/py", ANSWER | {"adapters": [port("mlx5_0", "DOWN")]}, 0.0)
     assert "no port is active (mlx5_0:1 DOWN)" in one.findings[-1].text
     both = [port("mlx5_0", "ACTIVE"), port("mlx5_1", "DOWN")]
-    two = facts_of("a", "/py", ANSWER | {"adapters": both}, 0.0)
+    two = parse_facts("a", "/py", ANSWER | {"adapters": both}, 0.0)
     assert [finding.subject for finding in two.findings] == ["python"]
     assert two.links == "1 x 400 Gb/sec (4X NDR), 1 x DOWN"
     assert two.devices == "2 x NVIDIA H200"
@@ -431,7 +431,7 @@ def test_ports_of_adapters():
     ],
 )
 def test_one_finding_is_said_once_with_its_mend(change, text):
-    found = facts_of("a", "/py", ANSWER | change, None)
+    found = parse_facts("a", "/py", ANSWER | change, None)
     (finding,) = found.findings
     assert text in finding.text
     assert finding.mend
@@ -441,20 +441,20 @@ def test_one_finding_is_said_once_with_its_mend(change, text):
 
 def test_the_worst_finding_gives_the_status():
     answer = ANSWER | {"adapters": [port("mlx5_0", "DOWN")], "probe": probed("MPICH")}
-    found = facts_of("a", "/py", answer, 5.0)
+    found = parse_facts("a", "/py", answer, 5.0)
     assert [finding.status for finding in found.findings] == ["missing", "note", "note"]
     assert found.status == "missing"
     assert "5.0 s ahead of" in found.findings[1].text
 
 
 def test_equal_findings_of_several_hosts_are_one():
-    hosts = [facts_of(name, "/py", ANSWER | {"probe": probed("MPICH")}, 0.0) for name in "ab"]
-    ((finding, names),) = findings_of(hosts).items()
+    hosts = [parse_facts(name, "/py", ANSWER | {"probe": probed("MPICH")}, 0.0) for name in "ab"]
+    ((finding, names),) = group_findings(hosts).items()
     assert (finding.subject, finding.mend, names) == ("torch", f"/py -m {INSTALL}", ["a", "b"])
 
 
 def test_the_program_is_python_of_any_age():
-    length, _, text = program(LaunchSettings.model_validate({})).partition(b"\n")
+    length, _, text = build_survey_input(LaunchSettings.model_validate({})).partition(b"\n")
     assert len(text) == int(length)
     tree = ast.parse(text, feature_version=(3, 6))
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.NamedExpr)]
@@ -466,24 +466,28 @@ def test_the_program_is_python_of_any_age():
 
 
 def test_the_program_ends_with_its_input():
-    from spbench.launch.survey.question import MARK, question
+    from spbench.launch.survey.command import MARK, build_survey_command
 
     settings = LaunchSettings.model_validate({})
-    sent = program(settings) + b"\n\n"
-    done = subprocess.run(question(settings), input=sent, capture_output=True, timeout=30)
+    sent = build_survey_input(settings) + b"\n\n"
+    done = subprocess.run(
+        build_survey_command(settings), input=sent, capture_output=True, timeout=30
+    )
     assert done.returncode == 0
     assert done.stdout.decode().count(MARK) == 3
 
 
 def test_a_question_shows_no_values_of_variables_and_gives_them():
-    from spbench.launch.survey.question import question
+    from spbench.launch.survey.command import build_survey_command
 
     values = {"NOTE": "s3cret; it's $HOME\n\n", "EMPTY": "", "LETTERS": "größe"}
     setup = ["env -0 >&2"]
     settings = LaunchSettings.model_validate({"env": values, "setup": setup})
-    words = question(settings)
+    words = build_survey_command(settings)
     assert not any("s3cret" in word for word in words)
-    done = subprocess.run(words, input=program(settings), capture_output=True, timeout=30)
+    done = subprocess.run(
+        words, input=build_survey_input(settings), capture_output=True, timeout=30
+    )
     assert done.returncode == 0
     printed = dict(
         entry.split("=", 1) for entry in done.stderr.decode().split("\0") if "=" in entry

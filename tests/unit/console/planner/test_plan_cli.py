@@ -410,8 +410,8 @@ def started(monkeypatch):
     async def start(self, *_):
         jobs.append(self)
 
-    monkeypatch.setattr("spbench.launch.devices.cores", lambda: 2)
-    monkeypatch.setattr("spbench.engine.capacity.cores", lambda: 2)
+    monkeypatch.setattr("spbench.launch.devices.count_cores", lambda: 2)
+    monkeypatch.setattr("spbench.engine.capacity.count_cores", lambda: 2)
     monkeypatch.setattr("spbench.engine.run.Run._run_jobs", start)
     return jobs
 

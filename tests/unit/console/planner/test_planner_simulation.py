@@ -440,7 +440,7 @@ def test_the_times_of_the_busiest_rank_add_up_to_the_step():
     ]
     case = state_of(events).cases["a"]
     for rank, part in case.measured.ranks.items():
-        part.place = {"stage": rank}
+        part.coordinates = {"stage": rank}
     plan = plan_of(even(2), 2)
     figures = compare_with_run(plan, case)
     assert figures.rank == 1

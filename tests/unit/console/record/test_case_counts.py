@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench.record.case_counts import CaseCounts, case_counts
+from spbench.record.case_counts import CaseCounts, count_cases
 from spbench.record.case_state import CaseState, CaseVerdict
 from spbench_core.events.statuses import CaseStatus
 
@@ -28,12 +28,12 @@ def case(status, started=1.0):
     ],
 )
 def test_what_never_ran_is_not_counted_as_run(cases, going, ended):
-    counts = case_counts(cases)
+    counts = count_cases(cases)
     if going:
-        assert counts.words(ended=False) == going
+        assert counts.describe(ended=False) == going
     if ended:
-        assert counts.words(ended=True).startswith(ended)
+        assert counts.describe(ended=True).startswith(ended)
 
 
 def test_a_case_that_was_cut_short_did_begin():
-    assert case_counts([case("cancelled"), case("cancelled", None)]) == CaseCounts(2, 0, 0, 1)
+    assert count_cases([case("cancelled"), case("cancelled", None)]) == CaseCounts(2, 0, 0, 1)

@@ -3,12 +3,12 @@
 import pytest
 
 from spbench.record.runs.case_durations import CaseTimes, measure_durations
-from spbench.record.runs.case_work import work_of
-from spbench.record.runs.index import past_durations
+from spbench.record.runs.case_work import hash_work
+from spbench.record.runs.index import find_past_durations
 from spbench_core.events.statuses import CaseStatus
 from unit.events import recorded, whole_run
 
-WORKS = [work_of("compute.gemm", 1, 2, {"n": 512})]
+WORKS = [hash_work("compute.gemm", 1, 2, {"n": 512})]
 MACHINE = {"id": "abc", "hosts": ["node01"], "cores": [2]}
 
 
@@ -18,7 +18,7 @@ def times(name, started, finished, *launches, status="passed", repeats=1):
 
 def test_a_fault_of_another_case_is_no_other_work():
     def work(*words, case_id="a[n=1]"):
-        return work_of("compute.gemm", 1, 2, {"n": 1}, words, case_id)
+        return hash_work("compute.gemm", 1, 2, {"n": 1}, words, case_id)
 
     plain = work()
     assert work("--inject", "slow=2@b") == work("--inject=slow@b[n=1]") == plain
@@ -110,9 +110,9 @@ def ended(home, seconds, **machine):
 
 def test_an_index_without_runs_reads_the_newest_reports_only(home, monkeypatch):
     runs = sorted(ended(home, seconds).id for seconds in (4, 5, 6))
-    monkeypatch.setattr("spbench.record.runs.index.MOST_READ", 2)
-    assert [row.run for row in past_durations(home, WORKS, ["node01"], 2)] == runs[:0:-1]
-    assert len(past_durations(home, WORKS, ["node01"], 2)) == 3, "the others follow"
+    monkeypatch.setattr("spbench.record.runs.index.MAX_CASES_READ", 2)
+    assert [row.run for row in find_past_durations(home, WORKS, ["node01"], 2)] == runs[:0:-1]
+    assert len(find_past_durations(home, WORKS, ["node01"], 2)) == 3, "the others follow"
 
 
 def test_durations_on_the_same_hosts_the_newest_run_first(home):
@@ -120,10 +120,12 @@ def test_durations_on_the_same_hosts_the_newest_run_first(home):
     second = ended(home, 5)
     ended(home, 6, hosts=["node02"])
     ended(home, 7, cores=[64])
-    rows = past_durations(home, WORKS, ["node01"], 2)
+    rows = find_past_durations(home, WORKS, ["node01"], 2)
     newest, oldest = sorted((first.id, second.id), reverse=True)
     assert [row.run for row in rows] == [newest, oldest]
     assert {row.seconds for row in rows} == {4.0, 5.0}
     assert {row.start for row in rows} == {2.0}
-    assert len(past_durations(home, WORKS, ["node01"], None)) == 3
-    assert past_durations(home, [work_of("compute.gemm", 1, 2, {"n": 64})], ["node01"], 2) == []
+    assert len(find_past_durations(home, WORKS, ["node01"], None)) == 3
+    assert (
+        find_past_durations(home, [hash_work("compute.gemm", 1, 2, {"n": 64})], ["node01"], 2) == []
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spbench.record.efficiency import format_efficiency, time_of_efficiency
+from spbench.record.efficiency import find_efficiency_time, format_efficiency
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_an_efficiency_is_a_percentage(efficiency, disturbed, expected):
     ],
 )
 def test_an_efficiency_is_that_of_the_time_with_a_reference(metric, references, time):
-    assert time_of_efficiency(metric, references) == time
+    assert find_efficiency_time(metric, references) == time

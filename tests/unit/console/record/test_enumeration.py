@@ -1,6 +1,6 @@
 import pytest
 
-from spbench.record.sentences.enumeration import count_cases, enumerate_names, name_cases
+from spbench.record.messages.enumeration import count_cases, enumerate_names, name_cases
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
-from spbench.record.findings import findings, names_slow_part
-from spbench.record.stragglers import stragglers_of
+from spbench.record.findings import collect_findings, names_slow_part
+from spbench.record.stragglers import find_stragglers
 from unit.events import (
     TIME,
     described,
@@ -18,10 +18,10 @@ from unit.events import (
 def found(events):
     state = state_of(events)
     for case in state.cases.values():
-        case.verdict.stragglers = tuple(stragglers_of(case))
+        case.verdict.stragglers = tuple(find_stragglers(case))
     for job in state.jobs.values():
         job.ranks.clear()  # these ranks have all the same two
-    return findings(state)
+    return collect_findings(state)
 
 
 ALIKE = [10.0, 10.2, 9.9, 10.1]
@@ -296,12 +296,12 @@ def with_stolen_time(events, share):
     """The findings of a run with a hypervisor that took a share of the ranks' time."""
     state = state_of(events)
     for case in state.cases.values():
-        case.verdict.stragglers = tuple(stragglers_of(case))
+        case.verdict.stragglers = tuple(find_stragglers(case))
         for part in case.measured.ranks.values():
             part.disturbed = {"stolen": share}
     for job in state.jobs.values():
         job.ranks.clear()
-    return findings(state)
+    return collect_findings(state)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from spbench.record.runs.files import read_json
 from spbench.record.runs.folder import (
     QUIET,
     RunFolder,
-    create,
+    create_run,
+    find_home,
     find_run,
-    home_of,
     list_runs,
     process_start,
-    write_whole,
+    write_file,
 )
 from spbench.record.runs.follow import RecordedEvents
 from unit.events import console_event, record, recorded, run_end, run_start, whole_run
@@ -51,7 +51,7 @@ def finished(home, name):
     ],
 )
 def test_the_home_is_the_options_then_the_environments(option, environ, expected):
-    assert home_of(option, environ) == Path(expected)
+    assert find_home(option, environ) == Path(expected)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_home_is_the_options_then_the_environments(option, environ, expected
     [("Halo Exchange!", "-halo-exchange-"), ("日本", "-run-"), ("x" * 80, f"-{'x' * 24}-")],
 )
 def test_an_id_tells_when_and_what(home, suite, slug):
-    folder = create(home, suite)
+    folder = create_run(home, suite)
     assert folder.path.is_dir()
     assert folder.path.parent == home / "runs"
     assert slug in folder.id
@@ -67,14 +67,14 @@ def test_an_id_tells_when_and_what(home, suite, slug):
 
 
 def test_runs_of_the_same_second_have_folders_of_their_own(home):
-    assert len({create(home, "a").id for _ in range(20)}) == 20
+    assert len({create_run(home, "a").id for _ in range(20)}) == 20
 
 
 def test_an_id_that_is_taken_is_not_used_again(home, monkeypatch):
     ends = iter(("0000", "0000", "0001"))
     monkeypatch.setattr("spbench.record.runs.folder.secrets.token_hex", lambda _: next(ends))
     monkeypatch.setattr("spbench.record.runs.folder.time.strftime", lambda *_: "20260101-000000")
-    names = [create(home, "a").id for _ in range(2)]
+    names = [create_run(home, "a").id for _ in range(2)]
     assert names == ["20260101-000000-a-0000", "20260101-000000-a-0001"]
 
 
@@ -158,7 +158,7 @@ def told_once(error):
 def test_a_home_that_cannot_be_written_is_told_in_one_sentence(tmp_path, place):
     (tmp_path / "a-file").write_text("")
     with pytest.raises(MissingError) as caught:
-        create(tmp_path / place, "suite")
+        create_run(tmp_path / place, "suite")
     message = str(caught.value)
     assert caught.value.exit_code is ExitCode.MISSING
     assert message.startswith(f"cannot write {tmp_path / place}")
@@ -222,7 +222,7 @@ def test_a_job_folder_that_cannot_be_made_is_told_in_one_sentence(tmp_path):
 
 def test_a_file_is_written_whole_and_leaves_no_draft(tmp_path):
     for text in ("old", "new"):
-        write_whole(tmp_path / "below" / "report.json", text)
+        write_file(tmp_path / "below" / "report.json", text)
     assert [path.name for path in (tmp_path / "below").iterdir()] == ["report.json"]
     assert (tmp_path / "below" / "report.json").read_text() == "new"
 
@@ -231,14 +231,14 @@ def test_a_file_that_cannot_be_written_leaves_no_draft_and_the_old_one(tmp_path)
     target = tmp_path / "report.json"
     target.mkdir()
     with pytest.raises(FailedRunError):
-        write_whole(target, "text")
+        write_file(target, "text")
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
 def test_a_file_below_a_file_is_told_in_one_sentence(tmp_path):
     (tmp_path / "a-file").write_text("")
     with pytest.raises(FailedRunError) as caught:
-        write_whole(tmp_path / "a-file" / "report.json", "text")
+        write_file(tmp_path / "a-file" / "report.json", "text")
     assert told_once(caught.value)
 
 
@@ -248,7 +248,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     taken = []
     reader = threading.Thread(target=lambda: taken.append(pipe.read_text()), daemon=True)
     reader.start()
-    write_whole(pipe, "text")
+    write_file(pipe, "text")
     reader.join(2.0)
     assert taken == ["text"]
     assert pipe.is_fifo()
@@ -262,7 +262,7 @@ def test_json_that_is_missing_or_torn_is_empty(tmp_path, content):
 
 
 def test_a_folder_that_was_removed_is_not_made_again(home):
-    folder = create(home, "a")
+    folder = create_run(home, "a")
     folder.path.rmdir()
     with pytest.raises(FailedRunError, match=r"cannot write .*report\.json: No such file"):
         folder.write_json("report.json", {})
@@ -290,7 +290,7 @@ def modes_of(folder):
 
 
 def test_a_run_is_its_owners_alone(home, no_umask):
-    assert modes_of(create(home, "a")) == ({0o700}, {0o600})
+    assert modes_of(create_run(home, "a")) == ({0o700}, {0o600})
 
 
 @pytest.mark.parametrize(
@@ -299,11 +299,11 @@ def test_a_run_is_its_owners_alone(home, no_umask):
 )
 def test_a_shared_run_is_for_whom_the_umask_allows(home, no_umask, umask, folder, file):
     os.umask(umask)
-    assert modes_of(create(home, "a", shared=True)) == ({folder}, {file})
+    assert modes_of(create_run(home, "a", shared=True)) == ({folder}, {file})
 
 
 def test_a_run_that_another_user_has_not_shared_is_told(home, monkeypatch):
-    theirs = create(home, "a")
+    theirs = create_run(home, "a")
     monkeypatch.setattr(os.path, "isfile", lambda path: False)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert list_runs(home) == []
@@ -356,31 +356,31 @@ def place_of(console, **changes):
 
 def test_a_run_lives_as_long_as_its_console(home, console):
     folder = recorded(home, SHORT_RUN, **place_of(console))
-    assert folder.alive()
+    assert folder.is_alive()
     console.kill()
     console.wait()
-    assert not folder.alive()
+    assert not folder.is_alive()
 
 
 def test_of_a_console_on_another_host_only_the_log_tells(home, console):
     folder = recorded(home, SHORT_RUN, **place_of(console, host="elsewhere"))
-    assert folder.elsewhere() == "elsewhere"
-    assert folder.alive() is None
+    assert folder.find_other_host() == "elsewhere"
+    assert folder.is_alive() is None
     long_ago = time.time() - QUIET - 60
     os.utime(folder.events, (long_ago, long_ago))
-    assert folder.alive() is False
+    assert folder.is_alive() is False
     folder.events.unlink()
-    assert folder.alive() is None, "it has not begun to write"
+    assert folder.is_alive() is None, "it has not begun to write"
 
 
 def test_a_console_of_this_host_is_not_elsewhere(home, console, tmp_path):
-    assert recorded(home, SHORT_RUN, **place_of(console)).elsewhere() is None
-    assert recorded(home, SHORT_RUN, **place_of(console, host=None)).elsewhere() is None
-    assert RunFolder(tmp_path).elsewhere() is None
+    assert recorded(home, SHORT_RUN, **place_of(console)).find_other_host() is None
+    assert recorded(home, SHORT_RUN, **place_of(console, host=None)).find_other_host() is None
+    assert RunFolder(tmp_path).find_other_host() is None
 
 
 def test_another_program_of_that_number_is_no_console(home, console):
-    assert not recorded(home, SHORT_RUN, **place_of(console, pid=1)).alive()
+    assert not recorded(home, SHORT_RUN, **place_of(console, pid=1)).is_alive()
 
 
 def test_a_program_with_a_file_in_a_folder_called_spbench_is_no_console():
@@ -393,9 +393,9 @@ def test_a_program_with_a_file_in_a_folder_called_spbench_is_no_console():
 
 def test_a_process_that_began_after_the_run_is_not_its_console(home, console):
     began = time.time()
-    assert recorded(home, SHORT_RUN, **place_of(console, started=began + 3600)).alive()
-    assert not recorded(home, SHORT_RUN, **place_of(console, started=began - 3600)).alive()
-    assert not recorded(home, SHORT_RUN, **place_of(console, started=None)).alive()
+    assert recorded(home, SHORT_RUN, **place_of(console, started=began + 3600)).is_alive()
+    assert not recorded(home, SHORT_RUN, **place_of(console, started=began - 3600)).is_alive()
+    assert not recorded(home, SHORT_RUN, **place_of(console, started=None)).is_alive()
 
 
 def test_a_console_is_known_whatever_the_system_clock_says(home, console):
@@ -404,13 +404,13 @@ def test_a_console_is_known_whatever_the_system_clock_says(home, console):
     behind = time.time() - 7200
     for started in (ahead, behind):
         place = place_of(console, started=started, since_boot=begun)
-        assert recorded(home, SHORT_RUN, **place).alive()
+        assert recorded(home, SHORT_RUN, **place).is_alive()
         place = place_of(console, started=started, since_boot=begun - 1.0)
-        assert not recorded(home, SHORT_RUN, **place).alive()
+        assert not recorded(home, SHORT_RUN, **place).is_alive()
 
 
 def test_a_folder_without_run_json_is_not_alive(tmp_path):
-    assert not RunFolder(tmp_path).alive()
+    assert not RunFolder(tmp_path).is_alive()
 
 
 def test_run_json_is_json(home):

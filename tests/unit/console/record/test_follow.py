@@ -124,9 +124,9 @@ NO_EVENTS = [
 def test_a_line_that_is_no_event_is_left_out_and_told_with_its_place(path, wrong):
     path.write_bytes(lines(0, 1) + wrong + b"\n" + lines(2))
     tail = EventTail(path)
-    assert tail.left_out is None
+    assert tail.skipped is None
     assert read(tail) == [0, 1, 2]
-    assert tail.left_out == (f"{path}:3: this is no event of a run; what it reported was left out")
+    assert tail.skipped == (f"{path}:3: this is no event of a run; what it reported was left out")
 
 
 def test_the_place_counts_all_lines_before_and_the_others_are_counted(path):
@@ -137,7 +137,7 @@ def test_the_place_counts_all_lines_before_and_the_others_are_counted(path):
         while not tail.at_end:
             found += read(tail, limit)
         assert found == list(range(51))
-        assert tail.left_out == (
+        assert tail.skipped == (
             f"{path}:51: this is no event of a run, nor are 11 further lines; "
             "what they reported was left out"
         )
@@ -149,7 +149,7 @@ def test_two_lines_that_are_an_event_together_are_two_that_are_none(path):
     path.write_bytes(half[:cut] + b"\n" + half[cut + 1 :] + b"\n")
     tail = EventTail(path)
     assert read(tail) == []
-    assert "jsonl:1: this is no event of a run, nor is 1 further line;" in tail.left_out
+    assert "jsonl:1: this is no event of a run, nor is 1 further line;" in tail.skipped
 
 
 @pytest.mark.parametrize(
@@ -184,18 +184,18 @@ def test_an_event_that_does_not_fit_its_run_is_left_out(path, wrong):
     path.write_bytes(b"".join(json.dumps(event).encode() + b"\n" for event in events))
     recorded = RecordedEvents(path)
     assert list(recorded) == whole
-    assert recorded.left_out.startswith(f"{path}:7: ")
+    assert recorded.skipped.startswith(f"{path}:7: ")
 
 
 def test_before_its_first_event_a_log_tells_nothing(path):
     path.write_bytes(encode(judged()) + encode(run_start()) + encode(judged()))
     recorded = RecordedEvents(path)
     assert [event["event"] for event in recorded] == ["run_start", "case_judged"]
-    assert recorded.left_out.startswith(f"{path}:1: ")
+    assert recorded.skipped.startswith(f"{path}:1: ")
 
 
 def test_a_line_that_never_ends_is_not_kept(path, monkeypatch):
-    monkeypatch.setattr(follow, "MOST_LINE", 1000)
+    monkeypatch.setattr(follow, "MAX_LINE_BYTES", 1000)
     path.write_bytes(lines(0) + b"x" * 5000 + b"\n" + lines(1))
     tail = EventTail(path)
     found = []

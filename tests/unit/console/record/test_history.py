@@ -6,7 +6,7 @@ import pytest
 
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder, find_run
-from spbench.record.runs.history import VERDICTS, select_runs, summaries, summary_of
+from spbench.record.runs.history import VERDICTS, list_summaries, read_summary, select_runs
 from spbench.report.build import build_report
 from spbench.report.recorded import load_run
 from unit.events import (
@@ -56,7 +56,7 @@ def test_a_run_is_told_in_short(home):
             "finished": 1003.5,
         },
     )
-    [found] = summaries(home)
+    [found] = list_summaries(home)
     assert found == summary(
         folder=found.folder,
         id="20260101-000000-a-0000",
@@ -76,21 +76,21 @@ def test_run_json_alone_is_read(home):
     path = folder_of(home, {"suite": "halo", "verdict": "passed"})
     (path / "report.json").mkdir()
     (path / "events.jsonl").mkdir()
-    assert [(run.suite, run.verdict) for run in summaries(home)] == [("halo", "passed")]
+    assert [(run.suite, run.verdict) for run in list_summaries(home)] == [("halo", "passed")]
 
 
 def test_the_oldest_run_comes_first(home):
     names = [f"2026010{day}-000000-a-0000" for day in (3, 1, 2)]
     for name in names:
         folder_of(home, {}, name)
-    assert [run.id for run in summaries(home)] == sorted(names)
+    assert [run.id for run in list_summaries(home)] == sorted(names)
 
 
 def test_a_run_without_a_verdict_runs_as_long_as_its_console(home, monkeypatch):
     alive, dead, afar = (recorded(home, [run_start()]) for _ in range(3))
     known = {alive: True, dead: False, afar: None}
-    monkeypatch.setattr(RunFolder, "alive", lambda folder: known[folder])
-    verdicts = [summary_of(folder).verdict for folder in known]
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: known[folder])
+    verdicts = [read_summary(folder).verdict for folder in known]
     assert verdicts == ["running", "unfinished", "running"]
 
 
@@ -108,7 +108,7 @@ def test_a_run_without_a_verdict_runs_as_long_as_its_console(home, monkeypatch):
     ],
 )
 def test_a_damaged_run_json_says_nothing(home, text):
-    found = summary_of(folder := find_run(home, folder_of(home, text).name))
+    found = read_summary(folder := find_run(home, folder_of(home, text).name))
     nothing = dict.fromkeys(("file", "started", "finished", "exit_code", "duration_s", "host"))
     empty = {"suite": "?", "verdict": "unfinished", "argv": ()}
     assert found == summary(folder=folder, id=folder.id, **empty, **nothing)
@@ -116,7 +116,7 @@ def test_a_damaged_run_json_says_nothing(home, text):
 
 def test_a_run_that_goes_on_has_no_duration(home):
     folder_of(home, {"console": CONSOLE})
-    assert [(run.started, run.duration_s) for run in summaries(home)] == [(5.0, None)]
+    assert [(run.started, run.duration_s) for run in list_summaries(home)] == [(5.0, None)]
 
 
 # The filter
@@ -284,7 +284,7 @@ def half_a_run():
 
 
 def test_a_run_that_goes_on_keeps_its_cases_phases(home, monkeypatch):
-    monkeypatch.setattr(RunFolder, "alive", lambda _: True)
+    monkeypatch.setattr(RunFolder, "is_alive", lambda _: True)
     run = load_run(recorded(home, half_a_run()))
     assert [case.status for case in run.cases.values()] == ["passed", "running", "waiting"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench.record.host_loads import KEPT
+from spbench.record.host_loads import HISTORY_LENGTH
 from spbench.report.build import build_report
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import check_rank_event
@@ -23,7 +23,7 @@ def test_hosts_are_kept_apart_and_the_report_has_mean_and_most():
         ]
     )
     assert state.host_loads.hosts() == ["node01", "node02"]
-    assert list(state.host_loads.of("node01", "cpu").last) == [0.5, 1.0]
+    assert list(state.host_loads.get("node01", "cpu").last) == [0.5, 1.0]
     first, second = build_report(state)["hosts"]
     assert first["cpu"] == {"mean": 0.75, "most": 1.0}
     assert first["sent"] == {"mean": 20.0, "most": 30.0}
@@ -32,10 +32,13 @@ def test_hosts_are_kept_apart_and_the_report_has_mean_and_most():
 
 def test_readings_are_bounded_and_means_are_of_all():
     state = make.state_of(
-        [*make.started(), *beats(*({"cpu": 1.0},) * KEPT, *({"cpu": 0.0},) * KEPT)]
+        [
+            *make.started(),
+            *beats(*({"cpu": 1.0},) * HISTORY_LENGTH, *({"cpu": 0.0},) * HISTORY_LENGTH),
+        ]
     )
-    history = state.host_loads.of("node01", "cpu")
-    assert (len(history.last), history.mean, history.most) == (KEPT, 0.5, 1.0)
+    history = state.host_loads.get("node01", "cpu")
+    assert (len(history.last), history.mean, history.maximum) == (HISTORY_LENGTH, 0.5, 1.0)
     assert set(history.last) == {0.0}
 
 

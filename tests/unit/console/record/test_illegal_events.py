@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.engine.recorder import Recorder
-from spbench.record.findings import findings
+from spbench.record.findings import collect_findings
 from spbench.record.runs.event_log import EventLog, decode, encode
 from spbench.record.runs.log_check import LogCheck
 from spbench.record.state import RunState
@@ -55,7 +55,7 @@ def facts_of(state):
     report = build_report(state)
     report["run"]["findings"] = []
     ranks = {
-        number: replace(rank, heard=0.0, facts=rank.facts)
+        number: replace(rank, last_heard=0.0, facts=rank.facts)
         for number, rank in state.ranks.items()
         if rank.case is not None
     }
@@ -69,7 +69,7 @@ def test_illegal_events_change_nothing_and_become_a_finding(name):
     assert facts_of(state) == facts_of(state_of(events))
     assert state.ignored.count == 1
     assert state.ignored.first.startswith(illegal["event"])
-    assert state.ignored.finding in findings(state)
+    assert state.ignored.finding in collect_findings(state)
     assert state.ignored.finding in build_report(state)["run"]["findings"]
 
 
@@ -98,10 +98,10 @@ def test_illegal_events_are_recorded_and_replay_to_the_same_finding(tmp_path):
     recorder = Recorder(log, live, lambda event: None)
     for event in [*BEGUN, rank_event("samples", 0, case="b")]:
         if "rank" in event:
-            recorder.take(1, [encoded(event)], [dict(event)])
+            recorder.record_batch(1, [encoded(event)], [dict(event)])
         else:
             fields = {name: event[name] for name in event if name not in ("event", "time")}
-            recorder.say(event["event"], **fields)
+            recorder.record(event["event"], **fields)
     log.close()
     lines = (tmp_path / "events.jsonl").read_bytes().splitlines()
     replayed = state_of([decode(line) for line in lines])
@@ -174,7 +174,7 @@ def test_no_order_of_events_raises(events):
     check = LogCheck()
     state = RunState()
     for event in [run_start(*TWO), job_start("a", "b"), *events]:
-        if check.passes(event):
+        if check.accepts(event):
             state.apply(event)
     build_report(state)
-    findings(state)
+    collect_findings(state)

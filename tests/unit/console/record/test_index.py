@@ -14,8 +14,8 @@ import pytest
 
 from spbench.record.runs import index_file
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import summaries
-from spbench.record.runs.index import PastLaunch, add_run, heads, past_launches, reindex
+from spbench.record.runs.history import list_summaries
+from spbench.record.runs.index import PastLaunch, add_run, find_past_launches, read_heads, reindex
 from spbench.report.build import build_report
 from unit.events import recorded, whole_run
 
@@ -55,7 +55,7 @@ def note_run(folder):
 
 
 def medians(home, *which):
-    return [launch.median for launch in past_launches(home, *which or ("a", "time_ms"))]
+    return [launch.median for launch in find_past_launches(home, *which or ("a", "time_ms"))]
 
 
 def changed(folder, change):
@@ -69,9 +69,9 @@ def changed(folder, change):
 
 def test_what_the_index_knows_is_not_read_again_and_said_alike(home, reads):
     ended(home, counts={"passed": 3, "failed": 1}), ended(home, counts=None)
-    first = summaries(home)
+    first = list_summaries(home)
     reads.clear()
-    assert summaries(home) == first
+    assert list_summaries(home) == first
     assert sorted(run.passed for run in first) == ["", "3/4"]
     assert reads == []
 
@@ -79,38 +79,38 @@ def test_what_the_index_knows_is_not_read_again_and_said_alike(home, reads):
 def test_a_run_that_changed_is_read_again_and_one_that_is_gone_forgotten(home, reads):
     kept = ended(home)
     gone = ended(home)
-    summaries(home)
+    list_summaries(home)
     kept.write_json("run.json", kept.read_json("run.json") | {"verdict": "failed"})
     gone.path.rename(home / "elsewhere")
     reads.clear()
-    assert [(run.id, run.verdict) for run in summaries(home)] == [(kept.id, "failed")]
+    assert [(run.id, run.verdict) for run in list_summaries(home)] == [(kept.id, "failed")]
     assert reads == [kept.id]
-    assert heads(home).keys() == {kept.id}
+    assert read_heads(home).keys() == {kept.id}
 
 
 def test_a_run_that_has_not_ended_is_looked_at_each_time(home, monkeypatch):
     folder = recorded(home, whole_run())
     told = {folder: True}
-    monkeypatch.setattr(RunFolder, "alive", lambda folder: told[folder])
-    assert [run.verdict for run in summaries(home)] == ["running"]
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: told[folder])
+    assert [run.verdict for run in list_summaries(home)] == ["running"]
     told[folder] = False
-    assert [run.verdict for run in summaries(home)] == ["unfinished"]
-    assert heads(home) == {}
+    assert [run.verdict for run in list_summaries(home)] == ["unfinished"]
+    assert read_heads(home) == {}
 
 
 def test_no_index_is_made_where_there_are_no_runs(home):
-    assert summaries(home) == []
-    assert past_launches(home, "a", "time_ms") == []
+    assert list_summaries(home) == []
+    assert find_past_launches(home, "a", "time_ms") == []
     assert not home.exists()
 
 
 def test_what_a_terminal_would_act_on_is_not_taken_from_the_index(home):
     folder = ended(home)
-    summaries(home)
-    with index_file.writing(home) as index:
+    list_summaries(home)
+    with index_file.open_writing(home) as index:
         index.execute("UPDATE runs SET head = ?", ('{"suite": "\\u001b[2J", "verdict": "passed"}',))
-    assert heads(home) == {}
-    assert [run.suite for run in summaries(home)] == ["made-up"], folder
+    assert read_heads(home) == {}
+    assert [run.suite for run in list_summaries(home)] == ["made-up"], folder
 
 
 # An index that cannot be used
@@ -159,48 +159,48 @@ def set_version(path, number):
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_index_is_worked_around(home, damage):
     ended(home)
-    runs = summaries(home)
-    launches = past_launches(home, "a", "time_ms")
+    runs = list_summaries(home)
+    launches = find_past_launches(home, "a", "time_ms")
     assert len(launches) == 1
     DAMAGE[damage](home / "index.sqlite")
     for _ in range(2):
-        assert summaries(home) == runs
-        assert past_launches(home, "a", "time_ms") == launches
+        assert list_summaries(home) == runs
+        assert find_past_launches(home, "a", "time_ms") == launches
 
 
 @pytest.mark.parametrize("damage", sorted(DAMAGE.keys() - {"a folder", "a pipe", "newer"}))
 def test_a_damaged_index_is_made_again(home, reads, damage):
     ended(home)
-    summaries(home), past_launches(home, "a", "time_ms")
+    list_summaries(home), find_past_launches(home, "a", "time_ms")
     DAMAGE[damage](home / "index.sqlite")
     for _ in range(2):
-        summaries(home), past_launches(home, "a", "time_ms")
+        list_summaries(home), find_past_launches(home, "a", "time_ms")
     reads.clear()
-    summaries(home), past_launches(home, "a", "time_ms")
+    list_summaries(home), find_past_launches(home, "a", "time_ms")
     assert reads == []
 
 
 def test_the_index_of_a_newer_version_is_left_alone(home):
     ended(home)
-    summaries(home)
+    list_summaries(home)
     set_version(home / "index.sqlite", 99)
     before = (home / "index.sqlite").read_bytes()
-    assert len(summaries(home)) == 1
+    assert len(list_summaries(home)) == 1
     assert (home / "index.sqlite").read_bytes() == before
 
 
 def test_an_index_that_another_console_holds_is_worked_around(home, monkeypatch):
     monkeypatch.setattr(index_file, "PATIENCE", 0.01)
     first = ended(home)
-    summaries(home)
+    list_summaries(home)
     holder = sqlite3.connect(home / "index.sqlite", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     second = ended(home)
     note_run(second)
-    assert {run.id for run in summaries(home)} == {first.id, second.id}
-    assert len(past_launches(home, "a", "time_ms")) == 2
+    assert {run.id for run in list_summaries(home)} == {first.id, second.id}
+    assert len(find_past_launches(home, "a", "time_ms")) == 2
     holder.close()
-    assert len(heads(home)) == 1
+    assert len(read_heads(home)) == 1
 
 
 def test_without_sqlite_runs_are_listed(home, monkeypatch):
@@ -208,18 +208,18 @@ def test_without_sqlite_runs_are_listed(home, monkeypatch):
     monkeypatch.delitem(sys.modules, "spbench.record.runs.index")
     monkeypatch.delattr("spbench.record.runs.index")
     monkeypatch.setitem(sys.modules, "spbench.record.runs.index", None)
-    assert [run.verdict for run in summaries(home)] == ["passed"]
+    assert [run.verdict for run in list_summaries(home)] == ["passed"]
     assert not (home / "index.sqlite").exists()
 
 
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from spbench.record.runs.history import summaries
-from spbench.record.runs.index import past_launches, reindex
+from spbench.record.runs.history import list_summaries
+from spbench.record.runs.index import find_past_launches, reindex
 os.getuid() or os.setuid(65534)
 home = Path(sys.argv[1])
-print(len(summaries(home)), len(past_launches(home, "a", "time_ms")), reindex(home)[0])
+print(len(list_summaries(home)), len(find_past_launches(home, "a", "time_ms")), reindex(home)[0])
 """
 
 
@@ -229,7 +229,7 @@ def test_a_home_that_cannot_be_written_is_read(indexed):
         home = Path(place)
         ended(home)
         if indexed:
-            past_launches(home, "a", "time_ms")
+            find_past_launches(home, "a", "time_ms")
         for path in home.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o444)
         home.chmod(0o555)
@@ -251,8 +251,8 @@ def test_a_full_disk_is_worked_around(home, monkeypatch):
         return index
 
     monkeypatch.setattr(index_file, "_connected", full)
-    assert [run.verdict for run in summaries(home)] == ["passed"]
-    assert len(past_launches(home, "a", "time_ms")) == 1
+    assert [run.verdict for run in list_summaries(home)] == ["passed"]
+    assert len(find_past_launches(home, "a", "time_ms")) == 1
     count, why = reindex(home)
     assert count == 0
     assert "full" in why
@@ -269,7 +269,7 @@ def test_tables_that_another_console_has_just_made_are_kept(home, monkeypatch):
         index_file, "_version", lambda connection: next(versions, read_version(connection))
     )
     note_run(second)
-    assert heads(home).keys() == {first.id, second.id}
+    assert read_heads(home).keys() == {first.id, second.id}
 
 
 def test_tables_that_a_newer_console_has_just_made_are_kept(home, monkeypatch):
@@ -296,7 +296,7 @@ def test_two_consoles_at_once_lose_nothing(home):
         try:
             for folder in mine:
                 note_run(folder)
-                summaries(home)
+                list_summaries(home)
         except BaseException as error:
             wrong.append(error)
 
@@ -306,8 +306,8 @@ def test_two_consoles_at_once_lose_nothing(home):
     for console in consoles:
         console.join()
     assert wrong == []
-    assert len(past_launches(home, "a", "time_ms")) == 12
-    assert heads(home).keys() == {folder.id for folder in folders}
+    assert len(find_past_launches(home, "a", "time_ms")) == 12
+    assert read_heads(home).keys() == {folder.id for folder in folders}
 
 
 # Launches
@@ -321,13 +321,13 @@ def test_the_median_of_each_launch_is_known_at_a_runs_end(home, reads):
     folder.write_json("report.json", report)
     note_run(folder)
     reads.clear()
-    found = past_launches(home, "a", "time_ms", "f1")
+    found = find_past_launches(home, "a", "time_ms", "f1")
     work = found[0].work
     assert found == [
         PastLaunch(folder.id, 1, 2.0, "f1", work),
         PastLaunch(folder.id, 3, 2.5, "f1", work),
     ]
-    assert past_launches(home, "a", "time_ms") == found
+    assert find_past_launches(home, "a", "time_ms") == found
     assert medians(home, "a", "time_ms", "f2") == medians(home, "b", "time_ms") == []
     assert medians(home, "a", "x") == []
     assert reads == []
@@ -358,10 +358,10 @@ def test_an_older_report_has_one_launch_a_case_and_its_counts_are_told(home):
             del case["medians"], case["launches"]
 
     changed(folder, older)
-    assert [run.passed for run in summaries(home)] == [""]
+    assert [run.passed for run in list_summaries(home)] == [""]
     assert reindex(home) == (1, None)
     assert medians(home) == [2.0]
-    assert [run.passed for run in summaries(home)] == ["1/1"]
+    assert [run.passed for run in list_summaries(home)] == ["1/1"]
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_a_newer_or_a_damaged_report_tells_no_launches(home, report):
     folder.write_json("report.json", report)
     assert reindex(home) == (1, None)
     assert medians(home) == []
-    assert len(summaries(home)) == 1
+    assert len(list_summaries(home)) == 1
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "true", "null", "1" + "0" * 400])
@@ -394,6 +394,6 @@ def test_a_run_whose_last_line_is_torn_is_listed_and_counts_in_no_comparison(hom
     folder = recorded(home, whole_run()[:-1], console=CONSOLE)
     with folder.events.open("ab") as log:
         log.write(b'{"event":"run_e')
-    assert [run.verdict for run in summaries(home)] == ["unfinished"]
+    assert [run.verdict for run in list_summaries(home)] == ["unfinished"]
     assert medians(home) == []
     assert folder.replay().cases["a"].status == "passed"

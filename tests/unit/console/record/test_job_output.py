@@ -3,7 +3,7 @@
 import os
 
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.job_output import job_output
+from spbench.record.runs.job_output import read_job_output
 
 
 def written(tmp_path, **streams):
@@ -15,30 +15,30 @@ def written(tmp_path, **streams):
 
 def test_both_streams_are_shown_and_an_empty_one_left_out(tmp_path):
     folder = written(tmp_path, stdout=b"begun\n", stderr=b"MPI_ABORT\n\0")
-    ends = job_output(folder, 1)
+    ends = read_job_output(folder, 1)
     assert [(end.name, end.text) for end in ends] == [
         ("stdout", "begun\n"),
         ("stderr", "MPI_ABORT\n"),
     ]
     assert ends[0].title == f"stdout ({tmp_path}/jobs/1/stdout.log)"
     written(tmp_path, stdout=b" \n")
-    assert [end.name for end in job_output(folder, 1)] == ["stderr"]
+    assert [end.name for end in read_job_output(folder, 1)] == ["stderr"]
 
 
 def test_of_a_long_stream_whole_lines_of_its_end_are_shown(tmp_path):
     folder = written(tmp_path, stdout=b"first line\nsecond\nthird\n")
-    (end,) = job_output(folder, 1, most=15)
+    (end,) = read_job_output(folder, 1, most=15)
     assert (end.text, end.left_out) == ("second\nthird\n", 11)
     assert end.title.endswith("stdout.log, without its first 11 bytes)")
 
 
 def test_a_terminals_commands_and_bytes_that_are_no_text_are_shown_as_marks(tmp_path):
-    (end,) = job_output(written(tmp_path, stderr=b"\x1b[31mred\xff\n"), 1)
+    (end,) = read_job_output(written(tmp_path, stderr=b"\x1b[31mred\xff\n"), 1)
     assert end.text == "?[31mred\ufffd\n"
 
 
 def test_jobs_that_are_not_there_and_pipes_have_no_output(tmp_path):
     folder = written(tmp_path)
-    assert job_output(folder, None) == job_output(folder, 7) == []
+    assert read_job_output(folder, None) == read_job_output(folder, 7) == []
     os.mkfifo(folder.job(1) / "stdout.log")
-    assert job_output(folder, 1) == []
+    assert read_job_output(folder, 1) == []

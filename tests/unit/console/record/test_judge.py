@@ -1,7 +1,7 @@
 import pytest
 
 from spbench.errors import ExitCode
-from spbench.record.judge import judge, name_ranks, verdict_of
+from spbench.record.judge import judge, judge_run, name_ranks
 from unit.events import (
     TIME,
     case_of,
@@ -198,7 +198,7 @@ def test_a_run_is_as_bad_as_its_worst_case(statuses, verdict, code):
     names = {f"case{number}": status for number, status in enumerate(statuses.split())}
     events = [judged(name, status) for name, status in names.items()]
     state = state_of([run_start(*map(described, names)), *events])
-    assert verdict_of(state.cases.values()) == (verdict, code)
+    assert judge_run(state.cases.values()) == (verdict, code)
 
 
 def against(limit, *later, ended=True, status=None, keep=True):

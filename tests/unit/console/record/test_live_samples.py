@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from spbench.record.live_samples import LiveSamples
 from spbench.record.rank_rows import RankRows
 from spbench.record.runs.follow import RecordedEvents
-from spbench.record.runs.playback import demo_run
+from spbench.record.runs.playback import find_demo_run
 from spbench.record.state import RunState
 from unit.events import TIME, described, metric, rank_event, started
 
@@ -24,7 +24,7 @@ def started_state(**changes):
 
 
 def expected_values(case, name):
-    return sorted(value for values in case.folded(name) for value in values)
+    return sorted(value for values in case.fold_samples(name) for value in values)
 
 
 def sorted_values(samples):
@@ -99,9 +99,9 @@ def test_the_live_times_of_the_demo_end_as_the_final_ones():
     state = RunState()
     rows = RankRows(state)
     live = {}
-    for event in RecordedEvents(demo_run().events):
+    for event in RecordedEvents(find_demo_run().events):
         state.apply(event)
-        rows.take(event)
+        rows.update(event)
         if event["event"] == "case_end" and rows.case is not None:
             live[rows.case.id] = rows.headline_time()
     assert live

@@ -1,10 +1,10 @@
 import pytest
 
 from spbench.record.live_stragglers import LiveStragglers
+from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.rank_rows import RankRows
-from spbench.record.sentences.stragglers import describe_lags, lags_of
 from spbench.record.state import RunState
-from spbench.record.stragglers import Straggler, stragglers_of
+from spbench.record.stragglers import Straggler, find_stragglers
 from unit.events import TIME, described, job_start, metric, rank_event, started
 
 FOUR = ("node01", "node01", "node02", "node02")
@@ -24,7 +24,7 @@ class Running:
     def take(self, *events):
         for event in events:
             self.state.apply(event)
-            self.rows.take(event)
+            self.rows.update(event)
 
     def go_on(self, seconds, *times, samples=5, case="a", waits=()):
         """Let each rank give samples a second that take so long; None gives none.
@@ -44,7 +44,7 @@ class Running:
 
     @property
     def said(self):
-        return self.stragglers.sentences()
+        return self.stragglers.messages()
 
     @property
     def named(self):
@@ -83,10 +83,10 @@ def test_it_speaks_after_two_seconds_and_as_many_samples_as_a_judged_case_needs(
     few = Running()
     few.go_on(7, 10, 10, 10, 20, samples=1)
     assert few.said == []
-    assert stragglers_of(few.rows.case) == []
+    assert find_stragglers(few.rows.case) == []
     few.go_on(1, 10, 10, 10, 20, samples=1)
-    assert few.said == describe_lags(lags_of(few.rows.case, few.stragglers.find()))
-    [judged] = stragglers_of(few.rows.case)
+    assert few.said == describe_lags(find_lags(few.rows.case, few.stragglers.find()))
+    [judged] = find_stragglers(few.rows.case)
     assert (judged.name, judged.ratio) == ("rank 3 on node02", 2.0)
 
 

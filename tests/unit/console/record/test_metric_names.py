@@ -3,9 +3,9 @@ import pytest
 from spbench.record.metric_names import (
     SEPARATELY,
     describe_separation,
-    figure_name,
-    folded_name,
-    metric_name,
+    format_figure_name,
+    format_folded_name,
+    format_metric_name,
     separate_metrics,
 )
 from spbench_core.catalog import BENCHMARKS
@@ -43,7 +43,7 @@ def test_knows_which_metrics_are_measured_in_another_loop(benchmark, metric, exp
     ],
 )
 def test_names_a_statistic_for_people(metric, unit, expected):
-    assert figure_name(metric, unit) == expected
+    assert format_figure_name(metric, unit) == expected
 
 
 def test_no_part_of_a_time_is_measured_separately():
@@ -63,4 +63,4 @@ def test_no_part_of_a_time_is_measured_separately():
     ],
 )
 def test_names_what_the_value_over_all_ranks_is(metric, unit, name, folded):
-    assert (metric_name(metric, unit), folded_name(metric, unit)) == (name, folded)
+    assert (format_metric_name(metric, unit), format_folded_name(metric, unit)) == (name, folded)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench.record.machine.misplaced import misplaced
+from spbench.record.machine.misplaced import describe_misplaced
 from unit.events import described, job_start, judged, rank_event, run_start, state_of
 
 SHOWN = "launch.args: [--report-bindings]"
@@ -22,7 +22,7 @@ def told(*ranks, near=None, **asked):
         events.append(rank_event("case_start", rank))
         events.append(rank_event("device", rank, device="cuda:0 H200", near=near))
     state = state_of([*events, judged()])
-    return misplaced(state.cases.values(), state.jobs)
+    return describe_misplaced(state.cases.values(), state.jobs)
 
 
 APART = (("a", [0, 1], 1, [0]), ("a", [2, 3], 1, [1]))
@@ -138,5 +138,5 @@ def test_jobs_whose_ranks_are_alike_misplaced_have_one_sentence():
             events.append(rank_event("case_start", rank, case=name))
         events.append(judged(name))
     state = state_of(events)
-    [sentence] = misplaced(state.cases.values(), state.jobs)
+    [sentence] = describe_misplaced(state.cases.values(), state.jobs)
     assert sentence.startswith("rank 0 on a (and 2 more ranks) may run on CPUs 0-3")

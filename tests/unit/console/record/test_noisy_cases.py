@@ -2,11 +2,11 @@
 
 import pytest
 
-from spbench.record.findings import findings
+from spbench.record.findings import collect_findings
 from spbench.record.noise import (
     Cause,
     Disturbance,
-    noise_of,
+    describe_case_noise,
     summarize_disturbances,
     summarize_noise,
 )
@@ -37,7 +37,7 @@ def ran(*disturbed, cpus=None, cases=("a",), more=()):
 
 
 def noise(*disturbed, cpus=None):
-    return noise_of(ran(*disturbed, cpus=cpus).cases["a"])
+    return describe_case_noise(ran(*disturbed, cpus=cpus).cases["a"])
 
 
 def test_ranks_that_nothing_disturbed_are_quiet():
@@ -82,7 +82,7 @@ def test_the_worst_repeat_counts():
         make.rank_event("case_end", 0, repeat=1, disturbed={"waited": 0.1}),
     ]
     state = ran({"waited": 0.5}, {}, more=again)
-    assert "waited 50 %" in noise_of(state.cases["a"])
+    assert "waited 50 %" in describe_case_noise(state.cases["a"])
 
 
 def test_a_run_has_one_sentence_on_noise_with_what_else_ran_when_it_began():
@@ -93,7 +93,7 @@ def test_a_run_has_one_sentence_on_noise_with_what_else_ran_when_it_began():
         "ranks on node01 waited 50 % of their time for a core in a because other work used it; "
         "repeat the run on an idle machine (at its start: load 13.8 on 2 cores from other work)"
     )
-    assert sentence in findings(state)
+    assert sentence in collect_findings(state)
     assert summarize_noise(ran({}, {})) == []
 
 

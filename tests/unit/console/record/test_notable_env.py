@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spbench.record.machine.environment import notable
+from spbench.record.machine.environment import select_variables
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ from spbench.record.machine.environment import notable
     ],
 )
 def test_what_changes_numbers_is_kept(name):
-    assert notable({name: "1"}) == {name: "1"}
+    assert select_variables({name: "1"}) == {name: "1"}
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_what_changes_numbers_is_kept(name):
     ],
 )
 def test_secrets_and_what_changes_nothing_are_not(name):
-    assert notable({name: "1"}) == {}
+    assert select_variables({name: "1"}) == {}
 
 
 def test_credentials_in_values_are_not_kept():
-    assert notable({"SLURM_EXPORT_ENV": "ALL,HF_TOKEN=abc"}) == {}
-    assert notable({"NVIDIA_PROXY": "http://me:word@proxy"}) == {}
+    assert select_variables({"SLURM_EXPORT_ENV": "ALL,HF_TOKEN=abc"}) == {}
+    assert select_variables({"NVIDIA_PROXY": "http://me:word@proxy"}) == {}

@@ -4,16 +4,16 @@ import pytest
 
 from spbench.errors import FailedRunError, UsageError
 from spbench.record.runs import history, notes
-from spbench.record.runs.history import known_runs, select_runs, summaries, summary_of
+from spbench.record.runs.history import list_summaries, read_summary, select_runs, update_known_runs
 from spbench.record.runs.notes import (
     FILE,
     MOST_TEXT,
     NO_NOTE,
     RunNote,
+    change_tags,
     check_tag,
-    note_from,
+    parse_note,
     read_note,
-    retagged,
     write_note,
 )
 from unit.events import recorded, whole_run
@@ -25,16 +25,16 @@ def folder(tmp_path):
 
 
 def test_a_line_is_read_as_tags_and_text():
-    assert note_from(" new driver #rack2  #fast ") == RunNote("new driver", ("fast", "rack2"))
-    assert note_from("case # 3 of #1/2") == RunNote("case # 3 of #1/2"), "these are no tags"
-    assert note_from("") == NO_NOTE
-    assert note_from(str(RunNote("new driver", ("fast",)))) == RunNote("new driver", ("fast",))
+    assert parse_note(" new driver #rack2  #fast ") == RunNote("new driver", ("fast", "rack2"))
+    assert parse_note("case # 3 of #1/2") == RunNote("case # 3 of #1/2"), "these are no tags"
+    assert parse_note("") == NO_NOTE
+    assert parse_note(str(RunNote("new driver", ("fast",)))) == RunNote("new driver", ("fast",))
 
 
 @pytest.mark.parametrize("line", ["x" * (MOST_TEXT + 1), "a \x1b[31m b"])
 def test_what_is_too_long_or_not_printable_is_refused(line):
     with pytest.raises(UsageError, match="a note"):
-        note_from(line)
+        parse_note(line)
 
 
 def test_a_note_is_kept_in_the_runs_folder_and_an_empty_one_removed(folder):
@@ -62,7 +62,7 @@ def test_a_note_that_cannot_be_written_is_told(folder):
 
 
 def test_tags_are_added_and_taken_away():
-    note = retagged(RunNote("x", ("a", "b")), ["c", "a"], ["b"])
+    note = change_tags(RunNote("x", ("a", "b")), ["c", "a"], ["b"])
     assert note == RunNote("x", ("a", "c"))
     assert check_tag("#rack2") == "rack2"
     for wrong in ("", "#", "a b", "-x", "x" * 41):
@@ -72,18 +72,18 @@ def test_tags_are_added_and_taken_away():
 
 def test_lists_have_the_notes_as_they_are_now(tmp_path, folder):
     home = tmp_path / "home"
-    known = known_runs(home)
+    known = update_known_runs(home)
     write_note(folder, RunNote("slow node", ("rack2",)))
-    for found in (known_runs(home, known), known_runs(home)):
+    for found in (update_known_runs(home, known), update_known_runs(home)):
         assert [run.note.text for _, run in found.values()] == ["slow node"]
-    assert summary_of(folder).note.tags == ("rack2",)
+    assert read_summary(folder).note.tags == ("rack2",)
     write_note(folder, NO_NOTE)
-    assert [run.note for _, run in known_runs(home, found).values()] == [NO_NOTE]
+    assert [run.note for _, run in update_known_runs(home, found).values()] == [NO_NOTE]
 
 
 def test_a_filter_finds_tags_and_words_of_a_note(tmp_path, folder):
     write_note(folder, RunNote("slow node", ("rack2",)))
-    runs = summaries(tmp_path / "home")
+    runs = list_summaries(tmp_path / "home")
     for text, found in (("tag:rack2", 1), ("tag:rack", 0), ("slow", 1), ("#rack2", 1), ("fast", 0)):
         assert len(select_runs(runs, text)) == found, text
 
@@ -96,9 +96,9 @@ def test_runs_without_a_note_are_not_read_for_one(tmp_path, folder, monkeypatch)
         return read_note(folder)
 
     monkeypatch.setattr(history, "read_note", reads)
-    known_runs(tmp_path / "home")
+    update_known_runs(tmp_path / "home")
     assert read == []
     write_note(folder, RunNote("x"))
-    known_runs(tmp_path / "home")
+    update_known_runs(tmp_path / "home")
     assert read == [folder]
-    assert notes.noted(folder)
+    assert notes.has_note(folder)

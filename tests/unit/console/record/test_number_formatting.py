@@ -5,6 +5,7 @@ import math
 import pytest
 
 from spbench.record.number_formatting import (
+    choose_unit,
     format_count,
     format_duration,
     format_number,
@@ -12,7 +13,6 @@ from spbench.record.number_formatting import (
     format_size,
     format_time,
     format_value,
-    scale_of,
 )
 from spbench_core.catalog import BENCHMARKS
 
@@ -129,10 +129,10 @@ def test_no_metric_of_the_catalog_is_shown_with_an_exponent(value):
 
 
 def test_a_scale_makes_the_largest_value_readable():
-    scale = scale_of([0.003, 0.5], "ms")
+    scale = choose_unit([0.003, 0.5], "ms")
     assert (scale.unit, scale.format(0.003), scale.format(0.5)) == ("us", "3.00", "500")
 
 
 def test_a_scale_of_nothing_keeps_the_unit():
-    assert scale_of([], "ms").unit == "ms"
-    assert scale_of([], "1").unit == ""
+    assert choose_unit([], "ms").unit == "ms"
+    assert choose_unit([], "1").unit == ""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spbench.record.phase_words import phase_words, start_words
+from spbench.record.messages.phases import describe_phase, describe_start
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench_core.events.rank_facts import RankFacts
@@ -42,7 +42,7 @@ def rank(number, phase="check", done=0, total=0, since=100.0):
 )
 def test_a_phase_is_told_with_what_is_left_of_it(ranks, words):
     state = SimpleNamespace(ranks={one.rank: one for one in ranks})
-    assert phase_words(state, 110.0) == words
+    assert describe_phase(state, 110.0) == words
 
 
 # The start
@@ -66,10 +66,10 @@ class Begun:
     def ranks(self, *phases):
         for number, phase in enumerate(phases):
             self.state.ranks[number] = rank(number, phase)
-            self.state.ranks[number].heard = 107.0
+            self.state.ranks[number].last_heard = 107.0
 
     def words(self, now=110.0):
-        return start_words(self.state, now)
+        return describe_start(self.state, now)
 
 
 def test_one_rank_has_no_plural():

@@ -13,10 +13,10 @@ from spbench.engine import background, processes
 from spbench.errors import FailedRunError, SpbenchError
 from spbench.launch.jobs import _write_hostfile
 from spbench.launch.launcher import Command
-from spbench.record.runs.cancel import forget_cancel, leave_word
+from spbench.record.runs.cancel import forget_cancel, request_cancel
 from spbench.record.runs.event_log import EventLog
-from spbench.record.runs.folder import RunFolder, create, write_whole
-from spbench.record.runs.index_file import UnusableIndexError, writing
+from spbench.record.runs.folder import RunFolder, create_run, write_file
+from spbench.record.runs.index_file import UnusableIndexError, open_writing
 from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
 from spbench.record.runs.prune import remove_run
 from spbench.suites.shipped import copy_shipped
@@ -98,7 +98,7 @@ def test_notes_and_cancellation_do_not_follow_what_was_planted(run, outside, kin
     for name in ("note.json", "cancel.json"):
         outside.plant(run.path / name, kind)
     assert read_note(run) == NO_NOTE
-    leave_word(run)
+    request_cancel(run)
     if kind == "folder":
         with pytest.raises(FailedRunError, match=r"note\.json"):
             write_note(run, RunNote("x"))
@@ -164,9 +164,9 @@ async def test_output_of_a_launcher_does_not_go_where_a_link_leads(run, outside,
     command = Command((sys.executable, "-ISc", words), {})
     if kind == "folder":
         with pytest.raises(FailedRunError, match="Is a directory"):
-            await processes.start(command, folder, run.path)
+            await processes.start_launcher(command, folder, run.path)
     else:
-        process = await processes.start(command, folder, run.path)
+        process = await processes.start_launcher(command, folder, run.path)
         assert await process.wait() == 0
         assert (folder / name).read_text() == name.removeprefix("std").replace(".log", "\n")
     outside.assert_unchanged()
@@ -177,14 +177,14 @@ async def test_output_of_a_launcher_stays_in_the_runs_folder(run, outside):
     folder.parent.mkdir()
     folder.symlink_to(outside.folder)
     with pytest.raises(FailedRunError, match="1 is a link"):
-        await processes.start(Command((sys.executable, "-c", ""), {}), folder, run.path)
+        await processes.start_launcher(Command((sys.executable, "-c", ""), {}), folder, run.path)
     outside.assert_unchanged()
 
 
 async def test_output_that_cannot_be_written_is_no_fault_of_the_launcher(run):
     folder = run.path / "jobs" / "1"  # it was removed
     with pytest.raises(FailedRunError, match=r"cannot write .*jobs/1: No such file"):
-        await processes.start(Command((sys.executable, "-c", ""), {}), folder, run.path)
+        await processes.start_launcher(Command((sys.executable, "-c", ""), {}), folder, run.path)
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_draft(run, monkeypatch):
@@ -220,7 +220,7 @@ def test_a_hostfile_replaces_what_was_planted(tmp_path, outside, kind):
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_an_index_that_is_no_file_is_not_used(tmp_path, outside, kind):
     outside.plant(tmp_path / "index.sqlite", kind)
-    with pytest.raises(UnusableIndexError, match="it is a"), writing(tmp_path):
+    with pytest.raises(UnusableIndexError, match="it is a"), open_writing(tmp_path):
         pass
     outside.assert_unchanged()
 
@@ -274,7 +274,7 @@ def test_shipped_files_replace_what_was_planted(tmp_path, outside, kind):
 def test_the_log_of_a_console_is_private(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/python")
     with pytest.raises(SpbenchError):
-        background.start((), tmp_path / "home", {}, tmp_path)
+        background.start_run((), tmp_path / "home", {}, tmp_path)
     [log] = (tmp_path / "home" / "console").iterdir()
     assert log.stat().st_mode & 0o777 == 0o600
 
@@ -288,8 +288,8 @@ def no_umask():
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_no_folder_above_a_run_is_world_writable(tmp_path, no_umask, shared):
-    folder = create(tmp_path / "new" / "home", "a", shared=shared)
-    write_whole(tmp_path / "new" / "home" / "baselines" / "a.json", "{}")
+    folder = create_run(tmp_path / "new" / "home", "a", shared=shared)
+    write_file(tmp_path / "new" / "home" / "baselines" / "a.json", "{}")
     for path in (*folder.path.parents[:3], tmp_path / "new" / "home" / "baselines"):
         assert path.stat().st_mode & 0o777 == 0o775, path
 
@@ -302,7 +302,7 @@ def test_a_file_that_the_user_named_keeps_its_permissions(tmp_path, no_umask):
         path = tmp_path / "report.json"
         path.touch()
         path.chmod(mode)
-        write_whole(path, "new")
+        write_file(path, "new")
         assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", mode)
 
 
@@ -312,29 +312,29 @@ def test_a_file_of_another_user_does_not_stay_world_writable(tmp_path):
     path.touch()
     path.chmod(0o666)
     os.chown(path, 12345, 12345)
-    write_whole(path, "new")
+    write_file(path, "new")
     assert path.stat().st_mode & 0o777 == 0o664
 
 
 def test_a_long_name_can_be_written(tmp_path):
     path = tmp_path / ("é" * 127)
-    write_whole(path, "new")
+    write_file(path, "new")
     assert path.read_text() == "new"
 
 
 def test_an_open_file_is_written_to(tmp_path):
     with (tmp_path / "out").open("w") as file:
-        write_whole(Path(f"/dev/fd/{file.fileno()}"), "new")
+        write_file(Path(f"/dev/fd/{file.fileno()}"), "new")
         link = tmp_path / "stdout"  # as /dev/stdout is one
         link.symlink_to(f"/proc/self/fd/{file.fileno()}")
-        write_whole(link, "newer")
+        write_file(link, "newer")
     assert link.is_symlink()
     assert (tmp_path / "out").read_text() == "newer"
 
 
 def test_a_link_that_the_user_named_is_replaced(tmp_path, outside):
     outside.plant(tmp_path / "report.json", "link")
-    write_whole(tmp_path / "report.json", "new")
+    write_file(tmp_path / "report.json", "new")
     outside.assert_unchanged()
 
 

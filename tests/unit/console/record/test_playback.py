@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.record.runs.playback import Playback, paced
+from spbench.record.runs.playback import Playback, play_paced
 
 
 def at(*times):
@@ -13,7 +13,7 @@ def at(*times):
 
 
 def due(playback, now, *limit):
-    return [event["at"] for event in playback.due(now, *limit)]
+    return [event["at"] for event in playback.take_due(now, *limit)]
 
 
 def test_events_come_as_far_apart_as_they_were():
@@ -197,7 +197,7 @@ def test_a_paced_playback_sleeps_in_between():
     clock = Clock()
     heard = [
         (event["at"], clock.now)
-        for event in paced(Playback(at(0, 1, 1, 9, 10), 2.0), clock, clock.sleep)
+        for event in play_paced(Playback(at(0, 1, 1, 9, 10), 2.0), clock, clock.sleep)
     ]
     assert heard == [(0, 0.0), (1, 0.5), (1, 0.5), (9, 1.5), (10, 2.0)]
     assert len(clock.slept) == 3
@@ -205,12 +205,12 @@ def test_a_paced_playback_sleeps_in_between():
 
 def test_at_full_speed_nothing_sleeps():
     clock = Clock()
-    assert len(list(paced(Playback(at(*range(9000)), None), clock, clock.sleep))) == 9000
+    assert len(list(play_paced(Playback(at(*range(9000)), None), clock, clock.sleep))) == 9000
     assert clock.slept == []
 
 
 def test_a_paced_playback_of_a_stream_gives_what_is_there():
     clock = Clock()
     endless = ({"event": "log", "time": float(index)} for index in iter(int, 1))
-    play = paced(Playback(endless, None), clock, clock.sleep)
+    play = play_paced(Playback(endless, None), clock, clock.sleep)
     assert len(list(islice(play, 5000))) == 5000

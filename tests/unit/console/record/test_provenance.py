@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spbench.record.machine import environment, machine_files
-from spbench.record.machine.environment import facts
-from spbench.record.machine.machine_files import cgroup_limits, governor, numa_nodes
+from spbench.record.machine.environment import collect_facts
+from spbench.record.machine.machine_files import read_cgroup_limits, read_governor, read_numa_nodes
 from spbench.report.build import build_report
 from spbench_core import host_facts
 from unit.events import rank_event, run_end, run_start, started, state_of
@@ -89,16 +89,16 @@ def kernel(tmp_path, monkeypatch):
 
 
 def test_a_kernel_that_tells_nothing_is_no_error(kernel):
-    assert (numa_nodes(), governor()) == ({}, None)
-    assert cgroup_limits() == {"cpus": None, "memory_bytes": None}
+    assert (read_numa_nodes(), read_governor()) == ({}, None)
+    assert read_cgroup_limits() == {"cpus": None, "memory_bytes": None}
 
 
 def test_nodes_and_governor_are_read(kernel):
     for node in (10, 2):
         kernel(f"sys/devices/system/node/node{node}/cpulist", f"{node}-{node + 1}\n")
     kernel("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
-    assert list(numa_nodes().items()) == [("2", "2-3"), ("10", "10-11")]
-    assert governor() == "powersave"
+    assert list(read_numa_nodes().items()) == [("2", "2-3"), ("10", "10-11")]
+    assert read_governor() == "powersave"
 
 
 def test_the_tightest_limit_of_all_groups_above_counts(kernel):
@@ -108,7 +108,7 @@ def test_the_tightest_limit_of_all_groups_above_counts(kernel):
     kernel("sys/fs/cgroup/slurm/job_7/step_0/cpu.max", "max 100000\n")
     kernel("sys/fs/cgroup/slurm/job_7/memory.max", "4096\n")
     kernel("sys/fs/cgroup/memory.max", "max\n")
-    assert cgroup_limits() == {"cpus": 1.5, "memory_bytes": 4096}
+    assert read_cgroup_limits() == {"cpus": 1.5, "memory_bytes": 4096}
 
 
 def test_limits_of_version_1_are_read(kernel):
@@ -118,12 +118,12 @@ def test_limits_of_version_1_are_read(kernel):
     kernel("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
     kernel("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "8192\n")
     kernel("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")
-    assert cgroup_limits() == {"cpus": 0.5, "memory_bytes": 8192}
+    assert read_cgroup_limits() == {"cpus": 0.5, "memory_bytes": 8192}
 
 
 def test_the_processor_is_that_of_the_first_lines(tmp_path, monkeypatch):
     path = tmp_path / "cpuinfo"
-    monkeypatch.setattr(host_facts, "CPUS", path)
+    monkeypatch.setattr(host_facts, "CPU_INFO", path)
     assert host_facts.read_processor() is None
     path.write_text("processor\t: 0\nmodel name\t: Xeon  Gold\nflags\t: " + "x" * 9999)
     assert host_facts.read_processor() == "Xeon  Gold"
@@ -141,11 +141,11 @@ def test_the_git_state_is_that_of_the_suites_folder(tmp_path, monkeypatch):
     git("add", ".")
     git("commit", "-q", "-m", "x")
     monkeypatch.chdir("/")
-    told = facts({"UCX_TLS": "tcp", "HOME": "x"}, suite, "a")
+    told = collect_facts({"UCX_TLS": "tcp", "HOME": "x"}, suite, "a")
     assert (told["git"]["dirty"], len(told["git"]["commit"])) == (False, 40)
     assert told["suite_sha256"] == hashlib.sha256(b"a").hexdigest()
     assert told["env"] == {"UCX_TLS": "tcp"}
     suite.write_text("b")
-    assert facts({}, suite, "b")["git"]["dirty"]
-    assert facts({}, Path("/x.yaml"), "")["git"] is None
-    assert environment.load() >= 0
+    assert collect_facts({}, suite, "b")["git"]["dirty"]
+    assert collect_facts({}, Path("/x.yaml"), "")["git"] is None
+    assert environment.read_load() >= 0

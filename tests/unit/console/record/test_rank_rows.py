@@ -20,7 +20,7 @@ class Watched:
     def take(self, *events):
         for event in events:
             self.state.apply(event)
-            self.rows.take(event)
+            self.rows.update(event)
 
     def row(self, rank=0):
         return self.rows.row(rank)
@@ -52,7 +52,7 @@ def test_a_row_tells_a_rank_in_its_case():
     assert watched.row(1) == RankRow(
         rank=1,
         host="node02",
-        place={"tile": "0,1", "member": "1"},
+        coordinates={"tile": "0,1", "member": "1"},
         phase=RankPhase.WORKING,
         activity="timing 2/4",
         iterations=2,

@@ -3,7 +3,7 @@
 import jsonschema
 import pytest
 
-from spbench.record.judge import judge, not_judged, wanted
+from spbench.record.judge import describe_expected, describe_not_judged, judge
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from spbench_core.events.fields import EventError
@@ -149,8 +149,8 @@ def test_a_noisy_case_is_judged_like_by_a_bound(expect):
 
 
 def test_a_bound_names_its_reference():
-    assert wanted(BOTH_SIDES[0]) == "time_ms.p50 max 52.5 ms (reference 50.0 ms +5 %)"
-    assert wanted(BOTH_SIDES[1]) == "time_ms.p50 min 45.0 ms (reference 50.0 ms -10 %)"
+    assert describe_expected(BOTH_SIDES[0]) == "time_ms.p50 max 52.5 ms (reference 50.0 ms +5 %)"
+    assert describe_expected(BOTH_SIDES[1]) == "time_ms.p50 min 45.0 ms (reference 50.0 ms -10 %)"
 
 
 def test_an_expectation_of_another_system_is_skipped_with_a_remark_and_fails_nothing():
@@ -158,7 +158,7 @@ def test_an_expectation_of_another_system_is_skipped_with_a_remark_and_fails_not
     assert verdict.status == "passed"
     assert [item["status"] for item in verdict.expectations] == ["skipped"]
     case.verdict.expectations = verdict.expectations
-    assert [*not_judged(case)] == [
+    assert [*describe_not_judged(case)] == [
         "expect of time_ms.p50 skipped: no reference for system vm (suite has big, laptop)"
     ]
 

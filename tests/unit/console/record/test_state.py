@@ -21,37 +21,37 @@ def check(rank, passed=True, error=0.0, **fields):
 
 def test_an_iteration_takes_as_long_as_its_slowest_rank():
     case = make.case_of([*make.started(), samples(0, 1.0, 5.0, 2.0), samples(1, 3.0, 1.0, 2.5)])
-    assert case.folded("time_ms") == [[3.0, 5.0, 2.5]]
+    assert case.fold_samples("time_ms") == [[3.0, 5.0, 2.5]]
 
 
 def test_batches_join_whatever_the_order_of_the_ranks():
     case = make.case_of(
         [*make.started(), samples(1, 3.0), samples(0, 1.0), samples(0, 5.0), samples(1, 1.0)]
     )
-    assert case.folded("time_ms") == [[3.0, 5.0]]
+    assert case.fold_samples("time_ms") == [[3.0, 5.0]]
 
 
 def test_iterations_that_a_rank_has_not_finished_are_left_out():
     case = make.case_of([*make.started(), samples(0, 1.0, 2.0, 3.0), samples(1, 1.0)])
-    assert case.folded("time_ms") == [[1.0]]
+    assert case.fold_samples("time_ms") == [[1.0]]
 
 
 def test_iterations_that_a_rank_has_not_begun_are_left_out():
     case = make.case_of([*make.started(), samples(0, 1.0, 2.0, 3.0)])
-    assert case.folded("time_ms") == []
+    assert case.fold_samples("time_ms") == []
     assert case.summary("time_ms") is None
 
 
 def test_samples_of_one_rank_alone_are_kept_unless_they_are_its_time():
     what = make.described(metrics=[make.TIME, make.metric("rate")])
     case = make.case_of([*make.started(what), samples(0, 1.0, 2.0, metric="rate")])
-    assert case.folded("rate") == [[1.0, 2.0]]
+    assert case.fold_samples("rate") == [[1.0, 2.0]]
 
 
 def test_repeats_are_kept_apart_and_summarized_together():
     events = [samples(rank, repeat + 1.0, repeat=repeat) for repeat in (0, 1) for rank in (0, 1)]
     case = make.case_of([*make.started(make.described(repeat=2)), *events])
-    assert case.folded("time_ms") == [[1.0], [2.0]]
+    assert case.fold_samples("time_ms") == [[1.0], [2.0]]
     assert case.summary("time_ms").n == 2
 
 
@@ -89,7 +89,7 @@ def test_a_metric_is_folded_over_ranks_as_the_catalog_says(fold, value):
     events = [
         make.rank_event("metric", rank, name="rate", value=[1.0, 4.0][rank]) for rank in (0, 1)
     ]
-    assert make.case_of([*make.started(what), *events]).folded("rate") == [[value]]
+    assert make.case_of([*make.started(what), *events]).fold_samples("rate") == [[value]]
 
 
 def test_a_metric_without_a_value_is_not_measured():
@@ -272,7 +272,7 @@ def test_a_rank_is_where_it_said_and_has_its_place():
     case = make.case_of(make.started(what, hosts=("node01", "node02")))
     part = case.measured.ranks[1]
     assert (part.host, part.facts.local_rank, part.device) == ("node02", 0, "cpu")
-    assert (part.facts.cpus, part.place) == ((0, 1), {"tile": "0,1"})
+    assert (part.facts.cpus, part.coordinates) == ((0, 1), {"tile": "0,1"})
 
 
 def test_a_ranks_device_is_that_of_the_case_and_not_what_its_host_has():
@@ -349,7 +349,7 @@ def test_every_kind_of_a_rank_is_taken():
     state = make.state_of(
         [*make.started(make.described(metrics=[make.TIME, make.metric("bandwidth")])), *events]
     )
-    assert state.ranks[0].heard == 1001.0
+    assert state.ranks[0].last_heard == 1001.0
 
 
 # Replay
@@ -429,11 +429,11 @@ def test_a_case_that_passes_when_it_is_tried_again_is_flaky():
     failed = make.judged(status="failed", reason="check x failed")
     state = make.state_of([first, second, failed, make.retry("a")])
     case = state.cases["a"]
-    assert (case.status, case.verdict.word) == ("waiting", "waiting")
+    assert (case.status, case.verdict.final_status) == ("waiting", "waiting")
     for event in (*make.started(make.described())[1:], make.judged()):
         state.apply(event)
-    assert (case.verdict.word, case.verdict.attempts) == ("flaky", 2)
-    assert [(tried.status, tried.reason) for tried in case.verdict.earlier] == [
+    assert (case.verdict.final_status, case.verdict.attempts) == ("flaky", 2)
+    assert [(tried.status, tried.reason) for tried in case.verdict.previous_attempts] == [
         ("failed", "check x failed")
     ]
 
@@ -445,9 +445,9 @@ def test_a_case_whose_retry_was_cut_short_is_flaky_where_it_passes_after_resumin
     for event in (*make.started(make.described())[1:], make.judged()):
         state.apply(event)
     verdict = state.cases["a"].verdict
-    assert (verdict.word, verdict.attempts) == ("flaky", 2)
-    assert [tried.reason for tried in verdict.earlier] == ["check x failed"]
+    assert (verdict.final_status, verdict.attempts) == ("flaky", 2)
+    assert [tried.reason for tried in verdict.previous_attempts] == ["check x failed"]
 
 
 def test_a_case_that_passes_at_once_is_not_flaky():
-    assert make.state_of(make.whole_run()).cases["a"].verdict.word == "passed"
+    assert make.state_of(make.whole_run()).cases["a"].verdict.final_status == "passed"

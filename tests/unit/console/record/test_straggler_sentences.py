@@ -3,8 +3,8 @@
 import pytest
 
 from spbench.record.comparison import RankTime
-from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
-from spbench.record.stragglers import Straggler, waiting_ranks
+from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
+from spbench.record.stragglers import Straggler, find_waiting_ranks
 from unit.events import described, started, state_of
 
 HOSTS = ("node01", "node01", "node02", "node02")
@@ -78,19 +78,19 @@ def times(*waits, whole=100.0):
     ],
 )
 def test_ranks_that_wait_for_a_straggler_are_named(waits, clause):
-    lags = lags_of(case_of(measures="job"), [slow()], times(*waits))
+    lags = find_lags(case_of(measures="job"), [slow()], times(*waits))
     assert f" for 5.0 s{clause}; check " in describe_lags(lags)[0]
 
 
 def test_it_is_not_said_who_waits_for_which_of_several_stragglers():
-    lags = lags_of(case_of(measures="job"), [slow(), slow(2)], times(60, 60, 2, 1))
+    lags = find_lags(case_of(measures="job"), [slow(), slow(2)], times(60, 60, 2, 1))
     assert all("wait" not in sentence for sentence in describe_lags(lags))
 
 
 def test_ranks_of_a_pipeline_wait_for_each_other_without_a_straggler():
     uneven = case_of(measures="job", places=[{"stage": rank} for rank in range(4)])
-    assert waiting_ranks(uneven.identity, times(50, 50, 50, 1)) == []
-    assert waiting_ranks(case_of().identity, times(50, 50, 50, 1)) == [0, 1, 2]
+    assert find_waiting_ranks(uneven.identity, times(50, 50, 50, 1)) == []
+    assert find_waiting_ranks(case_of().identity, times(50, 50, 50, 1)) == [0, 1, 2]
 
 
 def test_a_rank_that_may_only_wait_is_doubted():

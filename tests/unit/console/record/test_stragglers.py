@@ -7,8 +7,8 @@ import pytest
 
 from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.judge import blames_fault, judge
-from spbench.record.noise import noise_of
-from spbench.record.stragglers import Straggler, stragglers_of
+from spbench.record.noise import describe_case_noise
+from spbench.record.stragglers import Straggler, find_stragglers
 from unit.events import TIME, described, metric, rank_event, started, state_of
 
 WAITED = metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
@@ -35,7 +35,7 @@ def case_of(times, hosts=None, waits=(), more=(), **changes):
 
 
 def named(*args, **fields):
-    return [slow.rank for slow in stragglers_of(case_of(*args, **fields))]
+    return [slow.rank for slow in find_stragglers(case_of(*args, **fields))]
 
 
 def alike(count=40, ms=10.0):
@@ -45,7 +45,7 @@ def alike(count=40, ms=10.0):
 def test_a_slow_rank_has_its_host_factor_and_beginning():
     slow = [*alike(20), *alike(20, 18.0)]
     case = case_of([alike(), alike(), slow], ["node01", "node01", "node02"])
-    assert stragglers_of(case) == [
+    assert find_stragglers(case) == [
         Straggler(2, "node02", pytest.approx(1.8), pytest.approx(0.36), pytest.approx(2000.2))
     ]
 
@@ -53,7 +53,7 @@ def test_a_slow_rank_has_its_host_factor_and_beginning():
 def test_the_factor_of_a_rank_that_was_slow_throughout_is_its_skew():
     """Half the blocks are 1.5 times as slow, the others 4 times; views show one factor."""
     slow = [15.0, 15.0, 15.0, 40.0] * 10
-    [straggler] = stragglers_of(case_of([alike(), alike(), slow]))
+    [straggler] = find_stragglers(case_of([alike(), alike(), slow]))
     assert straggler.ratio == pytest.approx(1.5)
     comparison = RankComparison(case_of([alike(), alike(), slow]).identity)
     times = {rank: RankTime(ms) for rank, ms in enumerate([10.0, 10.0, 15.0])}
@@ -97,24 +97,24 @@ def test_the_cause_is_named_and_not_the_ranks_that_wait_for_it():
     times = [alike(ms=100.0)] * 4
     waits = [alike(ms=92.0), alike(ms=92.0), alike(ms=92.0), alike(ms=2.0)]
     case = case_of(times, waits=waits, measures="job")
-    [slow] = stragglers_of(case)
+    [slow] = find_stragglers(case)
     assert (slow.rank, slow.cause) == (3, True)
     assert slow.ratio == pytest.approx(10.0)
     assert case.skew() == pytest.approx(10.0)
 
 
 def test_cause_and_waiting_are_not_separated_without_waits():
-    [slow, other] = stragglers_of(
+    [slow, other] = find_stragglers(
         case_of([alike(), alike(), alike(ms=30.0), alike(ms=31.0)], measures="job")
     )
     assert (slow.rank, other.rank, slow.cause, other.cause) == (3, 2, False, False)
-    assert slow.sentence.endswith(", or waits for a slower rank")
+    assert slow.message.endswith(", or waits for a slower rank")
 
 
 def test_stages_of_a_pipeline_are_not_compared():
     places = [{"stage": 0}, {"stage": 1}]
     case = case_of([alike(), alike(ms=30.0)], places=places, measures="job")
-    assert stragglers_of(case) == []
+    assert find_stragglers(case) == []
     assert case.skew() is None
 
 
@@ -146,7 +146,7 @@ def test_links_are_not_compared():
 def test_a_host_stands_for_its_ranks_if_all_are_slow():
     hosts = ["node01", "node01", "node01", "node02", "node02"]
     times = [alike(), alike(), alike(), alike(ms=20.0), alike(ms=22.0)]
-    [slow] = stragglers_of(case_of(times, hosts))
+    [slow] = find_stragglers(case_of(times, hosts))
     assert (slow.rank, slow.host) == (None, "node02")
     assert slow.ratio == pytest.approx(2.0)
 
@@ -154,7 +154,7 @@ def test_a_host_stands_for_its_ranks_if_all_are_slow():
 def test_blocks_never_span_two_repeats():
     first = [rank_event("samples", rank, repeat=1, values=alike(20, 10.0)) for rank in (0, 1)]
     case = case_of([alike(20), alike(20, 30.0)], more=first, repeat=2)
-    [slow] = stragglers_of(case)
+    [slow] = find_stragglers(case)
     assert slow.rank == 1
     assert slow.seconds == pytest.approx(0.6)
 
@@ -169,7 +169,7 @@ def test_a_wrong_clock_leaves_the_time_of_day_out():
 
 def judged_slow(factor, inject="slow=2", **changes):
     case = case_of([alike(), alike(ms=10.0 * factor)], inject=inject, **changes)
-    return judge(case, stragglers=stragglers_of(case))
+    return judge(case, stragglers=find_stragglers(case))
 
 
 def test_a_planted_rank_that_is_named_is_noticed():
@@ -199,7 +199,7 @@ def test_a_planted_rank_that_is_out_of_line_with_many_is_noticed(ranks_a_host):
     times = [alike(6, 10.0 + rank / 100) for rank in range(15)] + [alike(6, 12.0)]
     hosts = [f"node{rank // ranks_a_host:02}" for rank in range(16)]
     case = case_of(times, hosts, inject="slow=1.2")
-    assert stragglers_of(case) == []
+    assert find_stragglers(case) == []
     reason = judge(case).reason
     assert reason.startswith("planted fault noticed: ")
     assert reason.endswith(" is slow")
@@ -214,7 +214,7 @@ def test_a_planted_rank_that_is_compared_with_none_is_told_so():
 
 def test_a_planted_rank_that_was_slow_too_briefly_is_not_denied():
     case = case_of([alike(6), alike(6, ms=1550.0)], inject="slow")
-    assert judge(case, stragglers=stragglers_of(case)).reason == (
+    assert judge(case, stragglers=find_stragglers(case)).reason == (
         "planted fault slow not confirmed: rank 1 on node01 is 155x as slow as the median rank, "
         "but too briefly to be sure: take more iterations"
     )
@@ -222,7 +222,7 @@ def test_a_planted_rank_that_was_slow_too_briefly_is_not_denied():
 
 def test_a_fault_below_the_factor_of_stragglers_is_not_to_be_noticed():
     case = case_of([alike(10, 100.0), alike(10, 120.0)], inject="slow=1.2")
-    reason = judge(case, stragglers=stragglers_of(case)).reason
+    reason = judge(case, stragglers=find_stragglers(case)).reason
     assert reason == (
         "nothing noticed the planted fault slow=1.2: a rank is named from 1.3x on; set `expect: "
         "{skew: {max: 1.1}}` in the suite"
@@ -235,14 +235,14 @@ def test_a_fault_below_the_factor_of_stragglers_is_not_to_be_noticed():
 def test_a_slight_fault_of_a_rank_without_its_like_has_no_advice_on_skew():
     places = [{"stage": 0}, {"stage": 1}]
     case = case_of([alike(10), alike(10)], inject="slow=1.2", places=places, measures="job")
-    reason = judge(case, stragglers=stragglers_of(case)).reason
+    reason = judge(case, stragglers=find_stragglers(case)).reason
     assert reason.endswith(": no other rank does the work of rank 1 on node01")
 
 
 def test_the_advice_says_how_many_iterations_show_a_slow_rank():
     params = {"iterations": 10}
     case = case_of([alike(10, 0.5), alike(10, 1.0)], inject="slow=2", params=params)
-    reason = judge(case, stragglers=stragglers_of(case)).reason
+    reason = judge(case, stragglers=find_stragglers(case)).reason
     # Twice 20 ms at 1 ms an iteration.
     assert "too briefly to be sure" in reason
     assert "take more iterations (`--set iterations=40`)" in reason
@@ -250,7 +250,7 @@ def test_the_advice_says_how_many_iterations_show_a_slow_rank():
 
 def test_each_job_of_a_case_has_its_planted_rank():
     case = case_of([alike(), alike(ms=20.0), alike(), alike()], inject="slow", shares=[2, 2])
-    verdict = judge(case, stragglers=stragglers_of(case))
+    verdict = judge(case, stragglers=find_stragglers(case))
     assert verdict.reason.startswith("planted fault noticed: rank 1")
 
 
@@ -262,11 +262,11 @@ def test_a_rank_that_waits_for_a_straggler_is_not_noisy():
     case = case_of([alike(), alike(ms=20.0)], more=ends)
     for rank, part in case.measured.ranks.items():
         part.facts = replace(part.facts, cpus=(rank,))
-    assert noise_of(case) == (
+    assert describe_case_noise(case) == (
         "rank 0 on node01 waited 90 % of its time for a core because other work used it"
     )
-    case.verdict.stragglers = tuple(stragglers_of(case))
-    assert noise_of(case) is None
+    case.verdict.stragglers = tuple(find_stragglers(case))
+    assert describe_case_noise(case) is None
 
 
 def test_ratios_are_those_of_whole_iterations():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.record.timeline import MetricTimeline, timeline
+from spbench.record.timeline import MetricTimeline, compute_timeline
 from unit.events import TIME, described, metric, rank_event, started, state_of
 
 METRICS = [
@@ -33,13 +33,13 @@ def case_with(*events, **fields):
 
 def test_a_ranks_values_stand_one_after_another():
     case = case_with(samples(0, 1.0, 2.0), samples(1, 9.0), samples(0, 3.0))
-    assert timeline(case, "time_ms", 0, 10) == [1.0, 2.0, 3.0]
-    assert timeline(case, "time_ms", 1, 10) == [9.0]
+    assert compute_timeline(case, "time_ms", 0, 10) == [1.0, 2.0, 3.0]
+    assert compute_timeline(case, "time_ms", 1, 10) == [9.0]
 
 
 def test_repeats_stand_in_their_order():
     case = case_with(samples(0, 3.0, repeat=1), samples(0, 1.0, 2.0))
-    assert timeline(case, "time_ms", 0, 10) == [1.0, 2.0, 3.0]
+    assert compute_timeline(case, "time_ms", 0, 10) == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_all_ranks_are_folded_as_the_metric_says_as_far_as_all_have_it(name, poi
     case = case_with(
         samples(0, 1.0, 2.0, 3.0, 99.0, metric=name), samples(1, 4.0, 5.0, 3.0, metric=name)
     )
-    assert timeline(case, name, None, 10) == points
+    assert compute_timeline(case, name, None, 10) == points
 
 
 @pytest.mark.parametrize(
@@ -64,30 +64,30 @@ def test_all_ranks_are_folded_as_the_metric_says_as_far_as_all_have_it(name, poi
 )
 def test_each_point_is_the_worst_of_its_slice(name, points):
     case = case_with(samples(0, 1.0, 5.0, 2.0, 6.0, 4.0, 3.0, metric=name))
-    assert timeline(case, name, 0, 3) == points
+    assert compute_timeline(case, name, 0, 3) == points
 
 
 def test_a_rank_that_has_not_begun_keeps_times_back():
     case = case_with(samples(0, 1.0))
-    assert timeline(case, "time_ms", None, 10) == []
+    assert compute_timeline(case, "time_ms", None, 10) == []
 
 
 def test_a_metric_that_some_ranks_alone_give_is_shown():
     case = case_with(samples(0, 1.0, 2.0, metric="rate"))
-    assert timeline(case, "rate", None, 10) == [1.0, 2.0]
+    assert compute_timeline(case, "rate", None, 10) == [1.0, 2.0]
 
 
 def test_nothing_measured_has_no_points():
     case = case_with()
-    assert [timeline(case, "rate", rank, 10) for rank in (None, 0)] == [[], []]
-    assert timeline(case_with(samples(0, 1.0)), "time_ms", 1, 10) == []
+    assert [compute_timeline(case, "rate", rank, 10) for rank in (None, 0)] == [[], []]
+    assert compute_timeline(case_with(samples(0, 1.0)), "time_ms", 1, 10) == []
 
 
 def test_a_value_a_repeat_is_a_point_a_repeat():
     case = case_with(single(1, 5.0, repeat=1), single(0, 3.0), single(1, 2.0), single(0, None, 1))
-    assert timeline(case, "rate", None, 10) == [2.0, 5.0]
-    assert timeline(case, "rate", 0, 10) == [3.0]
-    assert timeline(case, "rate", 1, 10) == [2.0, 5.0]
+    assert compute_timeline(case, "rate", None, 10) == [2.0, 5.0]
+    assert compute_timeline(case, "rate", 0, 10) == [3.0]
+    assert compute_timeline(case, "rate", 1, 10) == [2.0, 5.0]
 
 
 def test_what_comes_later_is_added():
@@ -119,8 +119,8 @@ def test_a_rank_that_comes_later_is_folded_in_from_the_start():
 )
 def test_points_are_the_worst_of_all_that_is_folded(rows, width):
     case = case_with(*(samples(rank, *values) for rank, values in enumerate(rows)))
-    points = timeline(case, "time_ms", None, width)
-    [folded] = case.folded("time_ms") or [[]]
+    points = compute_timeline(case, "time_ms", None, width)
+    [folded] = case.fold_samples("time_ms") or [[]]
     assert len(points) == min(width, len(folded))
     assert max(points, default=0) == max(folded, default=0)
     if len(folded) <= width:
@@ -131,6 +131,6 @@ def test_a_spike_in_many_samples_is_seen():
     numbers = random.Random(5)
     values = [numbers.uniform(1.0, 2.0) for _ in range(20_000)]
     values[12_345] = 77.0
-    points = timeline(case_with(samples(0, *values)), "time_ms", 0, 100)
+    points = compute_timeline(case_with(samples(0, *values)), "time_ms", 0, 100)
     assert len(points) == 100
     assert points.index(77.0) == 12_345 * 100 // 20_000

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from spbench.errors import ExitCode
-from spbench.record.findings import findings
+from spbench.record.findings import collect_findings
 from spbench.record.number_formatting import NOISY
 from spbench.record.state import RunState
 from spbench.report.build import build_refused_report, build_report
@@ -409,7 +409,7 @@ def two_noisy_cases(end):
             rank_event("case_end", rank, case=name, disturbed=disturbed[rank]) for rank in (0, 1)
         ]
         events.append(judged(name, "passed", stragglers=[SLOW]))
-    found = findings(state_of(events))
+    found = collect_findings(state_of(events))
     return [*events, *([run_end(findings=found)] if end else [])], found
 
 

@@ -13,7 +13,7 @@ from spbench.launch.hosts.hosts import read_hostfile
 from spbench.planner.cluster.cluster_file import load_cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.files import load_profile
-from spbench.record.runs.folder import write_whole
+from spbench.record.runs.folder import write_file
 from spbench.suites import given_files
 from spbench.suites.given_files import read_start
 from spbench.suites.loader import read_suite_file
@@ -50,7 +50,7 @@ def test_a_pipe_without_writer_is_an_error(pipe, read, error):
 @pytest.mark.timeout(20)
 def test_a_pipe_without_reader_is_an_error(pipe):
     with pytest.raises(FailedRunError, match="no program opened it for reading"):
-        write_whole(pipe, "text")
+        write_file(pipe, "text")
 
 
 @pytest.mark.timeout(20)
@@ -59,7 +59,7 @@ def test_a_report_is_written_to_a_pipe(pipe, monkeypatch):
     contents = []
     reader = threading.Thread(target=lambda: contents.append(pipe.read_text()))
     reader.start()
-    write_whole(pipe, "text" * 100_000)
+    write_file(pipe, "text" * 100_000)
     reader.join()
     assert contents == ["text" * 100_000]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from places import ROOT, SUITES
-from spbench.engine.plan import Request, plan
+from spbench.engine.plan import Request, plan_run
 from spbench.errors import FailedRunError, SuiteError, UsageError
 from spbench.suites import shipped
 from spbench.suites.loader import load_suite_file
@@ -86,8 +86,8 @@ def test_a_suite_is_loaded_by_its_name_and_keeps_it():
 def test_a_hostfile_of_it_is_beside_it():
     request = Request(suite=Path("shipped:halo"), home=ROOT, environ={})
     line = "launch.hostfile=../hostfiles/local.hosts"
-    planned = plan(replace(request, overrides=(line,)))
-    assert planned.hosts(planned.jobs[0]) is not None
+    planned = plan_run(replace(request, overrides=(line,)))
+    assert planned.find_hosts(planned.jobs[0]) is not None
 
 
 def test_a_link_to_nowhere_is_not_written_through(tmp_path):

@@ -9,7 +9,7 @@ import yaml
 from benchmarks.gpu_once.results import render_page
 
 from places import DOCS, SUITES
-from spbench.launch.gpu_needs import needs_gpu, needs_one_each
+from spbench.launch.gpu_needs import needs_exclusive_gpu, needs_gpu
 from spbench.suites.case import DERIVED_METRICS
 from spbench.suites.json_schema import SCHEMA_FILE, SCHEMA_ID, build_suite_schema
 from spbench.suites.loader import load_suite_file
@@ -158,8 +158,10 @@ def test_gpu_suite_needs_gpus_and_names_what_one_is_enough_for():
     assert all(needs_gpu(case) for case in cases)
     assert {case.name.partition("-")[0] for case in cases} == {"shared", "each", "numa", "peer"}
     for case in cases:
-        assert needs_one_each(case) == case.name.startswith("each-")
-    assert [case.name for case in select_matching(cases, "shared") if needs_one_each(case)] == []
+        assert needs_exclusive_gpu(case) == case.name.startswith("each-")
+    assert [
+        case.name for case in select_matching(cases, "shared") if needs_exclusive_gpu(case)
+    ] == []
 
 
 def test_bringup_judges_skew():

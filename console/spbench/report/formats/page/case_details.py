@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spbench.record.efficiency import format_efficiency, format_metric
-from spbench.record.judge import share_of
+from spbench.record.judge import divide_by_limit
 from spbench.record.metric_names import (
     describe_separation,
-    figure_name,
-    folded_name,
-    metric_help,
-    metric_name,
+    find_metric_help,
+    format_figure_name,
+    format_folded_name,
+    format_metric_name,
 )
 from spbench.record.number_formatting import (
     format_duration,
@@ -107,7 +107,7 @@ def _drawings(case: CasePart) -> Iterator[Markup]:
         limit = case.limits.get(of)
         drawn = draw_histogram(samples, metric.unit, metric.value, limit.value if limit else None)
         ranks = "the slowest rank" if of == HEADLINE else "all ranks"
-        title = metric_name(of, metric.unit)
+        title = format_metric_name(of, metric.unit)
         yield _figure(f"{title} of {ranks}, each of {len(samples)} iterations", drawn)
     if bars := draw_rank_bars(case.ranks):
         skew = case.metrics.get("skew")
@@ -158,7 +158,7 @@ def _expectations(case: CasePart) -> Iterator[Markup]:
                 _expected_figure(case, item),
                 format_optional_value(item.limit, _unit_of(case, item.metric), item.metric),
                 format_optional_value(item.value, _unit_of(case, item.metric), item.metric),
-                _format_share(share_of(item.value, item.limit)),
+                _format_share(divide_by_limit(item.value, item.limit)),
                 tag("span", format_status(item.status), class_=f"verdict {item.status}"),
                 _origin(item),
             )
@@ -169,7 +169,7 @@ def _expectations(case: CasePart) -> Iterator[Markup]:
 
 
 def _expected_figure(case: CasePart, item: ExpectationPart) -> str:
-    figure = figure_name(item.metric, _unit_of(case, item.metric))
+    figure = format_figure_name(item.metric, _unit_of(case, item.metric))
     return f"{figure} {'at most' if item.op == 'max' else 'at least'}"
 
 
@@ -204,8 +204,8 @@ def _metrics(case: CasePart) -> Iterator[Markup]:
 
 def _metric_row(case: CasePart, name: str) -> tuple[str, ...]:
     metric = case.metrics[name]
-    title = folded_name(name, metric.unit)
-    notes = (metric_help(case.benchmark, name), describe_separation(case.benchmark, name))
+    title = format_folded_name(name, metric.unit)
+    notes = (find_metric_help(case.benchmark, name), describe_separation(case.benchmark, name))
     note = "; ".join(filter(None, notes))
     noted = join_markup([title, tag("br"), tag("span", note, class_="help")])
     tail = (metric.p95, metric.p99) if metric.n >= FEWEST_SAMPLES else (None, None)

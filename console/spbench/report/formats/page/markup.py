@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from spbench.record.number_formatting import printable
+from spbench.record.number_formatting import strip_line_controls
 
 Value = str | float | None
 
@@ -23,7 +23,7 @@ _SHAPES = frozenset({"path", "rect", "line", "circle", "polyline"})
 
 def escape_text(part: str) -> Markup:
     """Return text as HTML that shows it, without what is no letter; markup as it is."""
-    return part if isinstance(part, Markup) else Markup(escape(printable(part)))
+    return part if isinstance(part, Markup) else Markup(escape(strip_line_controls(part)))
 
 
 def tag(name: str, /, *children: str, **attributes: Value) -> Markup:
@@ -49,7 +49,7 @@ def join_markup(parts: Iterable[str], between: str = "") -> Markup:
 
 
 def _attribute(value: str | float) -> str:
-    return escape(printable(value)) if isinstance(value, str) else svg_number(value)
+    return escape(strip_line_controls(value)) if isinstance(value, str) else svg_number(value)
 
 
 def svg_number(value: float) -> str:

@@ -9,12 +9,8 @@ from itertools import chain, islice
 from typing import Any
 
 from spbench.record.findings import NOTABLE_LINK
-from spbench.record.metric_names import metric_name
-from spbench.record.number_formatting import (
-    format_factor,
-    format_time,
-    scale_of,
-)
+from spbench.record.metric_names import format_metric_name
+from spbench.record.number_formatting import choose_unit, format_factor, format_time
 from spbench.report.comparison.model import RunComparison
 from spbench.report.comparison.notes import (
     comparison_notes,
@@ -111,10 +107,10 @@ def sweeps_part(run: RecordedRun) -> Markup:
 
 def _sweep(sweep: SweepPlot) -> Markup:
     values = (point.y for line in sweep.lines for point in line.points)
-    scale = scale_of(values, sweep.unit)
+    scale = choose_unit(values, sweep.unit)
     lines = [line.scale(scale.factor) for line in sweep.lines]
     unit = f", in {scale.unit}" if scale.unit else ""
-    metric = metric_name(sweep.metric, sweep.unit)
+    metric = format_metric_name(sweep.metric, sweep.unit)
     title = f"{sweep.case}: {metric} over {sweep.parameter}"
     drawn = draw_lines(title, lines, sweep.parameter, f"{metric}{unit}")
     return tag("figure", tag("h3", title), drawn, class_="tile")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spbench.errors import UsageError
-from spbench.record.number_formatting import clean
-from spbench.record.runs.files import without_commands
+from spbench.record.number_formatting import strip_controls
+from spbench.record.runs.files import strip_controls_from_json
 from spbench.record.runs.follow import RecordedEvents
 from spbench.report.formats.trace.clocks import ClockOffset
 from spbench.report.formats.trace.spans import RunSpans, Span
@@ -42,7 +42,7 @@ def render_trace(run: RecordedRun) -> str:
         for host, offset in clocks.estimate_offsets(in_order=in_order).items()
     }
     lines = ",\n".join(json.dumps(one, allow_nan=False) for one in _events(found, offsets, run))
-    about = {"run": clean(run.summary.id), "clocks": [*_clock_words(offsets)]}
+    about = {"run": strip_controls(run.summary.id), "clocks": [*_clock_words(offsets)]}
     head = f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)}, "traceEvents": ['
     return f"{head}\n{lines}\n]}}\n"
 
@@ -68,12 +68,12 @@ def _events(found: RunSpans, offsets: Offsets, run: RecordedRun) -> Iterator[dic
 def _event(span: Span, process: int, start: float, offsets: Offsets) -> dict[str, Any]:
     began = round((_true(span.start, span, offsets) - start) * _MICRO, 3)
     told = {
-        "name": clean(span.name),
+        "name": strip_controls(span.name),
         "cat": span.kind,
         "pid": process,
         "tid": 0 if span.rank is None else span.rank + 1,
         "ts": began,
-        "args": without_commands({**span.details, "job": span.job}),
+        "args": strip_controls_from_json({**span.details, "job": span.job}),
     }
     if span.end is None:
         return {**told, "ph": "i", "s": "t"}
@@ -91,11 +91,11 @@ def _true(time: float, span: Span, offsets: Offsets) -> float:
 
 def _clock_words(offsets: Offsets) -> Iterator[str]:
     for (job, host), offset in offsets.items():
-        yield f"job {job}, {clean(host)}: {offset.description}"
+        yield f"job {job}, {strip_controls(host)}: {offset.description}"
 
 
 def _named(kind: str, process: int, thread: int, text: str) -> dict[str, Any]:
-    return {**_meta(kind, process, thread), "args": {"name": clean(text)}}
+    return {**_meta(kind, process, thread), "args": {"name": strip_controls(text)}}
 
 
 def _meta(kind: str, process: int, thread: int) -> dict[str, Any]:

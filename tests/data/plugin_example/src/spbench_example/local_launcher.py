@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.launcher import Command, JobSpec, Placed, Said
+from spbench.launch.launcher import Command, JobSpec, LauncherReport, RankBlock
 
 SPBENCH_PLUGIN_API = 1
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -35,7 +35,7 @@ class LocalLauncher:
         _, is_it, version = done.stdout.partition("(Open MPI) ")
         return f"Open MPI's {version.split()[0]}" if is_it else None
 
-    def hostfile(self, placement: Sequence[Placed]) -> str | None:
+    def hostfile(self, placement: Sequence[RankBlock]) -> str | None:
         """Return None: there is one host."""
         return None
 
@@ -45,9 +45,9 @@ class LocalLauncher:
         all_env = {**AS_ROOT, **env, **job.rank_env, **job.private_env}
         return Command((str(executable), *words, *job.program), all_env)
 
-    def said(self, output: str) -> Said:
+    def said(self, output: str) -> LauncherReport:
         """Return nothing: it reads no messages."""
-        return Said()
+        return LauncherReport()
 
 
 LAUNCHER = LocalLauncher()

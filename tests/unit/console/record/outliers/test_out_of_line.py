@@ -6,14 +6,14 @@ from itertools import combinations, pairwise
 import pytest
 from benchmarks.made_up_cluster import MadeUp, exact
 
-from spbench.record.findings import MOST, findings
+from spbench.record.findings import MAX_FINDINGS, collect_findings
 from unit.events import measured, state_of, timed
 
 HOSTS = [f"node{number:02}" for number in range(20)]
 
 
 def found(events):
-    return findings(state_of(events))
+    return collect_findings(state_of(events))
 
 
 def times(slow, hosts=HOSTS, noise=0.02):
@@ -106,8 +106,8 @@ def test_of_repeats_a_link_has_its_mean():
 def test_of_very_many_the_worst_are_named_and_the_rest_counted():
     hosts = [f"node{number:03}" for number in range(100)]
     told = found(timed(times(dict.fromkeys(range(20), 2.0), hosts), hosts))
-    assert len(told) == MOST + 1
-    assert told[-1] == f"{20 - MOST} more hosts, ranks or links are slow"
+    assert len(told) == MAX_FINDINGS + 1
+    assert told[-1] == f"{20 - MAX_FINDINGS} more hosts, ranks or links are slow"
 
 
 def test_what_is_out_of_line_but_hardly_slower_is_not_named():

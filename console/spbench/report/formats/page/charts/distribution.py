@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from spbench.record.number_formatting import format_value, scale_of
+from spbench.record.number_formatting import choose_unit, format_value
 from spbench.report.formats.page.charts.frame import Frame, svg_drawing, svg_text
 from spbench.report.formats.page.markup import Markup, join_markup, svg_number, tag
 from spbench.report.scale import Scale
@@ -43,7 +43,7 @@ def draw_histogram(
         reference: Their reference; None if they have none.
     """
     # The unit of most samples, whatever the slowest one needs.
-    unit = scale_of([middle], base_unit)
+    unit = choose_unit([middle], base_unit)
     ordered = sorted(map(unit.convert, samples))
     limit = None if reference is None else unit.convert(reference)
     low = ordered[0]

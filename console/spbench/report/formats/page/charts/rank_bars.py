@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.number_formatting import format_time, scale_of
+from spbench.record.number_formatting import choose_unit, format_time
 from spbench.report.formats.page.charts.frame import Frame, svg_text
 from spbench.report.formats.page.markup import Markup, join_markup, tag
 from spbench.report.model import RankPart
@@ -61,7 +61,7 @@ def draw_rank_bars(ranks: Sequence[RankPart]) -> Markup:
     if len(bars) < 2:
         return Markup("")
     usual = lower_median(bar.middle for bar in bars)
-    unit = scale_of([usual], "ms")
+    unit = choose_unit([usual], "ms")
     top = min(max(bar.most for bar in bars), _MOST_WHISKER * max(bar.middle for bar in bars))
     height = Scale(0.0, top * 1.05 * unit.factor)
     frame = Frame(Scale(-0.5, len(bars) - 0.5), height, height=190.0)

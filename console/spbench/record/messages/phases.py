@@ -10,7 +10,7 @@ from spbench_core.events.statuses import Activity, RankPhase
 from spbench_core.quantities import format_quantity
 
 
-def start_words(state: RunState, now: float) -> str:
+def describe_start(state: RunState, now: float) -> str:
     """Return what a run that goes on waits for before its ranks measure, and for how long.
 
     Empty once a rank measures, counts what it does, or nothing is waited for.
@@ -45,7 +45,7 @@ def _launch_words(state: RunState, job: JobState, now: float) -> str:
         all_ready = "the rank is ready" if job.np == 1 else f"all {job.np} ranks are ready"
         return f"{all_ready}, {_since(job.started, now)}"
     if phases[RankPhase.SETUP] == known:
-        first = min(rank.heard for rank in state.ranks.values())
+        first = min(rank.last_heard for rank in state.ranks.values())
         return f"set-up and warm-up, {_since(first, now)}"
     return ""
 
@@ -54,7 +54,7 @@ def _since(moment: float, now: float) -> str:
     return f"{max(0.0, now - moment):.0f} s"
 
 
-def phase_words(state: RunState, now: float) -> str:
+def describe_phase(state: RunState, now: float) -> str:
     """Return the phase of the rank that gets on, ``check 40 %, 12 s left``.
 
     Of programs, which cannot tell how far they are, ``running, 40 lines, 12 s``; empty where no
@@ -68,7 +68,7 @@ def phase_words(state: RunState, now: float) -> str:
     return f"{rank.shown_phase} {percent} %" + ("" if left is None else f", {left:.0f} s left")
 
 
-def seconds_of_phase(state: RunState, now: float) -> float | None:
+def estimate_phase_seconds(state: RunState, now: float) -> float | None:
     """Return the remaining seconds of the phase at its speed so far; None if unknown."""
     rank = _counting_rank(state)
     return None if rank is None else _seconds_left(rank, now)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 
-from spbench.engine.address import LOOPBACK
+from spbench.engine.connections.endpoint import LOOPBACK
 from spbench.errors import MissingError
-from spbench.launch.reaping import reaped
-from spbench.launch.survey.progress import Say, nobody, progress
+from spbench.launch.reaping import wait_for_exit
+from spbench.launch.survey.progress import Progress, ignore_progress, report_progress
 from spbench.launch.survey.reach import SSH
 
 AT_ONCE = 32
@@ -31,7 +31,7 @@ class Tunnels:
     def __init__(self) -> None:
         self._open: list[asyncio.subprocess.Process] = []
 
-    async def open(self, hosts: Iterable[str], port: int, say: Say = nobody) -> None:
+    async def open(self, hosts: Iterable[str], port: int, say: Progress = ignore_progress) -> None:
         """Open a tunnel on each host; ``say`` takes a line a second while it lasts.
 
         Raises:
@@ -47,7 +47,7 @@ class Tunnels:
             asked.count(well=reason is None)
             return reason
 
-        async with progress(len(hosts), say, "opening tunnels") as asked:
+        async with report_progress(len(hosts), say, "opening tunnels") as asked:
             reasons = await asyncio.gather(*map(one, hosts))
         wrong = [f"{host}: {why}" for host, why in zip(hosts, reasons, strict=True) if why]
         if wrong:
@@ -96,5 +96,5 @@ class Tunnels:
             with suppress(ProcessLookupError):
                 process.kill()
         for process in self._open:
-            await reaped(process)
+            await wait_for_exit(process)
         self._open.clear()

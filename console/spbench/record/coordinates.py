@@ -11,7 +11,7 @@ MIRRORED = "mirrored_"
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceName:
+class CoordinateName:
     """A name that places have.
 
     Attributes:
@@ -24,7 +24,7 @@ class PlaceName:
     differs: bool
 
 
-def short_place(place: Mapping[str, Any]) -> dict[str, str]:
+def shorten_coordinates(place: Mapping[str, Any]) -> dict[str, str]:
     """Return a place's texts by name; those of the second place behind a plus: ``0+1``.
 
     Of a rank with several stages, one after the other, the first is not told twice.
@@ -41,18 +41,18 @@ def _text(place: Mapping[str, Any], name: str) -> str:
     return str(first) if second is None else f"{first}+{second}"
 
 
-def place_words(place: Mapping[str, str]) -> str:
+def describe_coordinates(place: Mapping[str, str]) -> str:
     """Return a short place in words: ``stage 0+1 tile 0,0``."""
     return " ".join(f"{name} {text}" for name, text in place.items())
 
 
-def place_names(places: Iterable[Mapping[str, Any]]) -> tuple[PlaceName, ...]:
+def list_coordinate_names(places: Iterable[Mapping[str, Any]]) -> tuple[CoordinateName, ...]:
     """Return the names that any of the places has, in the order in which they come."""
-    short = [short_place(place) for place in places]
+    short = [shorten_coordinates(place) for place in places]
     texts: dict[str, set[str]] = {name: set() for place in short for name in place}
     for place in short:
         for name, known in texts.items():
             known.add(place.get(name, ""))
     return tuple(
-        PlaceName(name, max(map(len, known)), len(known) > 1) for name, known in texts.items()
+        CoordinateName(name, max(map(len, known)), len(known) > 1) for name, known in texts.items()
     )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankTime
-from spbench.record.sentences.enumeration import MOST_NAMED, enumerate_names, name_cases
-from spbench.record.stragglers import Straggler, is_planted, waiting_ranks
+from spbench.record.messages.enumeration import MOST_NAMED, enumerate_names, name_cases
+from spbench.record.stragglers import Straggler, find_waiting_ranks, is_planted
 from spbench_core.quantities import format_quantity
 
-MOST_SENTENCES = 12
+MAX_MESSAGES = 12
 """Stragglers with a sentence of their own; the others are counted."""
 
 
@@ -34,7 +34,7 @@ class Lag:
     waiting: tuple[int, ...] = ()
 
 
-def lags_of(
+def find_lags(
     case: CaseState, stragglers: Sequence[Straggler], times: Mapping[int, RankTime] | None = None
 ) -> list[Lag]:
     """Return the stragglers of a case with the ranks that wait for them.
@@ -49,13 +49,15 @@ def lags_of(
     waiting: tuple[int, ...] = ()
     if len(stragglers) == 1 and stragglers[0].cause:
         slow = stragglers[0]
-        of_all = waiting_ranks(case.identity, case.own_medians() if times is None else times)
+        of_all = find_waiting_ranks(
+            case.identity, case.active_medians() if times is None else times
+        )
         hosts = {rank: part.host for rank, part in case.measured.ranks.items()}
         waiting = tuple(rank for rank in of_all if not slow.includes(rank, hosts.get(rank, "")))
     return [Lag(straggler, case, waiting) for straggler in stragglers]
 
 
-def describe_lags(lags: Iterable[Lag], most: int = MOST_SENTENCES) -> list[str]:
+def describe_lags(lags: Iterable[Lag], most: int = MAX_MESSAGES) -> list[str]:
     """Return one sentence per rank or host, the slowest first; the rest is counted in a last one.
 
     Args:
