@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from spbench_workers.benchmarks.allreduce.columns import SweepRow
+from spbench_workers.benchmarks.allreduce.findings import SweepRow
 from unit.typed_params import TypedParams
 
 

@@ -16,9 +16,8 @@ from mpi4py import MPI
 from mpi.programs.each_case import answer_each
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.allreduce.entry import OPS
-from spbench_workers.benchmarks.allreduce.faults import WrongElement
 from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
-from spbench_workers.benchmarks.allreduce.rotation import RotatingReduction
+from spbench_workers.benchmarks.allreduce.sweep import RotatingReduction, WrongElement
 from spbench_workers.collectives import plan
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.native import registered_operation

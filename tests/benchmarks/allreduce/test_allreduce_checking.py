@@ -7,7 +7,7 @@ import torch
 
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
-from spbench_workers.benchmarks.allreduce.faults import WrongElement
+from spbench_workers.benchmarks.allreduce.sweep import WrongElement
 from spbench_workers.benchmarks.allreduce.verification.checking import CheckedCollective, Checks
 from spbench_workers.benchmarks.allreduce.verification.data import fill
 from spbench_workers.benchmarks.allreduce.verification.expected import (

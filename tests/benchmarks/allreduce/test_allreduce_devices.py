@@ -11,9 +11,8 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.p2p import torch_group
 from spbench_workers.benchmarks.allreduce import findings, overlap
 from spbench_workers.benchmarks.allreduce import sweep as sweep_benchmark
-from spbench_workers.benchmarks.allreduce.columns import print_row
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
-from spbench_workers.benchmarks.allreduce.findings import MeasuredTimes
+from spbench_workers.benchmarks.allreduce.findings import MeasuredTimes, print_row
 from spbench_workers.benchmarks.allreduce.model import job_link
 from spbench_workers.benchmarks.allreduce.model.link_fit import fit_line, fit_link
 from spbench_workers.benchmarks.allreduce.model.link_times import JobLink, StagingCopies

@@ -5,9 +5,8 @@ import random
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.benchmarks.allreduce.columns import print_row
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
-from spbench_workers.benchmarks.allreduce.findings import describe_agreement
+from spbench_workers.benchmarks.allreduce.findings import describe_agreement, print_row
 from spbench_workers.benchmarks.allreduce.model.cost_model import LinkCosts
 from spbench_workers.benchmarks.allreduce.model.link_fit import fit_line, fit_link
 from spbench_workers.benchmarks.allreduce.model.link_times import JobLink

@@ -13,7 +13,7 @@ from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.verify.worst_error import WorstError
-from spbench_workers.benchmarks.halo import compute, fused, sampling, whole_tile
+from spbench_workers.benchmarks.halo import compare, compute, fused, sampling
 from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
 from spbench_workers.benchmarks.halo.reference import Reference, compute_reach
 from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling, count_flop
@@ -306,29 +306,29 @@ def test_what_is_not_read_has_no_gradient(name):
         tile = chosen.owned.tile(rank)
         of_tile = view_box(image.grad, Box((0, 90), (0, 101)), tile).clone()
         read = chosen.select_read_boxes(1, tile)
-        assert whole_tile.check_unreached_pixels(of_tile, tile, 0.0, read) == WorstError.single(0.0)
-        assert whole_tile.check_unreached_pixels(of_tile, tile, 0.0, []).exceeds
+        assert compare.check_unreached_pixels(of_tile, tile, 0.0, read) == WorstError.single(0.0)
+        assert compare.check_unreached_pixels(of_tile, tile, 0.0, []).exceeds
 
 
 @pytest.mark.parametrize("device", ["cpu", "late"])
 @pytest.mark.parametrize("place", [(0, 0, 0, 0), (1, 2, 3, 4), (0, 1, 6, 7)])
 @pytest.mark.parametrize("part", [1, 60, 1 << 20])
 def test_a_stray_value_is_told_with_its_place(device, place, part, monkeypatch):
-    monkeypatch.setattr(whole_tile, "_PART", part)
+    monkeypatch.setattr(compare, "_PART", part)
     tile = Box((10, 17), (20, 28))
     values = torch.zeros((2, 3, 7, 8))
     values[place] = 2.5
     image, channel, row, col = place
     at = f"row {10 + row}, col {20 + col} (image {image}, channel {channel}) is 2.5, "
     got = values.to(torch.device(device))
-    look = partial(whole_tile.check_whole_tile, got, tile)
+    look = partial(compare.check_whole_tile, got, tile)
     assert look(0.25, whole_numbers=True) == WorstError.single(0.5, 0.25, at + "no whole number")
     assert not look(0.5, whole_numbers=True).exceeds
     assert not look(0.0, whole_numbers=False).exceeds
-    stray = whole_tile.check_unreached_pixels(got, tile, 0.25, [])
+    stray = compare.check_unreached_pixels(got, tile, 0.25, [])
     assert stray == WorstError.single(2.5, 0.25, at + "and nothing reaches it")
     here = Box((10 + row, 11 + row), (20 + col, 21 + col))
-    assert not whole_tile.check_unreached_pixels(got, tile, 0.25, [here]).exceeds
+    assert not compare.check_unreached_pixels(got, tile, 0.25, [here]).exceeds
 
 
 def test_wrong_gradients_of_the_parameters_are_found(monkeypatch):

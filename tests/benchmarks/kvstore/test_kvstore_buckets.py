@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket, compute_offsets, make_buckets
+from spbench_workers.benchmarks.kvstore.keys.arena import Bucket, compute_offsets, make_buckets
 
 sizes = st.lists(st.integers(0, 40), max_size=12)
 either = st.booleans()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, create_optimizer
 from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT, ErrorBound
-from spbench_workers.benchmarks.kvstore.verification.reference import Replica
+from spbench_workers.benchmarks.kvstore.verification.expectation import Replica
 
 COUNT = 400
 

@@ -10,9 +10,9 @@ from spbench_core.catalog.typed_params import read_params
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import case as cases
 from spbench_workers.benchmarks.kvstore import compression
+from spbench_workers.benchmarks.kvstore.arrays import Gradients
 from spbench_workers.benchmarks.kvstore.case import build_case
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams
-from spbench_workers.benchmarks.kvstore.gradients import Gradients
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, list_server_slots
 from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, make_sum
 from spbench_workers.benchmarks.kvstore.verification.expectation import KeyExpectation

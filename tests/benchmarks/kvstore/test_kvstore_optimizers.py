@@ -8,7 +8,7 @@ import pytest
 
 from spbench_workers.benchmarks.kvstore.optimizers import blocks
 from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, create_optimizer
-from spbench_workers.benchmarks.kvstore.verification.reference import Replica
+from spbench_workers.benchmarks.kvstore.verification.expectation import Replica
 
 EPS32 = float(np.finfo(np.float32).eps)
 

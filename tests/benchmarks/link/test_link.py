@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.benchmarks.link.payload import compare_bytes, invert_bytes, random_bytes
+from spbench_workers.benchmarks.link.messages import compare_bytes, invert_bytes, random_bytes
 from spbench_workers.pingpong.schedule import MAX_SERIAL, pair_rounds
 
 

@@ -10,7 +10,7 @@ from spbench_parallel.device import gpus
 from spbench_parallel.device.gpus import NoDeviceError
 from spbench_parallel.errors import CannotRunError
 from spbench_workers import device_choice as choice
-from spbench_workers.benchmarks.memory import copy, cores
+from spbench_workers.benchmarks.memory import copy
 from spbench_workers.binding import numa
 from standins.late_device import install
 from unit.recorded import choice_of, context_of, said, value_of
@@ -190,7 +190,7 @@ def test_cores_that_the_rank_may_not_have_are_refused(two_sockets, moved, monkey
     context = context_of("memory.copy", path="to_host", cores="far", **SMALL)
     with (
         pytest.raises(CannotRunError, match=r"may not run on NUMA node 3 \(Invalid argument\)"),
-        cores.bind_to_cores(context, PLACE),
+        copy.bind_to_cores(context, PLACE),
     ):
         pass
 
@@ -200,7 +200,7 @@ def test_a_gpu_whose_node_nobody_knows_is_refused(two_sockets, moved):
     context = context_of("memory.copy", path="to_host", cores="near", **SMALL)
     with (
         pytest.raises(CannotRunError, match="the system does not tell on which NUMA node"),
-        cores.bind_to_cores(context, PLACE),
+        copy.bind_to_cores(context, PLACE),
     ):
         pass
 
@@ -209,6 +209,6 @@ def test_near_cores_without_a_gpu_are_refused():
     context = context_of("memory.copy", cores="near", **SMALL)
     with (
         pytest.raises(CannotRunError, match="cores near are those of a GPU, and the device is cpu"),
-        cores.bind_to_cores(context, torch.device("cpu")),
+        copy.bind_to_cores(context, torch.device("cpu")),
     ):
         pass

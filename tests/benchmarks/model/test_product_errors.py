@@ -13,7 +13,8 @@ from spbench_parallel.device.formats import set_fp32_precision
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32, FP64, TF32
 from spbench_parallel.precision.product_errors import FP32_SLACK, ProductErrors, product_tolerance
-from spbench_workers.benchmarks.model.validation import Validation, check_products, make_plans
+from spbench_workers.benchmarks.model.regime_checks import check_products
+from spbench_workers.benchmarks.model.validation import Validation, make_plans
 from standins.late_device import install
 from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products
 from unit.lone_case import LoneCase

@@ -21,7 +21,7 @@ from spbench_parallel.full_size.windows import WindowCheck
 from spbench_parallel.full_size.winograd import fits_winograd
 from spbench_workers.benchmarks.model import fault_injection
 from spbench_workers.benchmarks.model.case import build_case
-from spbench_workers.benchmarks.model.full_size_step import check_full_size
+from spbench_workers.benchmarks.model.regime_checks import check_full_size
 from spbench_workers.comm import open_world
 from standins.winograd import WinogradConvolutions
 from unit.recorded import context_on, said

@@ -12,7 +12,7 @@ from spbench_parallel.device import memory
 from spbench_parallel.device.memory import release_memory, resident_bytes
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.peak_memory import PeakMemory
-from spbench_workers.benchmarks.model.profile.memory import measure_memory
+from spbench_workers.benchmarks.model.profile.row import measure_memory
 from spbench_workers.session import run
 
 GPU = torch.device("cuda", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,13 +13,31 @@ from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import scale_work_per_rank
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
-from spbench_core.catalog.work import make_estimate
+from spbench_core.catalog.work import Work, count_iterations, make_estimate
 from spbench_workers.benchmarks.allreduce.sweep_sizes import sweep_sizes
-from spbench_workers.benchmarks.allreduce.work import collective_work
 from spbench_workers.collectives.names import FIXED_SIZES, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
 
 POSITION = 50
 """The place of the family in lists of benchmarks."""
+
+
+_CHECKED = 60
+"""Iterations' worth of set-up and checks of a collective: links are fitted, results compared."""
+
+
+def collective_work(params: SweepParams, np: int) -> Work:
+    """Return the work of ``allreduce.sweep``: the algorithm, the MPI's own, and their checks."""
+    size = float(params.size or 0)
+    repeats = 2.0 * count_iterations(params) + _CHECKED
+    steps = max(1.0, math.log2(max(2, np)))
+    return Work(
+        bytes=4.0 * np * size * repeats,
+        messages=4.0 * steps * repeats,
+        calls=1000.0 * np,
+        seconds=0.05,
+        memory=3.0 * np * size,
+    )
+
 
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "broadcast", "alltoall")
 REDUCING = ("allreduce", "reduce_scatter")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Sequence
 from statistics import median
 from time import perf_counter
 
@@ -10,9 +11,9 @@ import torch
 from mpi4py import MPI
 
 from spbench_core.catalog.typed_params import require_value
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
-from spbench_workers.benchmarks.allreduce.faults import WrongElement
 from spbench_workers.benchmarks.allreduce.findings import (
     MeasuredTimes,
     report_findings,
@@ -23,14 +24,13 @@ from spbench_workers.benchmarks.allreduce.paired_comparison import (
     PairedComparison,
     compare_interleaved,
 )
-from spbench_workers.benchmarks.allreduce.rotation import RotatingReduction
 from spbench_workers.benchmarks.allreduce.verification.checking import CheckedCollective, Checks
 from spbench_workers.benchmarks.allreduce.verification.expected import (
     compute_depth,
     list_result_parts,
 )
 from spbench_workers.collectives.arithmetic import FORMATS
-from spbench_workers.collectives.base import Reduction
+from spbench_workers.collectives.base import RankTraffic, Reduction
 from spbench_workers.collectives.reduction import open_collective, open_reduction
 from spbench_workers.context import Context
 from spbench_workers.device_choice import check_same_kind, choose_device
@@ -200,3 +200,91 @@ def _time_reduction(context: Context, reduction: Reduction) -> float:
     start = perf_counter()
     reduction.run()
     return context.largest(perf_counter() - start)
+
+
+class WrongElement:
+    """A collective with one wrong element in its result after each run.
+
+    Args:
+        reduction: The collective.
+        result: Its result.
+
+    Raises:
+        CannotRunError: The result has no elements.
+    """
+
+    def __init__(self, reduction: Reduction, result: torch.Tensor) -> None:
+        if not result.numel():
+            raise CannotRunError("wrong-element: the result has no elements; take a larger size")
+        self._reduction = reduction
+        self._victim = result[result.numel() // 2]
+
+    @property
+    def traffic(self) -> RankTraffic | None:
+        return self._reduction.traffic
+
+    def run(self) -> None:
+        self._reduction.run()
+        self._spoil()
+
+    def start(self) -> None:
+        self._reduction.start()
+
+    def poll(self) -> bool:
+        return self._reduction.poll()
+
+    def wait(self) -> None:
+        self._reduction.wait()
+        self._spoil()
+
+    def free(self) -> None:
+        self._reduction.free()
+
+    def _spoil(self) -> None:
+        """Give the element the wrong sign; a zero becomes one."""
+        value = self._victim
+        value.copy_(torch.where(value == 0, torch.ones_like(value), -value))
+
+
+class RotatingReduction:
+    """Reductions that are run in turn, one for each root.
+
+    Args:
+        order: The ranks by position in the first run; each run begins one position further.
+        open_: Opens the reduction of an order.
+    """
+
+    def __init__(self, order: Sequence[int], open_: Callable[[list[int]], Reduction]) -> None:
+        turned = ([*order[first:], *order[:first]] for first in range(len(order)))
+        self._turns = [open_(order) for order in turned]
+        self._at = -1
+
+    @property
+    def traffic(self) -> RankTraffic:
+        """The traffic of this rank in an average run, bytes and messages rounded up."""
+        all_ = [turn.traffic for turn in self._turns if turn.traffic is not None]
+        return RankTraffic(
+            bytes=-(-sum(one.bytes for one in all_) // len(all_)),
+            messages=-(-sum(one.messages for one in all_) // len(all_)),
+            rounds=max(one.rounds for one in all_),
+        )
+
+    def run(self) -> None:
+        self._next().run()
+
+    def start(self) -> None:
+        self._next().start()
+
+    def poll(self) -> bool:
+        return self._turns[self._at].poll()
+
+    def wait(self) -> None:
+        self._turns[self._at].wait()
+
+    def free(self) -> None:
+        for turn in self._turns:
+            turn.free()
+
+    def _next(self) -> Reduction:
+        self._at = (self._at + 1) % len(self._turns)
+        return self._turns[self._at]

@@ -11,11 +11,57 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import scale_work_per_rank
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
-from spbench_core.catalog.work import make_estimate
-from spbench_workers.benchmarks.compute.work import burn_work, conv_work, gemm_work, noise_work
+from spbench_core.catalog.work import (
+    Work,
+    count_image_values,
+    count_iterations,
+    item_bytes,
+    make_estimate,
+)
 
 POSITION = 40
 """The place of the family in lists of benchmarks."""
+
+
+def gemm_work(params: GemmParams, np: int) -> Work:
+    """Return the work of ``compute.gemm``, with a check in float64."""
+    n = float(params.n)
+    flops = 2.0 * n**3
+    return Work(
+        flops=np * flops * (count_iterations(params) + 4.0),
+        bytes=40.0 * np * n**2 * item_bytes(params.dtype),
+        calls=np * count_iterations(params),
+        memory=3.0 * np * n**2 * item_bytes(params.dtype),
+    )
+
+
+def conv_work(params: ConvParams, np: int) -> Work:
+    """Return the work of ``compute.conv``, with a check in float64."""
+    outputs = count_image_values(params, params.out_channels)
+    values = count_image_values(params, params.in_channels) + outputs
+    flops = 2.0 * outputs * params.in_channels * params.kernel**2
+    return Work(
+        flops=np * flops * (count_iterations(params) + 4.0),
+        bytes=20.0 * np * values * item_bytes(params.dtype),
+        calls=np * count_iterations(params),
+        memory=np * values * item_bytes(params.dtype),
+    )
+
+
+def burn_work(params: BurnParams, np: int) -> Work:
+    """Return the work of ``compute.burn``: its own time, and the last round and its check."""
+    n = float(params.n)
+    return Work(
+        flops=np * 2.0 * n**3 * (count_iterations(params) + 4.0),
+        seconds=params.seconds,
+        memory=3.0 * np * n**2 * item_bytes(params.dtype),
+    )
+
+
+def noise_work(params: NoiseParams, np: int) -> Work:
+    """Return the work of ``compute.noise``; ranks that share a core take it in turn."""
+    quantum = params.quantum_us * 1e-6
+    return Work(seconds=quantum * (count_iterations(params) + 500.0))
 
 
 _RATE = Metric(

@@ -19,12 +19,16 @@ from spbench_parallel.spatial.pixels import RandomImage
 from spbench_parallel.spatial.tile_buffer import copy_into_buffer
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.verify.worst_error import WorstError
-from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_values
+from spbench_workers.benchmarks.halo.compare import (
+    check_unreached_pixels,
+    check_whole_tile,
+    compare_pixels,
+    compare_values,
+)
 from spbench_workers.benchmarks.halo.entry import TileParams, TransportParams
 from spbench_workers.benchmarks.halo.faults import inject_gradient_fault, inject_halo_fault
 from spbench_workers.benchmarks.halo.reference import Expected, Reference
 from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling
-from spbench_workers.benchmarks.halo.whole_tile import check_unreached_pixels, check_whole_tile
 from spbench_workers.context import Context
 
 OVERLAP_CHOICES = {"auto": None, "on": True, "off": False}

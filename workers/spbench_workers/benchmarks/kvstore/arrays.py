@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,3 +11,37 @@ Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.floating]
 """An array of any floating-point type."""
+
+
+SeedFor = Callable[..., int]
+"""A function that makes a seed of words, the same on every rank."""
+
+TIMED_DRAW = 0
+"""The draw that all timed rounds push, as measure.py does; others are numbered from 1."""
+
+
+class Gradients:
+    """Uniform random gradients from -1 to 1 for each rank, key and draw.
+
+    Args:
+        seed_for: Makes the seeds.
+        elements: Elements of each key.
+    """
+
+    def __init__(self, seed_for: SeedFor, elements: Sequence[int]) -> None:
+        self._seed_for = seed_for
+        self._elements = elements
+
+    def fill(self, rank: int, key: int, draw: int, out: Float32Array) -> None:
+        """Write a rank's gradient of a key."""
+        seed = self._seed_for("gradient", rank, key, draw)
+        np.random.default_rng(seed).random(dtype=np.float32, out=out)
+        # Multiples of 2^-24: both steps are exact.
+        np.multiply(out, 2.0, out=out)
+        np.subtract(out, 1.0, out=out)
+
+    def make_gradient(self, rank: int, key: int, draw: int) -> Float32Array:
+        """Return a rank's gradient of a key in memory of its own."""
+        out = np.empty(self._elements[key], np.float32)
+        self.fill(rank, key, draw, out)
+        return out

@@ -24,7 +24,7 @@ from spbench_core.catalog.typed_params import (
     require_value,
     reuse_parameter,
 )
-from spbench_core.catalog.work import make_estimate
+from spbench_core.catalog.work import Work, make_estimate
 from spbench_core.models.parts import ModelError
 from spbench_core.networks.registry import NETWORKS, list_parameters
 from spbench_workers.benchmarks.kvstore.roles import (
@@ -37,11 +37,32 @@ from spbench_workers.benchmarks.kvstore.roles import (
     find_store,
     parse_devices,
 )
-from spbench_workers.benchmarks.kvstore.work import store_work
 from spbench_workers.collectives.names import FIXED_SIZES, LIBRARIES, SCHEDULED
 
 POSITION = 60
 """The place of the family in lists of benchmarks."""
+
+
+def store_work(params: PushPullParams, np: int) -> Work:
+    """Return the work of ``kvstore.push_pull``: rounds, and results summed again by each rank."""
+    from spbench_core.networks.registry import list_parameters, sum_megabytes
+
+    arrays = list_parameters(
+        params.network,
+        params.num_layers,
+        tuple(require_value(params.image_shape)),
+        params.num_classes,
+    )
+    size = sum_megabytes(arrays) * 1e6 * np
+    rounds = 1.0 + params.num_batches
+    return Work(
+        bytes=2.0 * size * (rounds + 15.0),
+        messages=4.0 * rounds * len(arrays),
+        calls=20.0 * np * len(arrays),
+        seconds=0.1,
+        memory=2.0 * size,
+    )
+
 
 OPTIMIZERS = (
     "none",
@@ -243,15 +264,15 @@ def _with_defaults(params: Params, store: StoreKind) -> Params:
         _IN_TURN: not (allreduce and bucket == "flat"),
         _CODED: params["gc_type"] != "none",
     }
-    filled = dict(params)
+    resolved = dict(params)
     for name, (where, default) in _DEFAULTS.items():
         if serves[where]:
-            filled[name] = default if params[name] is None else params[name]
+            resolved[name] = default if params[name] is None else params[name]
         elif params[name] is not None:
             raise IdleParamError(name, f"here: it is for {where}")
     if serves[_SIZED]:
-        filled["bucket_bytes"] = filled["bucket_bytes"] or _BUCKET_BYTES[bucket]
-    return filled
+        resolved["bucket_bytes"] = require_value["bucket_bytes"] or _BUCKET_BYTES[bucket]
+    return resolved
 
 
 def _with_network(params: Params) -> Params:

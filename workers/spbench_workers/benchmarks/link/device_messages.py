@@ -13,8 +13,7 @@ from spbench_parallel.device.streams import synchronize_stream, time_on_device
 from spbench_parallel.errors import CannotRunError, catch_out_of_memory
 from spbench_parallel.spatial.transports.staged import query_device_pointers
 from spbench_workers.benchmarks.link.entry import PingpongParams
-from spbench_workers.benchmarks.link.limits import time_copies
-from spbench_workers.benchmarks.link.payload import invert_bytes
+from spbench_workers.benchmarks.link.messages import invert_bytes, time_copies
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 from spbench_workers.pingpong.device_pair import (

@@ -11,8 +11,8 @@ from mpi4py import MPI
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.entry import LoopParams
+from spbench_workers.benchmarks.link.messages import compare_bytes, invert_bytes, random_bytes
 from spbench_workers.benchmarks.link.patterns import Pattern
-from spbench_workers.benchmarks.link.payload import compare_bytes, invert_bytes, random_bytes
 from spbench_workers.comm import World
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Peer, one_way_seconds

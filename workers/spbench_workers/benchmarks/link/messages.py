@@ -3,20 +3,70 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import random
+from array import array
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from statistics import median
 from time import perf_counter
 from typing import Protocol
 
 from mpi4py import MPI
 
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.entry import PingpongParams
-from spbench_workers.benchmarks.link.limits import time_copies
-from spbench_workers.benchmarks.link.payload import invert_bytes
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Pair, Peer
-from spbench_workers.timing import calls_per_sample, repeat_calls
+from spbench_workers.timing import calls_per_sample, repeat_calls, time_batch
+
+_BLOCK = 1 << 20
+_INVERTED = bytes(255 - value for value in range(256))
+
+
+def random_bytes(seed: int, count: int) -> bytes:
+    """Return ``count`` bytes that follow from the seed alone."""
+    generator = random.Random(seed)
+    sizes = (min(_BLOCK, count - first) for first in range(0, count, _BLOCK))
+    return b"".join(map(generator.randbytes, sizes))
+
+
+def invert_bytes(expected: bytes) -> bytes:
+    """Return as many bytes, each of them wrong, so that a byte that is not received is noticed."""
+    return expected.translate(_INVERTED)
+
+
+def compare_bytes(got: bytes, expected: bytes) -> WorstError:
+    """Compare received and expected bytes; the largest difference is that of a whole block."""
+    for first in range(0, len(expected), _BLOCK):
+        here = got[first : first + _BLOCK]
+        there = expected[first : first + _BLOCK]
+        if here != there:
+            wrong = [
+                index
+                for index, pair in enumerate(zip(here, there, strict=True))
+                if pair[0] != pair[1]
+            ]
+            error = max(abs(here[index] - there[index]) for index in wrong)
+            place = wrong[0]
+            detail = f"byte {first + place} is {here[place]:#04x}, not {there[place]:#04x}"
+            return WorstError.single(float(error), 0.0, detail)
+    return WorstError()
+
+
+_COPIES = 20
+
+
+def time_copies(copies: Callable[[], object], count: int) -> float:
+    """Return the seconds of one copy, the median of several samples.
+
+    Args:
+        copies: Copies a message ``count`` times, and returns when all are done.
+        count: Copies of a sample.
+    """
+    times = array("d", bytes(8 * _COPIES))
+    time_batch(copies, times, 0, _COPIES, 1.0 / count)
+    return median(times)
 
 
 class Trips(Protocol):

@@ -13,8 +13,13 @@ from spbench_core.events.statuses import Activity
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.entry import PingpongParams
-from spbench_workers.benchmarks.link.messages import Messages, Trips, open_messages
-from spbench_workers.benchmarks.link.payload import compare_bytes, random_bytes
+from spbench_workers.benchmarks.link.messages import (
+    Messages,
+    Trips,
+    compare_bytes,
+    open_messages,
+    random_bytes,
+)
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Peer
 from spbench_workers.pingpong.schedule import pair_rounds

@@ -10,11 +10,17 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import scale_work_per_rank
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
-from spbench_core.catalog.work import make_estimate
-from spbench_workers.benchmarks.memory.work import copy_work
+from spbench_core.catalog.work import Work, count_iterations, make_estimate
 
 POSITION = 30
 """The place of the family in lists of benchmarks."""
+
+
+def copy_work(params: CopyParams, np: int) -> Work:
+    """Return the work of ``memory.copy``."""
+    size = float(params.size) * np
+    # A copy reads and writes; the buffer is filled and compared.
+    return Work(bytes=size * (2.0 * count_iterations(params) + 20.0), memory=2.0 * size)
 
 
 def _resolve(params: Params) -> Params:

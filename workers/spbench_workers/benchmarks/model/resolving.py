@@ -16,14 +16,15 @@ from spbench_core.schedule.orders import INTERLEAVED, ZERO_BUBBLE
 from spbench_workers.benchmarks.model.layout import (
     MIRRORED,
     TILED,
+    check_round_members,
     make_layout,
     resolve_balance,
     resolve_grids,
     resolve_imports_balance,
     resolve_members,
+    resolve_rounds,
 )
 from spbench_workers.benchmarks.model.params import AMOEBANET, RESNET, SCHEMES, check_tf32
-from spbench_workers.benchmarks.model.rounds import check_round_members, resolve_rounds
 
 if TYPE_CHECKING:
     from spbench_core.models.layers import Model

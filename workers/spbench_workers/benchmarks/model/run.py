@@ -27,8 +27,6 @@ from spbench_workers.benchmarks.model.baseline import MeasuredRun, report_baseli
 from spbench_workers.benchmarks.model.case import ModelCase, build_case
 from spbench_workers.benchmarks.model.entry import FAULTS_OF_LEARNING, FULL_SIZE_FAULTS
 from spbench_workers.benchmarks.model.epochs import Epochs, count_epoch_steps
-from spbench_workers.benchmarks.model.figures import report_figures, report_memory
-from spbench_workers.benchmarks.model.full_size_step import check_full_size
 from spbench_workers.benchmarks.model.inference.accuracy import (
     InferredAnswers,
     collect_answers,
@@ -45,14 +43,14 @@ from spbench_workers.benchmarks.model.inference.latency import (
 )
 from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, choose_proxy, count_images
-from spbench_workers.benchmarks.model.regimes import FULL_SIZE, Regime, select_regimes
-from spbench_workers.benchmarks.model.steps import Steps
-from spbench_workers.benchmarks.model.validation import (
-    Validation,
+from spbench_workers.benchmarks.model.regime_checks import (
     check_bits,
+    check_full_size,
     check_products,
-    make_plans,
 )
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE, Regime, select_regimes
+from spbench_workers.benchmarks.model.steps import Steps, report_figures, report_memory
+from spbench_workers.benchmarks.model.validation import Validation, make_plans
 from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
 from spbench_workers.timing import measure

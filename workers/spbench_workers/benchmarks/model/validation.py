@@ -32,7 +32,6 @@ from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.precision.formats import FP64
-from spbench_parallel.precision.product_errors import compares_products
 from spbench_parallel.progress import PhaseProgress, Progress
 from spbench_parallel.synthetic import synthetic_images
 from spbench_parallel.validation.comparison import Cut, TensorPart, compare, largest_change
@@ -47,7 +46,6 @@ from spbench_parallel.validation.reference import (
     ResultTensors,
     small_rate,
 )
-from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.context import Context
 
 MIN_TOLERANCE = 1e-10
@@ -72,66 +70,6 @@ def make_plans(plan: ModelPlan) -> tuple[ModelPlan, ...]:
     """Return the plan in the formats that are compared: float64, and its own if tf32 or int8."""
     exact = replace(plan, precision=FP64)
     return (exact, plan) if plan.precision.tf32 or plan.precision.int8 else (exact,)
-
-
-def check_bits(
-    context: Context,
-    plan: ModelPlan,
-    training: TrainingConfig | None,
-    spoil: Callable[[Context, Engine], None],
-) -> None:
-    """Compare a pipeline with one process in its own format, bit for bit. All ranks must call it.
-
-    Both compute on the host: a GPU need not add up alike twice.
-
-    Args:
-        context: The case, whose catalog says that both add up in the same order.
-        plan: The model, with the micro-batches of the small batch.
-        training: None for inference alone.
-        spoil: Plants the fault that ``--inject`` asks for.
-    """
-    plan = replace(plan, device=torch.device("cpu"), backend="mpi")
-    comm: MPI.Intracomm = context.world.comm
-    steps = (1 if training is None else STEPS + 1) * 2
-    progress = PhaseProgress(partial(context.progress, "check"), steps)
-    images = synthetic_images(plan, context.seed_for("validation"))
-
-    def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> ResultParts:
-        return _parts(comm, plan, training, images, ready, progress)
-
-    wanted: ResultParts = (
-        parts(MPI.COMM_SELF, put_on_one_process(plan), lambda _: None) if comm.rank == 0 else {}
-    )
-    sleep_at_barrier(comm)
-    found = parts(comm, plan, lambda engine: spoil(context, engine))
-    worst = WorstError.with_tolerance(0.0)
-    for kind in KINDS if training is not None else ("output",):
-        whole = {key: part.values for key, part in wanted.get(kind, {}).items()}
-        error, place = compare(comm, whole, found.get(kind, {}))
-        worst.add(error, 0.0, f"{kind} {place}")
-    context.check_worst("bits", worst)
-    progress.finish()
-
-
-def check_products(context: Context, plan: ModelPlan) -> None:
-    """Check each rank's products by themselves, in the format of the run, where that is needed.
-
-    All ranks must call it.
-
-    Args:
-        context: The case.
-        plan: The model, with the micro-batches of the small batch.
-    """
-    if not compares_products(plan.precision, plan.device):
-        return
-    images = synthetic_images(plan, context.seed_for("products"))
-    # Products are the same whatever carries messages, and what checks them waits for the whole GPU,
-    # which no receive of NCCL's may meet.
-    engine = Engine(context.world.comm, replace(plan, backend="mpi"), images)
-    with engine.arithmetic.compare_products() as errors:
-        engine.evaluate()
-    engine.free()
-    context.check_worst("products", errors.worst)
 
 
 class Validation:
@@ -279,10 +217,10 @@ class Validation:
             spoil(self._context, engine)
 
         images = self._images(plan.dtype)
-        return _parts(comm, plan, self._training, images, prepare, self._progress)
+        return collect_parts(comm, plan, self._training, images, prepare, self._progress)
 
 
-def _parts(
+def collect_parts(
     comm: MPI.Intracomm,
     plan: ModelPlan,
     training: TrainingConfig | None,

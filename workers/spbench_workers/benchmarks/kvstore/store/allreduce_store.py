@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
-from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket
+from spbench_workers.benchmarks.kvstore.keys.arena import Bucket
 from spbench_workers.benchmarks.kvstore.optimizers import registry
 from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
 from spbench_workers.benchmarks.kvstore.store.pushes import Push

@@ -15,24 +15,21 @@ from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams, select_devices
-from spbench_workers.benchmarks.kvstore.keys.arena import Arena
-from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket, make_buckets
+from spbench_workers.benchmarks.kvstore.keys.arena import Arena, Bucket, make_buckets
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, list_server_slots
 from spbench_workers.benchmarks.kvstore.roles import Server
 from spbench_workers.benchmarks.kvstore.store import fault_injection
 from spbench_workers.benchmarks.kvstore.store.allreduce_store import AllreduceStore
 from spbench_workers.benchmarks.kvstore.store.base import Store
-from spbench_workers.benchmarks.kvstore.store.device_store import DeviceStore
-from spbench_workers.benchmarks.kvstore.store.dist_store import DistStore
+from spbench_workers.benchmarks.kvstore.store.device_store import DeviceStore, SharedDeviceStore
+from spbench_workers.benchmarks.kvstore.store.dist_store import DistStore, ServerRank
 from spbench_workers.benchmarks.kvstore.store.memory import StagedStore, StoreMemory
-from spbench_workers.benchmarks.kvstore.store.server import ServerRank
 from spbench_workers.benchmarks.kvstore.store.server_shard import (
     AsyncServerShard,
     ReceiveBuffer,
     ServerShard,
     SyncServerShard,
 )
-from spbench_workers.benchmarks.kvstore.store.shared_device_store import SharedDeviceStore
 from spbench_workers.benchmarks.kvstore.store.shared_sum import SharedWindow
 from spbench_workers.collectives.base import Reduction
 from spbench_workers.collectives.reduction import open_reduction

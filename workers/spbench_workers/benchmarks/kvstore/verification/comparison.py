@@ -14,11 +14,9 @@ from mpi4py import MPI
 from spbench_parallel.progress import Progress
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import figures
-from spbench_workers.benchmarks.kvstore.arrays import Float32Array, Float64Array
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array, Float64Array, Gradients
 from spbench_workers.benchmarks.kvstore.case import StoreCase
-from spbench_workers.benchmarks.kvstore.gradients import Gradients
-from spbench_workers.benchmarks.kvstore.keys.arena import Arena
-from spbench_workers.benchmarks.kvstore.keys.buckets import compute_offsets, make_buckets
+from spbench_workers.benchmarks.kvstore.keys.arena import Arena, compute_offsets, make_buckets
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, list_server_slots
 from spbench_workers.benchmarks.kvstore.store.server_shard import AsyncServerShard, ServerShard
 from spbench_workers.benchmarks.kvstore.verification.expectation import Arrivals, KeyExpectation

@@ -1,0 +1,115 @@
+"""Checks of a model apart from float64: bits, products, and a step at full size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from mpi4py import MPI
+
+from spbench_parallel.engine import Engine
+from spbench_parallel.full_size.check import StepCheck, StepErrors
+from spbench_parallel.groups import sleep_at_barrier
+from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
+from spbench_parallel.precision.product_errors import compares_products
+from spbench_parallel.progress import PhaseProgress
+from spbench_parallel.synthetic import synthetic_images
+from spbench_parallel.validation.comparison import compare
+from spbench_parallel.validation.reference import (
+    KINDS,
+    STEPS,
+)
+from spbench_parallel.verify.worst_error import WorstError
+from spbench_workers.benchmarks.model.validation import ResultParts, collect_parts
+from spbench_workers.context import Context
+
+
+def check_bits(
+    context: Context,
+    plan: ModelPlan,
+    training: TrainingConfig | None,
+    spoil: Callable[[Context, Engine], None],
+) -> None:
+    """Compare a pipeline with one process in its own format, bit for bit. All ranks must call it.
+
+    Both compute on the host: a GPU need not add up alike twice.
+
+    Args:
+        context: The case, whose catalog says that both add up in the same order.
+        plan: The model, with the micro-batches of the small batch.
+        training: None for inference alone.
+        spoil: Plants the fault that ``--inject`` asks for.
+    """
+    plan = replace(plan, device=torch.device("cpu"), backend="mpi")
+    comm: MPI.Intracomm = context.world.comm
+    steps = (1 if training is None else STEPS + 1) * 2
+    progress = PhaseProgress(partial(context.progress, "check"), steps)
+    images = synthetic_images(plan, context.seed_for("validation"))
+
+    def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> ResultParts:
+        return collect_parts(comm, plan, training, images, ready, progress)
+
+    wanted: ResultParts = (
+        parts(MPI.COMM_SELF, put_on_one_process(plan), lambda _: None) if comm.rank == 0 else {}
+    )
+    sleep_at_barrier(comm)
+    found = parts(comm, plan, lambda engine: spoil(context, engine))
+    worst = WorstError.with_tolerance(0.0)
+    for kind in KINDS if training is not None else ("output",):
+        scale_exactly = {key: part.values for key, part in wanted.get(kind, {}).items()}
+        error, place = compare(comm, scale_exactly, found.get(kind, {}))
+        worst.add(error, 0.0, f"{kind} {place}")
+    context.check_worst("bits", worst)
+    progress.finish()
+
+
+def check_products(context: Context, plan: ModelPlan) -> None:
+    """Check each rank's products by themselves, in the format of the run, where that is needed.
+
+    All ranks must call it.
+
+    Args:
+        context: The case.
+        plan: The model, with the micro-batches of the small batch.
+    """
+    if not compares_products(plan.precision, plan.device):
+        return
+    images = synthetic_images(plan, context.seed_for("products"))
+    # Products are the same whatever carries messages, and what checks them waits for the whole GPU,
+    # which no receive of NCCL's may meet.
+    engine = Engine(context.world.comm, replace(plan, backend="mpi"), images)
+    with engine.arithmetic.compare_products() as errors:
+        engine.evaluate()
+    engine.free()
+    context.check_worst("products", errors.worst)
+
+
+def check_full_size(
+    context: Context,
+    plan: ModelPlan,
+    training: TrainingConfig | None,
+    spoil: Callable[[Context, Engine], None],
+) -> None:
+    """Take a step, and check it. All ranks must call it.
+
+    Args:
+        context: The case.
+        plan: The model at full size.
+        training: None for inference.
+        spoil: Plants the fault that ``--inject`` asks for.
+    """
+    names = context.entry.list_checks(context.params)
+    images = synthetic_images(plan, context.seed_for("full size"))
+    engine = Engine(context.world.comm, plan, images, training)
+    spoil(context, engine)
+    errors = StepErrors()
+    check = StepCheck(engine, training, errors, names)
+    progress = PhaseProgress(partial(context.progress, "check"), check.calls + 1)
+    check.run(progress)
+    progress.finish()
+    engine.free()
+    for name, worst in errors.by_name().items():
+        if name in names:
+            context.check_worst(name, worst)
