@@ -60,7 +60,7 @@ def test_no_sum_is_larger_than_what_comes_out_exactly(params, dtype, gpu, monkey
     """Of outputs, and of input gradients where those of the outputs are 1 or -1."""
     monkeypatch.setattr(compute, "is_gpu", lambda _: gpu)
     with torch.no_grad():
-        convolution, case = compute._make(case_of(dtype=dtype, **params))
+        convolution, case = compute._open_case(case_of(dtype=dtype, **params))
     limit = largest_convolved(case.template.dtype, convolution.module.kernel_size, gpu=gpu)
     plain = case.plain
     plain.weight.data.abs_()

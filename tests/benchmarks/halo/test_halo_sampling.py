@@ -258,7 +258,7 @@ def test_what_no_rounding_explains_is_found_anywhere_in_a_tile(wrong, name, seed
         return result
 
     monkeypatch.setattr(sampling, "BOX_COUNT", 0)
-    monkeypatch.setattr(fused, "_difference", lambda *_: WorstError())
+    monkeypatch.setattr(fused, "_compare_outputs", lambda *_: WorstError())
     monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
     assert "conv" in failed(ran(name, monkeypatch, seed=seed, image_size="80x90"))
 
@@ -340,13 +340,13 @@ def test_wrong_gradients_of_the_parameters_are_found(monkeypatch):
             one.grad.add_(1)
 
     parameters = []
-    make = compute._make
+    make = compute._open_case
 
     def make_and_keep(context):
         convolution, case = make(context)
         parameters.append(convolution.module.bias)
         return convolution, case
 
-    monkeypatch.setattr(compute, "_make", make_and_keep)
+    monkeypatch.setattr(compute, "_open_case", make_and_keep)
     monkeypatch.setattr(torch.Tensor, "backward", backward_wrongly)
     assert failed(ran("halo.compute", monkeypatch)) == {"grad"}

@@ -77,9 +77,9 @@ def test_computing_is_timed_without_what_was_queued_before(context, monkeypatch)
     way = SimpleNamespace(compute=lambda *_: LATE.work(0.003))
     module = SimpleNamespace(operator=lambda: None)
     gather = SimpleNamespace(start=lambda tile: LATE.work(0.2), finish=lambda flight: ())
-    given = SimpleNamespace(module=module, way=way, tile=None, gather=gather, device=PLACE)
+    given = SimpleNamespace(module=module, execution=way, tile=None, gather=gather, device=PLACE)
     taken = taken_by(monkeypatch, conv_times)
-    assert conv_times._compute_ms(context, given) == pytest.approx(3.0)
+    assert conv_times._measure_compute_ms(context, given) == pytest.approx(3.0)
     assert taken == pytest.approx([0.003] * conv_times.ROUNDS)
 
 
@@ -131,7 +131,7 @@ def test_copies_are_timed_without_what_was_queued_before(monkeypatch):
     LATE.work(0.5)
     taken = taken_by(monkeypatch, report)
     source = torch.ones(4, device="late")
-    report._copy_seconds([(torch.zeros(4, device="late"), source)])
+    report._measure_copies([(torch.zeros(4, device="late"), source)])
     assert taken == pytest.approx([0.0] * report.COPY_ROUNDS)
     assert LATE.clock() == pytest.approx(0.5)
 
@@ -214,7 +214,7 @@ def sequential(monkeypatch):
             raise raised[0]
         return 0.005
 
-    monkeypatch.setattr(conv_times, "_sequential_seconds", seconds)
+    monkeypatch.setattr(conv_times, "_time_sequential", seconds)
     monkeypatch.setattr(conv_times, "free_bytes", lambda place: 1 << 30)
     return raised
 

@@ -114,7 +114,7 @@ def memory_of(device="late"):
 class Doubling:
     """A store of the host that gives each device twice what it gave."""
 
-    sent = SentTraffic(0, 0)
+    traffic = SentTraffic(0, 0)
     pushes = ()
 
     def __init__(self, memory):

@@ -45,9 +45,14 @@ def test_gradients_are_uniform_and_their_own(gradients):
     assert many.dtype == np.float32
     assert -1 <= many.min() < -0.99 < 0.99 < many.max() < 1
     assert abs(many.mean()) < 0.01
-    own = [gradients.of(rank, key, draw) for rank in (0, 1) for key in (2, 4) for draw in (0, 1)]
+    own = [
+        gradients.make_gradient(rank, key, draw)
+        for rank in (0, 1)
+        for key in (2, 4)
+        for draw in (0, 1)
+    ]
     assert len({array[:33].tobytes() for array in own}) == 8
-    assert (gradients.of(1, 2, 1) == gradients.of(1, 2, 1)).all()
+    assert (gradients.make_gradient(1, 2, 1) == gradients.make_gradient(1, 2, 1)).all()
 
 
 def test_order_merge_devices_and_slots(make):
@@ -56,7 +61,7 @@ def test_order_merge_devices_and_slots(make):
     )
     assert list(case.order) == [4, 3, 2, 1, 0]
     assert case.merge_devices[2] != case.merge_devices[4]
-    assert case.clients_of(2) == [case.merge_devices[2], 2 + case.merge_devices[2]]
+    assert case.list_clients(2) == [case.merge_devices[2], 2 + case.merge_devices[2]]
     kept = [list_server_slots(case.slots, server) for server in (0, 1)]
     assert all([slot.index for slot in slots] == [*range(len(slots))] for slots in kept)
     assert sorted(slot.key for slots in kept for slot in slots) == [0, 1, 2, 2, 3, 4]
@@ -72,7 +77,7 @@ def test_without_an_optimizer_the_last_sum_is_kept(make, gradients, rounds):
     expected = KeyExpectation(make(kv_store="local", gpus=3), 2, gradients)
     expected.advance(0, rounds, {})
     weight, bound = expected.weight_and_bound()
-    parts = [gradients.of(rank, 2, 0) for rank in range(3)]
+    parts = [gradients.make_gradient(rank, 2, 0) for rank in range(3)]
     assert np.allclose(weight, np.sum(parts, axis=0, dtype=np.float64), rtol=1e-15, atol=0)
     assert np.allclose(bound, 3 * 2.0**-24 * np.sum(np.abs(parts), axis=0), rtol=1e-6, atol=0)
 
@@ -90,7 +95,9 @@ def test_codes_are_those_that_are_sent(make, gradients, name, store):
     for draw in (0, 0, 1):
         total = np.zeros(64, np.float32)
         for ranks, residual in zip(senders, owed, strict=True):
-            given = sum((gradients.of(rank, 2, draw) for rank in ranks), np.zeros(64, np.float32))
+            given = sum(
+                (gradients.make_gradient(rank, 2, draw) for rank in ranks), np.zeros(64, np.float32)
+            )
             coder.encode(given, residual, code)
             coder.decode_add(code, total)
         expected.advance(draw, 1, {})
@@ -110,7 +117,7 @@ def test_asynchronous_updates_follow_the_order_of_arrival(make, gradients):
         value = np.zeros(64)
         velocity = np.zeros(64)
         for worker in order:
-            velocity = 0.9 * velocity - 0.01 * gradients.of(worker, 2, 0)
+            velocity = 0.9 * velocity - 0.01 * gradients.make_gradient(worker, 2, 0)
             value += velocity
         assert (np.abs(weight - value) <= bound).all()
         weights.append(weight)
@@ -133,7 +140,7 @@ def test_sums_go_in_order_and_codes_are_added():
 
 def law(make, gradients, tamper=lambda push: None):
     case = make(gc_type="2bit", gpus=2)
-    push = CompressedPush(2, 0, gradients.of(1, 2, 0).copy(), case.compression())
+    push = CompressedPush(2, 0, gradients.make_gradient(1, 2, 0).copy(), case.create_compression())
     push.prepare()
     followed = ResidualCheck(case, 1, [push], gradients)
     for draw in (1, 2):

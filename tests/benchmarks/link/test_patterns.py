@@ -12,7 +12,9 @@ def parts(make, order):
 
 def sent(patterns):
     """The messages that are sent, by way, and those that are expected."""
-    away = [(way, rank, to) for rank, part in patterns.items() for way, to in enumerate(part.to)]
+    away = [
+        (way, rank, to) for rank, part in patterns.items() for way, to in enumerate(part.targets)
+    ]
     due = [
         (way, source, rank)
         for rank, part in patterns.items()

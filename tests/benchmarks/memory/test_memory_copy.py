@@ -154,7 +154,10 @@ def moved(monkeypatch):
     here = os.sched_getaffinity(0)
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: asked.append(set(cpus)))
     monkeypatch.setattr(
-        gpus.Gpu, "of", lambda device: SimpleNamespace(address="0000:81:00.0"), raising=True
+        gpus.Gpu,
+        "from_device",
+        lambda device: SimpleNamespace(address="0000:81:00.0"),
+        raising=True,
     )
     return asked, here
 

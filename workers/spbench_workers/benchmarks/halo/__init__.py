@@ -1,1 +1,1 @@
-"""The halo benchmarks: halo exchange between the tiles of an image, and convolutions over tiles."""
+"""Halo exchange between the tiles of an image, and convolutions over tiles."""

@@ -1,4 +1,4 @@
-"""The benchmark ``halo.compute``: a convolution over tiles, with its halo exchange."""
+"""Benchmark ``halo.compute``: a convolution over tiles with its halo exchange."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from spbench_core.catalog.tiles import make_conv_kwargs
 from spbench_parallel.device.formats import TORCH_DTYPES, autotune_convolutions
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.execution import TiledExecution
 from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_workers.benchmarks.halo.conv_times import (
@@ -42,20 +43,20 @@ from spbench_workers.exact_numbers import (
 from spbench_workers.timing import measure
 
 TOLERANCE = 0.25
-"""Results are whole numbers: a wrong one is at least 1 away. Fast algorithms (Winograd) multiply by
-fractions and round a little, below this: see `largest_convolved`."""
+"""Results are whole numbers, so a wrong one is off by at least 1. Fast algorithms (Winograd)
+multiply by fractions; their rounding stays below this tolerance (see `largest_convolved`)."""
 MAX_GRADIENTS = 1 << 14
-"""Values of an output channel whose gradient is not zero, at most. They are 1 or -1, the inputs 128
-at most: the sum of their products stays far below what fp16 can hold."""
+"""The most values of an output channel with a gradient other than zero. Gradients are 1 or -1 and
+inputs at most 128, so the sum of their products stays far below the largest number of fp16."""
 
 
 def run(context: Context) -> None:
     """Run the case."""
     with autotune_convolutions():
-        convolution, case = _make(context)
+        convolution, case = _open_case(context)
         report_choice(context, convolution.gather.forward)
         case.report_choice()
-        tolerances = _tolerances(context, case)
+        tolerances = _compute_tolerances(context, case)
         case.warm_up()
         worst = case.check([1, 2], tolerances)
         exchanges = [convolution.gather.forward]
@@ -69,38 +70,22 @@ def run(context: Context) -> None:
         convolution.module.free()
 
 
-def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
-    params = context.read_params(ComputeParams)
+def _open_case(context: Context) -> tuple[TiledConvolution, OperatorCase]:
+    """Return the timed convolution with its input, and the checks of the same convolution."""
     tiling = make_tiling(context)
-    place = choose_device(context)
-    dtype = TORCH_DTYPES[params.dtype]
-    sizes = make_conv_kwargs(params)
-    channels = params.in_channels, params.out_channels
-    module = SpatialConv2d(
-        *channels,
-        **sizes,
-        tiling=tiling,
-        gradient_dtype=torch.float16 if params.fp16_allreduce else None,
-        device=place,
-        dtype=dtype,
-    )
-    plain = nn.Conv2d(*channels, **sizes, dtype=torch.float64)
-    rows, cols = module.kernel_size
-    limit = largest_convolved(dtype, (rows, cols), gpu=is_gpu(place))
-    wide = shows_tf32(limit)
-    spread = choose_spread(_terms(module), limit, wide=wide)
-    _set_parameters(context, module, plain, spread, wide=wide)
+    device = choose_device(context)
+    module, plain, spread = _make_convolutions(context, tiling, device)
+
+    params = context.read_params(ComputeParams)
     batch = params.batch_size
-    image = _image(context, "image", batch, channels[0], tiling, spread)
-    gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
+    image = _make_image(context, "image", batch, params.in_channels, tiling, spread)
+    gradient = _make_image(context, "gradient", batch, params.out_channels, module.output, spread)
     room = module.tiled.padded_box
-    tile = make_tile(context, image, tiling, dtype, place, room)
-    choice = module.tiled.choose_overlap(tile.requires_grad_(), module.operator(), timed=True)
-    module.tiled.tiling = replace(tiling, overlap=choice.overlap)
-    if context.world.rank == 0:
-        context.choice("overlap", "on" if choice.overlap else "off", choice.reason)
-    way = module.tiled.executions[choice.overlap]
-    gather = inject_faults(context, way.gathers.get(tile))
+    tile = make_tile(context, image, tiling, TORCH_DTYPES[params.dtype], device, room)
+    execution = _choose_execution(context, module, tile)
+
+    # A fault goes into the gather of the chosen execution, which the timed loop uses, too.
+    gather = inject_faults(context, execution.gathers.get(tile))
     tile.requires_grad_(False)
     case = OperatorCase(
         context=context,
@@ -117,11 +102,48 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
         room=room,
         whole_numbers=True,
     )
-    return TiledConvolution(module, way, tile, gather, place), case
+    return TiledConvolution(module, execution, tile, gather, device), case
 
 
-def _terms(module: nn.Conv2d) -> int:
-    """Return how many products are added up, at most, for an output or an input's gradient."""
+def _make_convolutions(
+    context: Context, tiling: Tiling, device: torch.device
+) -> tuple[SpatialConv2d, nn.Conv2d, Spread]:
+    """Return the tiled and the plain float64 convolution, and the spread of their data."""
+    params = context.read_params(ComputeParams)
+    dtype = TORCH_DTYPES[params.dtype]
+    sizes = conv_sizes(params)
+    channels = params.in_channels, params.out_channels
+    module = SpatialConv2d(
+        *channels,
+        **sizes,
+        tiling=tiling,
+        gradient_dtype=torch.float16 if params.fp16_allreduce else None,
+        device=device,
+        dtype=dtype,
+    )
+    plain = nn.Conv2d(*channels, **sizes, dtype=torch.float64)
+
+    rows, cols = module.kernel_size
+    limit = largest_convolved(dtype, (rows, cols), gpu=is_gpu(device))
+    wide = shows_tf32(limit)
+    spread = spread_for(_count_terms(module), limit, wide=wide)
+    _set_parameters(context, module, plain, spread, wide=wide)
+    return module, plain, spread
+
+
+def _choose_execution(
+    context: Context, module: SpatialConv2d, tile: torch.Tensor
+) -> TiledExecution:
+    """Choose whether to overlap, and return the execution; the tile requires a gradient."""
+    choice = module.tiled.choose_overlap(tile.requires_grad_(), module.operator(), timed=True)
+    module.tiled.tiling = replace(module.tiled.tiling, overlap=choice.overlap)
+    if context.world.rank == 0:
+        context.choice("overlap", "on" if choice.overlap else "off", choice.reason)
+    return module.tiled.executions[choice.overlap]
+
+
+def _count_terms(module: nn.Conv2d) -> int:
+    """Return the most products in the sum of an output or an input's gradient."""
     taps = module.kernel_size[0] * module.kernel_size[1]
     return max(module.in_channels, module.out_channels) * taps
 
@@ -131,19 +153,19 @@ def _set_parameters(
 ) -> None:
     weight = whole_numbers(tuple(plain.weight.shape), spread, context.seed_for("weight"))
     if wide:
-        _put_wide_weights(weight, context.seed_for("wide weight"))
+        _add_wide_weights(weight, context.seed_for("wide weight"))
     assert plain.bias is not None
     bias = torch.arange(len(plain.bias)).remainder(3).double() - 1.0
     for conv in (module, plain):
         conv.load_state_dict({"weight": weight, "bias": bias})
 
 
-def _put_wide_weights(weight: torch.Tensor, seed: int) -> None:
-    """Make one weight of a channel such that TF32 would change it.
+def _add_wide_weights(weight: torch.Tensor, seed: int) -> None:
+    """Set one weight of each channel to a number that TF32 rounds.
 
-    No output has two of them, nor has the gradient of an input: each is between another pair of
-    channels. So both stay exact in fp32, and are wrong where they are multiplied as TF32. The
-    factors of the weights' own gradients have none: sums over all pixels would not stay exact.
+    Each such weight connects a different pair of channels, so no output and no input gradient has
+    two of them. Both stay exact in fp32 and become wrong in TF32. Images and output gradients have
+    no such numbers, because the sums over all pixels in weight gradients would not stay exact.
     """
     pairs = torch.arange(min(weight.shape[:2]))
     taps = weight.flatten(2)
@@ -152,7 +174,7 @@ def _put_wide_weights(weight: torch.Tensor, seed: int) -> None:
     taps[pairs, pairs] = wide
 
 
-def _image(
+def _make_image(
     context: Context, name: str, batch: int, channels: int, tiling: Tiling, spread: Spread
 ) -> IntegerImage:
     height = tiling.partition.height
@@ -165,11 +187,11 @@ def _image(
     return IntegerImage(batch, channels, height, width, context.seed_for(name), largest, share_16)
 
 
-def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
-    """Return the tolerances: outputs and input gradients are exact, parameter gradients are not.
+def _compute_tolerances(context: Context, case: OperatorCase) -> Tolerances:
+    """Return the tolerances of outputs and gradients.
 
-    These are sums over all pixels, added in fp32 at least, and rounded once a tile and
-    once in the allreduce.
+    Outputs and input gradients are exact. Parameter gradients are sums over all pixels, added in
+    fp32 or wider, and rounded once per tile and once in the allreduce.
     """
     dtype = case.template.dtype
     wire = torch.float16 if context.read_params(ComputeParams).fp16_allreduce else dtype

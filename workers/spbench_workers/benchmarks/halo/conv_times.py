@@ -1,4 +1,4 @@
-"""Times of a convolution over tiles: its parts, its backward, and a single-rank baseline."""
+"""Times of a convolution over tiles: parts, backward, and a single-rank baseline."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ from spbench_workers.timing import hidden_share
 ROUNDS = 10
 """Iterations of each timing."""
 MIN_SEQUENTIAL_ROUNDS = 3
+"""Iterations of the whole image that are always timed."""
 MAX_SEQUENTIAL_SECONDS = 1.0
-"""Iterations of the whole image, and seconds after which no more than these begin."""
+"""Seconds of the whole image after which no further iteration begins."""
 
 
 @dataclass(frozen=True)
@@ -46,26 +47,26 @@ class TiledConvolution:
 
     Attributes:
         module: The convolution.
-        way: The way that it takes.
+        execution: The chosen execution, overlapped or not.
         tile: This rank's part of the input.
         gather: The gather of its halos.
-        place: The device of the data.
+        device: The device of the data.
     """
 
     module: SpatialConv2d
-    way: TiledExecution
+    execution: TiledExecution
     tile: torch.Tensor
     gather: Gather
     device: torch.device
 
     def forward(self) -> None:
-        """Convolve once, exchange and all."""
+        """Convolve once, including the exchange."""
         self.module(self.tile)
         synchronize_stream(self.device)
 
 
 def report_parts(context: Context, convolution: TiledConvolution) -> None:
-    """Report the times of the exchange alone and of computing alone, and their overlap."""
+    """Report the separate times of exchange and computation, and their overlap."""
     gather = convolution.gather
     exchange = convolution.gather.forward
     outgoing = [view_box(convolution.tile, gather.tile, piece.box) for piece in exchange.outgoing]
@@ -76,43 +77,43 @@ def report_parts(context: Context, convolution: TiledConvolution) -> None:
     report_phases(context, phases, outgoing, convolution.device)
     slowest_ms = context.largest(phases.total)
     report_traffic(context, exchange, slowest_ms)
-    context.metric("compute_ms", _compute_ms(context, convolution))
+    context.metric("compute_ms", _measure_compute_ms(context, convolution))
     if convolution.module.tiled.tiling.overlap:
-        _give_overlap(context, convolution, phases.total)
+        _report_overlap(context, convolution, phases.total)
     pieces = outgoing, incoming
     report_limits(context, exchange, *pieces, slowest_ms, "exchange_ms", convolution.device)
 
 
-def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
-    """Time the convolution of tile and halo as they are, without any exchange."""
+def _measure_compute_ms(context: Context, convolution: TiledConvolution) -> float:
+    """Time the convolution of a tile and its gathered halo, without any exchange."""
     gather = convolution.gather
     operator = convolution.module.operator()
     parts = gather.finish(gather.start(convolution.tile))
 
     def compute() -> None:
-        convolution.way.compute(convolution.tile, parts, operator)
+        convolution.execution.compute(convolution.tile, parts, operator)
         synchronize_stream(convolution.device)
 
-    return _median_ms(context, convolution.device, compute)
+    return _measure_median_ms(context, convolution.device, compute)
 
 
-def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: float) -> None:
-    """Report the share of the exchange, or of the computation if shorter, that overlap hides.
+def _report_overlap(context: Context, convolution: TiledConvolution, exchange_ms: float) -> None:
+    """Report the share of the exchange (or shorter computation) that overlap hides.
 
-    It counts the time that a rank spends in the exchange's calls, within whole convolutions with
-    and without overlap, interleaved. Data that the rank's own core has to copy are not hidden.
+    The exchange is the time of a rank in the exchange's calls, within convolutions with and without
+    overlap, which are interleaved. Copies by the rank's own core are not hidden.
     """
     if is_oversubscribed(context.world):
         if context.world.rank == 0:
             context.log("overlap is not given: there are more ranks than cores")
         return
-    way = convolution.module.tiled.executions[True]
+    execution = convolution.module.tiled.executions[True]
     tile = convolution.tile
     operator = convolution.module.operator()
-    exchange = way.gathers.get(tile).forward
+    exchange = execution.gathers.get(tile).forward
 
     def convolve(overlap: bool) -> None:
-        way.run(tile, operator, overlap=overlap)
+        execution.run(tile, operator, overlap=overlap)
         synchronize_stream(convolution.device)
 
     in_exchange: dict[bool, list[float]] = {True: [], False: []}
@@ -121,61 +122,61 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
         synchronize_stream(convolution.device)
         context.world.comm.Barrier()
         with time_calls(exchange) as seconds:
-            totals[overlap].append(_seconds(partial(convolve, overlap)))
+            totals[overlap].append(_time_call(partial(convolve, overlap)))
         in_exchange[overlap].append(sum(seconds))
     exposed = median(in_exchange[True])
-    whole = median(in_exchange[False])
+    exchange_seconds = median(in_exchange[False])
     total = median(totals[False])
     if is_gpu(convolution.device):
-        # The calls return before the GPU is done: the hidden time shows only in the whole.
-        whole = exchange_ms / 1000.0
-        exposed = whole - (total - median(totals[True]))
+        # The calls return before the GPU is done, so the hidden time shows only in the totals.
+        exchange_seconds = exchange_ms / 1000.0
+        exposed = exchange_seconds - (total - median(totals[True]))
     if convolution.gather.forward.incoming:
-        context.metric("overlap", hidden_share(whole, exposed, total - whole))
+        context.metric("overlap", hidden_share(exchange_seconds, exposed, total - exchange_seconds))
 
 
 def report_speedup(
     context: Context, convolution: TiledConvolution, case: OperatorCase, time_ms: float
 ) -> None:
-    """Report the time of one process for the whole image, others asleep, if it has the memory."""
+    """Report rank 0's time for the whole image while others sleep, if memory allows."""
     sleep_at_barrier(context.world.comm)
     if context.world.rank == 0:
-        seconds = _sequential_seconds_if_it_fits(context, convolution, case)
+        seconds = _time_sequential_if_it_fits(context, convolution, case)
         if seconds is not None:
             context.metric("sequential_ms", seconds * 1000.0)
             context.metric("speedup", seconds * 1000.0 / time_ms)
             if (ranks := context.world.size) > 1:
-                alone = f"one process on the whole image, {format_duration(seconds)}"
-                by = f"{alone}, divided by {ranks} ranks"
-                context.limit("time_ms", seconds * 1000.0 / ranks, by)
+                baseline = f"one process on the whole image, {format_duration(seconds)}"
+                origin = f"{baseline}, divided by {ranks} ranks"
+                context.limit("time_ms", seconds * 1000.0 / ranks, origin)
     sleep_at_barrier(context.world.comm)
 
 
-def _sequential_seconds_if_it_fits(
+def _time_sequential_if_it_fits(
     context: Context, convolution: TiledConvolution, case: OperatorCase
 ) -> float | None:
     image = case.image
     gradient = case.gradient
     values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
-    # Twice, for the convolution's own memory.
+    # Doubled for the convolution's workspace.
     needed = 2 * values * case.template.element_size()
     free = free_bytes(convolution.device)
     if needed > free:
         context.log(f"sequential_ms: {needed >> 20} MiB are needed, {free >> 20} are free")
         return None
     try:
-        return _sequential_seconds(convolution, case)
+        return _time_sequential(convolution, case)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         context.log(f"sequential_ms: there was no memory, {free >> 20} MiB were free")
         return None
     finally:
-        # Other ranks of this GPU go on beside.
+        # Other ranks of this GPU need the memory afterwards.
         release_memory()
 
 
-def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> float:
+def _time_sequential(convolution: TiledConvolution, case: OperatorCase) -> float:
     module = convolution.module
     image = case.draw_pixels(case.image, case.input_tiling.partition.image, 0)
 
@@ -195,12 +196,12 @@ def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> fl
     while len(times) < ROUNDS and (
         len(times) < MIN_SEQUENTIAL_ROUNDS or sum(times) < MAX_SEQUENTIAL_SECONDS
     ):
-        times.append(_seconds(convolve))
+        times.append(_time_call(convolve))
     return median(times)
 
 
 def report_backward(context: Context, convolution: TiledConvolution) -> None:
-    """Report the times of backward, and of the allreduce of weight gradients within it."""
+    """Report the times of backward and of the allreduce of weight gradients in it."""
     module = convolution.module
     tile = convolution.tile.detach().requires_grad_()
     shape = module(tile).shape
@@ -210,7 +211,7 @@ def report_backward(context: Context, convolution: TiledConvolution) -> None:
         output = module(tile)
         synchronize_stream(convolution.device)
         context.world.comm.Barrier()
-        times.append(_seconds(partial(_backward, output, gradient, convolution.device)))
+        times.append(_time_call(partial(_backward, output, gradient, convolution.device)))
     context.metric("backward_ms", median(times) * 1000.0)
     flat = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()]).zero_()
     wire = module.gradient_dtype
@@ -219,28 +220,28 @@ def report_backward(context: Context, convolution: TiledConvolution) -> None:
         allreduce_sum(context.world.comm, flat, wire)
         synchronize_stream(convolution.device)
 
-    context.metric("gradient_sum_ms", _median_ms(context, convolution.device, sum_up))
+    context.metric("gradient_sum_ms", _measure_median_ms(context, convolution.device, sum_up))
 
 
-def _backward(output: torch.Tensor, gradient: torch.Tensor, place: torch.device) -> None:
+def _backward(output: torch.Tensor, gradient: torch.Tensor, device: torch.device) -> None:
     output.backward(gradient)
-    synchronize_stream(place)
+    synchronize_stream(device)
 
 
-def _median_ms(context: Context, place: torch.device, body: Callable[[], object]) -> float:
+def _measure_median_ms(context: Context, device: torch.device, body: Callable[[], object]) -> float:
     """Return this rank's median time, ranks starting together. All ranks must call it.
 
-    ``body`` must return only when its work on ``place`` is done.
+    ``body`` must return only when its work on ``device`` is done.
     """
     times = []
     for _ in range(ROUNDS):
-        synchronize_stream(place)
+        synchronize_stream(device)
         context.world.comm.Barrier()
-        times.append(_seconds(body))
+        times.append(_time_call(body))
     return median(times) * 1000.0
 
 
-def _seconds(body: Callable[[], object]) -> float:
+def _time_call(body: Callable[[], object]) -> float:
     start = perf_counter()
     body()
     return perf_counter() - start

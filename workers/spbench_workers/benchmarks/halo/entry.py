@@ -1,4 +1,4 @@
-"""Catalog of the halo benchmarks: the halo exchange of tiles, and convolution over tiles."""
+"""Catalog of the halo benchmarks: exchange of halos, and convolution over tiles."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ from spbench_core.catalog.work import (
 from spbench_core.layout.tiles import parse_pair
 
 POSITION = 10
-"""The place of the family in lists of benchmarks."""
+"""Position of the family in lists of benchmarks."""
 
 
 _TRIALS = 200
-"""Exchanges and operators at set-up and in checks: transports and overlap are chosen by time."""
+"""Exchanges and operators in set-up, which times transports and overlap, and in checks."""
 
 
 def exchange_work(params: ExchangeParams, np: int) -> Work:
     """Return the work of ``halo.exchange``."""
     image = count_image_values(params, params.in_channels) * item_bytes(params.dtype)
-    # The image is drawn, cut and compared pixel by pixel.
+    # Per byte of the image: it is drawn, cut into tiles and compared.
     return Work(
         bytes=60.0 * image,
         messages=8.0 * (count_iterations(params) + _TRIALS),
@@ -89,11 +89,11 @@ def _convolution_work(params: ComputeParams | FusedParams, layers: int, np: int)
     flops = _conv_flops(params, layers)
     values = count_image_values(params, params.in_channels)
     values += layers * count_image_values(params, params.out_channels)
-    # Timed alone, with its halos there, backward, and with an exchange for each layer.
+    # Four timings: separately, with gathered halos, backward, and with an exchange per layer.
     repeats = 4.0 * count_iterations(params) + 20.0
     return Work(
         flops=flops * repeats,
-        # The whole image on rank 0, as often; and checked in float64.
+        # Rank 0 convolves the whole image as often, and checks it in float64.
         single_flops=flops * repeats,
         bytes=200.0 * values * item_bytes(params.dtype),
         messages=8.0 * (repeats + _TRIALS),
@@ -132,14 +132,14 @@ _BANDWIDTH = Metric(
     "bytes of the rank that sends the most, over the time of the exchange",
     "min",
 )
-_most = partial(Metric, better="none", fold="max")
-_BYTES = _most(
+_busiest_rank = partial(Metric, better="none", fold="max")
+_BYTES = _busiest_rank(
     "bytes_sent",
     "B",
     help="bytes that a rank sends in one exchange",
     folded_title="most bytes sent",
 )
-_MESSAGES = _most(
+_MESSAGES = _busiest_rank(
     "messages_sent",
     "1",
     help="messages of a rank in one exchange",
@@ -156,7 +156,7 @@ _SEPARATE_EXCHANGE = (
     *(_WAITED_MS, _PACK_MS, _WAIT_MS, replace(_BANDWIDTH, separate=True)),
     *(_BYTES, _MESSAGES, replace(_EFFICIENCY, separate=True)),
 )
-"""The same if the exchange is not what an iteration does, but is timed on its own."""
+"""The same metrics for benchmarks that time the exchange separately from an iteration."""
 _HALO_FAULTS = ("corrupt-halo", "drop-halo", "stale-halo")
 _OPERATOR_FAULTS = (*_HALO_FAULTS, "drop-gradient")
 _OPERATOR_CHECKS = ("halo", "conv", "grad", "adjoint")
@@ -199,7 +199,7 @@ _OVERLAP = Param(
 
 @dataclass(frozen=True, kw_only=True)
 class TileParams:
-    """Parameters of this family that say how an image is cut."""
+    """Parameters of this family that define the image and its tiles."""
 
     image_size: tuple[int, int] = reuse_parameter(IMAGE_SIZE)
     batch_size: int = reuse_parameter(BATCH_SIZE)
@@ -211,7 +211,7 @@ class TileParams:
 
 @dataclass(frozen=True, kw_only=True)
 class TransportParams:
-    """Parameters of this family that say how halos are exchanged."""
+    """Parameters of this family that define how halos are exchanged."""
 
     transport: str = reuse_parameter(TRANSPORT)
     channels_last: bool = reuse_parameter(CHANNELS_LAST)

@@ -1,4 +1,4 @@
-"""The benchmark ``halo.exchange``: the time of a halo exchange between tiles."""
+"""Benchmark ``halo.exchange``: a halo exchange between tiles."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from spbench_workers.device_choice import choose_device
 from spbench_workers.timing import measure
 
 CHECKED_ROUNDS = 2
-"""Rounds of fresh data that are checked before the timed loop, and again after it."""
+"""Rounds of fresh data checked before the timed loop, and again after it."""
 
 
 class PaddedTile:
     """A tile inside a margin that an exchange fills with the neighbours' pixels.
 
     Attributes:
-        own: The pixels of this rank.
-        held: Its pixels and its halo.
-        padded: Their values, ``batch x channels x rows x cols``.
+        owned_box: The pixels of this rank.
+        padded_box: The pixels of this rank and its halo.
+        padded: The values of `padded_box`, ``batch x channels x rows x cols``.
         tile: The view of `padded` that this rank owns.
         outgoing: The views that are sent to others.
         incoming: The views of the halo, received from others.
-        halo: The boxes of these pixels in the image.
+        halo_boxes: The boxes of `incoming` in the image.
         exchange: The halo exchange.
     """
 
-    def __init__(self, context: Context, place: torch.device) -> None:
+    def __init__(self, context: Context, device: torch.device) -> None:
         params = context.read_params(ExchangeParams)
         comm = context.world.comm
         owned = Partition.from_grid(Grid(*params.grid), *params.image_size)
@@ -61,11 +61,11 @@ class PaddedTile:
         )
         dtype = TORCH_DTYPES[params.dtype]
         layout = torch.channels_last if params.channels_last else torch.contiguous_format
-        self.padded = torch.empty(shape, dtype=dtype, device=place, memory_format=layout)
+        self.padded = torch.empty(shape, dtype=dtype, device=device, memory_format=layout)
         self.tile = view_box(self.padded, self.padded_box, self.owned_box)
-        sent = table.list_sent(comm.rank)
+        sent_pieces = table.list_sent(comm.rank)
         received = table.list_received(comm.rank)
-        self.outgoing = [view_box(self.padded, self.padded_box, piece.box) for piece in sent]
+        self.outgoing = [view_box(self.padded, self.padded_box, piece.box) for piece in sent_pieces]
         self.halo_boxes = [piece.box for piece in received]
         self.incoming = [view_box(self.padded, self.padded_box, box) for box in self.halo_boxes]
         self.exchange = Exchange(
@@ -75,14 +75,14 @@ class PaddedTile:
             batch=shape[0],
             channels=shape[1],
             dtype=dtype,
-            device=place,
+            device=device,
             into=self.incoming,
             channels_last=params.channels_last,
             transport=params.transport,
         )
 
     def fill(self, image: RandomImage, round_: int) -> None:
-        """Give the tile fresh values, and poison its halo with NaN."""
+        """Fill the tile with fresh values and its halo with NaN."""
         self.padded.fill_(float("nan"))
         self.tile.copy_(
             image.make_box(self.owned_box, round_, self.padded.dtype, self.padded.device)
@@ -91,16 +91,16 @@ class PaddedTile:
     def compare(self, image: RandomImage, round_: int) -> WorstError:
         """Compare tile and halo with the image, bit for bit.
 
-        On a GPU the expected values are made there, which is far faster than on the host. Halos
-        are compared with values that the host makes, too.
+        On a GPU the expected values are generated on the GPU, which is far faster. Halos are also
+        compared with values generated on the host.
         """
         dtype = self.padded.dtype
-        place = self.padded.device
-        expected = image.make_box(self.padded_box, round_, dtype, place)
+        device = self.padded.device
+        expected = image.make_box(self.padded_box, round_, dtype, device)
         if not torch.equal(self.padded, expected):
             return compare_pixels(self.padded.cpu(), expected.cpu(), self.padded_box)
         worst = WorstError(keeps_first=True)
-        if is_gpu(place):
+        if is_gpu(device):
             for box, values in zip(self.halo_boxes, self.incoming, strict=True):
                 by_host = image.make_box(box, round_, dtype)
                 worst.merge(compare_pixels(values.cpu(), by_host, box))
@@ -110,8 +110,8 @@ class PaddedTile:
 def run(context: Context) -> None:
     """Run the case."""
     params = context.read_params(ExchangeParams)
-    place = choose_device(context)
-    padded = PaddedTile(context, place)
+    device = choose_device(context)
+    padded = PaddedTile(context, device)
     exchange = padded.exchange
     report_choice(context, exchange)
     inject_halo_fault(context, exchange)
@@ -119,39 +119,39 @@ def run(context: Context) -> None:
     image = RandomImage(params.batch_size, params.in_channels, *size, context.seed_for("image"))
     padded.fill(image, 0)
     exchange.run()
-    worst = _checked_rounds(context, padded, image, first=1)
-    with time_waits([exchange], place) as waits:
-        times = measure(context, _timed(exchange, place), waits=waits)
-    worst.merge(_checked_rounds(context, padded, image, first=1 + CHECKED_ROUNDS))
+    worst = _check_rounds(context, padded, image, first=1)
+    with time_waits([exchange], device) as waits:
+        times = measure(context, _make_timed_body(exchange, device), waits=waits)
+    worst.merge(_check_rounds(context, padded, image, first=1 + CHECKED_ROUNDS))
     context.check_worst("halo", worst)
     slowest_ms = context.median_of_slowest(times)
     report_traffic(context, exchange, slowest_ms)
-    phases = measure_phases(context, exchange, place)
-    report_phases(context, phases, padded.outgoing, place)
+    phases = measure_phases(context, exchange, device)
+    report_phases(context, phases, padded.outgoing, device)
     pieces = padded.outgoing, padded.incoming
-    report_limits(context, exchange, *pieces, slowest_ms, "time_ms", place)
+    report_limits(context, exchange, *pieces, slowest_ms, "time_ms", device)
     exchange.free()
 
 
-def _timed(exchange: Exchange, place: torch.device) -> Callable[[], object]:
-    if not is_gpu(place):
+def _make_timed_body(exchange: Exchange, device: torch.device) -> Callable[[], object]:
+    if not is_gpu(device):
         return exchange.run
 
     def exchange_and_wait() -> None:
         exchange.run()
-        synchronize_stream(place)
+        synchronize_stream(device)
 
     return exchange_and_wait
 
 
-def _checked_rounds(
+def _check_rounds(
     context: Context, padded: PaddedTile, image: RandomImage, first: int
 ) -> WorstError:
     worst = WorstError(keeps_first=True)
     for done in range(CHECKED_ROUNDS):
         context.progress("check", done, CHECKED_ROUNDS)
         padded.fill(image, first + done)
-        # Nobody may still be reading what is poisoned here.
+        # Wait until no other rank still reads the memory that is poisoned here.
         context.world.comm.Barrier()
         padded.exchange.poison()
         padded.exchange.run()

@@ -12,31 +12,31 @@ from spbench_workers.context import Context
 
 
 def inject_halo_fault(context: Context, exchange: Exchange) -> None:
-    """Plant a fault in this rank's received halos, where ``--inject`` asks for it.
+    """Inject the fault of ``--inject`` into this rank's received halos.
 
     Raises:
-        NothingToSpoilError: This rank is to show a fault, and has no halo.
+        NothingToSpoilError: The fault is for this rank, which has no halo.
     """
-    for fault, spoil in _HALO_FAULTS.items():
+    for fault, corrupt in _HALO_FAULTS.items():
         if context.planted(fault):
-            _plant(context, fault, exchange, spoil())
+            _plant(context, fault, exchange, corrupt())
 
 
 def inject_gradient_fault(context: Context, exchange: Exchange) -> None:
-    """Plant the loss of a received gradient on this rank, where ``--inject`` asks for it.
+    """Inject the loss of a received gradient on this rank if ``--inject`` requests it.
 
     Raises:
-        NothingToSpoilError: This rank is to show the fault, and no other rank uses its pixels.
+        NothingToSpoilError: The fault is for this rank, and no other rank uses its pixels.
     """
     if context.planted("drop-gradient"):
         _plant(context, "drop-gradient", exchange, _drop_gradient)
 
 
-Spoil = Callable[[Sequence[torch.Tensor]], None]
-"""Changes the pieces that have come."""
+Corruption = Callable[[Sequence[torch.Tensor]], None]
+"""Changes the received pieces."""
 
 
-def _plant(context: Context, fault: str, exchange: Exchange, spoil: Spoil) -> None:
+def _plant(context: Context, fault: str, exchange: Exchange, corrupt: Corruption) -> None:
     if not exchange.incoming:
         raise FaultWithoutEffectError(
             f"{fault}: rank {context.world.rank} receives nothing that could be spoiled; "
@@ -44,51 +44,51 @@ def _plant(context: Context, fault: str, exchange: Exchange, spoil: Spoil) -> No
         )
     wait = exchange.wait
 
-    def wait_and_spoil() -> None:
+    def wait_and_corrupt() -> None:
         wait()
-        spoil(exchange.received)
+        corrupt(exchange.received)
 
-    exchange.wait = wait_and_spoil
+    exchange.wait = wait_and_corrupt
 
 
-def _corrupt_halo() -> Spoil:
-    """Return a fault: one value has the wrong sign, and a zero becomes one."""
+def _corrupt_halo() -> Corruption:
+    """Return a fault that flips the sign of one value, or turns a zero into one."""
 
-    def spoil(received: Sequence[torch.Tensor]) -> None:
+    def corrupt(received: Sequence[torch.Tensor]) -> None:
         value = received[0][0, 0, -1, -1]
         value.copy_(torch.where(value == 0, torch.ones_like(value), -value))
 
-    return spoil
+    return corrupt
 
 
-def _drop_halo() -> Spoil:
-    """Return a fault: one piece never comes, and its place still holds NaN."""
+def _drop_halo() -> Corruption:
+    """Return a fault that leaves NaN in one piece, as if it never arrived."""
 
-    def spoil(received: Sequence[torch.Tensor]) -> None:
+    def corrupt(received: Sequence[torch.Tensor]) -> None:
         received[0].fill_(float("nan"))
 
-    return spoil
+    return corrupt
 
 
-def _stale_halo() -> Spoil:
-    """Return a fault: all pieces stay as they were after the first exchange."""
+def _stale_halo() -> Corruption:
+    """Return a fault that keeps all pieces of the first exchange."""
     first: list[torch.Tensor] = []
 
-    def spoil(received: Sequence[torch.Tensor]) -> None:
+    def corrupt(received: Sequence[torch.Tensor]) -> None:
         if not first:
             first.extend(piece.clone() for piece in received)
         for piece, old in zip(received, first, strict=True):
             piece.copy_(old)
 
-    return spoil
+    return corrupt
 
 
 def _drop_gradient(received: Sequence[torch.Tensor]) -> None:
-    """Set one received gradient to zero, so that it is not added."""
+    """Set one received gradient to zero, as if it was not added."""
     received[0].zero_()
 
 
-_HALO_FAULTS: dict[str, Callable[[], Spoil]] = {
+_HALO_FAULTS: dict[str, Callable[[], Corruption]] = {
     "corrupt-halo": _corrupt_halo,
     "drop-halo": _drop_halo,
     "stale-halo": _stale_halo,

@@ -1,4 +1,4 @@
-"""The benchmark ``halo.fused``: convolutions in a row, with one wide exchange or one each."""
+"""Benchmark ``halo.fused``: convolutions that share one wide exchange, or not."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from spbench_workers.device_choice import choose_device
 from spbench_workers.timing import measure
 
 MAX_VALUE = 2
-"""The data are whole numbers up to this size: fp16 holds sums of their products over an image."""
+"""Largest number of the data, which are whole: fp16 holds sums of products over an image."""
 WINOGRAD_FACTOR = 8
-"""The factor by which cuDNN may be further from the exact result in fp32. Modelled, tiles of 6x6
-are up to 2.5 times as far as is allowed without."""
+"""Factor of the tolerance for cuDNN in fp32. In a model of Winograd, tiles of 6x6 were off by up to
+2.5 times the tolerance without it."""
 
 
 def run(context: Context) -> None:
     """Run the case."""
     with autotune_convolutions():
-        fused, case = _make(context)
+        fused, case = _open_case(context)
         report_choice(context, case.gather.forward)
         case.report_choice()
         tolerances = estimate_tolerances(
@@ -60,26 +60,27 @@ def run(context: Context) -> None:
                 times = measure(context, _forward(fused, case.template), waits=waits)
             unfused = nn.Sequential(*convs)
             unfused_times = measure(context, _forward(unfused, case.template), metric="unfused_ms")
-        worst["conv"].merge(_difference(fused, unfused, case, tolerances))
+        worst["conv"].merge(_compare_outputs(fused, unfused, case, tolerances))
         case.check_and_report(worst, [2], tolerances)
         fused_ms, unfused_ms = map(context.median_of_slowest, (times, unfused_times))
         context.metric("speedup", unfused_ms / fused_ms)
         if context.world.rank == 0:
             context.limit("time_ms", unfused_ms, "the same layers with an exchange each")
-        _give_costs(context, fused, convs, case.template)
+        _report_costs(context, fused, convs, case.template)
         for conv in convs:
             conv.free()
         fused.free()
 
 
-def _difference(
+def _compare_outputs(
     fused: nn.Module, unfused: nn.Module, case: OperatorCase, tolerances: Tolerances
 ) -> WorstError:
     """Compare the outputs of fused and unfused layers with each other."""
     with torch.no_grad():
-        one = fused(case.template).cpu()
-        other = unfused(case.template).cpu()
-    return compare_pixels(one, other, case.output_tiling.tile, tolerances.output.max_error(other))
+        actual = fused(case.template).cpu()
+        expected = unfused(case.template).cpu()
+    tolerance = tolerances.output.max_error(expected)
+    return compare_pixels(actual, expected, case.output_tiling.tile, tolerance)
 
 
 def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
@@ -90,16 +91,16 @@ def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
     return forward
 
 
-def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
+def _open_case(context: Context) -> tuple[FusedSequential, OperatorCase]:
     params = context.read_params(FusedParams)
     tiling = make_tiling(context)
-    place = choose_device(context)
+    device = choose_device(context)
     dtype = TORCH_DTYPES[params.dtype]
     channels = [params.in_channels, *[params.out_channels] * params.num_layers]
-    convs, plain = _layers(context, channels, tiling, place, dtype)
+    convs, plain = _make_layers(context, channels, tiling, device, dtype)
     fused = fuse(convs, tiling, params.fused_layers)
-    image = _image(context, "image", channels[0], tiling)
-    tile = make_tile(context, image, tiling, dtype, place)
+    image = _make_image(context, "image", channels[0], tiling)
+    tile = make_tile(context, image, tiling, dtype, device)
     gather = inject_faults(context, fused.blocks[0].gathers.get(tile))
     case = OperatorCase(
         context=context,
@@ -111,17 +112,17 @@ def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
         input_tiling=tiling,
         output_tiling=fused.output,
         image=image,
-        gradient=_image(context, "gradient", channels[-1], fused.output),
+        gradient=_make_image(context, "gradient", channels[-1], fused.output),
         template=tile,
     )
     return fused, case
 
 
-def _layers(
+def _make_layers(
     context: Context,
     channels: list[int],
     tiling: Tiling,
-    place: torch.device,
+    device: torch.device,
     dtype: torch.dtype,
 ) -> tuple[list[nn.Module], nn.Sequential]:
     """Return the layers over tiles, and the same in float64 for the whole image."""
@@ -129,22 +130,22 @@ def _layers(
     tiled: list[nn.Module] = []
     plain = nn.Sequential()
     for layer, (before, after) in enumerate(pairwise(channels)):
-        one = nn.Conv2d(before, after, **sizes, dtype=torch.float64)
+        plain_conv = nn.Conv2d(before, after, **sizes, dtype=torch.float64)
         generator = torch.Generator().manual_seed(context.seed_for("weight", layer))
-        # As large as torch makes them, and as the number format holds them.
-        bound = 1.0 / sqrt(one.weight[0].numel())
-        for parameter in one.parameters():
+        # torch's default range, rounded to the number format.
+        bound = 1.0 / sqrt(plain_conv.weight[0].numel())
+        for parameter in plain_conv.parameters():
             values = torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator)
             parameter.data.copy_(values.to(dtype))
-        other = SpatialConv2d(before, after, **sizes, tiling=tiling, device=place, dtype=dtype)
-        other.load_state_dict(one.state_dict())
-        plain.append(one)
-        tiled.append(other)
-        tiling = other.output
+        conv = SpatialConv2d(before, after, **sizes, tiling=tiling, device=device, dtype=dtype)
+        conv.load_state_dict(plain_conv.state_dict())
+        plain.append(plain_conv)
+        tiled.append(conv)
+        tiling = conv.output
     return tiled, plain
 
 
-def _image(context: Context, name: str, channels: int, tiling: Tiling) -> IntegerImage:
+def _make_image(context: Context, name: str, channels: int, tiling: Tiling) -> IntegerImage:
     partition = tiling.partition
     return IntegerImage(
         context.read_params(FusedParams).batch_size,
@@ -157,9 +158,9 @@ def _image(context: Context, name: str, channels: int, tiling: Tiling) -> Intege
 
 
 def estimate_tolerances(layers: int, dtype: torch.dtype, *, gpu: bool) -> Tolerances:
-    """Return the tolerances that rounding explains after so many layers.
+    """Return the tolerances that rounding explains after a number of layers.
 
-    Every layer rounds, forward and backward; a parameter's gradient is a sum over all pixels.
+    Every layer rounds, forward and backward. A parameter gradient is a sum over all pixels.
     """
     rounding = torch.finfo(dtype).eps * (layers + 1)
     if gpu and dtype == torch.float32:
@@ -172,30 +173,33 @@ def estimate_tolerances(layers: int, dtype: torch.dtype, *, gpu: bool) -> Tolera
     )
 
 
-def _give_costs(
+def _report_costs(
     context: Context, fused: FusedSequential, convs: list[SpatialConv2d], tile: torch.Tensor
 ) -> None:
-    """Report the traffic of fused and unfused layers, and the share of redundant computation."""
-    one_each = []
-    together = []
+    """Report traffic with and without fusion, and the share of redundant computation."""
+    unfused_exchanges = []
+    fused_exchanges = []
     with torch.no_grad():
         pixels = tile
         for conv in convs:
-            way = conv.tiled.executions[conv.tiled.choose_overlap(pixels, conv.operator()).overlap]
-            one_each.append(way.gathers.get(pixels).forward)
+            choice = conv.tiled.choose_overlap(pixels, conv.operator())
+            execution = conv.tiled.executions[choice.overlap]
+            unfused_exchanges.append(execution.gathers.get(pixels).forward)
             pixels = conv(pixels)
         pixels = tile
         for block in fused.blocks:
-            together.append(block.gathers.get(pixels).forward)
+            fused_exchanges.append(block.gathers.get(pixels).forward)
             pixels = block(pixels)
-    for prefix, exchanges in (("", together), ("unfused_", one_each)):
-        traffic = _total(exchanges)
+    for prefix, exchanges in (("", fused_exchanges), ("unfused_", unfused_exchanges)):
+        traffic = _sum_traffic(exchanges)
         context.metric(f"{prefix}bytes_sent", traffic.bytes)
         context.metric(f"{prefix}messages_sent", traffic.messages)
     shares = [block.redundant_share for block in fused.blocks]
     context.metric("redundant_share", sum(shares) / len(shares))
 
 
-def _total(exchanges: list[Exchange]) -> Traffic:
-    traffic = [exchange.traffic for exchange in exchanges]
-    return Traffic(sum(one.messages for one in traffic), sum(one.bytes for one in traffic))
+def _sum_traffic(exchanges: list[Exchange]) -> Traffic:
+    return Traffic(
+        sum(exchange.traffic.messages for exchange in exchanges),
+        sum(exchange.traffic.bytes for exchange in exchanges),
+    )

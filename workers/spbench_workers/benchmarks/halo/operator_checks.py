@@ -1,4 +1,4 @@
-"""The checks of operators over tiles: halo, output, gradients, and the adjoint of the exchange."""
+"""Checks of operators over tiles: halo, output, gradients, and adjoint exchange."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from spbench_workers.benchmarks.halo.compare import (
 )
 from spbench_workers.benchmarks.halo.entry import TileParams, TransportParams
 from spbench_workers.benchmarks.halo.faults import inject_gradient_fault, inject_halo_fault
-from spbench_workers.benchmarks.halo.reference import Expected, Reference
+from spbench_workers.benchmarks.halo.reference import ExpectedValues, Reference
 from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling
 from spbench_workers.context import Context
 
 OVERLAP_CHOICES = {"auto": None, "on": True, "off": False}
-"""Of `Tiling`, by the parameter's word."""
+"""The values of `Tiling.overlap` by those of the parameter ``overlap``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Tolerance:
     relative: float = 0.0
 
     def max_error(self, values: torch.Tensor) -> float:
-        """Return the tolerance of these values."""
+        """Return the largest error allowed for these values."""
         return self.absolute + self.relative * float(values.abs().max() if values.numel() else 0.0)
 
 
@@ -77,9 +77,10 @@ def make_tile(
     device: torch.device,
     room: Box | None = None,
 ) -> torch.Tensor:
-    """Return this rank's tile of an image, in the memory format that the case asks for.
+    """Return this rank's tile of an image in the memory format of the case.
 
-    ``room``: The pixels of the buffer that it lies in, as the layer before leaves it in a model.
+    ``room`` is the box of a larger buffer around the tile, like the one a previous layer of a model
+    leaves.
     """
     last = context.read_params(TransportParams).channels_last
     tile = torch.empty(
@@ -93,7 +94,7 @@ def make_tile(
 
 
 def inject_faults(context: Context, gather: Gather) -> Gather:
-    """Return a gather with the fault that is asked for."""
+    """Inject the requested fault into a gather, and return it."""
     inject_halo_fault(context, gather.forward)
     inject_gradient_fault(context, gather.backward)
     return gather
@@ -109,15 +110,14 @@ class OperatorCase:
         plain: The same layers without tiles, in float64, with the same parameters.
         windows: The windows of the layers that have one.
         gather: The gather of the operator's first halos.
-        gathers: Returns this gather and those of further halos, as far as they have been made.
-        input: The tiles of its input.
-        output: The tiles of its output.
+        gathers: Returns this gather and those of further halos that exist so far.
+        input_tiling: The tiles of its input.
+        output_tiling: The tiles of its output.
         image: Fresh values for the input, round by round.
         gradient: Fresh values for the gradient of the output.
-        like: A tile, whose dtype, device and memory format all others have.
-        room: The pixels of the buffer that a tile lies in; None where it lies in none.
-        whole_numbers: Whether outputs and the input's gradients are whole numbers, to the
-            tolerance.
+        template: A tile with the dtype, device and memory format of all others.
+        room: The box of a larger buffer around a tile; None without such a buffer.
+        whole_numbers: Whether outputs and input gradients are whole numbers within the tolerance.
     """
 
     context: Context
@@ -136,7 +136,7 @@ class OperatorCase:
 
     @cached_property
     def sampling(self) -> Sampling | None:
-        """The sampling of values of large tiles; None where all values are compared."""
+        """The sampling of a large tile; None if all values are compared."""
         return choose_sampling(
             self.plain,
             self.image.batch,
@@ -147,117 +147,122 @@ class OperatorCase:
         )
 
     def report_choice(self) -> None:
-        """Report the choice of compared values, where not all are compared with the reference."""
+        """Report the sampled boxes if not all values are compared with the reference."""
         if self.sampling is not None and self.context.world.rank == 0:
             self.context.choice("checked", *self.sampling.describe(self.input_tiling.comm.rank))
 
     def draw_tile(self, image: RandomImage, round_: int) -> torch.Tensor:
-        """Return this rank's tile of an image as the operator takes it."""
+        """Return this rank's tile of an image in the layout that the operator expects."""
         box = self.input_tiling.tile
         tile = self.draw_pixels(image, box, round_)
         return tile if self.room is None else copy_into_buffer(tile, box, self.room)
 
     def draw_pixels(self, image: RandomImage, box: Box, round_: int) -> torch.Tensor:
         """Return a box of an image, on the device and in the memory format of the tiles."""
-        return self._as_given(
+        return self._like_template(
             image.make_box(box, round_, self.template.dtype, self.template.device)
         )
 
-    def _as_given(self, values: torch.Tensor) -> torch.Tensor:
+    def _like_template(self, values: torch.Tensor) -> torch.Tensor:
         values = values.to(self.template.device)
         last = is_channels_last(self.template)
         return values.to(memory_format=torch.channels_last) if last else values
 
     def warm_up(self) -> None:
-        """Run once, unchecked, so that a stale halo has an earlier one. All ranks must call it."""
-        self._halo(0)
+        """Run once without checks, so that a stale halo has a predecessor.
+
+        All ranks must call it.
+        """
+        self._check_halo(0)
         tile = self.draw_tile(self.image, 0).requires_grad_()
         self.tiled(tile).sum().backward()
 
     def check(self, rounds: Sequence[int], tolerances: Tolerances) -> dict[str, WorstError]:
-        """Check these rounds of fresh data; return the worst of each check, by its name."""
+        """Check rounds of fresh data; return the worst error of each check by name."""
         worst: dict[str, WorstError] = {}
         for done, round_ in enumerate(rounds):
             self.context.progress("check", done, len(rounds))
-            for name, found in self.check_round(round_, tolerances).items():
-                worst.setdefault(name, WorstError(keeps_first=True)).merge(found)
+            for name, error in self.check_round(round_, tolerances).items():
+                worst.setdefault(name, WorstError(keeps_first=True)).merge(error)
         return worst
 
     def check_round(self, round_: int, tolerances: Tolerances) -> dict[str, WorstError]:
-        """Check everything once on fresh data; all ranks must call it."""
+        """Run all checks once on fresh data. All ranks must call it."""
         self._poison()
-        halo = self._halo(round_)
+        halo = self._check_halo(round_)
         self._poison()
         tile = self.draw_tile(self.image, round_).requires_grad_()
         self.tiled.zero_grad()
         output = self.tiled(tile)
-        output.backward(self._as_given(self._gradient(self.output_tiling.tile, round_)))
-        wanted = self._expected(round_)
-        conv = _compared(output.detach(), self.output_tiling.tile, wanted.output, tolerances.output)
-        grad = self._gradients(tile, wanted, tolerances)
+        output.backward(self._like_template(self._make_gradient(self.output_tiling.tile, round_)))
+        expected = self._compute_expected(round_)
+        conv = _compare_boxes(
+            output.detach(), self.output_tiling.tile, expected.output, tolerances.output
+        )
+        grad = self._check_gradients(tile, expected, tolerances)
         if self.sampling is not None:
-            conv.merge(self._looked_through(output, self.output_tiling.tile, conv.tolerance))
-            grad.merge(self._looked_at_gradient(tile, wanted, tolerances, round_))
+            conv.merge(self._check_all_values(output, self.output_tiling.tile, conv.tolerance))
+            grad.merge(self._check_all_gradients(tile, expected, tolerances, round_))
         return {
             "halo": halo,
             "conv": conv,
             "grad": grad,
-            "adjoint": self._adjoint(),
+            "adjoint": self._check_adjoint(),
         }
 
     def check_and_report(
         self, worst: dict[str, WorstError], rounds: Sequence[int], tolerances: Tolerances
     ) -> None:
-        """Check these rounds too, and give the worst of each check, now or before."""
-        for name, found in self.check(rounds, tolerances).items():
-            worst[name].merge(found)
+        """Check more rounds, and report each check with its worst error so far."""
+        for name, error in self.check(rounds, tolerances).items():
+            worst[name].merge(error)
             self.context.check_worst(name, worst[name])
 
     def _poison(self) -> None:
-        """Poison all memory that pieces arrive in with NaN."""
-        # Nobody may still be reading what is poisoned here.
+        """Fill all receive memory with NaN."""
+        # Wait until no other rank still reads the memory that is poisoned here.
         self.context.world.comm.Barrier()
         for gather in self.gathers():
             gather.forward.poison()
             gather.backward.poison()
         self.context.world.comm.Barrier()
 
-    def _halo(self, round_: int) -> WorstError:
+    def _check_halo(self, round_: int) -> WorstError:
         """Compare the gathered pixels with the image, bit for bit."""
         worst = WorstError(keeps_first=True)
-        image = self._distinct()
+        image = self._distinct_image()
         with torch.no_grad():
             tile = self.draw_tile(image, round_)
             parts = self.gather.finish(self.gather.start(tile))
         for box, part in zip(self.gather.parts, parts, strict=True):
             inside = box.intersect(self.gather.table.needed[self.input_tiling.comm.rank])
-            wanted = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
+            expected = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
             if not inside.empty:
                 values = image.make_box(inside, round_, part.dtype)
-                view_box(wanted, box, inside).copy_(values)
-            worst.merge(compare_pixels(part.cpu(), wanted, box))
+                view_box(expected, box, inside).copy_(values)
+            worst.merge(compare_pixels(part.cpu(), expected, box))
         return worst
 
-    def _distinct(self) -> RandomImage:
-        """Return an image of which no value is zero, nor what it was in the round before."""
+    def _distinct_image(self) -> RandomImage:
+        """Return an image without zeros, and with other values in each round."""
         like = self.image
         seed = self.context.seed_for("halo")
         return RandomImage(like.batch, like.channels, like.height, like.width, seed)
 
-    def _gradient(self, box: Box, round_: int) -> torch.Tensor:
+    def _make_gradient(self, box: Box, round_: int) -> torch.Tensor:
         """Return the gradient of a box of outputs, on the CPU."""
         if self.sampling is None:
             return self.gradient.make_box(box, round_, self.template.dtype)
         return self.sampling.make_gradient(self.gradient, box, round_, self.template.dtype)
 
-    def _expected(self, round_: int) -> Expected:
+    def _compute_expected(self, round_: int) -> ExpectedValues:
         rank = self.context.world.rank
         owned = self.input_tiling.partition
         reference = Reference(
             self.plain,
             self.windows,
             lambda box: self.image.make_box(box, round_, self.template.dtype),
-            lambda box: self._gradient(box, round_),
+            lambda box: self._make_gradient(box, round_),
             owned,
         )
         if self.sampling is None:
@@ -266,88 +271,90 @@ class OperatorCase:
             self.sampling.select_inputs(round_, rank), self.sampling.select_outputs(round_, rank)
         )
 
-    def _gradients(
-        self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances
+    def _check_gradients(
+        self, tile: torch.Tensor, expected: ExpectedValues, tolerances: Tolerances
     ) -> WorstError:
         assert tile.grad is not None
-        worst = _compared(
-            tile.grad, self.input_tiling.tile, wanted.input_gradient, tolerances.input_gradient
+        worst = _compare_boxes(
+            tile.grad, self.input_tiling.tile, expected.input_gradient, tolerances.input_gradient
         )
         comm = self.context.world.comm
-        named = zip(self.tiled.named_parameters(), wanted.parameter_gradients, strict=True)
-        for (name, parameter), contribution in named:
+        pairs = zip(self.tiled.named_parameters(), expected.parameter_gradients, strict=True)
+        for (name, parameter), contribution in pairs:
             assert parameter.grad is not None
-            tolerance = tolerances.parameter_gradient.max_error(_summed(comm, contribution.abs()))
-            total = _summed(comm, contribution)
-            found = compare_values(f"the gradient of {name}", parameter.grad, total, tolerance)
-            worst.merge(found)
+            tolerance = tolerances.parameter_gradient.max_error(
+                _sum_over_ranks(comm, contribution.abs())
+            )
+            total = _sum_over_ranks(comm, contribution)
+            error = compare_values(f"the gradient of {name}", parameter.grad, total, tolerance)
+            worst.merge(error)
         return worst
 
-    def _looked_through(self, got: torch.Tensor, tile: Box, tolerance: float) -> WorstError:
-        return check_whole_tile(got, tile, tolerance, whole_numbers=self.whole_numbers)
+    def _check_all_values(self, actual: torch.Tensor, tile: Box, tolerance: float) -> WorstError:
+        return check_whole_tile(actual, tile, tolerance, whole_numbers=self.whole_numbers)
 
-    def _looked_at_gradient(
-        self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances, round_: int
+    def _check_all_gradients(
+        self, tile: torch.Tensor, expected: ExpectedValues, tolerances: Tolerances, round_: int
     ) -> WorstError:
-        """Check all of the input's gradient: it must be zero where no compared output reads."""
+        """Check that the input's gradient is zero where no compared output reads."""
         assert self.sampling is not None
         assert tile.grad is not None
         box = self.input_tiling.tile
-        allowed = _allowed(wanted.input_gradient, tolerances.input_gradient)
+        allowed = _find_max_error(expected.input_gradient, tolerances.input_gradient)
         worst = WorstError(keeps_first=True)
-        worst.merge(self._looked_through(tile.grad, box, allowed))
+        worst.merge(self._check_all_values(tile.grad, box, allowed))
         reached = self.sampling.select_read_boxes(round_, box)
         worst.merge(check_unreached_pixels(tile.grad, box, allowed, reached))
         return worst
 
-    def _adjoint(self) -> WorstError:
-        """Compare <Gx, y> with <x, G'y> over all ranks, in whole numbers: they must be equal."""
+    def _check_adjoint(self) -> WorstError:
+        """Check that <Gx, y> equals <x, G'y> over all ranks, in whole numbers."""
         gather = self.gather
         comm = self.context.world.comm
         generator = torch.Generator().manual_seed(self.context.seed_for("adjoint", comm.rank))
 
-        def whole(shape: Sequence[int]) -> torch.Tensor:
+        def draw_numbers(shape: Sequence[int]) -> torch.Tensor:
             numbers = torch.randint(1, 4, tuple(shape), generator=generator)
             return numbers.to(device=self.template.device, dtype=self.template.dtype)
 
         with torch.no_grad():
-            pixels = whole(self.template.shape)
+            pixels = draw_numbers(self.template.shape)
             parts = gather.finish(gather.start(pixels))
-            gradients = [whole(part.shape) for part in parts]
+            gradients = [draw_numbers(part.shape) for part in parts]
             pairs = zip(parts, gradients, strict=True)
-            gathered = comm.allreduce(sum(_product(*pair) for pair in pairs), op=MPI.SUM)
+            gathered = comm.allreduce(sum(_dot(*pair) for pair in pairs), op=MPI.SUM)
             gather.send_gradients(gradients)
             back = gather.add_gradients(torch.zeros_like(pixels), gradients)
-        returned = comm.allreduce(_product(pixels, back), op=MPI.SUM)
+        returned = comm.allreduce(_dot(pixels, back), op=MPI.SUM)
         difference = abs(gathered - returned)
         detail = f"<Gx, y> is {gathered:.17g} and <x, G'y> is {returned:.17g}, not the same"
         return WorstError.single(difference, 0.0, "" if difference == 0.0 else detail)
 
 
-def _compared(
-    got: torch.Tensor,
+def _compare_boxes(
+    actual: torch.Tensor,
     tile: Box,
-    wanted: Sequence[tuple[Box, torch.Tensor]],
+    expected: Sequence[tuple[Box, torch.Tensor]],
     tolerance: Tolerance,
 ) -> WorstError:
-    """Compare boxes of a rank's values; all have the tolerance of their largest value."""
-    allowed = _allowed(wanted, tolerance)
+    """Compare boxes of a rank's values, all with the tolerance of the largest value."""
+    allowed = _find_max_error(expected, tolerance)
     worst = WorstError(tolerance=allowed, keeps_first=True)
-    for box, values in wanted:
-        worst.merge(compare_pixels(view_box(got, tile, box).cpu(), values, box, allowed))
+    for box, values in expected:
+        worst.merge(compare_pixels(view_box(actual, tile, box).cpu(), values, box, allowed))
     return worst
 
 
-def _allowed(wanted: Sequence[tuple[Box, torch.Tensor]], tolerance: Tolerance) -> float:
-    return max((tolerance.max_error(values) for _, values in wanted), default=0.0)
+def _find_max_error(expected: Sequence[tuple[Box, torch.Tensor]], tolerance: Tolerance) -> float:
+    return max((tolerance.max_error(values) for _, values in expected), default=0.0)
 
 
-def _product(a: torch.Tensor, b: torch.Tensor) -> float:
+def _dot(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a.double() * b.double()).sum())
 
 
-def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
-    """Return the sum over all ranks of a tensor of float64."""
+def _sum_over_ranks(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    """Return the sum over all ranks of a float64 tensor."""
     total = values.clone(memory_format=torch.contiguous_format)
     comm.Allreduce(MPI.IN_PLACE, [mpi_buffer(total), MPI.DOUBLE])
     return total

@@ -1,8 +1,8 @@
-"""The reference of layers over tiles: torch's own layers, in float64, on the image around a tile.
+"""Reference of layers over tiles: torch's layers in float64 on a crop around a tile.
 
-Each rank makes a crop of the image that reaches beyond its tile, or a box of it, by twice as much
-as the layers do, and runs the plain layers on it, as one process would on the whole image. Errors
-near the crop's edges never come near the tile.
+Each rank makes a crop of the image that extends beyond its tile, or a box of the tile, by twice the
+reach of the layers. It runs the plain layers on the crop, like one process on the whole image.
+Errors near the edges of the crop do not reach the tile.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.exchange import view_box
 
 PixelSource = Callable[[Box], torch.Tensor]
-"""The values of a box, ``batch x channels x rows x cols``, made without asking another rank."""
+"""Returns the values of a box, ``batch x channels x rows x cols``, without communication."""
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedValues:
     """The expected values of a rank, in float64, box by box.
 
     Attributes:
@@ -40,7 +40,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The reference: it computes the expected values of ranks.
+    """A reference that computes the expected values of ranks.
 
     Attributes:
         layers: Plain layers with parameters of float64.
@@ -56,59 +56,67 @@ class Reference:
     gradients: PixelSource
     owned: Partition
 
-    def compute_tile(self, tile: Box, outputs: Box) -> Expected:
-        """Compute the expected values of the rank that owns these pixels and these outputs."""
-        image, crop, result, held = self._around(tile)
-        gradient = self.gradients(held).double()
-        of_image = torch.autograd.grad(result, image, gradient, retain_graph=True)[0]
-        own = torch.zeros_like(gradient)
-        view_box(own, held, outputs).copy_(view_box(gradient, held, outputs))
-        return Expected(
-            [(outputs, view_box(result.detach(), held, outputs))],
-            [(tile, view_box(of_image, crop, tile))],
-            self._of_parameters(result, own),
+    def compute_tile(self, tile: Box, outputs: Box) -> ExpectedValues:
+        """Compute the expected values of the rank with these pixels and outputs."""
+        image, crop, result, result_box = self._run_around(tile)
+        gradient = self.gradients(result_box).double()
+        image_gradient = torch.autograd.grad(result, image, gradient, retain_graph=True)[0]
+        # Each rank contributes the parameter gradients of only the outputs that it owns.
+        owned_gradient = torch.zeros_like(gradient)
+        view_box(owned_gradient, result_box, outputs).copy_(view_box(gradient, result_box, outputs))
+        return ExpectedValues(
+            [(outputs, view_box(result.detach(), result_box, outputs))],
+            [(tile, view_box(image_gradient, crop, tile))],
+            self._parameter_gradients(result, owned_gradient),
         )
 
-    def compute_boxes(self, inputs: Sequence[Box], outputs: Sequence[Box]) -> Expected:
-        """Compute boxes of the expected values, with gradients of zero for other outputs."""
-        total = [torch.zeros_like(parameter) for parameter in self.layers.parameters()]
-        of_outputs = []
+    def compute_boxes(self, inputs: Sequence[Box], outputs: Sequence[Box]) -> ExpectedValues:
+        """Compute boxes of the expected values; other outputs have zero gradients."""
+        totals = [torch.zeros_like(parameter) for parameter in self.layers.parameters()]
+        output_values = []
         for box in outputs:
-            values, of_parameters = self._outputs(box)
-            of_outputs.append((box, values))
-            total = [sum_ + one for sum_, one in zip(total, of_parameters, strict=True)]
-        return Expected(of_outputs, [(box, self._input_gradient(box)) for box in inputs], total)
+            values, gradients = self._compute_outputs(box)
+            output_values.append((box, values))
+            pairs = zip(totals, gradients, strict=True)
+            totals = [total + gradient for total, gradient in pairs]
+        input_gradients = [(box, self._compute_input_gradient(box)) for box in inputs]
+        return ExpectedValues(output_values, input_gradients, totals)
 
-    def _outputs(self, box: Box) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Compute some outputs, and their contributions to the gradients of the parameters."""
-        rows = _read([window.rows for window in self.windows], box.rows, self.owned.height)
-        cols = _read([window.cols for window in self.windows], box.cols, self.owned.width)
-        _, _, result, held = self._around(Box(rows, cols))
-        own = torch.zeros_like(result)
-        view_box(own, held, box).copy_(self.gradients(box))
-        return view_box(result.detach(), held, box), self._of_parameters(result, own)
+    def _compute_outputs(self, box: Box) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Compute outputs and their contributions to the parameter gradients."""
+        row_windows = [window.rows for window in self.windows]
+        col_windows = [window.cols for window in self.windows]
+        rows = _find_read_interval(row_windows, box.rows, self.owned.height)
+        cols = _find_read_interval(col_windows, box.cols, self.owned.width)
+        _, _, result, result_box = self._run_around(Box(rows, cols))
+        gradient = torch.zeros_like(result)
+        view_box(gradient, result_box, box).copy_(self.gradients(box))
+        values = view_box(result.detach(), result_box, box)
+        return values, self._parameter_gradients(result, gradient)
 
-    def _input_gradient(self, box: Box) -> torch.Tensor:
-        image, crop, result, held = self._around(box)
-        of_image = torch.autograd.grad(result, image, self.gradients(held).double())[0]
-        return view_box(of_image, crop, box)
+    def _compute_input_gradient(self, box: Box) -> torch.Tensor:
+        image, crop, result, result_box = self._run_around(box)
+        gradient = torch.autograd.grad(result, image, self.gradients(result_box).double())[0]
+        return view_box(gradient, crop, box)
 
-    def _around(self, box: Box) -> tuple[torch.Tensor, Box, torch.Tensor, Box]:
-        """Run the layers on a crop around some pixels; return both, each with its box."""
+    def _run_around(self, box: Box) -> tuple[torch.Tensor, Box, torch.Tensor, Box]:
+        """Run the layers on a crop around a box; return crop and result with their boxes."""
         rows, down = _crop([window.rows for window in self.windows], box.rows, self.owned.height)
         cols, right = _crop([window.cols for window in self.windows], box.cols, self.owned.width)
         image = self.pixels(Box(rows, cols)).double().requires_grad_()
         result = self.layers(image)
-        held = Box((down, down + result.shape[2]), (right, right + result.shape[3]))
-        return image, Box(rows, cols), result, held
+        result_box = Box((down, down + result.shape[2]), (right, right + result.shape[3]))
+        return image, Box(rows, cols), result, result_box
 
-    def _of_parameters(self, result: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
+    def _parameter_gradients(
+        self, result: torch.Tensor, gradient: torch.Tensor
+    ) -> list[torch.Tensor]:
         parameters = list(self.layers.parameters())
         return list(torch.autograd.grad(result, parameters, gradient)) if parameters else []
 
 
 def compute_reach(windows: Sequence[Window]) -> tuple[int, int]:
-    """Return the stride of windows in a row, and a bound of how far they read to either side."""
+    """Return the stride of successive windows, and a bound of their reach per side."""
     stride = 1
     reach = 0
     for window in windows:
@@ -117,8 +125,8 @@ def compute_reach(windows: Sequence[Window]) -> tuple[int, int]:
     return stride, reach
 
 
-def _read(windows: Sequence[Window], outputs: Interval, length: int) -> Interval:
-    """Return rows or columns of the image among which are all that these outputs read."""
+def _find_read_interval(windows: Sequence[Window], outputs: Interval, length: int) -> Interval:
+    """Return an interval of rows or columns that covers all reads of these outputs."""
     stride, reach = compute_reach(windows)
     first = outputs[0] * stride - reach
     last = (outputs[1] - 1) * stride + reach
@@ -126,7 +134,7 @@ def _read(windows: Sequence[Window], outputs: Interval, length: int) -> Interval
 
 
 def _crop(windows: Sequence[Window], tile: Interval, length: int) -> tuple[Interval, int]:
-    """Return the rows or columns of the crop, and the output that its first one belongs to."""
+    """Return the rows or columns of the crop, and the output of the first one."""
     stride, reach = compute_reach(windows)
     first = max(0, (tile[0] - 2 * reach) // stride * stride)
     return (first, min(length, tile[1] + 2 * reach)), first // stride

@@ -1,4 +1,4 @@
-"""Metrics of an exchange in the halo benchmarks: its traffic, its phases and its limits."""
+"""Metrics of a halo exchange: its traffic, its phases and its limits."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ PHASE_ROUNDS = 20
 LIMIT_TRIPS = 50
 COPY_ROUNDS = 20
 SMALL_SECONDS = 0.001
-"""Copies that take longer are not measured twice."""
+"""Copies that take longer are timed only by torch, not also by numpy."""
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Formats that numpy has, by the bytes of an element."""
-_OVER: dict[Path | None, str] = {
+"""Integer formats of the same size as an element, for formats that numpy lacks."""
+_PATH_TEXTS: dict[Path | None, str] = {
     None: "",
     "pinned": " from GPU to GPU by way of pinned memory",
     "pointers": " from GPU to GPU by MPI, given device pointers",
     "cuda-ipc": " from GPU to GPU by CUDA IPC",
     "nccl": " from GPU to GPU by NCCL",
 }
-"""The path of a ping-pong, as its limit says it."""
+"""Text of a limit about the path of its ping-pong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ExchangePhases:
 
 
 def report_choice(context: Context, exchange: Exchange) -> None:
-    """Report the chosen transport, the times of those that were tried, and the memory of MPI."""
+    """Report the transport, the times of all tried ones, and the memory path of MPI."""
     if context.world.rank != 0:
         return
     tried = ", ".join(
@@ -63,7 +63,7 @@ def report_choice(context: Context, exchange: Exchange) -> None:
 
 
 def report_traffic(context: Context, exchange: Exchange, slowest_ms: float) -> None:
-    """Report this rank's traffic, as the exchange counts it, and the bandwidth of all.
+    """Report this rank's traffic as counted by the exchange, and the bandwidth of all.
 
     All ranks must call it.
 
@@ -80,36 +80,36 @@ def report_traffic(context: Context, exchange: Exchange, slowest_ms: float) -> N
         context.metric("bandwidth_gb_s", most_bytes / (slowest_ms * 1e6))
 
 
-def measure_phases(context: Context, exchange: Exchange, place: torch.device) -> ExchangePhases:
-    """Time the phases of the exchange, ranks starting together. All ranks must call it."""
+def measure_phases(context: Context, exchange: Exchange, device: torch.device) -> ExchangePhases:
+    """Time the phases of the exchange from a common start. All ranks must call it."""
     packs = []
     waits = []
-    wholes = []
+    totals = []
     for _ in range(PHASE_ROUNDS):
-        synchronize_stream(place)
+        synchronize_stream(device)
         context.world.comm.Barrier()
-        begun = perf_counter()
+        start = perf_counter()
         exchange.start()
         packed = perf_counter()
         exchange.wait()
         waited = perf_counter()
         exchange.unpack()
         exchange.release()
-        synchronize_stream(place)
-        wholes.append(perf_counter() - begun)
-        packs.append(packed - begun)
+        synchronize_stream(device)
+        totals.append(perf_counter() - start)
+        packs.append(packed - start)
         waits.append(waited - packed)
-    pack, wait, whole = (median(times) * 1000.0 for times in (packs, waits, wholes))
-    return ExchangePhases(pack, wait, whole)
+    pack, wait, total = (median(times) * 1000.0 for times in (packs, waits, totals))
+    return ExchangePhases(pack, wait, total)
 
 
 def report_phases(
-    context: Context, phases: ExchangePhases, outgoing: Sequence[torch.Tensor], place: torch.device
+    context: Context, phases: ExchangePhases, outgoing: Sequence[torch.Tensor], device: torch.device
 ) -> None:
-    """Report the phases' times; on a GPU, whose calls return early, only that of packing."""
-    if is_gpu(place):
+    """Report the times of the phases; on a GPU, with asynchronous calls, only packing."""
+    if is_gpu(device):
         copies = [(view.clone(), view) for view in outgoing]
-        context.metric("pack_ms", _copy_seconds(copies) * 1000.0)
+        context.metric("pack_ms", _measure_copies(copies) * 1000.0)
         return
     context.metric("pack_ms", phases.pack)
     context.metric("wait_ms", phases.wait)
@@ -122,13 +122,13 @@ def report_limits(
     incoming: Sequence[torch.Tensor],
     slowest_ms: float,
     limited: str,
-    place: torch.device,
+    device: torch.device,
 ) -> None:
-    """Report MPI's best time for the exchange, and the efficiency. All ranks must call it.
+    """Report the limit of the exchange and its efficiency. All ranks must call it.
 
-    The limit is that of the rank that sends the most: one message of all its bytes, one way, to
-    the rank that gets most of them, over the same path between the same kinds of memory, and
-    copies of all its pieces, with nothing else going on.
+    The limit is for the rank that sends the most. It is the sum of one one-way message with all its
+    bytes to the rank that receives most of them, and of copies of all its pieces. The message takes
+    the same path between the same kinds of memory, and all other ranks are idle.
 
     Args:
         context: The case.
@@ -136,11 +136,12 @@ def report_limits(
         outgoing: The views that this rank sends from.
         incoming: The views that it receives into.
         slowest_ms: The time of the exchange on the slowest rank.
-        limited: The name of the metric of that time.
-        place: The device of the pixels.
+        limited: The metric that the limit belongs to.
+        device: The device of the pixels.
     """
     comm = context.world.comm
     rank = context.world.rank
+    # The lowest rank and the lowest peer win a tie.
     sizes = [(exchange.piece_bytes(piece), -piece.peer) for piece in exchange.outgoing]
     total = sum(size for size, _ in sizes)
     peer = -max(sizes)[1] if sizes else -1
@@ -149,18 +150,18 @@ def report_limits(
     if not count:
         return
     path = find_message_path(exchange)
-    seconds = _one_way(comm, source, target, count, place, path)
+    seconds = _measure_one_way(comm, source, target, count, device, path)
     sleep_at_barrier(comm)
     if rank == source:
-        copies = _copy_seconds([(view.clone(), view) for view in outgoing])
-        copies += _copy_seconds([(view, view.clone()) for view in incoming])
-        block = torch.zeros(count, dtype=torch.uint8, device=place)
-        memory = _copy_seconds([(block.clone(), block)])
+        copies = _measure_copies([(view.clone(), view) for view in outgoing])
+        copies += _measure_copies([(view, view.clone()) for view in incoming])
+        block = torch.zeros(count, dtype=torch.uint8, device=device)
+        memory = _measure_copies([(block.clone(), block)])
         limit_ms = (seconds + copies) * 1000.0
         context.limit(
             limited,
             limit_ms,
-            f"one-way ping-pong of {count} B{_OVER[path]}, rank {source} to {target}, "
+            f"one-way ping-pong of {count} B{_PATH_TEXTS[path]}, rank {source} to {target}, "
             f"{format_duration(seconds)}, and copies of rank {source}'s pieces, "
             f"{format_duration(copies)}",
         )
@@ -170,7 +171,7 @@ def report_limits(
 
 
 def find_message_path(exchange: Exchange) -> Path | None:
-    """Return the path of an exchange's messages between GPUs; None between hosts."""
+    """Return the path of an exchange's messages between GPUs; None on hosts."""
     if exchange.transport == "nccl":
         return "nccl"
     if exchange.transport == "cuda-ipc":
@@ -180,58 +181,58 @@ def find_message_path(exchange: Exchange) -> Path | None:
     return "pinned" if exchange.memory_path[0] == "pinned" else "pointers"
 
 
-def _one_way(
+def _measure_one_way(
     comm: MPI.Intracomm,
     source: int,
     target: int,
     count: int,
-    place: torch.device,
+    device: torch.device,
     path: Path | None,
 ) -> float:
-    """Return the seconds of one message from a rank to another; 0 on other ranks."""
+    """Return the one-way seconds of a message between two ranks; 0 on other ranks."""
     pair = (source, target)
     peer = Peer(comm, source + target - comm.rank, leads=comm.rank == source)
     if path is None:
         return one_way_seconds(peer, count, LIMIT_TRIPS) if comm.rank in pair else 0.0
-    with open_path(comm, place, path):
+    with open_path(comm, device, path):
         if comm.rank not in pair:
             return 0.0
-        return one_way_device_seconds(peer, count, LIMIT_TRIPS, device=place, path=path)
+        return one_way_device_seconds(peer, count, LIMIT_TRIPS, device=device, path=path)
 
 
-def _copy_seconds(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
-    """Return the median time of all these copies, target first.
+def _measure_copies(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
+    """Return the median time of all copies, given as pairs of target and source.
 
-    On a CPU, small copies are those of torch or numpy, whichever are faster: a call of torch takes
+    On a CPU the faster of torch and numpy counts for small copies, because a call of torch takes
     longer than a small copy.
     """
     if not copies:
         return 0.0
-    place = copies[0][0].device
+    device = copies[0][0].device
 
     def copy_all() -> None:
         for target, source in copies:
             target.copy_(source)
 
-    if is_gpu(place):
-        return median(time_on_device(place, copy_all) for _ in range(COPY_ROUNDS))
-    arrays = [(_array_of(target), _array_of(source)) for target, source in copies]
+    if is_gpu(device):
+        return median(time_on_device(device, copy_all) for _ in range(COPY_ROUNDS))
+    arrays = [(_view_as_array(target), _view_as_array(source)) for target, source in copies]
 
     def copy_arrays() -> None:
         for target, source in arrays:
             np.copyto(target, source)
 
-    seconds = _seconds_of_short(copy_all)
-    return seconds if seconds > SMALL_SECONDS else min(seconds, _seconds_of_short(copy_arrays))
+    seconds = _time_short_call(copy_all)
+    return seconds if seconds > SMALL_SECONDS else min(seconds, _time_short_call(copy_arrays))
 
 
-def _array_of(view: torch.Tensor) -> Any:
-    """Return the memory of a view as an array; numpy has not all formats of torch."""
+def _view_as_array(view: torch.Tensor) -> Any:
+    """Return a numpy view of a tensor's memory; numpy lacks some formats of torch."""
     return view.detach().view(_INTEGERS[view.element_size()]).numpy()
 
 
-def _seconds_of_short(call: Callable[[], object]) -> float:
-    """Return the median time of a call that may be shorter than a reading of the clock."""
+def _time_short_call(call: Callable[[], object]) -> float:
+    """Return the median time of a call that may be shorter than the clock's own time."""
     call()
     start = perf_counter()
     call()
@@ -241,16 +242,18 @@ def _seconds_of_short(call: Callable[[], object]) -> float:
     return median(times)
 
 
-def _clock(call: Callable[[], object], keep: Callable[[float], object]) -> Callable[[], None]:
-    """Return a call that is timed; it adds as little as possible, for it may be in a timed loop."""
+def _wrap_with_timer(
+    call: Callable[[], object], record: Callable[[float], object]
+) -> Callable[[], None]:
+    """Return a timed call; it adds little, because it may run in a timed loop."""
     now = perf_counter
 
-    def timed() -> None:
+    def call_and_record() -> None:
         start = now()
         call()
-        keep(now() - start)
+        record(now() - start)
 
-    return timed
+    return call_and_record
 
 
 CALLS = ("start", "progress", "wait", "release")
@@ -260,14 +263,14 @@ CALLS = ("start", "progress", "wait", "release")
 def time_calls(
     exchange: Exchange, names: Sequence[str] = CALLS, into: list[float] | None = None
 ) -> Iterator[list[float]]:
-    """Yield the seconds of each of these calls of the exchange within the block.
+    """Yield the seconds of each named call of the exchange within the block.
 
-    They are appended to ``into``, if it is given.
+    They are appended to ``into`` if it is given.
     """
     seconds: list[float] = [] if into is None else into
     calls = {name: getattr(exchange, name) for name in names}
     for name, call in calls.items():
-        setattr(exchange, name, _clock(call, seconds.append))
+        setattr(exchange, name, _wrap_with_timer(call, seconds.append))
     try:
         yield seconds
     finally:
@@ -276,12 +279,12 @@ def time_calls(
 
 
 @contextmanager
-def time_waits(exchanges: Iterable[Exchange], place: torch.device) -> Iterator[list[float] | None]:
+def time_waits(exchanges: Iterable[Exchange], device: torch.device) -> Iterator[list[float] | None]:
     """Yield the seconds of each wait of these exchanges within the block.
 
     Yield None on a GPU: there the host's calls return before the pieces have come.
     """
-    if is_gpu(place):
+    if is_gpu(device):
         yield None
         return
     seconds: list[float] = []

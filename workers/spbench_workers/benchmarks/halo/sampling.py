@@ -1,9 +1,9 @@
-"""Sampling of a large tile for the comparison with a reference: its border, and boxes inside.
+"""Sampling of a large tile for the comparison with a reference.
 
-The reference runs in float64 on the CPU. Where that is too much for a whole tile, its border is
-compared all around, so far in that it holds some of all that is joined there, and some boxes
-inside, drawn anew in each round. Gradients of the output are zero outside these on all ranks, so
-that their effects, sums over all pixels too, can be computed from these alone.
+The reference runs in float64 on the CPU. If that takes too long for a whole tile, its border and
+some boxes inside are compared. The border is wide enough to contain values of all joined pieces,
+and the boxes are drawn again in each round. Output gradients are zero outside these boxes on all
+ranks, so that their effects, including sums over all pixels, follow from the boxes.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from spbench_parallel.spatial.pixels import RandomImage
 from spbench_workers.benchmarks.halo.reference import compute_reach
 
 MAX_COMPARED_FLOP = 2e10
-"""Floating-point operations of a tile's reference in a round, forward and backward, up to which all
-values are compared: some seconds of a core."""
+"""The most floating-point operations of a tile's reference per round, forward and backward, for
+which all values are compared: some seconds of a core."""
 MIN_BORDER = 8
-"""Rows or columns that a border has at least."""
+"""Least rows or columns of a border."""
 BOX_SIDE = 64
-"""Rows and columns of a box inside."""
+"""Rows and columns of a box inside the border."""
 BOX_COUNT = 8
-"""Boxes that are drawn for a tile and a round; one that meets another is dropped."""
+"""Boxes drawn per tile and round; a box that overlaps another is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The boxes of each rank's tile that are compared, round by round; all ranks draw the same.
+    """The compared boxes of each rank's tile by round, the same on all ranks.
 
     Attributes:
         owned: The tiles of the input.
         produced: The tiles of the output.
         windows: The windows of the layers between.
         seed: Returns the seed for a round and a rank.
-        operations: Floating-point operations of a whole tile's reference in a round.
+        flop: Floating-point operations of a whole tile's reference per round.
     """
 
     owned: Partition
@@ -52,32 +52,36 @@ class Sampling:
     flop: float
 
     def select_outputs(self, round_: int, rank: int) -> list[Box]:
-        """Return the boxes of a rank's outputs that are compared; no two have a pixel in common."""
+        """Return the compared boxes of a rank's outputs; they are disjoint."""
         rows, cols = self._axes
         border = max(MIN_BORDER, -(-rows[1] // rows[0])), max(MIN_BORDER, -(-cols[1] // cols[0]))
         tile = self.produced.tile(rank)
         draw = random.Random(self.seed(round_, rank))
-        return _around(tile, border) + _inside(_without(tile, border), draw)
+        return _border_boxes(tile, border) + _draw_boxes(_remove_border(tile, border), draw)
 
     def select_inputs(self, round_: int, rank: int) -> list[Box]:
-        """Return the boxes of a rank's tile whose gradients are compared.
+        """Return the boxes of a rank's tile with compared gradients.
 
-        They are its border, and the pixels under the outputs that are compared.
+        They are its border and the pixels under the compared outputs.
         """
         tile = self.owned.tile(rank)
         (rows, cols) = self._axes
         border = max(MIN_BORDER, rows[1]), max(MIN_BORDER, cols[1])
         under = (
-            tile.intersect(Box(_times(box.rows, rows[0]), _times(box.cols, cols[0])))
+            tile.intersect(
+                Box(_scale_interval(box.rows, rows[0]), _scale_interval(box.cols, cols[0]))
+            )
             for box in self.select_outputs(round_, rank)
         )
-        return [*_around(tile, border), *(box for box in under if not box.empty)]
+        return [*_border_boxes(tile, border), *(box for box in under if not box.empty)]
 
     def select_read_boxes(self, round_: int, tile: Box) -> list[Box]:
-        """Return boxes of a tile outside which no output that is compared reads, on any rank."""
+        """Return boxes of a tile that contain all reads of compared outputs of any rank."""
         rows, cols = self._axes
         boxes = (
-            tile.intersect(Box(_read(box.rows, rows), _read(box.cols, cols)))
+            tile.intersect(
+                Box(_find_read_interval(box.rows, rows), _find_read_interval(box.cols, cols))
+            )
             for rank in self.produced.ranks
             for box in self.select_outputs(round_, rank)
         )
@@ -86,19 +90,19 @@ class Sampling:
     def make_gradient(
         self, image: RandomImage, box: Box, round_: int, dtype: torch.dtype
     ) -> torch.Tensor:
-        """Return the values of a box of an image that is zero where nothing is compared."""
+        """Return a box of an image that is zero outside the compared boxes."""
         values = torch.zeros((image.batch, image.channels, *box.shape), dtype=dtype)
         for rank in self.produced.ranks:
             if self.produced.tile(rank).intersect(box).empty:
                 continue
-            for one in self.select_outputs(round_, rank):
-                shared = one.intersect(box)
+            for output in self.select_outputs(round_, rank):
+                shared = output.intersect(box)
                 if not shared.empty:
                     view_box(values, box, shared).copy_(image.make_box(shared, round_, dtype))
         return values
 
     def describe(self, rank: int) -> tuple[str, str]:
-        """Return the compared values, and the reason, in words for a choice of the case."""
+        """Return a description of the compared values and the reason, for a choice."""
         return (
             f"borders and boxes, {100.0 * self.compared_share(1, rank):.2g} % of the values",
             f"a tile's reference takes {self.flop:.2g} operations a round, more than "
@@ -106,14 +110,14 @@ class Sampling:
         )
 
     def compared_share(self, round_: int, rank: int) -> float:
-        """Return the share of a rank's outputs that is compared."""
+        """Return the compared share of a rank's outputs."""
         tile = self.produced.tile(rank)
         compared = sum(box.height * box.width for box in self.select_outputs(round_, rank))
         return compared / max(1, tile.height * tile.width)
 
     @property
     def _axes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return stride and reach of all layers together, of rows and of columns."""
+        """Stride and reach of all layers together, for rows and for columns."""
         return (
             compute_reach([window.rows for window in self.windows]),
             compute_reach([window.cols for window in self.windows]),
@@ -128,7 +132,7 @@ def choose_sampling(
     produced: Partition,
     seed: Callable[[int, int], int],
 ) -> Sampling | None:
-    """Return the sampling of tiles that are too large to be compared whole; None for others."""
+    """Return the sampling of tiles too large to be compared completely, or None."""
     needed = count_flop(layers, batch, windows, owned)
     if needed <= MAX_COMPARED_FLOP:
         return None
@@ -138,7 +142,7 @@ def choose_sampling(
 def count_flop(
     layers: nn.Module, batch: int, windows: Sequence[Window2d], owned: Partition
 ) -> float:
-    """Return the floating-point operations of a tile's reference in a round.
+    """Return the floating-point operations of a tile's reference per round.
 
     A convolution is computed forward, and backward for its input and for its parameters.
     """
@@ -152,11 +156,11 @@ def count_flop(
     return total / owned.grid.size
 
 
-def _around(tile: Box, border: tuple[int, int]) -> list[Box]:
-    """Return the border of a tile, of so many rows and columns; all of it where that is most."""
+def _border_boxes(tile: Box, border: tuple[int, int]) -> list[Box]:
+    """Return the border of a tile, or the whole tile if it has no inside."""
     if tile.empty:
         return []
-    inner = _without(tile, border)
+    inner = _remove_border(tile, border)
     if inner.empty:
         return [tile]
     return [
@@ -167,34 +171,36 @@ def _around(tile: Box, border: tuple[int, int]) -> list[Box]:
     ]
 
 
-def _without(tile: Box, border: tuple[int, int]) -> Box:
+def _remove_border(tile: Box, border: tuple[int, int]) -> Box:
     """Return a tile without its border."""
     rows = tile.rows[0] + border[0], tile.rows[1] - border[0]
     return Box(rows, (tile.cols[0] + border[1], tile.cols[1] - border[1]))
 
 
-def _inside(inner: Box, draw: random.Random) -> list[Box]:
+def _draw_boxes(inner: Box, draw: random.Random) -> list[Box]:
     """Draw boxes that do not overlap."""
-    kept: list[Box] = []
+    boxes: list[Box] = []
     for _ in range(0 if inner.empty else BOX_COUNT):
-        box = Box(_drawn(inner.rows, BOX_SIDE, draw), _drawn(inner.cols, BOX_SIDE, draw))
-        if all(box.intersect(other).empty for other in kept):
-            kept.append(box)
-    return kept
+        box = Box(
+            _draw_interval(inner.rows, BOX_SIDE, draw), _draw_interval(inner.cols, BOX_SIDE, draw)
+        )
+        if all(box.intersect(other).empty for other in boxes):
+            boxes.append(box)
+    return boxes
 
 
-def _drawn(within: Interval, length: int, draw: random.Random) -> Interval:
-    """Draw an interval of a length, or of all that there is, from another."""
+def _draw_interval(within: Interval, length: int, draw: random.Random) -> Interval:
+    """Draw an interval of a length, at most that of ``within``, from ``within``."""
     length = min(length, within[1] - within[0])
     first = draw.randint(within[0], within[1] - length)
     return first, first + length
 
 
-def _read(outputs: Interval, axis: tuple[int, int]) -> Interval:
-    """Return the inputs that outputs read at most, by stride and reach."""
+def _find_read_interval(outputs: Interval, axis: tuple[int, int]) -> Interval:
+    """Return the most inputs that outputs can read, by stride and reach."""
     stride, reach = axis
     return outputs[0] * stride - reach, (outputs[1] - 1) * stride + reach + 1
 
 
-def _times(interval: Interval, stride: int) -> Interval:
+def _scale_interval(interval: Interval, stride: int) -> Interval:
     return interval[0] * stride, interval[1] * stride
