@@ -1,6 +1,6 @@
-"""The benchmark ``compute.burn``: matrix products for a given time, checked, and what they lose.
+"""Benchmark ``compute.burn``: checked matrix products for a given time.
 
-A burn-in: what is too hot, or has too little power, is fast for a minute and slow afterwards.
+This is a burn-in: a processor that is too hot or lacks power is fast for a minute and slow later.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def run(context: Context) -> None:
     rounds: list[array[float]] = []
     start = monotonic()
     spent = 0.0
-    # The slowest rank's clock is that of all, so that they end after the same round.
+    # All ranks use the slowest rank's time, so that they end after the same round.
     while not rounds or spent < seconds:
         fill_uniform(context, "burn", (matrices.left, matrices.right))
         rounds.append(measure(context, body))
         below = max(below, measure_slowdown(cpus))
-        found = check_product(context, body, matrices, f"round {len(rounds)}")
-        if found[0] and not error:
-            error = found[0]
-            detail = f"round {len(rounds)}: {found[1]}"
+        round_error, round_detail = check_product(context, body, matrices, f"round {len(rounds)}")
+        if round_error and not error:
+            error = round_error
+            detail = f"round {len(rounds)}: {round_detail}"
         spent = context.largest(monotonic() - start)
         context.progress("burn", min(int(spent), int(seconds)), max(1, int(seconds)))
     context.check("product", error, 0.0, detail)
@@ -49,7 +49,7 @@ def run(context: Context) -> None:
     context.metric("kept_share", median(rounds[0]) / median(rounds[-1]))
     context.metric("below_base", below)
     context.metric("throttled", read_counters().hot - hot)
-    times = array("d", (time for one in rounds for time in one))
+    times = array("d", (time for round_times in rounds for time in round_times))
     report_rate_and_limit(
         context, matrices.multiply, times, rate="gflops", amount=count_gflop(context)
     )

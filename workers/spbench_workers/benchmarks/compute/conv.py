@@ -1,4 +1,4 @@
-"""The benchmark ``compute.conv``: how fast each rank convolves images."""
+"""Benchmark ``compute.conv``: the speed of each rank's convolutions."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from spbench_workers.single_rank_baseline import report_rate_and_limit
 from spbench_workers.timing import measure
 
 TOLERANCE = 0.25
-"""The exact results are whole numbers, so that a wrong one is at least 1 away. Fast algorithms
-(Winograd) multiply by fractions and round a little, below this: see `largest_convolved`."""
+"""Exact results are whole numbers, so a wrong one is off by at least 1. Fast algorithms (Winograd)
+multiply by fractions; their rounding stays below this tolerance (see `largest_convolved`)."""
 MAX_COMPARED_FLOP = 2e10
-"""The most floating-point operations of a convolution whose every value is compared with an
-independent one, in some seconds of a core. Above it rows are compared (Freivalds)."""
+"""The most floating-point operations of a convolution for which every value is compared, in some
+seconds of a core. Larger convolutions are compared by rows (Freivalds)."""
 _VECTOR_MAX = 1 << 20
-"""With sums of at most 2^14 and rows of up to 2^19 values, no number is above 2^53."""
+"""Keeps numbers at most 2^53, with sums of at most 2^14 and rows of up to 2^19 values."""
 
 
 class Convolution:
-    """A convolution: images, kernels and the result, of as many rows and columns as the images."""
+    """A convolution of images with kernels; the result is as large as the images."""
 
     def __init__(self, images: torch.Tensor, kernels: torch.Tensor) -> None:
         self.images = images
@@ -44,17 +44,17 @@ class Convolution:
 
     @property
     def flop(self) -> float:
-        """Floating-point operations of one convolution, the padding's among them."""
+        """Floating-point operations of one convolution, including the padding."""
         batch, channels, height, width = self.images.shape
         return 2.0 * batch * channels * height * width * self.kernels[:, 0].numel()
 
     @property
     def terms(self) -> int:
-        """Products that are added up for one value."""
+        """Products in the sum of one value."""
         return self.kernels[0].numel()
 
     def convolve(self) -> None:
-        """Compute the result, all of it, before returning."""
+        """Compute the result, and wait until it is complete."""
         self.result = functional.conv2d(self.images, self.kernels, padding="same")
         synchronize_stream(self.images.device)
 
@@ -67,7 +67,7 @@ class Convolution:
 
 def run(context: Context) -> None:
     """Run the case."""
-    # Even kernels pad one side more, for which torch copies the images, and says so.
+    # torch warns that even kernels need one more row of padding, for which it copies the images.
     warnings.filterwarnings("ignore", message="Using padding='same' with even kernel")
     with (
         torch.no_grad(),
@@ -77,10 +77,10 @@ def run(context: Context) -> None:
 
 
 def _run(context: Context) -> None:
-    convolution = _make(context)
+    convolution = _make_convolution(context)
     planted = context.planted("corrupt-result")
     body = convolution.convolve_and_corrupt if planted else convolution.convolve
-    _give_choice(context, convolution)
+    _report_choice(context, convolution)
     before = _check(context, body, convolution, "before")
     fill_uniform(context, "conv", (convolution.images, convolution.kernels))
     times = measure(context, body)
@@ -91,42 +91,42 @@ def _run(context: Context) -> None:
     report_rate_and_limit(context, convolution.convolve, times, rate="gflops", amount=amount)
 
 
-def _make(context: Context) -> Convolution:
+def _make_convolution(context: Context) -> Convolution:
     params = context.read_params(ConvParams)
     height, width = params.image_size
     channels = params.in_channels
     kernel = params.kernel
     dtype = torch_dtype(params.dtype)
-    place = choose_device(context, tf32=params.dtype == "tf32")
+    device = choose_device(context, tf32=params.dtype == "tf32")
     images = (params.batch_size, channels, height, width)
     kernels = (params.out_channels, channels, kernel, kernel)
     return Convolution(
-        torch.zeros(images, dtype=dtype, device=place),
-        torch.zeros(kernels, dtype=dtype, device=place),
+        torch.zeros(images, dtype=dtype, device=device),
+        torch.zeros(kernels, dtype=dtype, device=device),
     )
 
 
 def _check(
-    context: Context, body: Callable[[], object], convolution: Convolution, when: str
+    context: Context, body: Callable[[], object], convolution: Convolution, phase: str
 ) -> tuple[float, str]:
-    """Convolve fresh images; return the largest error and, above the tolerance, its place."""
+    """Convolve fresh images; return the largest error and the position of a wrong value."""
     context.progress("check", 0, 1)
     rank = context.world.rank
-    seeds = [context.seed_for("conv", rank, when, part) for part in range(4)]
+    seeds = [context.seed_for("conv", rank, phase, part) for part in range(4)]
     images, kernels = draw_factors(
         convolution, seeds, tf32=context.read_params(ConvParams).dtype == "tf32"
     )
     convolution.images.copy_(images)
     convolution.kernels.copy_(kernels)
     body()
-    got = convolution.result.cpu()
+    actual = convolution.result.cpu()
     if convolution.flop > MAX_COMPARED_FLOP:
-        return compare_rows(got, images, kernels, seeds[2])
-    return compare_values(got, compute_reference(images, kernels))
+        return compare_rows(actual, images, kernels, seeds[2])
+    return compare_values(actual, compute_reference(images, kernels))
 
 
-def _give_choice(context: Context, convolution: Convolution) -> None:
-    """Record that rows are checked, where not every value is compared."""
+def _report_choice(context: Context, convolution: Convolution) -> None:
+    """Report that rows are checked if not every value is compared."""
     if context.world.rank == 0 and convolution.flop > MAX_COMPARED_FLOP:
         context.choice(
             "checked",
@@ -139,15 +139,15 @@ def _give_choice(context: Context, convolution: Convolution) -> None:
 def draw_factors(
     convolution: Convolution, seeds: Sequence[int], *, tf32: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return images and kernels of whole numbers, in float64, convolved exactly in their format.
+    """Return float64 images and kernels of whole numbers that are convolved exactly.
 
-    Where the sums have room for it, each window of the images has a number that TF32 would round,
-    which would change the result.
+    If the sums leave enough range, each window of the images has a number that TF32 would round,
+    so that TF32 changes the result.
 
     Args:
         convolution: The convolution, for its shapes and format.
-        seeds: The seeds of the images, of the kernels, and last of those numbers.
-        tf32: Whether they are multiplied as TF32, which must then represent them all.
+        seeds: The seeds of the images, of the kernels, and last of the numbers that TF32 rounds.
+        tf32: Whether the device multiplies in TF32, which must then represent all numbers.
     """
     size = convolution.kernels.shape[-1]
     images = convolution.images
@@ -162,15 +162,15 @@ def draw_factors(
 
 
 def compute_reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Return the convolution as a sum of shifted images, tap by tap, in float64.
+    """Return the convolution as a sum of shifted images per tap, in float64.
 
     Args:
         images: ``batch x in_channels x height x width``, float64.
         kernels: ``out_channels x in_channels x k x k``, float64.
 
     Returns:
-        ``batch x out_channels x height x width``; an even kernel reaches one pixel further to the
-        bottom and the right.
+        ``batch x out_channels x height x width``; an even kernel extends one pixel further to the
+        bottom and to the right.
     """
     batch, channels, height, width = images.shape
     size = kernels.shape[-1]
@@ -185,10 +185,10 @@ def compute_reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tens
     return total
 
 
-def compare_values(got: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:
-    """Compare every value; return the largest error and, above the tolerance, the first place."""
-    error = (got.double() - expected).abs()
-    # A NaN is not within the tolerance either.
+def compare_values(actual: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:
+    """Compare every value; return the largest error and the position of the first wrong one."""
+    error = (actual.double() - expected).abs()
+    # The negation also finds NaN.
     wrong = ~(error <= TOLERANCE)
     largest = float(error.max())
     if not bool(wrong.any()):
@@ -196,58 +196,59 @@ def compare_values(got: torch.Tensor, expected: torch.Tensor) -> tuple[float, st
     image, channel, row, col = (int(index) for index in wrong.nonzero()[0])
     return largest, (
         f"row {row}, col {col} (image {image}, channel {channel}) is "
-        f"{float(got[image, channel, row, col]):g}, "
+        f"{float(actual[image, channel, row, col]):g}, "
         f"not {float(expected[image, channel, row, col]):g}"
     )
 
 
 def compare_rows(
-    got: torch.Tensor, images: torch.Tensor, kernels: torch.Tensor, seed: int
+    actual: torch.Tensor, images: torch.Tensor, kernels: torch.Tensor, seed: int
 ) -> tuple[float, str]:
-    """Compare each row of the result, times a random vector, with the expected product (Freivalds).
+    """Compare each row of the result, multiplied by a random vector (Freivalds).
 
-    A row of the result is a sum of products of kernels and rows of the images, so that the images'
-    rows can be multiplied by the vector first. The vector has whole numbers from 1 to
-    `_VECTOR_MAX`, and float64 adds all this up without rounding: one wrong value of a row is
-    always found, several are missed only where their errors cancel. Besides, each value must be
-    near a whole number.
+    A row of the result is a sum of products of kernels and rows of the images, so the images' rows
+    can be multiplied by the vector first. The vector has whole numbers from 1 to `_VECTOR_MAX`, and
+    float64 adds these products without rounding. One wrong value of a row is always found; several
+    are missed only if their errors cancel. Each value must also be near a whole number.
 
     Args:
-        got: ``batch x out_channels x height x width``, on the CPU.
-        images: As for `reference`.
-        kernels: As for `reference`.
+        actual: ``batch x out_channels x height x width``, on the CPU.
+        images: Like those of `compute_reference`.
+        kernels: Like those of `compute_reference`.
         seed: The seed of the vector.
     """
     generator = torch.Generator().manual_seed(seed)
-    vector = torch.randint(1, _VECTOR_MAX + 1, (got.shape[3],), generator=generator).double()
-    for index, (result, image) in enumerate(zip(got, images, strict=True)):
-        whole = result.double().round_()
-        off = (result - whole).abs()
-        wrong = ~(off <= TOLERANCE)
+    vector = torch.randint(1, _VECTOR_MAX + 1, (actual.shape[3],), generator=generator).double()
+    for index, (result, image) in enumerate(zip(actual, images, strict=True)):
+        rounded = result.double().round_()
+        distance = (result - rounded).abs()
+        wrong = ~(distance <= TOLERANCE)
         if bool(wrong.any()):
-            channel, row, col = (int(place) for place in wrong.nonzero()[0])
+            channel, row, col = (int(position) for position in wrong.nonzero()[0])
             value = float(result[channel, row, col])
-            return float(off.max()), (
+            return float(distance.max()), (
                 f"row {row}, col {col} (image {index}, channel {channel}) is {value:g}, "
                 "no whole number"
             )
-        error = (whole @ vector - _rows_times(image, kernels, vector)).abs()
+        error = (rounded @ vector - _multiply_rows(image, kernels, vector)).abs()
         if bool((error != 0.0).any()):
-            channel, row = (int(place) for place in (error != 0.0).nonzero()[0])
+            channel, row = (int(position) for position in (error != 0.0).nonzero()[0])
             return float(error.max()), (
                 f"row {row} (image {index}, channel {channel}) is wrong (times a random vector)"
             )
     return 0.0, ""
 
 
-def _rows_times(image: torch.Tensor, kernels: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Return the rows of an image's convolution times a vector, ``out_channels x height``."""
+def _multiply_rows(
+    image: torch.Tensor, kernels: torch.Tensor, vector: torch.Tensor
+) -> torch.Tensor:
+    """Return the rows of a convolution times a vector, ``out_channels x height``."""
     channels, height, width = image.shape
     size = kernels.shape[-1]
     low = (size - 1) // 2
     rows = torch.zeros((channels, size, height + size - 1), dtype=torch.float64)
     for tap in range(size):
-        # The tap reads column `first` of the image for column 0 of the result.
+        # For column 0 of the result, the tap reads column `first` of the image.
         first = tap - low
         inside = slice(max(0, first), max(0, min(width, width + first)))
         part = image[:, :, inside]

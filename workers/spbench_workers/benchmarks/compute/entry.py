@@ -1,4 +1,4 @@
-"""Catalog of the benchmarks of compute speed: products, convolutions, a burn-in, and noise."""
+"""Catalog of compute benchmarks: products, convolutions, a burn-in and noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spbench_core.catalog.work import (
 )
 
 POSITION = 40
-"""The place of the family in lists of benchmarks."""
+"""Position of the family in lists of benchmarks."""
 
 
 def gemm_work(params: GemmParams, np: int) -> Work:
@@ -49,7 +49,7 @@ def conv_work(params: ConvParams, np: int) -> Work:
 
 
 def burn_work(params: BurnParams, np: int) -> Work:
-    """Return the work of ``compute.burn``: its own time, and the last round and its check."""
+    """Return the work of ``compute.burn``: its time, and the last round with its check."""
     n = float(params.n)
     return Work(
         flops=np * 2.0 * n**3 * (count_iterations(params) + 4.0),
@@ -59,7 +59,7 @@ def burn_work(params: BurnParams, np: int) -> Work:
 
 
 def noise_work(params: NoiseParams, np: int) -> Work:
-    """Return the work of ``compute.noise``; ranks that share a core take it in turn."""
+    """Return the work of ``compute.noise``; ranks that share a core take turns."""
     quantum = params.quantum_us * 1e-6
     return Work(seconds=quantum * (count_iterations(params) + 500.0))
 
@@ -74,10 +74,10 @@ _RATE = Metric(
 
 
 def _resolve_format(params: Params) -> Params:
-    """Refuse a number format that the device does not have.
+    """Check that the device has the number format.
 
     Raises:
-        ParamError: tf32 is asked for on the CPU.
+        ParamError: tf32 is requested on the CPU.
     """
     if params["dtype"] == "tf32" and params["device"] == "cpu":
         raise ParamError("dtype", "tf32 needs a GPU, and device is cpu; take fp32, or device cuda")
@@ -156,7 +156,7 @@ class NoiseParams:
     seed: int = reuse_parameter(SEED)
 
 
-_of_one_rank = partial(
+_rank_benchmark = partial(
     Benchmark,
     measures="rank",
     faults=("corrupt-result",),
@@ -165,7 +165,7 @@ _of_one_rank = partial(
 )
 
 BENCHMARKS = (
-    _of_one_rank(
+    _rank_benchmark(
         name="compute.gemm",
         summary="each rank multiplies two square matrices, all at once",
         params=params_of(GemmParams),
@@ -173,7 +173,7 @@ BENCHMARKS = (
         checks=("product",),
         work=make_estimate(GemmParams, gemm_work),
     ),
-    _of_one_rank(
+    _rank_benchmark(
         name="compute.conv",
         summary="each rank convolves images of its own, all at once",
         params=params_of(ConvParams),

@@ -1,4 +1,4 @@
-"""The benchmark ``compute.gemm``: how fast each rank multiplies matrices."""
+"""Benchmark ``compute.gemm``: the speed of each rank's matrix products."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from spbench_workers.single_rank_baseline import report_rate_and_limit
 from spbench_workers.timing import measure
 
 _ROWS = 256
-"""Rows that are checked at once, in float64."""
+"""Rows that are converted to float64 and multiplied at once in checks."""
 _SPOT_CHECKS = 8
 _VECTOR_MAX = 1 << 20
-"""With sums of at most 2^14 and 65536 columns, no number is above 2^50."""
+"""Keeps numbers at most 2^50, with sums of at most 2^14 and 65536 columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Matrices:
     result: torch.Tensor
 
     def multiply(self) -> None:
-        """Compute the result, all of it, before returning."""
+        """Compute the result, and wait until it is complete."""
         torch.mm(self.left, self.right, out=self.result)
         synchronize_stream(self.result.device)
 
@@ -61,7 +61,7 @@ def run(context: Context) -> None:
     times = measure(context, body)
     after = check_product(context, body, matrices, "after")
     error, detail = before if before[0] else after
-    # Of whole numbers no step of the product is rounded: a right result is exact.
+    # No step of the product of whole numbers rounds, so a right result is exact.
     context.check("product", error, 0.0, detail)
     report_rate_and_limit(
         context, matrices.multiply, times, rate="gflops", amount=count_gflop(context)
@@ -73,48 +73,51 @@ def open_matrices(context: Context) -> Matrices:
     params = context.read_params(GemmParams)
     n = params.n
     dtype = torch_dtype(params.dtype)
-    place = choose_device(context, tf32=params.dtype == "tf32")
-    empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
+    device = choose_device(context, tf32=params.dtype == "tf32")
+    empty = [torch.empty((n, n), dtype=dtype, device=device) for _ in range(3)]
     return Matrices(*empty)
 
 
 def count_gflop(context: Context) -> float:
-    """Return the operations of one product, in 1e9."""
+    """Return the floating-point operations of one product in 1e9."""
     return 2.0 * float(context.read_params(GemmParams).n) ** 3 / 1e9
 
 
 def check_product(
-    context: Context, body: Callable[[], object], matrices: Matrices, when: str
+    context: Context, body: Callable[[], object], matrices: Matrices, phase: str
 ) -> tuple[float, str]:
-    """Multiply fresh matrices; return the largest error and its place."""
+    """Multiply fresh matrices; return the largest error and its position."""
     params = context.read_params(GemmParams)
     context.progress("check", 0, 1)
     n = params.n
     dtype = matrices.left.dtype
-    seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(4)]
+    seeds = [context.seed_for("gemm", context.world.rank, phase, part) for part in range(4)]
     left, right = draw_factors(n, dtype, seeds, tf32=params.dtype == "tf32")
     matrices.left.copy_(left)
     matrices.right.copy_(right)
     matrices.result.fill_(float("nan"))
     body()
     result = matrices.result.cpu()
-    found = check_rows(left, right, result, seeds[2])
-    return found if found[0] else check_values(left, right, result, seeds[2])
+    error, detail = check_rows(left, right, result, seeds[2])
+    if error:
+        return error, detail
+    return check_values(left, right, result, seeds[2])
 
 
 def draw_factors(
     n: int, dtype: torch.dtype, seeds: Sequence[int], *, tf32: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return two matrices of whole numbers, in float64, whose product ``dtype`` holds exactly.
+    """Return two float64 matrices of whole numbers with an exact product in ``dtype``.
 
-    Where the sums have room for it, each row of the left one has a number that TF32 would round,
-    which would change the product.
+    If the sums leave enough range, each row of the left matrix has a number that TF32 would round,
+    so that TF32 changes the product.
 
     Args:
         n: The number of rows and of columns.
         dtype: The format in memory.
-        seeds: The seeds of the left one, of the right one, and last of those numbers.
-        tf32: Whether they are multiplied as TF32, which must then represent them all.
+        seeds: The seeds of the left matrix, of the right matrix, and last of the numbers that TF32
+            rounds.
+        tf32: Whether the device multiplies in TF32, which must then represent all numbers.
     """
     limit = largest_sum(dtype)
     wide = shows_tf32(limit) and not tf32
@@ -130,14 +133,14 @@ def check_rows(
 ) -> tuple[float, str]:
     """Compare ``result x`` with ``left (right x)`` for a random vector x (Freivalds).
 
-    x has whole numbers from 1 to `_VECTOR_MAX`, so that float64 adds all this up without rounding:
-    one wrong value of a row is always found, several are missed only where their errors cancel.
+    x has whole numbers from 1 to `_VECTOR_MAX`, so that float64 adds the products without rounding.
+    One wrong value of a row is always found; several are missed only if their errors cancel.
     """
     n = left.shape[0]
     generator = torch.Generator().manual_seed(seed)
     vector = torch.randint(1, _VECTOR_MAX + 1, (n,), generator=generator).double()
-    image = _times(right, vector)
-    error = (_times(result, vector) - _times(left, image)).abs()
+    image = _multiply_vector(right, vector)
+    error = (_multiply_vector(result, vector) - _multiply_vector(left, image)).abs()
     if bool((error == 0.0).all()):
         return 0.0, ""
     row = int((error != 0.0).nonzero()[0])
@@ -147,7 +150,7 @@ def check_rows(
 def check_values(
     left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, seed: int
 ) -> tuple[float, str]:
-    """Compare some values with sums of Python's integers."""
+    """Compare random values with sums of Python integers."""
     n = left.shape[0]
     draw = random.Random(seed)
     for _ in range(_SPOT_CHECKS):
@@ -155,14 +158,14 @@ def check_values(
         col = draw.randrange(n)
         pairs = zip(left[row].tolist(), right[:, col].tolist(), strict=True)
         expected = sum(int(a) * int(b) for a, b in pairs)
-        got = float(result[row, col])
-        if got != expected:
-            detail = f"row {row}, col {col} of the product is {got:g}, not {expected}"
-            return abs(got - expected), detail
+        actual = float(result[row, col])
+        if actual != expected:
+            detail = f"row {row}, col {col} of the product is {actual:g}, not {expected}"
+            return abs(actual - expected), detail
     return 0.0, ""
 
 
-def _times(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Return a matrix times a vector in float64, without a library's matrix product."""
+def _multiply_vector(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    """Return a matrix times a vector in float64, without using a BLAS product."""
     parts = [(rows.double() * vector).sum(1) for rows in torch.split(matrix, _ROWS)]
     return torch.cat(parts)

@@ -1,7 +1,7 @@
-"""The benchmark ``compute.noise``: the same work again and again, and the time that is lost in it.
+"""Benchmark ``compute.noise``: repeated equal work, and the time lost in it.
 
-A fixed work quantum (as FWQ of the Sequoia benchmarks): what takes longer than the fastest was
-interrupted, by the kernel, by a daemon, by another job, or ran on a slower clock.
+The work is a fixed quantum, like FWQ of the Sequoia benchmarks. A quantum slower than the fastest
+was interrupted by the kernel, a daemon or another job, or ran at a lower clock rate.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from spbench_workers.context import Context
 from spbench_workers.timing import measure
 
 _BLOCK = 1 << 14
-"""Bytes of the data: they stay in the first cache."""
+"""Bytes of the data, which stay in the L1 cache."""
 _TRIES = 7
 _POLYNOMIAL = 0xEDB88320
 _SLOWEST = 0.999
 
 
 class Quantum:
-    """A fixed amount of work: the CRC-32 of the same bytes, so many times over, checked each time.
+    """A fixed amount of work: the CRC-32 of repeated data, checked each time.
 
     Args:
         data: The bytes.
-        passes: How often they are read.
-        expected: The CRC that must come out.
-        spoilt: Whether the result is changed, as a fault.
+        passes: The number of repetitions of the data.
+        expected: The expected CRC.
+        corrupt: Whether a fault changes the result.
 
     Attributes:
-        wrong: How many results were wrong.
-        got: The last wrong result.
+        wrong_count: The number of wrong results.
+        last_wrong: The last wrong result.
     """
 
     def __init__(self, data: bytes, passes: int, expected: int, *, corrupt: bool = False) -> None:
@@ -48,31 +48,29 @@ class Quantum:
         """Do the work once."""
         data = self._data
         crc = zlib.crc32
-        found = 0
+        value = 0
         for _ in self._passes:
-            found = crc(data, found)
-        found ^= self._change
-        if found != self._expected:
+            value = crc(data, value)
+        value ^= self._change
+        if value != self._expected:
             self.wrong_count += 1
-            self.last_wrong = found
+            self.last_wrong = value
 
 
 def run(context: Context) -> None:
     """Run the case."""
     context.device("cpu", "it is the cores that are looked at", speaks=context.world.rank == 0)
     data = random.Random(context.seed_for("noise", context.world.rank)).randbytes(_BLOCK)
-    passes = _passes(context, data)
+    passes = _count_passes(context, data)
     context.progress("check", 0, 1)
     quantum = Quantum(
         data, passes, compute_reference(data, passes), corrupt=context.planted("corrupt-result")
     )
     times = sorted(measure(context, quantum.work))
-    told = (
-        f"{quantum.wrong_count} results are wrong, the last {quantum.last_wrong:#010x}"
-        if quantum.wrong_count
-        else ""
-    )
-    context.check("work", float(quantum.wrong_count), 0.0, told)
+    detail = ""
+    if quantum.wrong_count:
+        detail = f"{quantum.wrong_count} results are wrong, the last {quantum.last_wrong:#010x}"
+    context.check("work", float(quantum.wrong_count), 0.0, detail)
     fastest = times[0]
     context.metric("lost_share", 1.0 - fastest / fmean(times))
     context.metric("slowest_ratio", times[int(_SLOWEST * (len(times) - 1))] / fastest)
@@ -81,8 +79,8 @@ def run(context: Context) -> None:
         context.limit("time_ms", fastest_of_all, "the fastest quantum of all ranks")
 
 
-def _passes(context: Context, data: bytes) -> int:
-    """Return how many passes rank 0 makes in the time of a quantum: the same work for all."""
+def _count_passes(context: Context, data: bytes) -> int:
+    """Return rank 0's passes in the time of a quantum; all ranks do the same work."""
     seconds = []
     for _ in range(_TRIES):
         start = perf_counter()
@@ -94,14 +92,14 @@ def _passes(context: Context, data: bytes) -> int:
 
 
 def compute_reference(data: bytes, passes: int) -> int:
-    """Return the CRC-32 of data that are repeated, by the linearity of the code.
+    """Return the CRC-32 of repeated data by the linearity of the code.
 
-    The register after a pass is a linear map of that before, plus a constant: of one pass both are
-    found by a table of the polynomial, byte by byte, without zlib; then the map is applied.
+    The register after a pass is a linear map of the register before it, plus a constant. Both are
+    computed for one pass by a table of the polynomial, without zlib. Then the map is applied.
     """
-    table = [_of_byte(value) for value in range(256)]
-    constant = _through(table, data, 0)
-    columns = [_through(table, data, 1 << bit) ^ constant for bit in range(32)]
+    table = [_compute_table_entry(value) for value in range(256)]
+    constant = _update_register(table, data, 0)
+    columns = [_update_register(table, data, 1 << bit) ^ constant for bit in range(32)]
     register = 0xFFFFFFFF
     for _ in range(passes):
         mapped = constant
@@ -112,13 +110,13 @@ def compute_reference(data: bytes, passes: int) -> int:
     return register ^ 0xFFFFFFFF
 
 
-def _of_byte(value: int) -> int:
+def _compute_table_entry(value: int) -> int:
     for _ in range(8):
         value = (value >> 1) ^ (_POLYNOMIAL if value & 1 else 0)
     return value
 
 
-def _through(table: list[int], data: bytes, register: int) -> int:
+def _update_register(table: list[int], data: bytes, register: int) -> int:
     for byte in data:
         register = table[(register ^ byte) & 0xFF] ^ (register >> 8)
     return register

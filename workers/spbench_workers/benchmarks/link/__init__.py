@@ -1,1 +1,1 @@
-"""Ping-pong over links between pairs of ranks. Only `device_*` modules import torch."""
+"""Links between ranks. Only the module `device_messages` imports torch."""

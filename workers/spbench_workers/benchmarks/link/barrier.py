@@ -1,4 +1,4 @@
-"""The benchmark ``link.barrier``: the time in which all ranks know that all have come."""
+"""Benchmark ``link.barrier``: the time of a barrier over all ranks."""
 
 from __future__ import annotations
 
@@ -10,53 +10,56 @@ from spbench_workers.context import Context
 from spbench_workers.timing import calls_per_sample, measure, repeat_calls
 
 _LATE = 0.05
-"""Seconds by which one rank comes late in a check."""
-_STAYS = 0.5
-"""The share of it that the others must wait: they may be told late that the wait has begun."""
+"""Seconds by which one rank is late in a check."""
+_MIN_WAIT_SHARE = 0.5
+"""The share of `_LATE` that the other ranks must wait, because they may start late."""
 _BYTES = 1
 
 
 def run(context: Context) -> None:
     """Run the case."""
     world = context.world
-    before = _early(context, "before")
+    before = _measure_early_leave(context, "before")
     start = time.perf_counter()
     world.comm.Barrier()
     calls = calls_per_sample(context.largest(time.perf_counter() - start))
     times = measure(context, repeat_calls(world.comm.Barrier, calls), divide=calls)
-    error, detail = max(before, _early(context, "after"))
+    error, detail = max(before, _measure_early_leave(context, "after"))
     context.check("all-came", error, 0.0, detail)
     seconds = context.median_of_slowest(times) / 1e3
-    (one_way,), how = measure_lone_link(context, [_BYTES])
+    (one_way,), link_origin = measure_lone_link(context, [_BYTES])
     if world.rank == 0:
         context.metric("latency_us", seconds * 1e6)
         steps = ceil(log2(world.size))
         messages = "one message" if steps == 1 else f"{steps} messages one after another"
-        origin = f"{messages} of {_BYTES} B, as in a dissemination barrier, {how}"
+        origin = f"{messages} of {_BYTES} B, as in a dissemination barrier, {link_origin}"
         context.limit("time_ms", steps * one_way * 1e3, origin)
         context.limit("latency_us", steps * one_way * 1e6, origin)
 
 
-def _early(context: Context, when: str) -> tuple[float, str]:
-    """Let a rank come late; return the seconds by which this rank left too early, and words on it.
+def _measure_early_leave(context: Context, phase: str) -> tuple[float, str]:
+    """Delay one rank; return the seconds by which this rank left too early, and a detail.
 
-    The rank is drawn, but never the last one, on which faults are planted.
+    The late rank is random, but never the last one, where faults are injected.
     """
     comm = context.world.comm
     world = context.world
-    late = context.seed_for("late", when) % max(1, world.size - 1)
+    late = context.seed_for("late", phase) % max(1, world.size - 1)
     comm.Barrier()
     start = time.perf_counter()
     if world.rank == late:
         time.sleep(_LATE)
-    # A planted fault is a rank that has not waited; it joins the barrier afterwards.
-    early = context.planted("leave-early")
-    if not early:
+    # With the fault, a rank does not wait. It joins the barrier afterwards, so that none hangs.
+    leaves_early = context.planted("leave-early")
+    if not leaves_early:
         comm.Barrier()
     waited = time.perf_counter() - start
-    if early:
+    if leaves_early:
         comm.Barrier()
-    least = _LATE * _STAYS
-    if waited >= least:
+    required = _LATE * _MIN_WAIT_SHARE
+    if waited >= required:
         return 0.0, ""
-    return least - waited, f"left after {waited:.3g} s, not when rank {late} came after {_LATE} s"
+    return (
+        required - waited,
+        f"left after {waited:.3g} s, not when rank {late} came after {_LATE} s",
+    )

@@ -1,6 +1,6 @@
-"""The benchmark ``link.bisection``: each rank of one half exchanges with one of the other, at once.
+"""Benchmark ``link.bisection``: all ranks of one half exchange with the other half.
 
-The halves are those of the ranks' order, which is that of the hosts, and others drawn at random.
+The first cut halves the ranks in order, which is the order of hosts. Further cuts are random.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ def run(context: Context) -> None:
     world = context.world
     size = params.size
     exchanges = Exchanges(context, size)
-    drawn = draw_orders(world.size, params.cuts, context.seed_for("cuts"))
-    (first, *others) = [make_halves(order, world.rank, f"halves {name}") for name, order in drawn]
+    named_orders = draw_orders(world.size, params.cuts, context.seed_for("cuts"))
+    (first, *others) = [
+        make_halves(order, world.rank, f"halves {name}") for name, order in named_orders
+    ]
     seconds = [exchanges.sample_pattern(first, size)]
     seconds += [exchanges.time_pattern(pattern, size) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
-    (one_way,), how = measure_lone_link(context, [size])
+    (one_way,), origin = measure_lone_link(context, [size])
     if world.rank == 0:
-        # Each pair sends a message both ways.
+        # Each pair sends one message in each direction.
         messages = 2 * (world.size // 2)
         context.metric("bandwidth_gb_s", messages * size / seconds[0] / 1e9)
         context.metric("worst_bandwidth_gb_s", messages * size / max(seconds) / 1e9)
-        context.limit("time_ms", one_way * 1e3, f"a message of {size} B, {how}")
+        context.limit("time_ms", one_way * 1e3, f"a message of {size} B, {origin}")
         rate = messages * size / one_way / 1e9
         for name in ("bandwidth_gb_s", "worst_bandwidth_gb_s"):
-            context.limit(name, rate, f"{messages} times a message of {size} B, {how}")
+            context.limit(name, rate, f"{messages} times a message of {size} B, {origin}")

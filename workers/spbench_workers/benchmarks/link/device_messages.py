@@ -92,10 +92,12 @@ def _bytes(data: bytes) -> torch.Tensor:
 
 @contextmanager
 def open_device_messages(context: Context) -> Iterator[DeviceMessages]:
-    """Open the message buffers of a case on this rank's GPU. All ranks must enter and leave it.
+    """Open the message buffers of a case on this rank's GPU.
+
+    All ranks must enter and leave the context together.
 
     Raises:
-        CannotRunError: The device is not there, or cannot be reached over the path.
+        CannotRunError: The device is missing, or cannot be reached over the path.
     """
     comm = context.world.comm
     device = choose_device(context)
@@ -107,19 +109,19 @@ def open_device_messages(context: Context) -> Iterator[DeviceMessages]:
 
 
 def choose_path(context: Context) -> Path:
-    """Return the path of the messages, and record the choice. All ranks must call it.
+    """Choose the path of the messages, and report it. All ranks must call it.
 
     Raises:
-        CannotRunError: Path ``pointers`` is asked for, and the MPI is not known to take memory of
-            the device.
+        CannotRunError: The case requests ``pointers``, and the MPI is not known to accept device
+            memory.
     """
-    asked = require_value(context.read_params(PingpongParams).path)
+    requested = require_value(context.read_params(PingpongParams).path)
     takes, evidence = query_device_pointers(context.world.comm)
-    if asked == "pointers" and not takes:
+    if requested == "pointers" and not takes:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")
     path: Path
-    if asked != "auto":
-        path = cast(Path, asked)
+    if requested != "auto":
+        path = cast(Path, requested)
         reason = "asked for"
     else:
         path = "pointers" if takes else "pinned"

@@ -16,7 +16,7 @@ from spbench_core.catalog.typed_params import parameter, params_of, reuse_parame
 from spbench_core.catalog.work import TimedLoop, Work, count_iterations, make_estimate
 
 POSITION = 20
-"""The place of the family in lists of benchmarks."""
+"""Position of the family in lists of benchmarks."""
 
 
 def pingpong_work(params: PingpongParams, np: int) -> Work:
@@ -61,24 +61,24 @@ def barrier_work(params: LoopParams, np: int) -> Work:
 
 _SIZES = {
     "cpu": [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20],
-    # Links between GPUs are not filled by less.
+    # Smaller messages do not fill the links between GPUs.
     "cuda": [8, 1 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20],
 }
-"""Message sizes by device, unless given."""
+"""Default message sizes by device."""
 
 
-def _rising(sizes: list[int]) -> None:
-    """Refuse sizes that do not rise.
+def _check_rising(sizes: list[int]) -> None:
+    """Check that sizes rise.
 
     Raises:
-        ParamError: They do not.
+        ParamError: A size is not larger than the one before it.
     """
     if sorted(set(sizes)) != sizes:
         raise ParamError("sizes", "sizes must rise from the smallest to the largest")
 
 
 def _resolve_sizes(params: Params) -> Params:
-    _rising(params["sizes"])
+    _check_rising(params["sizes"])
     return params
 
 
@@ -86,7 +86,7 @@ def _resolve(params: Params) -> Params:
     device = params["device"]
     path = params["path"]
     sizes = _SIZES[device] if params["sizes"] is None else params["sizes"]
-    _rising(sizes)
+    _check_rising(sizes)
     if device == "cpu" and path is not None:
         raise ParamError("path", "path does nothing on the host: it is for device cuda")
     if device == "cuda":
@@ -100,9 +100,9 @@ def _sizes(default: list[int]) -> Param:
     )
 
 
-def _drawn(name: str, default: int, least: int) -> Param:
-    told = f"random {name} that are drawn, beside that of the ranks' order"
-    return Param(name, "int", default, told, minimum=least, maximum=1000)
+def _random_orders(name: str, default: int, minimum: int) -> Param:
+    help_text = f"random {name} that are drawn, beside that of the ranks' order"
+    return Param(name, "int", default, help_text, minimum=minimum, maximum=1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +161,7 @@ class RingParams:
     """Parameters of ``link.ring``."""
 
     sizes: list[int] = reuse_parameter(_sizes([8, 1 << 20]))
-    rings: int = reuse_parameter(_drawn("rings", 3, 0))
+    rings: int = reuse_parameter(_random_orders("rings", 3, 0))
     warmup: int = reuse_parameter(shared_params.warmup(5))
     iterations: int = reuse_parameter(shared_params.iterations(50))
     seed: int = reuse_parameter(SEED)
@@ -172,7 +172,7 @@ class BisectionParams:
     """Parameters of ``link.bisection``."""
 
     size: int = parameter("bytes", 1 << 20, "bytes of a message", minimum=1, maximum=1 << 30)
-    cuts: int = reuse_parameter(_drawn("cuts", 3, 0))
+    cuts: int = reuse_parameter(_random_orders("cuts", 3, 0))
     warmup: int = reuse_parameter(shared_params.warmup(5))
     iterations: int = reuse_parameter(shared_params.iterations(50))
     seed: int = reuse_parameter(SEED)
@@ -183,7 +183,7 @@ class EffectiveParams:
     """Parameters of ``link.effective``."""
 
     sizes: list[int] = reuse_parameter(_sizes([8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]))
-    rings: int = reuse_parameter(_drawn("rings", 3, 1))
+    rings: int = reuse_parameter(_random_orders("rings", 3, 1))
     warmup: int = reuse_parameter(shared_params.warmup(5))
     iterations: int = reuse_parameter(shared_params.iterations(50))
     seed: int = reuse_parameter(SEED)

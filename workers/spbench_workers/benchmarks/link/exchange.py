@@ -1,4 +1,4 @@
-"""Exchanges of all ranks at once by persistent requests: checked, and timed together."""
+"""Simultaneous exchanges of all ranks by persistent requests, checked and timed."""
 
 from __future__ import annotations
 
@@ -42,18 +42,20 @@ class Exchanges:
         self.difference = WorstError(keeps_first=True)
 
     def time_pattern(self, pattern: Pattern, count: int) -> float:
-        """Check and time a pattern with messages of ``count`` bytes; all ranks must call it.
+        """Check and time a pattern with messages of ``count`` bytes.
+
+        All ranks must call it.
 
         Returns:
-            The seconds of one exchange: the slowest rank of each, then their median.
+            The seconds of one exchange: the median over exchanges of the slowest rank.
         """
-        return self._timed(pattern, count, self._short)
+        return self._check_and_time(pattern, count, self._time_batches)
 
     def sample_pattern(self, pattern: Pattern, count: int) -> float:
         """Do the same, and report each exchange as a sample of the case's time."""
-        return self._timed(pattern, count, self._sampled)
+        return self._check_and_time(pattern, count, self._time_samples)
 
-    def _timed(
+    def _check_and_time(
         self, pattern: Pattern, count: int, time: Callable[[Callable[[], object]], array[float]]
     ) -> float:
         requests = self._open(pattern, count)
@@ -72,22 +74,26 @@ class Exchanges:
     def _open(self, pattern: Pattern, count: int) -> list[MPI.Prequest]:
         outgoing = self._buffers[:2]
         incoming = self._buffers[2:]
-        # With two ranks both messages go between the same two: the tag tells them apart.
+        # Between two ranks the messages of both directions differ only by their tag.
         receives = [
-            self._comm.Recv_init([incoming[way], count, MPI.BYTE], source=source, tag=_TAG + way)
-            for way, source in enumerate(pattern.sources)
+            self._comm.Recv_init(
+                [incoming[direction], count, MPI.BYTE], source=source, tag=_TAG + direction
+            )
+            for direction, source in enumerate(pattern.sources)
         ]
         sends = [
-            self._comm.Send_init([outgoing[way], count, MPI.BYTE], dest=to, tag=_TAG + way)
-            for way, to in enumerate(pattern.targets)
+            self._comm.Send_init(
+                [outgoing[direction], count, MPI.BYTE], dest=target, tag=_TAG + direction
+            )
+            for direction, target in enumerate(pattern.targets)
         ]
         return [*receives, *sends]
 
-    def _sampled(self, exchange: Callable[[], object]) -> array[float]:
+    def _time_samples(self, exchange: Callable[[], object]) -> array[float]:
         return measure(self._context, exchange)
 
-    def _short(self, exchange: Callable[[], object]) -> array[float]:
-        """Time samples of so many exchanges that the clock's own time does not count, in ms."""
+    def _time_batches(self, exchange: Callable[[], object]) -> array[float]:
+        """Return samples in ms, each over enough exchanges to hide the clock's own time."""
         params = self._context.read_params(LoopParams)
         for _ in range(max(1, params.warmup)):
             exchange()
@@ -102,31 +108,35 @@ class Exchanges:
         return times
 
     def _check(
-        self, exchange: Callable[[], object], pattern: Pattern, count: int, when: str
+        self, exchange: Callable[[], object], pattern: Pattern, count: int, phase: str
     ) -> None:
-        """Exchange fresh bytes over wrong ones, and compare what came."""
+        """Exchange fresh bytes into poisoned buffers, and compare the received ones."""
         rank = self._context.world.rank
-        for way, to in enumerate(pattern.targets):
-            self._buffers[way][:count] = self._message(pattern, count, when, way, rank, to)
+        for direction, target in enumerate(pattern.targets):
+            self._buffers[direction][:count] = self._message(
+                pattern, count, phase, direction, rank, target
+            )
         expected = [
-            self._message(pattern, count, when, way, source, rank)
-            for way, source in enumerate(pattern.sources)
+            self._message(pattern, count, phase, direction, source, rank)
+            for direction, source in enumerate(pattern.sources)
         ]
         for buffer, message in zip(self._buffers[2:], expected, strict=False):
             buffer[:count] = invert_bytes(message)
         exchange()
         if self._context.planted("corrupt-message") and expected:
             self._buffers[2][count // 2] ^= 0xFF
-        for way, message in enumerate(expected):
-            found = compare_bytes(self._buffers[2 + way][:count].tobytes(), message)
-            if found.exceeds:
-                source = f"{count} B from rank {pattern.sources[way]} ({pattern.name})"
-                self.difference.add(found.error, 0.0, f"{source}: {found.detail}")
+        for direction, message in enumerate(expected):
+            error = compare_bytes(self._buffers[2 + direction][:count].tobytes(), message)
+            if error.exceeds:
+                source = f"{count} B from rank {pattern.sources[direction]} ({pattern.name})"
+                self.difference.add(error.error, 0.0, f"{source}: {error.detail}")
 
     def _message(
-        self, pattern: Pattern, count: int, when: str, way: int, source: int, to: int
+        self, pattern: Pattern, count: int, phase: str, direction: int, source: int, target: int
     ) -> bytes:
-        seed = self._context.seed_for("exchange", pattern.name, when, way, source, to, count)
+        seed = self._context.seed_for(
+            "exchange", pattern.name, phase, direction, source, target, count
+        )
         return random_bytes(seed, count)
 
     def free(self) -> None:
@@ -136,26 +146,29 @@ class Exchanges:
 
 
 def find_far_rank(world: World) -> int:
-    """Return the first rank on another host than rank 0, else rank 1. All ranks must call it."""
+    """Return the first rank on another host than rank 0, or rank 1 if there is none.
+
+    All ranks must call it.
+    """
     hosts = world.comm.allgather(world.host)
     return next((rank for rank, host in enumerate(hosts) if host != hosts[0]), 1)
 
 
 def measure_lone_link(context: Context, sizes: list[int]) -> tuple[list[float], str]:
-    """Measure one link alone while the other ranks sleep: what an exchange of all is held against.
+    """Measure one link while other ranks sleep, as the limit of exchanges of all ranks.
 
     All ranks must call it.
 
     Returns:
-        The one-way seconds of a message of each size, on rank 0, and how they were measured; zeros
-        on other ranks.
+        The one-way seconds of a message of each size on rank 0, zeros on other ranks, and a
+        description of the measurement.
     """
     world = context.world
     far = find_far_rank(context.world)
     sleep_at_barrier(world.comm)
-    found = [0.0] * len(sizes)
+    seconds = [0.0] * len(sizes)
     if world.rank in (0, far):
         peer = Peer(world.comm, far - world.rank, leads=world.rank == 0)
-        found = [one_way_seconds(peer, size, _TRIPS) for size in sizes]
+        seconds = [one_way_seconds(peer, size, _TRIPS) for size in sizes]
     sleep_at_barrier(world.comm)
-    return found, f"ping-pong of ranks 0 and {far} alone"
+    return seconds, f"ping-pong of ranks 0 and {far} alone"

@@ -1,4 +1,4 @@
-"""Message buffers of a ping-pong: the memory of sent and received messages."""
+"""Message buffers of a ping-pong, and the contents of messages."""
 
 from __future__ import annotations
 
@@ -25,31 +25,33 @@ _INVERTED = bytes(255 - value for value in range(256))
 
 
 def random_bytes(seed: int, count: int) -> bytes:
-    """Return ``count`` bytes that follow from the seed alone."""
+    """Return ``count`` bytes that depend only on the seed."""
     generator = random.Random(seed)
     sizes = (min(_BLOCK, count - first) for first in range(0, count, _BLOCK))
     return b"".join(map(generator.randbytes, sizes))
 
 
 def invert_bytes(expected: bytes) -> bytes:
-    """Return as many bytes, each of them wrong, so that a byte that is not received is noticed."""
+    """Return a wrong value for every byte, so that a byte that never arrives is noticed."""
     return expected.translate(_INVERTED)
 
 
-def compare_bytes(got: bytes, expected: bytes) -> WorstError:
-    """Compare received and expected bytes; the largest difference is that of a whole block."""
+def compare_bytes(actual: bytes, expected: bytes) -> WorstError:
+    """Compare bytes; the error is the largest difference in the first wrong block."""
     for first in range(0, len(expected), _BLOCK):
-        here = got[first : first + _BLOCK]
-        there = expected[first : first + _BLOCK]
-        if here != there:
+        actual_block = actual[first : first + _BLOCK]
+        expected_block = expected[first : first + _BLOCK]
+        if actual_block != expected_block:
             wrong = [
                 index
-                for index, pair in enumerate(zip(here, there, strict=True))
+                for index, pair in enumerate(zip(actual_block, expected_block, strict=True))
                 if pair[0] != pair[1]
             ]
-            error = max(abs(here[index] - there[index]) for index in wrong)
-            place = wrong[0]
-            detail = f"byte {first + place} is {here[place]:#04x}, not {there[place]:#04x}"
+            error = max(abs(actual_block[index] - expected_block[index]) for index in wrong)
+            position = wrong[0]
+            actual_byte = actual_block[position]
+            expected_byte = expected_block[position]
+            detail = f"byte {first + position} is {actual_byte:#04x}, not {expected_byte:#04x}"
             return WorstError.single(float(error), 0.0, detail)
     return WorstError()
 
@@ -58,11 +60,11 @@ _COPIES = 20
 
 
 def time_copies(copies: Callable[[], object], count: int) -> float:
-    """Return the seconds of one copy, the median of several samples.
+    """Return the seconds of one copy, the median over samples.
 
     Args:
-        copies: Copies a message ``count`` times, and returns when all are done.
-        count: Copies of a sample.
+        copies: Copies a message ``count`` times, and returns when all copies are done.
+        count: Copies in a sample.
     """
     times = array("d", bytes(8 * _COPIES))
     time_batch(copies, times, 0, _COPIES, 1.0 / count)
@@ -87,7 +89,7 @@ class Trips(Protocol):
         """Receive once."""
 
     def trips(self, count: int) -> None:
-        """Make ``count`` round trips; both ranks must ask for the same number."""
+        """Make ``count`` round trips; both ranks must pass the same number."""
 
     def free(self) -> None:
         """Free its requests."""
@@ -98,13 +100,13 @@ class Messages(Protocol):
 
     @property
     def memory(self) -> str:
-        """The memory in words, such as ``its memory``."""
+        """The text for the memory, such as ``its memory``."""
 
     def open_pair(self, peer: Peer, count: int) -> Trips:
-        """Return a ping-pong of so many bytes; the peer must open it too."""
+        """Return a ping-pong of ``count`` bytes; the peer must open it too."""
 
     def write_outgoing(self, data: bytes) -> None:
-        """Write the message that is sent."""
+        """Write the message to send."""
 
     def poison_incoming(self, expected: bytes) -> None:
         """Make the receive buffer differ from the expected message in every byte."""
@@ -119,7 +121,7 @@ class Messages(Protocol):
         """Return the received message."""
 
     def measure_copy(self, count: int) -> float:
-        """Return the seconds in which this rank copies so many bytes within the memory."""
+        """Return the seconds in which this rank copies ``count`` bytes within the memory."""
 
     def free(self) -> None:
         """Free the memory."""
@@ -172,10 +174,12 @@ class HostMessages:
 
 @contextmanager
 def open_messages(context: Context) -> Iterator[Messages]:
-    """Open the message buffers of a case, on host or GPU. All ranks must enter and leave it.
+    """Open the message buffers of a case on host or GPU.
+
+    All ranks must enter and leave the context together.
 
     Raises:
-        CannotRunError: The device is not there, or cannot be reached over the path.
+        CannotRunError: The device is missing, or cannot be reached over the path.
     """
     params = context.read_params(PingpongParams)
     if params.device == "cpu":
@@ -184,7 +188,7 @@ def open_messages(context: Context) -> Iterator[Messages]:
         yield messages
         messages.free()
     else:
-        # torch is slow to import: a case on the host does not pay for it.
+        # torch is slow to import, and a case on the host does not need it.
         from spbench_workers.benchmarks.link.device_messages import open_device_messages
 
         with open_device_messages(context) as on_device:

@@ -1,4 +1,4 @@
-"""Patterns in which all ranks send at once: rings in order and at random, two halves."""
+"""Patterns in which all ranks send at once: rings and halves, in order or random."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The ranks that one rank sends to, and receives from, at once.
+    """The ranks that one rank sends to and receives from at once.
 
     Attributes:
-        name: The pattern in words.
-        to: The ranks that get a message of this rank; none where it rests.
-        sources: The ranks that it gets one from, in the order of their messages.
+        name: The name of the pattern in messages.
+        targets: The ranks that receive a message of this rank; none if it is idle.
+        sources: The ranks that it receives from, in the order of their messages.
     """
 
     name: str
@@ -23,40 +23,40 @@ class Pattern:
 
 
 def make_ring(order: Sequence[int], rank: int, name: str) -> Pattern:
-    """Return a rank's part of a ring: it sends to both neighbours, and receives from both.
+    """Return a rank's part of a ring, where it exchanges with both neighbours.
 
     Args:
         order: All ranks, in the order of the ring.
         rank: The rank.
-        name: The ring in words.
+        name: The name of the ring in messages.
     """
-    at = order.index(rank)
+    position = order.index(rank)
     size = len(order)
-    before = order[at - 1]
-    after = order[(at + 1) % size]
-    # The message that goes forward comes from behind.
+    before = order[position - 1]
+    after = order[(position + 1) % size]
+    # The message sent to the next rank matches the one received from the previous rank.
     return Pattern(name, (after, before), (before, after))
 
 
 def make_halves(order: Sequence[int], rank: int, name: str) -> Pattern:
-    """Return a rank's part of a bisection: it exchanges with its partner in the other half.
+    """Return a rank's part of a bisection, where it exchanges with the other half.
 
-    Of an odd number of ranks the last one rests.
+    With an odd number of ranks, the last one is idle.
     """
     half = len(order) // 2
-    at = order.index(rank)
-    if at >= 2 * half:
+    position = order.index(rank)
+    if position >= 2 * half:
         return Pattern(name, (), ())
-    partner = order[at + half] if at < half else order[at - half]
+    partner = order[position + half] if position < half else order[position - half]
     return Pattern(name, (partner,), (partner,))
 
 
 def draw_orders(size: int, count: int, seed: int) -> list[tuple[str, list[int]]]:
-    """Return the ranks in order, and so many times shuffled, each with its name."""
+    """Return the ranks in order and ``count`` random orders, each with its name."""
     draw = random.Random(seed)
-    named = [("in order", list(range(size)))]
+    orders = [("in order", list(range(size)))]
     for number in range(count):
         shuffled = list(range(size))
         draw.shuffle(shuffled)
-        named.append((f"random {number + 1}", shuffled))
-    return named
+        orders.append((f"random {number + 1}", shuffled))
+    return orders

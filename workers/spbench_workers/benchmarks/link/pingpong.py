@@ -1,4 +1,4 @@
-"""The benchmark ``link.pingpong``: latency and bandwidth of every pair of ranks."""
+"""Benchmark ``link.pingpong``: latency and bandwidth of every pair of ranks."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _COUNT_TAG = 78
 
 
 class PingPong:
-    """One case on one rank, and its findings.
+    """The ping-pongs of one rank, and their results.
 
     Args:
         context: The case.
         messages: The message buffers of this rank.
-        pairs: The number of pairs that it is in.
+        pairs: The number of pairs with this rank.
 
     Attributes:
-        slowest_ms: The round trip of the largest message in each iteration, over the rank's pairs.
-        one_way: Median one-way seconds by ``(peer, bytes)``, for the pairs that this rank leads.
+        slowest_ms: Time of the largest message's round trip by iteration, the slowest of the pairs.
+        one_way: Median one-way seconds by ``(peer, bytes)`` of the pairs that this rank leads.
         difference: The first wrong echo.
     """
 
@@ -56,7 +56,7 @@ class PingPong:
         self.difference = WorstError(keeps_first=True)
 
     def measure_peer(self, peer: int) -> None:
-        """Check and time all sizes with one peer, which must call it as well."""
+        """Check and time all sizes with one peer, which must call it too."""
         other = Peer(self._comm, peer, leads=self._context.world.rank < peer)
         for count in self._sizes:
             pair = self._messages.open_pair(other, count)
@@ -67,8 +67,9 @@ class PingPong:
             if other.leads:
                 self.one_way[peer, count] = median(times) / 2.0
             if count == self._sizes[-1]:
-                both = zip(self.slowest_ms, times, strict=True)
-                self.slowest_ms = array("d", [max(old, 1000.0 * new) for old, new in both])
+                pairs = zip(self.slowest_ms, times, strict=True)
+                slowest = [max(old, 1000.0 * new) for old, new in pairs]
+                self.slowest_ms = array("d", slowest)
 
     def _time(self, pair: Trips) -> array[float]:
         """Return the seconds of one round trip, iteration by iteration."""
@@ -77,7 +78,7 @@ class PingPong:
         times = array("d", bytes(8 * self._iterations))
         batch = max(1, int(BATCH_INTERVAL / (seconds * trips)))
         for first in range(0, self._iterations, batch):
-            # The two ranks begin a batch together.
+            # An empty message in each direction lets both ranks begin a batch together.
             other = pair.peer.rank
             self._comm.sendrecv(None, dest=other, sendtag=_COUNT_TAG, source=other)
             count = min(batch, self._iterations - first)
@@ -87,7 +88,7 @@ class PingPong:
         return times
 
     def _warm_up(self, pair: Trips) -> tuple[int, float]:
-        """Return the number of round trips in a sample, and the seconds of one of them."""
+        """Return the round trips of a sample, and the seconds of one of them."""
         trips = 1
         seconds = 0.0
         samples = self._context.read_params(PingpongParams).warmup
@@ -100,20 +101,20 @@ class PingPong:
         return trips, seconds
 
     def _agree(self, pair: Trips, trips: int, seconds: float) -> tuple[int, float]:
-        """Return the leading rank's number of trips in a sample, and its seconds."""
+        """Send the leading rank's trips and seconds to its peer; return them on both."""
         if pair.peer.leads:
             self._comm.send((trips, seconds), dest=pair.peer.rank, tag=_COUNT_TAG)
             return trips, seconds
         agreed: tuple[int, float] = self._comm.recv(source=pair.peer.rank, tag=_COUNT_TAG)
         return agreed
 
-    def _check(self, pair: Trips, when: str) -> None:
-        """Send fresh bytes there and back, and compare them on both sides."""
+    def _check(self, pair: Trips, phase: str) -> None:
+        """Send fresh bytes to the peer and back, and compare them on both sides."""
         rank = self._context.world.rank
         count = pair.count
         messages = self._messages
         ends = sorted((rank, pair.peer.rank))
-        expected = random_bytes(self._context.seed_for("echo", *ends, count, when), count)
+        expected = random_bytes(self._context.seed_for("echo", *ends, count, phase), count)
         messages.poison_incoming(expected)
         if pair.peer.leads:
             messages.write_outgoing(expected)
@@ -125,10 +126,10 @@ class PingPong:
             pair.send()
         if self._context.planted("corrupt-message"):
             messages.corrupt_incoming(count // 2)
-        found = compare_bytes(messages.read_incoming(count), expected)
-        if found.exceeds:
-            detail = f"{count} B from rank {pair.peer.rank}: {found.detail}"
-            self.difference.add(found.error, 0.0, detail)
+        error = compare_bytes(messages.read_incoming(count), expected)
+        if error.exceeds:
+            detail = f"{count} B from rank {pair.peer.rank}: {error.detail}"
+            self.difference.add(error.error, 0.0, detail)
 
 
 def run(context: Context) -> None:
@@ -147,36 +148,36 @@ def _run(context: Context, messages: Messages) -> None:
         params.pairs,
         params.at_once,
     )
-    peers = [_peer_of(world.rank, pairs) for pairs in schedule]
+    peers = [_find_peer(world.rank, pairs) for pairs in schedule]
     pingpong = PingPong(context, messages, sum(peer is not None for peer in peers))
     for peer in peers:
         sleep_at_barrier(world.comm)
         if peer is not None:
             pingpong.measure_peer(peer)
-        # No rank sends results before all have ended, nor times before all have sent.
+        # No rank reports before all have measured, so that reports do not disturb the times.
         sleep_at_barrier(world.comm)
         if peer is not None and world.rank < peer:
-            _give_pair(context, pingpong, peer, hosts)
+            _report_pair(context, pingpong, peer, hosts)
     for first in range(0, len(pingpong.slowest_ms), MAX_BATCH):
         context.samples("time_ms", pingpong.slowest_ms[first : first + MAX_BATCH])
     context.check_worst("echo", pingpong.difference)
-    _give_slowest(context, pingpong.one_way)
+    _report_slowest(context, pingpong.one_way)
     sleep_at_barrier(world.comm)
     if world.rank == 0:
         seconds = messages.measure_copy(sizes[-1])
-        what = f"a memory copy of {sizes[-1]} B by rank 0 alone"
+        origin = f"a memory copy of {sizes[-1]} B by rank 0 alone"
         if params.device != "cpu":
-            what = f"a copy of {sizes[-1]} B within {messages.memory} by rank 0 alone"
-        context.limit("time_ms", 2 * seconds * 1e3, f"{what}, there and back")
-        context.limit("bandwidth_gb_s", sizes[-1] / seconds / 1e9, what)
+            origin = f"a copy of {sizes[-1]} B within {messages.memory} by rank 0 alone"
+        context.limit("time_ms", 2 * seconds * 1e3, f"{origin}, there and back")
+        context.limit("bandwidth_gb_s", sizes[-1] / seconds / 1e9, origin)
     sleep_at_barrier(world.comm)
 
 
-def _peer_of(rank: int, pairs: list[tuple[int, int]]) -> int | None:
+def _find_peer(rank: int, pairs: list[tuple[int, int]]) -> int | None:
     return next((sum(pair) - rank for pair in pairs if rank in pair), None)
 
 
-def _give_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]) -> None:
+def _report_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]) -> None:
     rank = context.world.rank
     for count in context.read_params(PingpongParams).sizes:
         seconds = pingpong.one_way[peer, count]
@@ -186,13 +187,13 @@ def _give_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]
         context.metric("bandwidth_gb_s", count / seconds / 1e9, **labels)
 
 
-def _give_slowest(context: Context, one_way: dict[tuple[int, int], float]) -> None:
+def _report_slowest(context: Context, one_way: dict[tuple[int, int], float]) -> None:
     sizes = context.read_params(PingpongParams).sizes
-    mine = [
+    slowest = [
         max((time for (_, count), time in one_way.items() if count == size), default=0.0)
         for size in (sizes[0], sizes[-1])
     ]
-    gathered = context.world.comm.gather(mine)
+    gathered = context.world.comm.gather(slowest)
     if gathered is not None:
         smallest, largest = (max(column) for column in zip(*gathered, strict=True))
         context.metric("latency_us", smallest * 1e6)

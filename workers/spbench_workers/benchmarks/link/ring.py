@@ -1,7 +1,7 @@
-"""The benchmark ``link.ring``: all ranks send to both neighbours of a ring, in order or at random.
+"""Benchmark ``link.ring``: all ranks send to both neighbours of a ring.
 
-As the ring of HPCC (Rabenseifner and others): latency by the smallest, bandwidth by the largest
-message; of random rings the mean over all that were drawn.
+It follows the rings of HPCC (Rabenseifner and others). The smallest message gives the latency, the
+largest the bandwidth. Results of random rings are means over all of them.
 """
 
 from __future__ import annotations
@@ -21,26 +21,30 @@ def run(context: Context) -> None:
     params = context.read_params(RingParams)
     world = context.world
     sizes = params.sizes
-    least = sizes[0]
-    most = sizes[-1]
-    exchanges = Exchanges(context, most)
-    drawn = draw_orders(world.size, params.rings, context.seed_for("rings"))
-    (first, *others) = [make_ring(order, world.rank, f"ring {name}") for name, order in drawn]
-    small = [exchanges.time_pattern(pattern, least) for pattern in (first, *others)]
-    large = [exchanges.sample_pattern(first, most)]
-    large += [exchanges.time_pattern(pattern, most) for pattern in others]
+    smallest = sizes[0]
+    largest = sizes[-1]
+    exchanges = Exchanges(context, largest)
+    named_orders = draw_orders(world.size, params.rings, context.seed_for("rings"))
+    (first, *others) = [
+        make_ring(order, world.rank, f"ring {name}") for name, order in named_orders
+    ]
+    small = [exchanges.time_pattern(pattern, smallest) for pattern in (first, *others)]
+    large = [exchanges.sample_pattern(first, largest)]
+    large += [exchanges.time_pattern(pattern, largest) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
-    (latency, one_way), how = measure_lone_link(context, [least, most])
+    (latency, one_way), origin = measure_lone_link(context, [smallest, largest])
     if world.rank == 0:
-        rates = [_MESSAGES * most / seconds / 1e9 for seconds in large]
+        rates = [_MESSAGES * largest / seconds / 1e9 for seconds in large]
         context.metric("latency_us", small[0] * 1e6)
         context.metric("bandwidth_gb_s", rates[0])
         if others:
             context.metric("random_latency_us", fmean(small[1:]) * 1e6)
             context.metric("random_bandwidth_gb_s", fmean(rates[1:]))
-        context.limit("time_ms", _MESSAGES * one_way * 1e3, f"two messages of {most} B, {how}")
+        context.limit(
+            "time_ms", _MESSAGES * one_way * 1e3, f"two messages of {largest} B, {origin}"
+        )
         for name in ("latency_us", "random_latency_us")[: 1 + bool(others)]:
-            context.limit(name, latency * 1e6, f"a message of {least} B, {how}")
+            context.limit(name, latency * 1e6, f"a message of {smallest} B, {origin}")
         for name in ("bandwidth_gb_s", "random_bandwidth_gb_s")[: 1 + bool(others)]:
-            context.limit(name, most / one_way / 1e9, f"a message of {most} B, {how}")
+            context.limit(name, largest / one_way / 1e9, f"a message of {largest} B, {origin}")

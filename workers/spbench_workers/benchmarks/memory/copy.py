@@ -1,4 +1,4 @@
-"""The benchmark ``memory.copy``: how fast each rank copies within its memory, or to a GPU's."""
+"""Benchmark ``memory.copy``: each rank's copies within memory, or to and from a GPU."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from spbench_workers.single_rank_baseline import report_rate_and_limit
 from spbench_workers.timing import measure
 
 _BLOCK = 1 << 24
-"""Bytes that are generated or compared at once."""
+"""Bytes generated or compared at once."""
 _HOST = torch.device("cpu")
 
 
 def run(context: Context) -> None:
     """Run the case."""
-    place = choose_device(context)
-    ends = choose_endpoints(context, place)
-    with bind_to_cores(context, place):
-        _run(context, place, *ends)
+    device = choose_device(context)
+    ends = choose_endpoints(context, device)
+    with bind_to_cores(context, device):
+        _run(context, device, *ends)
 
 
-def _run(context: Context, place: torch.device, origin: torch.device, goal: torch.device) -> None:
+def _run(context: Context, device: torch.device, origin: torch.device, goal: torch.device) -> None:
     size = context.read_params(CopyParams).size
     source, target = (
         allocate_buffer(size, end, context.read_params(CopyParams).pinned) for end in (origin, goal)
@@ -41,7 +41,7 @@ def _run(context: Context, place: torch.device, origin: torch.device, goal: torc
     def copy() -> None:
         target.copy_(source, non_blocking=True)
         # Between two GPUs the copy is on the stream of the source.
-        synchronize_stream(place)
+        synchronize_stream(device)
 
     def copy_and_corrupt() -> None:
         copy()
@@ -56,48 +56,50 @@ def _run(context: Context, place: torch.device, origin: torch.device, goal: torc
     report_rate_and_limit(context, copy, times, rate="bandwidth_gb_s", amount=size / 1e9)
 
 
-def choose_endpoints(context: Context, place: torch.device) -> tuple[torch.device, torch.device]:
+def choose_endpoints(context: Context, device: torch.device) -> tuple[torch.device, torch.device]:
     """Return the devices of a copy's source and target.
 
     Raises:
-        NoDeviceError: The path needs a GPU, or a second one, that is not there.
+        NoDeviceError: The path needs a GPU, or a second one, and it is missing.
     """
     path = context.read_params(CopyParams).path
     if path == "device":
-        return place, place
-    if not is_gpu(place):
+        return device, device
+    if not is_gpu(device):
         raise NoDeviceError(
             f"path {path} needs a GPU, and rank {context.world.rank} on {context.world.host} "
             "computes on the CPU; take path device"
         )
     if path == "to_device":
-        return _HOST, place
-    return place, _HOST if path == "to_host" else _peer(context, place)
+        return _HOST, device
+    if path == "to_host":
+        return device, _HOST
+    return device, _choose_peer(context, device)
 
 
-def _peer(context: Context, place: torch.device) -> torch.device:
+def _choose_peer(context: Context, device: torch.device) -> torch.device:
     count = torch.cuda.device_count()
-    index = place.index or 0
+    index = device.index or 0
     if count < 2:
         raise NoDeviceError(
             f"path peer needs two GPUs, and rank {context.world.rank} on {context.world.host} "
             f"sees {count}; show it another ({VISIBLE_DEVICES}), or take path device"
         )
-    peer = torch.device(place.type, (index + 1) % count)
+    peer = torch.device(device.type, (index + 1) % count)
     direct = torch.cuda.can_device_access_peer(index, peer.index)
     if context.world.rank == 0:
         context.choice(
             "peer",
-            f"{place} to {peer}",
+            f"{device} to {peer}",
             "peer access" if direct else "no peer access: by way of the host",
         )
     return peer
 
 
-def allocate_buffer(size: int, place: torch.device, pinned: bool) -> torch.Tensor:
-    """Return a buffer of zeros, in pinned memory where it is on the host and asked for."""
-    pins = pinned and not is_gpu(place)
-    return torch.zeros(size, dtype=torch.uint8, device=place, pin_memory=pins)
+def allocate_buffer(size: int, device: torch.device, pinned: bool) -> torch.Tensor:
+    """Return a buffer of zeros; on the host it is pinned if requested."""
+    pin_memory = pinned and not is_gpu(device)
+    return torch.zeros(size, dtype=torch.uint8, device=device, pin_memory=pin_memory)
 
 
 def _check(
@@ -105,56 +107,56 @@ def _check(
     body: Callable[[], object],
     source: torch.Tensor,
     target: torch.Tensor,
-    when: str,
+    phase: str,
 ) -> tuple[float, str]:
-    """Copy fresh bytes over wrong ones; return the largest error and the place of the first."""
+    """Copy fresh bytes over wrong ones; return the error and position of a wrong byte."""
     size = source.numel()
     firsts = range(0, size, _BLOCK)
     context.progress("check", 0, 1)
     for first in firsts:
-        fresh = _random_block(context, when, first, min(_BLOCK, size - first))
+        fresh = _random_block(context, phase, first, min(_BLOCK, size - first))
         source[first : first + _BLOCK].copy_(fresh)
         target[first : first + _BLOCK].copy_(fresh.bitwise_not_())
     body()
     for first in firsts:
-        expected = _random_block(context, when, first, min(_BLOCK, size - first))
-        got = target[first : first + _BLOCK].cpu()
-        if not torch.equal(got, expected):
-            return _difference(got, expected, first)
+        expected = _random_block(context, phase, first, min(_BLOCK, size - first))
+        actual = target[first : first + _BLOCK].cpu()
+        if not torch.equal(actual, expected):
+            return _difference(actual, expected, first)
     return 0.0, ""
 
 
-def _random_block(context: Context, when: str, first: int, size: int) -> torch.Tensor:
-    seed = context.seed_for("copy", context.world.rank, when, first)
-    words = torch.empty(-(-size // 8), dtype=torch.int64)
-    words.random_(-(1 << 63), None, generator=torch.Generator().manual_seed(seed))
-    return words.view(torch.uint8)[:size]
+def _random_block(context: Context, phase: str, first: int, size: int) -> torch.Tensor:
+    seed = context.seed_for("copy", context.world.rank, phase, first)
+    numbers = torch.empty(-(-size // 8), dtype=torch.int64)
+    numbers.random_(-(1 << 63), None, generator=torch.Generator().manual_seed(seed))
+    return numbers.view(torch.uint8)[:size]
 
 
-def _difference(got: torch.Tensor, expected: torch.Tensor, first: int) -> tuple[float, str]:
-    place = int((got != expected).nonzero()[0])
-    error = float((got.short() - expected.short()).abs().max())
-    return error, f"byte {first + place} is {int(got[place])}, not {int(expected[place])}"
+def _difference(actual: torch.Tensor, expected: torch.Tensor, first: int) -> tuple[float, str]:
+    index = int((actual != expected).nonzero()[0])
+    error = float((actual.short() - expected.short()).abs().max())
+    return error, f"byte {first + index} is {int(actual[index])}, not {int(expected[index])}"
 
 
 @contextmanager
-def bind_to_cores(context: Context, place: torch.device) -> Iterator[None]:
-    """Bind this rank to the cores that ``cores`` asks for; by first touch its memory is there too.
+def bind_to_cores(context: Context, device: torch.device) -> Iterator[None]:
+    """Bind this rank to the requested cores; first touch places its memory there too.
 
     Raises:
-        CannotRunError: There is no GPU, its NUMA node is not known, there is no other node, or the
+        CannotRunError: There is no GPU, its NUMA node is unknown, there is no other node, or the
             rank may not run there.
     """
-    asked = context.read_params(CopyParams).cores
-    if asked == "all":
+    requested = context.read_params(CopyParams).cores
+    if requested == "all":
         yield
         return
     before = os.sched_getaffinity(0)
     threads = torch.get_num_threads()
-    taken = _take(asked, _address(asked, place))
+    node = _move_to_node(requested, _find_gpu_address(requested, device))
     if context.world.rank == 0:
-        context.choice("cores", f"{asked}: NUMA node {taken}", _cores_now())
-    # Memory is placed by first touch: torch's other threads stay on their cores.
+        context.choice("cores", f"{requested}: NUMA node {node}", _describe_cores())
+    # Threads of torch that already exist keep their cores, and would place memory there.
     torch.set_num_threads(1)
     try:
         yield
@@ -163,44 +165,44 @@ def bind_to_cores(context: Context, place: torch.device) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _address(asked: str, place: torch.device) -> str | None:
-    if not is_gpu(place):
+def _find_gpu_address(requested: str, device: torch.device) -> str | None:
+    if not is_gpu(device):
         raise CannotRunError(
-            f"cores {asked} are those of a GPU, and the device is {place}; take cores all"
+            f"cores {requested} are those of a GPU, and the device is {device}; take cores all"
         )
-    return Gpu.from_device(place).address
+    return Gpu.from_device(device).address
 
 
-def _take(asked: str, address: str | None) -> int:
+def _move_to_node(requested: str, address: str | None) -> int:
     """Move to cores near a GPU or far from it; return their NUMA node.
 
     Raises:
-        CannotRunError: The GPU's node is not known, there is no such node, or the rank may not run
+        CannotRunError: The GPU's node is unknown, there is no such node, or the rank may not run
             there.
     """
-    node = gpu_node(address) if address is not None else None
-    if node is None:
+    gpu_node = gpu_node(address) if address is not None else None
+    if gpu_node is None:
         raise CannotRunError(
-            f"cores {asked}: the system does not tell on which NUMA node the GPU "
+            f"cores {requested}: the system does not tell on which NUMA node the GPU "
             f"{address or 'of this rank'} is; take cores all"
         )
     cores = cores_by_node()
-    taken = node if asked == "near" else farthest_node(node, cores)
-    if taken is None or not cores.get(taken):
+    node = gpu_node if requested == "near" else farthest_node(gpu_node, cores)
+    if node is None or not cores.get(node):
         raise CannotRunError(
-            f"cores {asked}: there is no such NUMA node with cores for the GPU {address}, which is "
-            f"on node {node}; take cores all"
+            f"cores {requested}: there is no such NUMA node with cores for the GPU {address}, "
+            f"which is on node {gpu_node}; take cores all"
         )
     try:
-        os.sched_setaffinity(0, cores[taken])
+        os.sched_setaffinity(0, cores[node])
     except OSError as error:
         raise CannotRunError(
-            f"cores {asked}: the rank may not run on NUMA node {taken} ({error.strerror}); give "
+            f"cores {requested}: the rank may not run on NUMA node {node} ({error.strerror}); give "
             "the job the whole host, or take cores all"
         ) from None
-    return taken
+    return node
 
 
-def _cores_now() -> str:
+def _describe_cores() -> str:
     cores = sorted(os.sched_getaffinity(0))
     return f"{len(cores)} cores, from {cores[0]} to {cores[-1]}"

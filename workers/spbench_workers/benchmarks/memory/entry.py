@@ -13,7 +13,7 @@ from spbench_core.catalog.typed_params import parameter, params_of, reuse_parame
 from spbench_core.catalog.work import Work, count_iterations, make_estimate
 
 POSITION = 30
-"""The place of the family in lists of benchmarks."""
+"""Position of the family in lists of benchmarks."""
 
 
 def copy_work(params: CopyParams, np: int) -> Work:
@@ -27,7 +27,7 @@ def _resolve(params: Params) -> Params:
     """Fill in ``pinned``.
 
     Raises:
-        ParamError: A parameter does nothing on this path, or needs a GPU.
+        ParamError: A parameter has no effect on this path, or needs a GPU.
     """
     path = params["path"]
     crosses = params["path"] in ("to_device", "to_host")
