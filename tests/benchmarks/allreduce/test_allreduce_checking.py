@@ -69,7 +69,7 @@ class Collective:
             self.job.params["collective"], 2, 1, self.buffers.result.numel()
         )
         values = compute_expected(
-            numbers, (0, 1), lambda rank: self.checks.values(name, "now 0", rank), 1
+            numbers, (0, 1), lambda rank: self.checks.draw_input(name, "now 0", rank), 1
         )
         fill(self.buffers.result, values.values, piece.input_offset)
         self.spoil(self.buffers, self.runs)

@@ -31,7 +31,7 @@ SEED = 7
 
 
 def gifts(numbers, count):
-    return [numbers.of(SEED + rank, rank, count) for rank in range(numbers.ranks)]
+    return [numbers.draw_input(SEED + rank, rank, count) for rank in range(numbers.ranks)]
 
 
 def fold(op, vectors, dtype):

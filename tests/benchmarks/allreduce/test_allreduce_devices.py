@@ -151,7 +151,7 @@ def test_turns_are_as_long_as_the_slower_way(clock, monkeypatch, algorithm, long
         read_params=lambda cls: typed(cls, params), world=world, largest=lambda seconds: seconds
     )
     buffers = SimpleNamespace(source=None, result=None)
-    sweep_benchmark._against_native(case, Alone(), buffers, Later(1e-3), 1e-3)
+    sweep_benchmark._compare_with_native(case, Alone(), buffers, Later(1e-3), 1e-3)
     assert said == [pytest.approx(longest)]
 
 
@@ -230,8 +230,8 @@ def test_the_link_of_a_case_is_that_of_its_path_and_memory(monkeypatch, device, 
 
     monkeypatch.setattr(job_link, "_links", {})
     monkeypatch.setattr(job_link, "measure_host_link", note("host", link_of()))
-    monkeypatch.setattr(job_link, "_copies", note("copies", COPIES))
-    monkeypatch.setattr(job_link, "_nccl_link", note("nccl", link_of(up_to=64 * MB)))
+    monkeypatch.setattr(job_link, "_measure_copies", note("copies", COPIES))
+    monkeypatch.setattr(job_link, "_measure_nccl_link", note("nccl", link_of(up_to=64 * MB)))
     place = torch.device(device)
     for _ in range(2):
         link = job_link.measure_link(Alone(), torch.float32, "sum", place, nccl=nccl)
@@ -251,8 +251,8 @@ def test_links_of_the_device_are_timed_until_it_is_done(monkeypatch):
         return [(size, 1e-6 + 1e-10 * size) for size in sizes]
 
     monkeypatch.setattr(job_link, "measure_together", time_of)
-    job_link._copies(Alone(), DEVICE)
-    job_link._nccl_link(Alone(), torch.float32, "sum", DEVICE)
+    job_link._measure_copies(Alone(), DEVICE)
+    job_link._measure_nccl_link(Alone(), torch.float32, "sum", DEVICE)
     assert timed == [True] * 3
 
 

@@ -1,1 +1,1 @@
-"""Allreduce: algorithms as schedules, their execution, a cost model, and the sweep."""
+"""Sweep of collectives over sizes, with verification and a cost model."""

@@ -1,4 +1,4 @@
-"""Source and result buffers of a collective, between guard margins that nobody may write to."""
+"""Source and result buffers of a collective between guard margins."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import torch
 from spbench_parallel.errors import catch_out_of_memory
 
 _MARGIN = 64
-"""Elements of a margin: a multiple of a cache line of any format."""
+"""Elements of a margin: whole cache lines in any format."""
 
 
 class Buffers:
-    """Source and result of a collective, with guard margins around them.
+    """Source and result of a collective with guard margins, which no rank may write.
 
     Args:
         input_count: Elements of a rank's input.
@@ -37,30 +37,30 @@ class Buffers:
         sizes = [input_count, result_count] if offset is None else [max(input_count, result_count)]
         self._poison = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).min
         with catch_out_of_memory(sum(sizes) * dtype.itemsize):
-            self._wholes = [
+            self._memories = [
                 torch.full((size + 2 * _MARGIN,), self._poison, dtype=dtype, device=device)
                 for size in sizes
             ]
-        views = [whole[_MARGIN : len(whole) - _MARGIN] for whole in self._wholes]
+        views = [memory[_MARGIN : len(memory) - _MARGIN] for memory in self._memories]
         self.source = views[0]
         self.result = views[-1]
         self.input = self.source if offset is None else self.source[offset : offset + input_count]
 
     @property
     def in_place(self) -> bool:
-        """Whether the result takes the place of the source."""
+        """Whether the result overwrites the source."""
         return self.source is self.result
 
     def poison(self) -> None:
-        """Make every element of the result wrong; in place the input must be written after it."""
+        """Make every element of the result wrong; in place, write the input afterwards."""
         self.result.fill_(self._poison)
 
     def count_margin_writes(self) -> int:
         """Return the number of elements in the margins that were written."""
         return sum(
             int((~self._is_poison(margin)).sum())
-            for whole in self._wholes
-            for margin in (whole[:_MARGIN], whole[-_MARGIN:])
+            for memory in self._memories
+            for margin in (memory[:_MARGIN], memory[-_MARGIN:])
         )
 
     def _is_poison(self, values: torch.Tensor) -> torch.Tensor:

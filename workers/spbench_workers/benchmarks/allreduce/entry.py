@@ -1,4 +1,4 @@
-"""Catalog of collectives: sizes from the smallest to the largest, by one algorithm or several."""
+"""Catalog of collectives over a range of sizes, by one or several algorithms."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from spbench_workers.benchmarks.allreduce.sweep_sizes import sweep_sizes
 from spbench_workers.collectives.names import FIXED_SIZES, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
 
 POSITION = 50
-"""The place of the family in lists of benchmarks."""
+"""Position of the family in lists of benchmarks."""
 
 
 _CHECKED = 60
-"""Iterations' worth of set-up and checks of a collective: links are fitted, results compared."""
+"""Iterations' worth of set-up and checks of a collective: fitting links, comparing results."""
 
 
 def collective_work(params: SweepParams, np: int) -> Work:
-    """Return the work of ``allreduce.sweep``: the algorithm, the MPI's own, and their checks."""
+    """Return the work of ``allreduce.sweep``: the algorithm, native, and checks."""
     size = float(params.size or 0)
     repeats = 2.0 * count_iterations(params) + _CHECKED
     steps = max(1.0, math.log2(max(2, np)))
@@ -48,7 +48,7 @@ _USED_BY: dict[str, tuple[str, ...]] = {
     "group": ("two_level",),
     "chunks": ("chain",),
 }
-"""The algorithms that a parameter does something for."""
+"""The algorithms that use a parameter."""
 _RANGE = {"min_bytes": 8, "max_bytes": 1 << 20, "factor": 4.0}
 _MOST_BYTES = 1 << 30
 
@@ -67,15 +67,15 @@ def _resolve(params: Params) -> Params:
     return params | {
         "algorithm": names[0] if len(names) == 1 else names,
         "op": (params["op"] or "sum") if reduces else None,
-        "in_place": _in_place(params, names),
+        "in_place": _resolve_in_place(params, names),
         **_sizes(params),
     }
 
 
-def _in_place(params: Params, names: Sequence[str]) -> bool | None:
-    """Return whether to reduce in place; None where each algorithm of a list says it for itself.
+def _resolve_in_place(params: Params, names: Sequence[str]) -> bool | None:
+    """Return whether to reduce in place; None if the algorithms of a list differ.
 
-    torch's allreduce by NCCL knows nothing else: out of place, a copy comes before it.
+    torch's allreduce by NCCL is always in place. Out of place, a copy precedes it.
     """
     if params["in_place"] is None and "nccl" in names:
         return True if len(names) == 1 else None
@@ -98,8 +98,8 @@ def _check_collective(params: Params, names: Sequence[str]) -> None:
 
 def _check_use(params: Params, names: Sequence[str]) -> None:
     for param, users in _USED_BY.items():
-        given = params[param] not in (None, False)
-        if given and not set(users) & set(names):
+        is_set = params[param] not in (None, False)
+        if is_set and not set(users) & set(names):
             raise ParamError(param, f"{param} does nothing for {', '.join(names)}: leave it out")
 
 
@@ -116,41 +116,41 @@ def _check_order(params: Params, names: Sequence[str]) -> None:
 
 
 def _sizes(params: Params) -> Params:
-    """Return the sizes of a range with its defaults; one size stands alone."""
-    given = [name for name in _RANGE if params[name] is not None]
+    """Return the limits of the range with their defaults; nothing for a single size."""
+    range_names = [name for name in _RANGE if params[name] is not None]
     size = params["size"]
     item = ITEM_BYTES[params["dtype"]]
     if size is None:
-        limits = {name: params[name] if name in given else _RANGE[name] for name in _RANGE}
+        limits = {name: params[name] if name in range_names else _RANGE[name] for name in _RANGE}
         if limits["min_bytes"] > limits["max_bytes"]:
             wrong = f"min_bytes {limits['min_bytes']} is more than max_bytes {limits['max_bytes']}"
-            raise ParamError(given[0], wrong)
+            raise ParamError(range_names[0], wrong)
         return limits
-    if given:
-        raise ParamError("size", f"size is one size, and {given[0]} is of a range: give one")
+    if range_names:
+        raise ParamError("size", f"size is one size, and {range_names[0]} is of a range: give one")
     if size % item:
         raise ParamError("size", f"{size} bytes hold no whole number of {params['dtype']} elements")
     return {}
 
 
 def _points(params: Params) -> list[Params]:
-    """Return one point for each algorithm and size; each is named only where there are several."""
+    """Return one point per algorithm and size, with only the parameters that vary."""
     names = params["algorithm"]
     size = params["size"]
     sizes: list[Params] = [{}]
     if size is None:
         item = ITEM_BYTES[params["dtype"]]
         limits = [params[name] for name in _RANGE]
-        whole = {number // item * item: None for number in sweep_sizes(*limits)}
-        sizes = [{"size": number, **dict.fromkeys(_RANGE)} for number in whole]
+        multiples = {number // item * item: None for number in sweep_sizes(*limits)}
+        sizes = [{"size": number, **dict.fromkeys(_RANGE)} for number in multiples]
     algorithms: list[Params] = [{}]
     if not isinstance(names, str):
-        algorithms = [{"algorithm": name, **_without(name)} for name in names]
+        algorithms = [{"algorithm": name, **_drop_other_params(name)} for name in names]
     return [algorithm | size for algorithm in algorithms for size in sizes]
 
 
-def _without(name: str) -> Params:
-    """Return the removal of parameters that serve only other algorithms of the list."""
+def _drop_other_params(name: str) -> Params:
+    """Return None for the parameters that only other algorithms of the list use."""
     return dict.fromkeys(param for param, users in _USED_BY.items() if name not in users)
 
 

@@ -1,4 +1,4 @@
-"""The metrics of a sweep: algbw and busbw, traffic, the model's prediction, the MPI's own time."""
+"""Metrics of a sweep: bandwidths, traffic, the model's prediction, native time."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from spbench_workers.context import Context
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTimes:
-    """The times of a case, folded over ranks.
+    """The times of a case over all ranks.
 
     Attributes:
         count: Elements of the size.
         device: The device of this rank's source and result.
-        buffer_bytes: Bytes of the source, and of the result.
+        buffer_bytes: Bytes of the source and of the result.
         slowest: Seconds of each iteration on its slowest rank.
         medians: The median seconds of each rank.
     """
@@ -57,7 +57,7 @@ class MeasuredTimes:
 
 
 def report_traffic(context: Context, traffic: RankTraffic | None, count: int) -> None:
-    """Report this rank's traffic, counted in its schedule; a library does not tell."""
+    """Report this rank's traffic from its schedule; libraries do not count it."""
     if traffic is None:
         return
     context.metric("bytes_sent", traffic.bytes)
@@ -65,16 +65,16 @@ def report_traffic(context: Context, traffic: RankTraffic | None, count: int) ->
     params = context.read_params(SweepParams)
     ranks = context.world.size
     if context.world.rank == 0:
-        # By formula: to count rounds, this rank would have to make the schedules of all ranks.
+        # Counting rounds instead of using the formula needs the schedules of all ranks.
         options = {"group": params.group, "chunks": params.chunks}
         work = compute_costs(params.algorithm, ranks, count, **options)
         context.metric("rounds", work.rounds)
 
 
 def report_findings(
-    context: Context, measured: MeasuredTimes, against: PairedComparison | None, wrong: int
+    context: Context, measured: MeasuredTimes, comparison: PairedComparison | None, wrong: int
 ) -> None:
-    """Report by rank 0 the metrics that are the same on all ranks. All ranks must call it."""
+    """Report on rank 0 the metrics that all ranks share. All ranks must call it."""
     params = context.read_params(SweepParams)
     world = context.world
     dtype = FORMATS[params.dtype]
@@ -87,26 +87,26 @@ def report_findings(
         return
     context.metric("count", measured.count)
     context.metric("algbw_gb_s", algbw_gb_s(nbytes, measured.seconds))
-    context.metric("busbw_gb_s", _busbw(context, nbytes, measured.seconds))
-    _give_link(context, link)
-    _give_prediction(context, link, predicted, measured, shared)
+    context.metric("busbw_gb_s", _compute_busbw(context, nbytes, measured.seconds))
+    _report_link(context, link)
+    _report_prediction(context, link, predicted, measured, shared)
     if nccl and not params.in_place:
         reason = f"NCCL reduces in place: a copy of {nbytes} B on the GPU is in the time"
         context.choice("in place", "off", reason)
     if params.algorithm == "native":
-        _give_choices_of_native(context, link, predicted, measured.seconds, nbytes)
-    elif against is not None:
-        _give_comparison(context, against, measured.device)
-    print_row(context, _row(context, measured, predicted, against, wrong))
+        _report_native_choices(context, link, predicted, measured.seconds, nbytes)
+    elif comparison is not None:
+        _report_comparison(context, comparison, measured.device)
+    print_row(context, _make_row(context, measured, predicted, comparison, wrong))
 
 
-def _busbw(context: Context, nbytes: int, seconds: float) -> float:
+def _compute_busbw(context: Context, nbytes: int, seconds: float) -> float:
     return busbw_gb_s(
         context.read_params(SweepParams).collective, context.world.size, nbytes, seconds
     )
 
 
-def _give_link(context: Context, link: JobLink) -> None:
+def _report_link(context: Context, link: JobLink) -> None:
     """Report alpha, beta and gamma of the alpha-beta model."""
     if link.fit is None:
         return
@@ -115,7 +115,7 @@ def _give_link(context: Context, link: JobLink) -> None:
     context.metric("gamma_ns", 1e9 * link.fit.gamma.value)
 
 
-def _give_prediction(
+def _report_prediction(
     context: Context, link: JobLink, predicted: Prediction, measured: MeasuredTimes, shared: bool
 ) -> None:
     params = context.read_params(SweepParams)
@@ -124,25 +124,27 @@ def _give_prediction(
     context.metric("predicted_ms", 1000.0 * predicted.seconds)
     if not predicted.seconds:
         return
-    by = f"the model of {predicted.basis} on this job's links"
+    basis = f"the model of {predicted.basis} on this job's links"
     if link.staging is not None:
-        by += f", and copies from {measured.device.type} to pinned memory and back"
-    context.limit("time_ms", 1000.0 * predicted.seconds, by)
+        basis += f", and copies from {measured.device.type} to pinned memory and back"
+    context.limit("time_ms", 1000.0 * predicted.seconds, basis)
     if params.algorithm not in SCHEDULED:
         return
-    differs = describe_deviation(seconds, predicted.seconds, predicted.interval)
-    if differs is None:
+    deviation = describe_deviation(seconds, predicted.seconds, predicted.interval)
+    if deviation is None:
         context.choice("model", "holds", describe_agreement(seconds, predicted.interval))
         return
-    why = "; more ranks than cores: links were measured with the others asleep" if shared else ""
+    remark = ""
+    if shared:
+        remark = "; more ranks than cores: links were measured with the others asleep"
     if nbytes > link.max_bytes:
-        why += f"; links were measured up to {link.max_bytes} B"
-    context.choice("model", "deviates", differs + why)
-    context.log(f"the time deviates from the model: {differs}{why}")
+        remark += f"; links were measured up to {link.max_bytes} B"
+    context.choice("model", "deviates", deviation + remark)
+    context.log(f"the time deviates from the model: {deviation}{remark}")
 
 
 def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
-    """Return where a time is that agrees with the predicted interval."""
+    """Return the position of a time relative to the predicted interval it agrees with."""
     low, high = interval
     predicted = f"the predicted {format_duration(low)} to {format_duration(high)}"
     if low <= seconds <= high:
@@ -155,7 +157,7 @@ def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
     )
 
 
-def _give_choices_of_native(
+def _report_native_choices(
     context: Context, link: JobLink, predicted: Prediction, seconds: float, nbytes: int
 ) -> None:
     params = context.read_params(SweepParams)
@@ -174,22 +176,25 @@ def _give_choices_of_native(
     context.choice("best by the model", find_fastest_algorithm(ranks, nbytes, item, link), reason)
 
 
-def _give_comparison(context: Context, against: PairedComparison, device: torch.device) -> None:
-    context.metric("native_ms", 1000.0 * against.other_seconds)
-    low, high = against.interval
-    way = ", by way of the host" if is_gpu(device) else ""
+def _report_comparison(
+    context: Context, comparison: PairedComparison, device: torch.device
+) -> None:
+    context.metric("native_ms", 1000.0 * comparison.other_seconds)
+    low, high = comparison.interval
+    route = ", by way of the host" if is_gpu(device) else ""
     reason = (
-        f"{against.ratio:.3f} times the MPI's own time{way}, 95 % interval {low:.3f} to {high:.3f} "
-        f"over {against.pairs} interleaved pairs of batches"
+        f"{comparison.ratio:.3f} times the MPI's own time{route}, "
+        f"95 % interval {low:.3f} to {high:.3f} "
+        f"over {comparison.pairs} interleaved pairs of batches"
     )
-    context.choice("against native", against.verdict, reason)
+    context.choice("against native", comparison.verdict, reason)
 
 
-def _row(
+def _make_row(
     context: Context,
     measured: MeasuredTimes,
     predicted: Prediction,
-    against: PairedComparison | None,
+    comparison: PairedComparison | None,
     wrong: int,
 ) -> SweepRow:
     params = context.read_params(SweepParams)
@@ -203,12 +208,12 @@ def _row(
         algorithm=params.algorithm,
         time=measured.seconds,
         algbw=algbw_gb_s(nbytes, measured.seconds),
-        busbw=_busbw(context, nbytes, measured.seconds),
+        busbw=_compute_busbw(context, nbytes, measured.seconds),
         wrong=wrong,
         p99=float(np.percentile(measured.slowest, 99)),
         skew=max(measured.medians) / typical if typical else 1.0,
         predicted=predicted.seconds,
-        native=None if against is None else against.other_seconds,
+        native=None if comparison is None else comparison.other_seconds,
         in_place=params.in_place,
     )
 
@@ -224,12 +229,12 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """One row of a sweep: times in seconds, None for what was not measured.
+    """One row of a sweep, with times in seconds; None if not measured.
 
     Attributes:
-        time: The median over iterations, each as long as its slowest rank's.
-        p99: The 99th percentile of the same.
-        skew: The slowest rank's median time over the typical rank's.
+        time: The median over iterations of the slowest rank's time.
+        p99: The 99th percentile of the same times.
+        skew: The slowest rank's median time over the median of all ranks.
         in_place: Whether the result replaced the source.
     """
 
@@ -250,7 +255,7 @@ class SweepRow:
 
     @property
     def line(self) -> str:
-        """The row as it is printed."""
+        """The row as a printed line."""
         native = "" if self.native is None else f"{1e6 * self.native:.2f}"
         return (
             f"  {self.size:>11} {self.count:>12} {self.dtype:>6} {self.op:>6} "
@@ -260,30 +265,31 @@ class SweepRow:
         ).rstrip()
 
 
-_shown: list[SweepRow] = []
-"""The rows of the sweep that is being printed."""
+_printed_rows: list[SweepRow] = []
+"""The rows printed so far in the current sweep."""
 
 
 def print_row(context: Context, row: SweepRow) -> None:
-    """Print a row: with the heading above the first of a sweep, the average below the last."""
+    """Print a row, with a heading above the first one and averages below the last."""
     params = context.read_params(SweepParams)
     if context.first:
-        _shown.clear()
-        what = f"{params.collective}, {params.mode}"
-        where = _place(params.in_place)
-        context.say(f"# {what}, {where}, {context.world.size} ranks")
+        _printed_rows.clear()
+        subject = f"{params.collective}, {params.mode}, {_describe_buffers(params.in_place)}"
+        context.say(f"# {subject}, {context.world.size} ranks")
         context.say("# time: median over iterations, each as long as its slowest rank's")
         for line in _HEAD:
             context.say(line)
-    elif _shown and _shown[-1].in_place != row.in_place:
-        context.say(f"# from here on {_place(row.in_place)}")
-    _shown.append(row)
+    elif _printed_rows and _printed_rows[-1].in_place != row.in_place:
+        context.say(f"# from here on {_describe_buffers(row.in_place)}")
+    _printed_rows.append(row)
     context.say(row.line)
     if context.last:
-        wrong = sum(one.wrong for one in _shown)
+        wrong = sum(row.wrong for row in _printed_rows)
         context.say(f"# Wrong elements       : {wrong} {'OK' if not wrong else 'FAILED'}")
-        context.say(f"# Avg bus bandwidth    : {fmean(one.busbw for one in _shown):.6g} GB/s")
+        context.say(
+            f"# Avg bus bandwidth    : {fmean(row.busbw for row in _printed_rows):.6g} GB/s"
+        )
 
 
-def _place(in_place: bool) -> str:
+def _describe_buffers(in_place: bool) -> str:
     return "in place" if in_place else "out of place"

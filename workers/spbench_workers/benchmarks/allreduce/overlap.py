@@ -1,4 +1,4 @@
-"""Overlap: the share of a nonblocking collective that a computation hides."""
+"""Measurement of the share of a nonblocking collective that a computation hides."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from spbench_workers.timing import hidden_share
 
 ROUNDS = 15
 POLLS = 10
-"""Polls of the collective in a computation: an MPI without threads progresses only then."""
+"""Polls of the collective in a computation. An MPI without threads progresses only in them."""
 _CELLS = 2048
 _ROWS = 512
-"""Rows of the matrices that a GPU multiplies: some microseconds of work."""
+"""Rows of the matrices that a GPU multiplies, which take some microseconds."""
 _HOST = torch.device("cpu")
 
 
@@ -29,25 +29,25 @@ class TimedWork(Protocol):
     """A computation that takes about a given time."""
 
     def run(self, poll: Callable[[], object]) -> None:
-        """Compute, and call ``look`` now and then."""
+        """Compute, and call ``poll`` at intervals."""
 
 
 def measure_overlap(
     comm: MPI.Intracomm, reduction: Reduction, seconds: float, device: torch.device = _HOST
 ) -> float:
-    """Return the share of a collective that is hidden behind a computation as long as itself.
+    """Return the share of a collective that an equally long computation hides.
 
-    With the times of the collective, of the computation, and of both at once, it is
-    ``(collective + compute - both) / min(collective, compute)``: 1 where the shorter of them costs
-    nothing more, 0 where they take as long as one after the other, below 0 where they slow each
-    other down. It is the same with both exchanged. OMB's takes the polls away from the
-    computation, divides by the collective and is cut off at 0; here polling is a cost.
+    From the times of the collective, of the computation, and of both at once, the share is
+    ``(collective + compute - both) / min(collective, compute)``. It is 1 if the shorter one costs
+    no extra time, 0 if they take as long as one after the other, and below 0 if they slow each
+    other down. Unlike here, OMB subtracts the polls from the computation, divides by the collective
+    and clips at 0.
 
     Args:
         comm: The ranks; all must call it.
         reduction: The collective, in mode ``nonblocking``.
         seconds: About its time, the same on all ranks.
-        device: The device that computes meanwhile: the GPU, where the GPU itself reduces.
+        device: The device that computes at the same time: the GPU if the GPU itself reduces.
     """
     compute: TimedWork = (
         GpuComputation(seconds, device) if is_gpu(device) else HostComputation(seconds)
@@ -55,14 +55,14 @@ def measure_overlap(
     computing = partial(_compute_only, compute, device)
     collective = []
     computation = []
-    both = []
+    combined = []
     for _ in range(ROUNDS):
-        collective.append(_seconds(comm, reduction.run))
-        computation.append(_seconds(comm, computing))
-        both.append(_seconds(comm, lambda: _both(reduction, compute)))
-    whole = median(collective)
-    work = median(computation)
-    return hidden_share(whole, median(both) - work, work)
+        collective.append(_time_call(comm, reduction.run))
+        computation.append(_time_call(comm, computing))
+        combined.append(_time_call(comm, lambda: _run_both(reduction, compute)))
+    collective_seconds = median(collective)
+    compute_seconds = median(computation)
+    return hidden_share(collective_seconds, median(combined) - compute_seconds, compute_seconds)
 
 
 class HostComputation:
@@ -75,17 +75,17 @@ class HostComputation:
     def __init__(self, seconds: float) -> None:
         self._cells = np.zeros(_CELLS)
         self._count = 1
-        self.run(_never)
+        self.run(_poll_nothing)
         start = perf_counter()
         runs = 0
         while perf_counter() - start < 0.002:
             self._slice(100)
             runs += 100
-        one = (perf_counter() - start) / runs
-        self._count = max(1, round(seconds / one / POLLS))
+        slice_seconds = (perf_counter() - start) / runs
+        self._count = max(1, round(seconds / slice_seconds / POLLS))
 
     def run(self, poll: Callable[[], object]) -> None:
-        """Compute, and call ``look`` now and then."""
+        """Compute, and call ``poll`` at intervals."""
         for _ in range(POLLS):
             self._slice(self._count)
             poll()
@@ -99,7 +99,7 @@ class HostComputation:
 class GpuComputation:
     """Matrix products on the current stream of a GPU that take a given time.
 
-    They are launched at once: NCCL progresses without polls.
+    They are launched all at once, because NCCL progresses without polls.
 
     Args:
         seconds: The time.
@@ -107,40 +107,40 @@ class GpuComputation:
     """
 
     def __init__(self, seconds: float, device: torch.device) -> None:
-        # Zeros stay zeros, however often they are multiplied.
+        # Products of zeros stay zeros, so no value overflows.
         self._matrices = [torch.zeros(_ROWS, _ROWS, device=device) for _ in range(3)]
         self._count = 1
-        self.run(_never)
-        few = 1
-        while (taken := time_on_device(device, partial(self._multiply, few))) < 0.002:
-            few *= 2
-        self._count = max(1, round(seconds * few / taken))
+        self.run(_poll_nothing)
+        count = 1
+        while (seconds_taken := time_on_device(device, partial(self._multiply, count))) < 0.002:
+            count *= 2
+        self._count = max(1, round(seconds * count / seconds_taken))
 
     def run(self, poll: Callable[[], object]) -> None:
         self._multiply(self._count)
 
     def _multiply(self, count: int) -> None:
-        one, other, product = self._matrices
+        left, right, product = self._matrices
         for _ in range(count):
-            torch.mm(one, other, out=product)
+            torch.mm(left, right, out=product)
 
 
-def _never() -> None:
-    """Do nothing: no collective is under way."""
+def _poll_nothing() -> None:
+    """Do nothing, because no collective is running."""
 
 
 def _compute_only(compute: TimedWork, device: torch.device) -> None:
-    compute.run(_never)
+    compute.run(_poll_nothing)
     synchronize_stream(device)
 
 
-def _both(reduction: Reduction, compute: TimedWork) -> None:
+def _run_both(reduction: Reduction, compute: TimedWork) -> None:
     reduction.start()
     compute.run(reduction.poll)
     reduction.wait()
 
 
-def _seconds(comm: MPI.Intracomm, body: Callable[[], object]) -> float:
+def _time_call(comm: MPI.Intracomm, body: Callable[[], object]) -> float:
     comm.Barrier()
     start = perf_counter()
     body()

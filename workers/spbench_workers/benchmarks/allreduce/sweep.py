@@ -1,4 +1,4 @@
-"""The benchmark ``allreduce.sweep``: a collective of one size, by one algorithm."""
+"""Benchmark ``allreduce.sweep``: a collective of one size by one algorithm."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from spbench_workers.device_choice import check_same_kind, choose_device
 from spbench_workers.timing import calls_per_sample, measure, repeat_calls
 
 _HOST = torch.device("cpu")
-_TRIED = 5
-"""Runs that are timed to find how many runs make a sample."""
-_LONG = 0.01
-"""Seconds from which on a single run is a sample."""
+_PROBE_RUNS = 5
+"""Runs that are timed to choose the number of runs in a sample."""
+_LONG_SECONDS = 0.01
+"""A single run of at least this many seconds is a sample."""
 
 
 def run(context: Context) -> None:
     """Run the case."""
     params = context.read_params(SweepParams)
     world = context.world
-    # Messages of other cases and of other measurements need another communicator.
+    # With a separate communicator, messages of other measurements cannot match these.
     comm = world.comm.Dup()
-    part = _part(params, world.size)
-    buffers = _buffers(context, part)
-    reduction = _opened(comm, params, buffers)
+    part = _count_part(params, world.size)
+    buffers = _allocate_buffers(context, part)
+    reduction = _open_reduction(comm, params, buffers)
     if context.planted("wrong-element"):
         reduction = WrongElement(reduction, buffers.result)
     checks = Checks(
@@ -66,55 +66,60 @@ def run(context: Context) -> None:
     )
     checks.run("before")
     _make_idle(buffers, params.op)
-    calls = _calls_of_a_sample(context, reduction)
+    calls = _choose_calls(context, reduction)
     times = measure(context, repeat_calls(reduction.run, calls), divide=calls)
-    measured = _measured(context, part, buffers, times)
+    measured = _fold_times(context, part, buffers, times)
     if params.mode == "nonblocking":
-        # A reduction staged through the host is MPI's work: the rank's core is to hide it.
+        # MPI does a reduction staged through the host, so the rank's core does the computation.
         device = measured.device if params.algorithm == "nccl" else _HOST
         context.metric("overlap", measure_overlap(comm, reduction, measured.seconds, device))
-    against = _against_native(context, comm, buffers, reduction, measured.seconds)
+    comparison = _compare_with_native(context, comm, buffers, reduction, measured.seconds)
     checks.run("after")
     checks.report()
     context.metric("wrong", checks.wrong)
     report_traffic(context, reduction.traffic, part)
-    report_findings(context, measured, against, world.comm.allreduce(checks.wrong))
+    report_findings(context, measured, comparison, world.comm.allreduce(checks.wrong))
     reduction.free()
     comm.Free()
 
 
-def _part(params: SweepParams, ranks: int) -> int:
-    """Return the elements of one rank's part of the size; all of them for allreduce, broadcast."""
+def _count_part(params: SweepParams, ranks: int) -> int:
+    """Return the elements of one rank's part: all of them for allreduce and broadcast."""
     count: int = params.size // FORMATS[params.dtype].itemsize
     return count if params.collective in ("allreduce", "broadcast") else count // ranks
 
 
-def _buffers(context: Context, part: int) -> Buffers:
-    """Return the memory of a collective; allgather in place has each part at its final place."""
+def _allocate_buffers(context: Context, part: int) -> Buffers:
+    """Return the buffers of a collective.
+
+    In place, allgather has each rank's input at its final position.
+    """
     params = context.read_params(SweepParams)
     world = context.world
-    whole = part * world.size
-    given, gotten, at = {
+    total_count = part * world.size
+    input_count, result_count, offset = {
         "allreduce": (part, part, 0),
         "broadcast": (part, part, 0),
-        "allgather": (part, whole, world.rank * part),
-        "reduce_scatter": (whole, part, 0),
-        "alltoall": (whole, whole, 0),
+        "allgather": (part, total_count, world.rank * part),
+        "reduce_scatter": (total_count, part, 0),
+        "alltoall": (total_count, total_count, 0),
     }[params.collective]
     dtype = FORMATS[params.dtype]
-    place = choose_device(context)
-    check_same_kind(context, place)
-    return Buffers(given, gotten, at if params.in_place else None, dtype, place)
+    device = choose_device(context)
+    check_same_kind(context, device)
+    if not params.in_place:
+        return Buffers(input_count, result_count, None, dtype, device)
+    return Buffers(input_count, result_count, offset, dtype, device)
 
 
-def _opened(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) -> Reduction:
+def _open_reduction(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) -> Reduction:
     source = buffers.source
     result = buffers.result
     op = params.op or "sum"
     if params.collective != "allreduce":
         return open_collective(comm, params.collective, source, result, op, params.mode)
 
-    def of_order(order: list[int] | None) -> Reduction:
+    def open_in_order(order: list[int] | None) -> Reduction:
         return open_reduction(
             comm,
             params.algorithm,
@@ -128,34 +133,36 @@ def _opened(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) -> Reduc
         )
 
     if params.rotate_roots:
-        return RotatingReduction(params.order or range(comm.size), of_order)
-    return of_order(params.order)
+        return RotatingReduction(params.order or range(comm.size), open_in_order)
+    return open_in_order(params.order)
 
 
 def _make_idle(buffers: Buffers, op: str | None) -> None:
-    """Fill the memory with numbers that stay in range through any number of runs in place."""
+    """Fill the memory with numbers that any number of runs in place keep in range."""
     for vector in (buffers.source, buffers.result):
         vector.fill_(0 if op == "sum" else 1)
 
 
-def _calls_of_a_sample(context: Context, reduction: Reduction) -> int:
+def _choose_calls(context: Context, reduction: Reduction) -> int:
     """Return the number of runs in a sample, the same on all ranks."""
     calls = 1
-    # The first run fills caches; the second tells whether a few more are worth it.
-    for runs in (1, 1, _TRIED):
+    # The first run fills caches. If the second one is long, no more runs are needed.
+    for runs in (1, 1, _PROBE_RUNS):
         context.world.comm.Barrier()
         start = perf_counter()
         for _ in range(runs):
             reduction.run()
         seconds = context.largest((perf_counter() - start) / runs)
-        if seconds > _LONG:
+        if seconds > _LONG_SECONDS:
             return 1
         calls = calls_per_sample(seconds)
     return calls
 
 
-def _measured(context: Context, part: int, buffers: Buffers, times: array[float]) -> MeasuredTimes:
-    """Fold the iterations over ranks; all ranks get the same."""
+def _fold_times(
+    context: Context, part: int, buffers: Buffers, times: array[float]
+) -> MeasuredTimes:
+    """Return the times over all ranks, the same on every rank."""
     comm = context.world.comm
     slowest = array("d", times)
     comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
@@ -166,19 +173,19 @@ def _measured(context: Context, part: int, buffers: Buffers, times: array[float]
         count,
         buffers.result.device,
         (buffers.source.nbytes, buffers.result.nbytes),
-        [one / 1000.0 for one in slowest],
-        [one / 1000.0 for one in medians],
+        [milliseconds / 1000.0 for milliseconds in slowest],
+        [milliseconds / 1000.0 for milliseconds in medians],
     )
 
 
-def _against_native(
+def _compare_with_native(
     context: Context,
     comm: MPI.Intracomm,
     buffers: Buffers,
     reduction: Reduction,
     seconds: float,
 ) -> PairedComparison | None:
-    """Compare an allreduce with the MPI's own, blocking one; None where it is the native one."""
+    """Compare an allreduce with the MPI's blocking one; return None if it is native."""
     params = context.read_params(SweepParams)
     if params.algorithm == "native":
         return None
@@ -186,15 +193,15 @@ def _against_native(
         comm, "native", buffers.source, buffers.result, require_value(params.op)
     )
     if params.algorithm == "nccl":
-        # By way of the host it may take a hundred times as long: turns are by the slower one.
+        # The MPI may take a hundred times as long through the host: batches follow the slower one.
         seconds = max(seconds, _time_reduction(context, native))
-    against = compare_interleaved(comm, reduction.run, native.run, seconds, params.iterations)
+    comparison = compare_interleaved(comm, reduction.run, native.run, seconds, params.iterations)
     native.free()
-    return against
+    return comparison
 
 
 def _time_reduction(context: Context, reduction: Reduction) -> float:
-    """Return the seconds of the second run; all ranks get the same."""
+    """Return the seconds of the second run, the same on all ranks."""
     reduction.run()
     context.world.comm.Barrier()
     start = perf_counter()
@@ -225,7 +232,7 @@ class WrongElement:
 
     def run(self) -> None:
         self._reduction.run()
-        self._spoil()
+        self._corrupt()
 
     def start(self) -> None:
         self._reduction.start()
@@ -235,38 +242,40 @@ class WrongElement:
 
     def wait(self) -> None:
         self._reduction.wait()
-        self._spoil()
+        self._corrupt()
 
     def free(self) -> None:
         self._reduction.free()
 
-    def _spoil(self) -> None:
-        """Give the element the wrong sign; a zero becomes one."""
+    def _corrupt(self) -> None:
+        """Flip the sign of the element; a zero becomes one."""
         value = self._victim
         value.copy_(torch.where(value == 0, torch.ones_like(value), -value))
 
 
 class RotatingReduction:
-    """Reductions that are run in turn, one for each root.
+    """Reductions with rotating roots, one for each root.
 
     Args:
-        order: The ranks by position in the first run; each run begins one position further.
-        open_: Opens the reduction of an order.
+        order: The ranks by position in the first run; each run starts one position further.
+        open_: Opens the reduction for an order.
     """
 
     def __init__(self, order: Sequence[int], open_: Callable[[list[int]], Reduction]) -> None:
-        turned = ([*order[first:], *order[:first]] for first in range(len(order)))
-        self._turns = [open_(order) for order in turned]
-        self._at = -1
+        orders = ([*order[first:], *order[:first]] for first in range(len(order)))
+        self._reductions = [open_(order) for order in orders]
+        self._position = -1
 
     @property
     def traffic(self) -> RankTraffic:
         """The traffic of this rank in an average run, bytes and messages rounded up."""
-        all_ = [turn.traffic for turn in self._turns if turn.traffic is not None]
+        traffics = [
+            reduction.traffic for reduction in self._reductions if reduction.traffic is not None
+        ]
         return RankTraffic(
-            bytes=-(-sum(one.bytes for one in all_) // len(all_)),
-            messages=-(-sum(one.messages for one in all_) // len(all_)),
-            rounds=max(one.rounds for one in all_),
+            bytes=-(-sum(traffic.bytes for traffic in traffics) // len(traffics)),
+            messages=-(-sum(traffic.messages for traffic in traffics) // len(traffics)),
+            rounds=max(traffic.rounds for traffic in traffics),
         )
 
     def run(self) -> None:
@@ -276,15 +285,15 @@ class RotatingReduction:
         self._next().start()
 
     def poll(self) -> bool:
-        return self._turns[self._at].poll()
+        return self._reductions[self._position].poll()
 
     def wait(self) -> None:
-        self._turns[self._at].wait()
+        self._reductions[self._position].wait()
 
     def free(self) -> None:
-        for turn in self._turns:
-            turn.free()
+        for reduction in self._reductions:
+            reduction.free()
 
     def _next(self) -> Reduction:
-        self._at = (self._at + 1) % len(self._turns)
-        return self._turns[self._at]
+        self._position = (self._position + 1) % len(self._reductions)
+        return self._reductions[self._position]

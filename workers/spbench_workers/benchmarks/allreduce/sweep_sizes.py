@@ -6,14 +6,14 @@ import math
 
 
 def sweep_sizes(min_bytes: int, max_bytes: int, factor: float) -> list[int]:
-    """Return the sizes of a sweep in bytes, rising, with both ends as given.
+    """Return the rising sizes of a sweep in bytes, including both ends.
 
-    As with nccl-tests' ``-b``, ``-e`` and ``-f``, each size is the one before times ``factor``,
-    which need not be whole: fractions of bytes are dropped, and no size comes twice. After 0
-    follows 1. The largest size is there even where no multiple meets it.
+    Like with ``-b``, ``-e`` and ``-f`` of nccl-tests, each size is the previous one times
+    ``factor``, which may be fractional. Fractions of bytes are dropped, and no size repeats. The
+    size after 0 is 1. The largest size is included even if no multiple equals it.
 
     Raises:
-        ValueError: The ends are not 0 or more and in order, or ``factor`` is not above 1.
+        ValueError: An end is negative, the ends are not in order, or ``factor`` is not above 1.
     """
     if not 0 <= min_bytes <= max_bytes:
         raise ValueError(f"sizes go from {min_bytes} to {max_bytes}; give 0 <= smallest <= largest")
@@ -29,14 +29,14 @@ def sweep_sizes(min_bytes: int, max_bytes: int, factor: float) -> list[int]:
 
 
 def bus_factor(collective: str, ranks: int) -> float:
-    """Return the factor from algorithm bandwidth to bus bandwidth, as nccl-tests defines it.
+    """Return the factor from algorithm to bus bandwidth, as defined by nccl-tests.
 
-    A perfect algorithm on point-to-point links then shows the links' own bandwidth, for any number
-    of ranks (nccl-tests, doc/PERFORMANCE.md). Bytes are the buffer's for ``allreduce`` and
-    ``broadcast``, and those of all ranks together for the others.
+    With it, a perfect algorithm on point-to-point links reaches the bandwidth of the links for any
+    number of ranks (nccl-tests, doc/PERFORMANCE.md). Bytes are those of the buffer for
+    ``allreduce`` and ``broadcast``, and those of all ranks together for the others.
 
     Raises:
-        ValueError: There is no such collective.
+        ValueError: The collective is unknown.
     """
     share = (ranks - 1) / ranks
     factors = {

@@ -109,7 +109,7 @@ def _make_convolution(context: Context) -> Convolution:
 def _check(
     context: Context, body: Callable[[], object], convolution: Convolution, phase: str
 ) -> tuple[float, str]:
-    """Convolve fresh images; return the largest error and the position of a wrong value."""
+    """Convolve fresh images; return the largest error and a wrong value's position."""
     context.progress("check", 0, 1)
     rank = context.world.rank
     seeds = [context.seed_for("conv", rank, phase, part) for part in range(4)]
@@ -186,7 +186,7 @@ def compute_reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tens
 
 
 def compare_values(actual: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:
-    """Compare every value; return the largest error and the position of the first wrong one."""
+    """Compare every value; return the largest error and the first wrong position."""
     error = (actual.double() - expected).abs()
     # The negation also finds NaN.
     wrong = ~(error <= TOLERANCE)

@@ -49,7 +49,7 @@ def conv_work(params: ConvParams, np: int) -> Work:
 
 
 def burn_work(params: BurnParams, np: int) -> Work:
-    """Return the work of ``compute.burn``: its time, and the last round with its check."""
+    """Return the work of ``compute.burn``: its time, and a last round with its check."""
     n = float(params.n)
     return Work(
         flops=np * 2.0 * n**3 * (count_iterations(params) + 4.0),

@@ -1,4 +1,4 @@
-"""Comparison of pixels and gradients with references, and checks without a reference.
+"""Comparison of pixels and gradients with references, and checks without them.
 
 The checks without a reference run on the tile's device. They find values anywhere in a tile that no
 rounding explains, such as NaN. If only boxes of a large tile are compared with a reference, a wrong

@@ -71,7 +71,7 @@ def run(context: Context) -> None:
 
 
 def _open_case(context: Context) -> tuple[TiledConvolution, OperatorCase]:
-    """Return the timed convolution with its input, and the checks of the same convolution."""
+    """Return the timed convolution with its input, and the case that checks it."""
     tiling = make_tiling(context)
     device = choose_device(context)
     module, plain, spread = _make_convolutions(context, tiling, device)
@@ -108,7 +108,7 @@ def _open_case(context: Context) -> tuple[TiledConvolution, OperatorCase]:
 def _make_convolutions(
     context: Context, tiling: Tiling, device: torch.device
 ) -> tuple[SpatialConv2d, nn.Conv2d, Spread]:
-    """Return the tiled and the plain float64 convolution, and the spread of their data."""
+    """Return the tiled and the plain float64 convolution, and their data's spread."""
     params = context.read_params(ComputeParams)
     dtype = TORCH_DTYPES[params.dtype]
     sizes = conv_sizes(params)
@@ -134,7 +134,7 @@ def _make_convolutions(
 def _choose_execution(
     context: Context, module: SpatialConv2d, tile: torch.Tensor
 ) -> TiledExecution:
-    """Choose whether to overlap, and return the execution; the tile requires a gradient."""
+    """Choose overlap or not, and return the execution; the tile requires a gradient."""
     choice = module.tiled.choose_overlap(tile.requires_grad_(), module.operator(), timed=True)
     module.tiled.tiling = replace(module.tiled.tiling, overlap=choice.overlap)
     if context.world.rank == 0:

@@ -1,4 +1,4 @@
-"""Reference of layers over tiles: torch's layers in float64 on a crop around a tile.
+"""Reference of layers over tiles: torch's layers in float64 on crops of the image.
 
 Each rank makes a crop of the image that extends beyond its tile, or a box of the tile, by twice the
 reach of the layers. It runs the plain layers on the crop, like one process on the whole image.

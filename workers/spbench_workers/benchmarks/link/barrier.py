@@ -38,7 +38,7 @@ def run(context: Context) -> None:
 
 
 def _measure_early_leave(context: Context, phase: str) -> tuple[float, str]:
-    """Delay one rank; return the seconds by which this rank left too early, and a detail.
+    """Delay one rank; return the seconds that this rank left too early, and a detail.
 
     The late rank is random, but never the last one, where faults are injected.
     """

@@ -1,4 +1,4 @@
-"""Benchmark ``link.bisection``: all ranks of one half exchange with the other half.
+"""Benchmark ``link.bisection``: each rank exchanges with one of the other half.
 
 The first cut halves the ranks in order, which is the order of hosts. Further cuts are random.
 """

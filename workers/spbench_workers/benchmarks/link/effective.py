@@ -1,4 +1,4 @@
-"""Benchmark ``link.effective``: one bandwidth of a cluster over sizes and patterns.
+"""Benchmark ``link.effective``: a cluster's bandwidth over sizes and patterns.
 
 It follows b_eff (Rabenseifner and Koniges, 2001). The bandwidth of a ring is the mean over message
 sizes, so that short messages count. The result is the geometric mean of the ring in order and of

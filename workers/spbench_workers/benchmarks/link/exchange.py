@@ -155,7 +155,7 @@ def find_far_rank(world: World) -> int:
 
 
 def measure_lone_link(context: Context, sizes: list[int]) -> tuple[list[float], str]:
-    """Measure one link while other ranks sleep, as the limit of exchanges of all ranks.
+    """Measure one link while other ranks sleep; exchanges are compared with it.
 
     All ranks must call it.
 

@@ -32,7 +32,7 @@ def random_bytes(seed: int, count: int) -> bytes:
 
 
 def invert_bytes(expected: bytes) -> bytes:
-    """Return a wrong value for every byte, so that a byte that never arrives is noticed."""
+    """Return a wrong value for every byte, which reveals bytes that never arrive."""
     return expected.translate(_INVERTED)
 
 

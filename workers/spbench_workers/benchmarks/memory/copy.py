@@ -1,4 +1,4 @@
-"""Benchmark ``memory.copy``: each rank's copies within memory, or to and from a GPU."""
+"""Benchmark ``memory.copy``: each rank's copies within memory or to and from a GPU."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The alpha-beta model: predicted times of collectives, by the links that the job has measured."""
+"""Alpha-beta model: predicted times of collectives from the job's measured links."""

@@ -1,8 +1,8 @@
-"""Alpha-beta-gamma model of allreduce: predicted times, the best algorithm, and crossovers.
+"""Alpha-beta-gamma model of allreduce: times, fastest algorithm and crossovers.
 
-A message of ``m`` bytes costs ``alpha + beta m``, and reducing as many bytes costs ``gamma m``
-(Thakur, Rabenseifner and Gropp, IJHPCA 2005). The module `path` counts both on the critical path of
-an algorithm.
+A message of ``m`` bytes costs ``alpha + beta m``, and reducing ``m`` bytes costs ``gamma m``
+(Thakur, Rabenseifner and Gropp, IJHPCA 2005). The module `critical_path` counts both on the
+critical path of an algorithm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spbench_workers.benchmarks.allreduce.model.critical_path import compute_pat
 from spbench_workers.collectives.plan import refusal
 
 NOTABLE_FACTOR = 1.5
-"""The factor from which on a time deviates: three numbers predict no better."""
+"""A time deviates from this factor on; a model of three numbers is not more precise."""
 
 _STEP = 2**0.125
 """The ratio of neighbouring sizes at which the best algorithms are compared."""
@@ -26,9 +26,9 @@ class LinkCosts:
     """The costs of messages and reductions on a link.
 
     Attributes:
-        alpha: Seconds a message.
-        beta: Seconds a byte sent.
-        gamma: Seconds a byte reduced.
+        alpha: Seconds per message.
+        beta: Seconds per byte sent.
+        gamma: Seconds per byte reduced.
     """
 
     alpha: float
@@ -38,7 +38,7 @@ class LinkCosts:
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """A crossover: from ``nbytes`` bytes on ``after`` is faster than ``before``."""
+    """A size from which on the algorithm ``after`` is faster than ``before``."""
 
     nbytes: int
     before: str
@@ -54,19 +54,19 @@ def predict_seconds(
     group: int | None = None,
     chunks: int | None = None,
 ) -> float:
-    """Return the predicted seconds of an allreduce; 0 where no message is sent.
+    """Return the predicted seconds of an allreduce; 0 if no message is sent.
 
     Args:
         algorithm: One of `spbench_workers.collectives.plan.ALGORITHMS`.
         ranks: Ranks that reduce together.
         nbytes: Bytes of the result.
-        itemsize: Bytes of an element; the number of chunks of ``chain`` follows from it.
+        itemsize: Bytes of an element, which determines the number of chunks of ``chain``.
         link: The costs of messages and reductions.
         group: Ranks of a group of ``two_level``.
         chunks: Chunks of ``chain``.
 
     Raises:
-        ValueError: The algorithm cannot run on so many ranks.
+        ValueError: The algorithm cannot run on this number of ranks.
     """
     path = compute_path(algorithm, ranks, nbytes // itemsize, group, chunks)
     if not nbytes:
@@ -85,21 +85,21 @@ def find_fastest(
     group: int | None = None,
     chunks: int | None = None,
 ) -> str:
-    """Return the algorithm with the least predicted time; the first named of equals.
+    """Return the algorithm with the least predicted time; the first one wins a tie.
 
-    Those that cannot run on so many ranks are skipped.
+    Algorithms that cannot run on this number of ranks are skipped.
 
     Raises:
-        ValueError: None of the algorithms can run on so many ranks.
+        ValueError: None of the algorithms can run on this number of ranks.
     """
-    able = [name for name in algorithms if not refusal(name, ranks)]
-    if not able:
+    candidates = [name for name in algorithms if not refusal(name, ranks)]
+    if not candidates:
         raise ValueError(f"none of the algorithms runs on {ranks} ranks")
 
     def seconds(name: str) -> float:
         return predict_seconds(name, ranks, nbytes, itemsize, link, group, chunks)
 
-    return min(able, key=seconds)
+    return min(candidates, key=seconds)
 
 
 def find_crossovers(
@@ -111,32 +111,32 @@ def find_crossovers(
     group: int | None = None,
     chunks: int | None = None,
 ) -> list[Crossover]:
-    """Return the sizes at which the fastest algorithm changes, rising, to the byte.
+    """Return the exact sizes at which the fastest algorithm changes, in rising order.
 
-    They are searched in steps of an eighth of an octave, from one element up to
-    ``up_to`` bytes: an algorithm that is the fastest within one step only may be missed.
+    The search goes in steps of an eighth of an octave from one element up to ``up_to`` bytes. An
+    algorithm that is the fastest only within one step may be missed.
 
     Raises:
-        ValueError: None of the algorithms can run on so many ranks.
+        ValueError: None of the algorithms can run on this number of ranks.
     """
 
     def fastest(nbytes: int) -> str:
         return find_fastest(ranks, nbytes, itemsize, link, algorithms, group, chunks)
 
-    found = []
+    crossovers = []
     low = itemsize
     while low < up_to:
         high = min(up_to, max(low + 1, int(low * _STEP)))
         before = fastest(low)
         if fastest(high) != before:
-            high = _first_other(fastest, low, high)
-            found.append(Crossover(high, before, fastest(high)))
+            high = _bisect_change(fastest, low, high)
+            crossovers.append(Crossover(high, before, fastest(high)))
         low = high
-    return found
+    return crossovers
 
 
-def _first_other(fastest: Callable[[int], str], low: int, high: int) -> int:
-    """Return the first size above ``low`` with another fastest algorithm; ``high`` has one."""
+def _bisect_change(fastest: Callable[[int], str], low: int, high: int) -> int:
+    """Return the first size above ``low`` with the fastest algorithm of ``high``."""
     before = fastest(low)
     while high - low > 1:
         middle = (low + high) // 2
@@ -150,15 +150,15 @@ def _first_other(fastest: Callable[[int], str], low: int, high: int) -> int:
 def describe_deviation(
     measured: float, predicted: float, interval: tuple[float, float]
 ) -> str | None:
-    """Return in words how a time deviates from the model, or None where the model explains it.
+    """Describe how a time deviates from the model; return None if it agrees.
 
-    From a prediction of 0, where nothing is sent, no time deviates.
+    No time deviates from a prediction of 0, which means that no message is sent.
 
     Args:
-        measured: Seconds.
-        predicted: Seconds by the model.
-        interval: The least and the most that the model's uncertain numbers allow, in seconds. A
-            time outside deviates, if it is also off by a factor of `NOTABLE`.
+        measured: Measured seconds.
+        predicted: Predicted seconds.
+        interval: The bounds of the prediction, in seconds, from the uncertainty of the model. A
+            time deviates if it is outside by more than a factor of `NOTABLE_FACTOR`.
     """
     low, high = interval
     if predicted == 0.0 or low / NOTABLE_FACTOR <= measured <= high * NOTABLE_FACTOR:

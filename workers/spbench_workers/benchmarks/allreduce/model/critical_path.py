@@ -1,8 +1,8 @@
-"""The critical path of an allreduce in closed form: messages, bytes and reductions in sequence.
+"""Critical path of an allreduce in closed form: messages, bytes and reductions.
 
-A rank sends one message at a time and receives one at a time, both at once. A round takes as long
-as its busiest rank, and rounds follow each other. These are the terms of Thakur, Rabenseifner and
-Gropp (IJHPCA 2005), for chunks of equal size.
+A rank sends one message and receives one message at a time, both at once. A round takes as long as
+its busiest rank, and rounds follow each other. These are the terms of Thakur, Rabenseifner and
+Gropp (IJHPCA 2005) for chunks of equal size.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class CriticalPath:
     """The critical path of an allreduce of ``M`` bytes.
 
     Attributes:
-        messages: Messages, each of which costs alpha.
-        bytes_factor: Sent bytes, each of which costs beta, as a multiple of ``M``.
-        reduced_factor: Reduced bytes, each of which costs gamma, as a multiple of ``M``.
+        messages: Messages, at a cost of alpha each.
+        bytes_factor: Sent bytes over ``M``, at a cost of beta each.
+        reduced_factor: Reduced bytes over ``M``, at a cost of gamma each.
     """
 
     messages: int
@@ -41,7 +41,7 @@ def compute_path(
     """Return the critical path of an allreduce of ``count`` elements.
 
     Raises:
-        ValueError: The algorithm cannot run on so many ranks.
+        ValueError: The algorithm cannot run on this number of ranks.
     """
     reason = refusal(algorithm, ranks)
     if reason:
@@ -61,7 +61,7 @@ def _ring(ranks: int) -> CriticalPath:
 
 
 def _bidirectional_ring(ranks: int) -> CriticalPath:
-    """Return the path: two messages a round leave a rank in sequence; two ranks have a ring."""
+    """Return the path with two successive messages per round; two ranks form a ring."""
     plain = _ring(ranks)
     return (
         plain
@@ -72,17 +72,17 @@ def _bidirectional_ring(ranks: int) -> CriticalPath:
 
 def _recursive_doubling(ranks: int) -> CriticalPath:
     depth = ranks.bit_length() - 1
-    return _folded(ranks, CriticalPath(depth, depth, depth))
+    return _add_fold(ranks, CriticalPath(depth, depth, depth))
 
 
 def _rabenseifner(ranks: int) -> CriticalPath:
     depth = ranks.bit_length() - 1
     share = 1 - 0.5**depth
-    return _folded(ranks, CriticalPath(2 * depth, 2 * share, share))
+    return _add_fold(ranks, CriticalPath(2 * depth, 2 * share, share))
 
 
-def _folded(ranks: int, path: CriticalPath) -> CriticalPath:
-    """Return a path with the fold around it, where ``ranks`` is no power of two."""
+def _add_fold(ranks: int, path: CriticalPath) -> CriticalPath:
+    """Return the path with a fold around it if ``ranks`` is not a power of two."""
     if ranks & (ranks - 1) == 0:
         return path
     return CriticalPath(path.messages + 2, path.bytes_factor + 2, path.reduced_factor + 1)
@@ -113,7 +113,10 @@ def _two_level(ranks: int, group: int) -> CriticalPath:
 
 
 def _chain(ranks: int, chunks: int) -> CriticalPath:
-    """Return the path of ``2(n-1) + c-1`` rounds; where both ways meet, ranks send two a round."""
+    """Return the path of ``2(n-1) + c-1`` rounds.
+
+    In rounds in which both directions overlap, ranks send two messages.
+    """
     double = chunks - 1 if ranks > 2 and chunks > 2 else 0
     messages = 2 * (ranks - 1) + chunks - 1 + double
     return CriticalPath(messages, messages / chunks, (ranks - 2 + chunks) / chunks)

@@ -1,12 +1,12 @@
-"""Costs of each algorithm in closed form, written apart from the schedules.
+"""Costs of each algorithm in closed form, independent of the schedules.
 
 With ``n`` ranks, ``L = floor(log2 n)``, ``p = 2^L``, ``C = ceil(log2 n)`` and ``M`` elements
 (Thakur, Rabenseifner and Gropp, IJHPCA 2005; Patarasuk and Yuan 2009 for the ring). Chunks have
-whole elements, from ``floor(M i / parts)`` on, and messages of no elements are not sent: the
-values here are exact for every count, and are the printed formulas where the chunks are equal.
+whole elements, from ``floor(M i / parts)`` on, and empty messages are not sent. The values here are
+exact for every count, and equal the published formulas if the chunks are equal.
 
-Messages and elements are the busiest sender's. The beta term of a model counts the path instead:
-a fold adds ``2M`` to the path, but each of its two ranks sends only ``M``.
+Messages and elements are those of the busiest sender. The beta term of a model counts the path
+instead: a fold adds ``2M`` to the path, but each of its two ranks sends only ``M``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spbench_workers.collectives.schedule import ScheduleCosts
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _Allreduce:
     ranks: int
     count: int
     group: int | None
@@ -41,7 +41,7 @@ def compute_costs(
     group: int | None = None,
     chunks: int | None = None,
 ) -> ScheduleCosts:
-    """Return the costs of an algorithm on any number of ranks that it can run on.
+    """Return the costs of an algorithm on a number of ranks that it supports.
 
     Args:
         algorithm: One of `spbench_workers.collectives.plan.ALGORITHMS`.
@@ -52,112 +52,120 @@ def compute_costs(
     """
     if ranks == 1 or count == 0:
         return ScheduleCosts(0, 0, 0, 0)
-    return _FORMULAS[algorithm](_Run(ranks, count, group, chunks))
+    return _FORMULAS[algorithm](_Allreduce(ranks, count, group, chunks))
 
 
-def _ring(run: _Run) -> ScheduleCosts:
+def _ring(case: _Allreduce) -> ScheduleCosts:
     """``2(n-1)`` rounds and messages, ``2(n-1)/n M`` elements, ``(n-1)/n M`` added.
 
-    The busiest sends all but the two smallest chunks in a row, which hold ``floor(2M/n)``.
+    The busiest rank sends all but two adjacent chunks, the smallest pair with ``floor(2M/n)``.
     """
-    elements = 2 * run.count - 2 * run.count // run.ranks
-    rounds = 2 * (run.ranks - 1)
-    added = run.count - run.count // run.ranks
+    elements = 2 * case.count - 2 * case.count // case.ranks
+    rounds = 2 * (case.ranks - 1)
+    added = case.count - case.count // case.ranks
     return ScheduleCosts(rounds, min(rounds, elements), elements, added)
 
 
-def _bidirectional_ring(run: _Run) -> ScheduleCosts:
-    """As the ring, with two messages a round; with two ranks it is the ring."""
-    plain = _ring(run)
-    ranks = run.ranks
+def _bidirectional_ring(case: _Allreduce) -> ScheduleCosts:
+    """Like the ring, with two messages per round; two ranks form a ring."""
+    plain = _ring(case)
+    ranks = case.ranks
     if ranks == 2:
         return plain
-    # Of the halves of chunks, a rank adds all but one that goes up and one that goes down.
+    # A rank adds all halves of chunks except one that moves up and one that moves down.
     pairs = ((2 * chunk, 2 * chunk + 7) for chunk in range(ranks))
-    kept = min(run.chunk(up, 2 * ranks) + run.chunk(down, 2 * ranks) for up, down in pairs)
+    smallest_pair = min(
+        case.chunk(up, 2 * ranks) + case.chunk(down, 2 * ranks) for up, down in pairs
+    )
     messages = min(2 * plain.rounds, plain.elements)
-    return ScheduleCosts(plain.rounds, messages, plain.elements, run.count - kept)
+    return ScheduleCosts(plain.rounds, messages, plain.elements, case.count - smallest_pair)
 
 
-def _recursive_doubling(run: _Run) -> ScheduleCosts:
-    """``L`` rounds of ``M``; a fold adds two rounds, one message of ``M`` and ``M`` added."""
-    depth = _floor_log2(run.ranks)
-    fold = _fold(run.ranks)
+def _recursive_doubling(case: _Allreduce) -> ScheduleCosts:
+    """``L`` rounds of ``M``; a fold adds two rounds, one message and ``M`` additions."""
+    depth = _floor_log2(case.ranks)
+    fold = _count_folds(case.ranks)
     busy = depth + fold
-    return ScheduleCosts(depth + 2 * fold, busy, busy * run.count, busy * run.count)
+    return ScheduleCosts(depth + 2 * fold, busy, busy * case.count, busy * case.count)
 
 
-def _rabenseifner(run: _Run) -> ScheduleCosts:
-    """``2L`` rounds, ``2(p-1)/p M`` elements, ``(p-1)/p M`` added; a fold as in doubling.
+def _rabenseifner(case: _Allreduce) -> ScheduleCosts:
+    """``2L`` rounds, ``2(p-1)/p M`` elements, ``(p-1)/p M`` added.
 
-    A rank's windows are ``p/2``, ..., 2, 1 of ``p`` chunks: it sends the other half of each
-    window's parent, adds into each window, and sends each window back.
+    A fold is like that of recursive doubling. A rank's windows are ``p/2``, ..., 2, 1 of ``p``
+    chunks. It sends the other half of each window's parent, adds into each window, and sends each
+    window back.
     """
-    depth = _floor_log2(run.ranks)
+    depth = _floor_log2(case.ranks)
     parts = 1 << depth
-    spare = run.ranks - (1 << depth)
+    spare = case.ranks - (1 << depth)
     costs = []
     for index in range(parts):
-        mine = [run.chunk(index >> level, parts >> level) for level in range(depth)]
-        other = [run.chunk((index >> level) ^ 1, parts >> level) for level in range(depth)]
-        folded = [run.count] if index < spare else []
-        costs.append(([size for size in [*mine, *other, *folded] if size], sum([*mine, *folded])))
+        kept_chunks = [case.chunk(index >> level, parts >> level) for level in range(depth)]
+        other = [case.chunk((index >> level) ^ 1, parts >> level) for level in range(depth)]
+        folded = [case.count] if index < spare else []
+        costs.append(
+            (
+                [size for size in [*kept_chunks, *other, *folded] if size],
+                sum([*kept_chunks, *folded]),
+            )
+        )
     return ScheduleCosts(
-        rounds=2 * depth + 2 * _fold(run.ranks),
-        messages=max(len(sent) for sent, _ in costs),
-        elements=max(sum(sent) for sent, _ in costs),
+        rounds=2 * depth + 2 * _count_folds(case.ranks),
+        messages=max(len(messages) for messages, _ in costs),
+        elements=max(sum(messages) for messages, _ in costs),
         added=max(added for _, added in costs),
     )
 
 
-def _binomial(run: _Run) -> ScheduleCosts:
+def _binomial(case: _Allreduce) -> ScheduleCosts:
     """``2C`` rounds; the root sends ``C`` messages of ``M`` and adds as many."""
-    depth = _ceil_log2(run.ranks)
-    return ScheduleCosts(2 * depth, depth, depth * run.count, depth * run.count)
+    depth = _ceil_log2(case.ranks)
+    return ScheduleCosts(2 * depth, depth, depth * case.count, depth * case.count)
 
 
-def _flat(run: _Run) -> ScheduleCosts:
+def _flat(case: _Allreduce) -> ScheduleCosts:
     """``2(n-1)`` rounds; the root sends ``n-1`` messages of ``M`` and adds as many."""
-    others = run.ranks - 1
-    return ScheduleCosts(2 * others, others, others * run.count, others * run.count)
+    others = case.ranks - 1
+    return ScheduleCosts(2 * others, others, others * case.count, others * case.count)
 
 
-def _muji(run: _Run) -> ScheduleCosts:
+def _muji(case: _Allreduce) -> ScheduleCosts:
     """The tree for 2, 4 and 8 ranks, and all to the root and back for others."""
-    return _binomial(run) if run.ranks in MUJI_SIZES else _flat(run)
+    return _binomial(case) if case.ranks in MUJI_SIZES else _flat(case)
 
 
-def _two_level(run: _Run) -> ScheduleCosts:
+def _two_level(case: _Allreduce) -> ScheduleCosts:
     """With ``G`` groups of ``q``: ``2 ceil(log2 q) + 2(G-1)`` rounds.
 
     A leader sends ``ceil(log2 q) M + 2(G-1)/G M`` and adds ``(ceil(log2 q) + (G-1)/G) M``. The
     last group may be smaller, and its leader then has a shorter tree.
     """
-    group = group_size(run.ranks, run.group)
-    groups = -(-run.ranks // group)
-    last = (run.ranks - 1) % group + 1
+    group = group_size(case.ranks, case.group)
+    groups = -(-case.ranks // group)
+    last = (case.ranks - 1) % group + 1
     depths = [_ceil_log2(group)] * (groups - 1) + [_ceil_log2(last)]
     messages = []
     elements = []
     added = []
     for leader, depth in enumerate(depths):
-        chunks = [run.chunk(leader + further, groups) for further in range(groups)]
-        # While it reduces a leader sends all chunks but the next one's, then all but that after.
+        chunks = [case.chunk(leader + further, groups) for further in range(groups)]
+        # Reducing, a leader sends all chunks but the next one; gathering, all but the one after.
         left_out = (1, 2 % groups) if groups > 1 else ()
-        ring = [size for out in left_out for at, size in enumerate(chunks) if at != out]
+        ring = [size for out in left_out for index, size in enumerate(chunks) if index != out]
         messages.append(depth + sum(size > 0 for size in ring))
-        elements.append(depth * run.count + sum(ring))
-        added.append(depth * run.count + sum(chunks[1:]))
+        elements.append(depth * case.count + sum(ring))
+        added.append(depth * case.count + sum(chunks[1:]))
     rounds = 2 * _ceil_log2(group) + 2 * (groups - 1)
     return ScheduleCosts(rounds, max(messages), max(elements), max(added))
 
 
-def _chain(run: _Run) -> ScheduleCosts:
-    """With ``c`` chunks: ``2(n-1) + c-1`` rounds; inner ranks send ``c`` messages each way."""
-    chunks = chunk_count(run.ranks, run.count, run.chunks)
-    ways = 1 if run.ranks == 2 else 2
-    rounds = 2 * (run.ranks - 1) + chunks - 1
-    return ScheduleCosts(rounds, ways * chunks, ways * run.count, run.count)
+def _chain(case: _Allreduce) -> ScheduleCosts:
+    """``2(n-1) + c-1`` rounds with ``c`` chunks; inner ranks send ``c`` per direction."""
+    chunks = chunk_count(case.ranks, case.count, case.chunks)
+    directions = 1 if case.ranks == 2 else 2
+    rounds = 2 * (case.ranks - 1) + chunks - 1
+    return ScheduleCosts(rounds, directions * chunks, directions * case.count, case.count)
 
 
 def _floor_log2(ranks: int) -> int:
@@ -168,12 +176,12 @@ def _ceil_log2(ranks: int) -> int:
     return (ranks - 1).bit_length()
 
 
-def _fold(ranks: int) -> int:
-    """1 where the number of ranks is no power of two, else 0."""
+def _count_folds(ranks: int) -> int:
+    """Return 0 if the number of ranks is a power of two, and 1 otherwise."""
     return int(_floor_log2(ranks) != _ceil_log2(ranks))
 
 
-_FORMULAS: dict[str, Callable[[_Run], ScheduleCosts]] = {
+_FORMULAS: dict[str, Callable[[_Allreduce], ScheduleCosts]] = {
     "ring": _ring,
     "bidirectional_ring": _bidirectional_ring,
     "recursive_doubling": _recursive_doubling,

@@ -1,7 +1,7 @@
-"""The link of a case, measured over the path that its messages take, in the memory that they use.
+"""The link of a case, measured over the path and in the memory of its messages.
 
-On the host, that is the hosts' link. A reduction that is staged from a GPU has the same link, and
-copies from the GPU and back; NCCL has its own link, and reduces in the GPU's memory.
+On the host this is the link between hosts. A reduction staged from a GPU uses the same link, plus
+copies from the GPU and back. NCCL has a separate link and reduces in the GPU's memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spbench_workers.pingpong.device_pair import one_way_device_seconds, open_pa
 from spbench_workers.pingpong.pair import Peer
 
 NCCL_BYTES = (8, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20)
-"""Sizes of messages between GPUs, up to those that fill their links."""
+"""Sizes of messages between GPUs, up to sizes that fill their links."""
 _COPY_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20)
 _DEVICE_BYTES = (256 << 10, 2 << 20, 16 << 20, 64 << 20)
 _HOST = torch.device("cpu")
@@ -43,7 +43,7 @@ def measure_link(
     *,
     nccl: bool = False,
 ) -> JobLink:
-    """Return the link, measured once a job. All ranks must call it.
+    """Return the link, measured once per job. All ranks must call it.
 
     Args:
         comm: The ranks.
@@ -55,63 +55,65 @@ def measure_link(
     key = (comm.handle, dtype, op, str(device), nccl)
     if key not in _links:
         if nccl:
-            _links[key] = _nccl_link(comm, dtype, op, device)
+            _links[key] = _measure_nccl_link(comm, dtype, op, device)
         elif is_gpu(device):
             by_host = measure_link(comm, dtype, op)
-            _links[key] = replace(by_host, staging=_copies(comm, device))
+            _links[key] = replace(by_host, staging=_measure_copies(comm, device))
         else:
             _links[key] = measure_host_link(comm, dtype, op)
     return _links[key]
 
 
-def _copies(comm: MPI.Intracomm, device: torch.device) -> StagingCopies:
-    """Measure copies between a GPU and pinned memory, as a staged reduction makes them."""
+def _measure_copies(comm: MPI.Intracomm, device: torch.device) -> StagingCopies:
+    """Measure the copies of staged reductions between a GPU and pinned memory."""
 
-    def body_of(nbytes: int, *, to_host: bool) -> Action:
-        pins = device.type == "cuda"
-        here = torch.zeros(nbytes, dtype=torch.uint8, pin_memory=pins)
-        there = torch.zeros(nbytes, dtype=torch.uint8, device=device)
-        target, source = (here, there) if to_host else (there, here)
-        return _waited(partial(target.copy_, source, non_blocking=True), device)
+    def make_copy(nbytes: int, *, to_host: bool) -> Action:
+        pinned = device.type == "cuda"
+        on_host = torch.zeros(nbytes, dtype=torch.uint8, pin_memory=pinned)
+        on_device = torch.zeros(nbytes, dtype=torch.uint8, device=device)
+        target, source = (on_host, on_device) if to_host else (on_device, on_host)
+        return _make_waiting(partial(target.copy_, source, non_blocking=True), device)
 
     lines = [
-        fit_line(measure_together(comm, _COPY_BYTES, partial(body_of, to_host=to_host)))
+        fit_line(measure_together(comm, _COPY_BYTES, partial(make_copy, to_host=to_host)))
         for to_host in (True, False)
     ]
     return StagingCopies(*lines)
 
 
-def _nccl_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str, device: torch.device) -> JobLink:
+def _measure_nccl_link(
+    comm: MPI.Intracomm, dtype: torch.dtype, op: str, device: torch.device
+) -> JobLink:
     """Measure messages by NCCL, and reductions and copies in the memory of the GPUs."""
 
-    def vectors(nbytes: int) -> tuple[torch.Tensor, torch.Tensor]:
-        one, other = (
+    def make_vectors(nbytes: int) -> tuple[torch.Tensor, torch.Tensor]:
+        target, other = (
             torch.ones(nbytes // dtype.itemsize, dtype=dtype, device=device) for _ in range(2)
         )
-        return one, other
+        return target, other
 
-    def copy_of(nbytes: int) -> Action:
-        one, other = vectors(nbytes)
-        return _waited(partial(one.copy_, other), device)
+    def make_device_copy(nbytes: int) -> Action:
+        target, other = make_vectors(nbytes)
+        return _make_waiting(partial(target.copy_, other), device)
 
-    def sum_of(nbytes: int) -> Action:
-        one, other = vectors(nbytes)
-        return _waited(partial(TORCH_OPS[op], one, other, out=one), device)
+    def make_sum(nbytes: int) -> Action:
+        target, other = make_vectors(nbytes)
+        return _make_waiting(partial(TORCH_OPS[op], target, other, out=target), device)
 
     def one_way(peer: int, count: int) -> float:
         other = Peer(comm, peer, leads=comm.rank < peer)
         return one_way_device_seconds(other, count, TRIPS, device=device, path="nccl")
 
-    copy = fit_line(measure_together(comm, _DEVICE_BYTES, copy_of))
+    copy = fit_line(measure_together(comm, _DEVICE_BYTES, make_device_copy))
     if comm.size == 1:
         return JobLink(None, copy, max_bytes=NCCL_BYTES[-1])
     with open_path(comm, device, "nccl"):
         messages = measure_messages(comm, NCCL_BYTES, one_way)
-    sums = measure_together(comm, _DEVICE_BYTES, sum_of)
+    sums = measure_together(comm, _DEVICE_BYTES, make_sum)
     return JobLink(fit_link(messages, sums), copy, max_bytes=NCCL_BYTES[-1])
 
 
-def _waited(action: Action, device: torch.device) -> Action:
+def _make_waiting(action: Action, device: torch.device) -> Action:
     def body() -> None:
         action()
         synchronize_stream(device)

@@ -1,4 +1,4 @@
-"""Alpha, beta and gamma of a link, fitted to times that were measured in the same job."""
+"""Fit of alpha, beta and gamma of a link to times measured in the same job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import fsum
 from spbench_workers.benchmarks.allreduce.model.cost_model import LinkCosts
 
 Point = tuple[int, float]
-"""Bytes, and their seconds."""
+"""A number of bytes and the seconds for it."""
 
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447)
 """Student's t at 97.5 % for 1 to 6 degrees of freedom."""
@@ -18,7 +18,7 @@ _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A fitted number, with its 95 % confidence interval; neither is below 0."""
+    """A fitted number with its 95 % confidence interval; neither is below 0."""
 
     value: float
     low: float
@@ -31,7 +31,7 @@ class Line:
 
     Attributes:
         start: Seconds at no bytes.
-        slope: Seconds a byte.
+        slope: Seconds per byte.
         spread: The relative residuals of the points (root mean square).
     """
 
@@ -45,9 +45,9 @@ class LinkFit:
     """The fitted link: alpha, beta and gamma.
 
     Attributes:
-        alpha: Seconds a message.
-        beta: Seconds a byte sent.
-        gamma: Seconds a byte reduced.
+        alpha: Seconds per message.
+        beta: Seconds per byte sent.
+        gamma: Seconds per byte reduced.
         spread: The relative residuals of the ping-pong times (root mean square).
     """
 
@@ -62,10 +62,10 @@ class LinkFit:
         return LinkCosts(self.alpha.value, self.beta.value, self.gamma.value)
 
     def interval(self, predict: Callable[[LinkCosts], float]) -> tuple[float, float]:
-        """Return the least and the most that a prediction can be within the intervals.
+        """Return the bounds of a prediction within the intervals.
 
-        Every prediction of the model rises with each of the three numbers, so that it is enough
-        to ask for all lower and all upper ends.
+        Every prediction of the model rises with each of the three numbers, so the bounds are the
+        predictions with all lower and with all upper ends.
         """
         low = LinkCosts(self.alpha.low, self.beta.low, self.gamma.low)
         high = LinkCosts(self.alpha.high, self.beta.high, self.gamma.high)
@@ -73,9 +73,9 @@ class LinkFit:
 
 
 def fit_link(ping_pong: Sequence[Point], reductions: Sequence[Point]) -> LinkFit:
-    """Fit a link to one-way times of messages and to times of reductions, by size.
+    """Fit a link to one-way times of messages and to times of reductions.
 
-    Gamma is the slope of the reductions; the time of a reduction of no bytes is left out.
+    Gamma is the slope of the reductions; their constant time is ignored.
 
     Raises:
         ValueError: One of them has fewer than three sizes, or a time that is not above 0.
@@ -85,10 +85,10 @@ def fit_link(ping_pong: Sequence[Point], reductions: Sequence[Point]) -> LinkFit
 
 
 def fit_line(points: Sequence[Point]) -> Line:
-    """Fit a line by least squares of the relative errors, so that small sizes count as much.
+    """Fit a line by least squares of relative errors, which weights all sizes equally.
 
-    Where start or slope come out below 0 they are set to 0, and only the other is fitted.
-    Intervals are Student's, for errors that are a share of the time and independent.
+    A start or slope below 0 is set to 0, and only the other one is fitted. Intervals are
+    Student's, for independent errors in proportion to the time.
 
     Raises:
         ValueError: The points have fewer than three sizes, or a time that is not above 0.
@@ -99,73 +99,82 @@ def fit_line(points: Sequence[Point]) -> Line:
     if not all(seconds > 0.0 for seconds in times):
         raise ValueError("a line needs times above 0")
     sizes = [float(nbytes) for nbytes, _ in points]
-    line = _line(sizes, times, times)
-    # Errors relative to the times favour short ones; errors relative to the line do not.
+    line = _fit_scaled_line(sizes, times, times)
+    # Errors relative to measured times favour short ones; errors relative to the line do not.
     expected = [line.start.value + line.slope.value * size for size in sizes]
-    return _line(sizes, times, expected) if line.start.value and line.slope.value else line
+    return (
+        _fit_scaled_line(sizes, times, expected) if line.start.value and line.slope.value else line
+    )
 
 
-def _line(sizes: Sequence[float], times: Sequence[float], scale: Sequence[float]) -> Line:
-    """Fit a line to times with errors as large as ``scale``, with no term below 0."""
-    start, slope, spread = _two_terms(sizes, times, scale)
+def _fit_scaled_line(
+    sizes: Sequence[float], times: Sequence[float], scale: Sequence[float]
+) -> Line:
+    """Fit a line to times with errors in proportion to ``scale``, no term below 0."""
+    start, slope, spread = _fit_two_terms(sizes, times, scale)
     if start.value <= 0.0:
-        fitted, spread = _one_term(sizes, times)
-        return Line(_none(start), fitted, spread)
+        fitted, spread = _fit_one_term(sizes, times)
+        return Line(_clip_to_zero(start), fitted, spread)
     if slope.value < 0.0:
-        fitted, spread = _one_term([1.0] * len(times), times)
-        return Line(fitted, _none(slope), spread)
+        fitted, spread = _fit_one_term([1.0] * len(times), times)
+        return Line(fitted, _clip_to_zero(slope), spread)
     return Line(start, slope, spread)
 
 
-def _two_terms(
+def _fit_two_terms(
     sizes: Sequence[float], times: Sequence[float], scale: Sequence[float]
 ) -> tuple[Estimate, Estimate, float]:
-    """Fit start and slope to times with errors as large as ``scale``; last is the spread."""
-    ones = [1.0 / by for by in scale]
-    wide = _over(sizes, scale)
-    one = _over(times, scale)
+    """Fit start and slope with errors in proportion to ``scale``; add the spread."""
+    ones = [1.0 / divisor for divisor in scale]
+    scaled_sizes = _divide(sizes, scale)
+    scaled_times = _divide(times, scale)
     aa = _dot(ones, ones)
-    bb = _dot(wide, wide)
-    ab = _dot(ones, wide)
-    a_one = _dot(ones, one)
-    b_one = _dot(wide, one)
+    bb = _dot(scaled_sizes, scaled_sizes)
+    ab = _dot(ones, scaled_sizes)
+    a_time = _dot(ones, scaled_times)
+    b_time = _dot(scaled_sizes, scaled_times)
     determinant = aa * bb - ab * ab
-    start = (bb * a_one - ab * b_one) / determinant
-    slope = (aa * b_one - ab * a_one) / determinant
-    left = [y - start * a - slope * b for y, a, b in zip(one, ones, wide, strict=True)]
-    freedom = len(left) - 2
-    variance = _dot(left, left) / freedom / determinant
-    estimates = _estimate(start, variance * bb, freedom), _estimate(slope, variance * aa, freedom)
-    return *estimates, _root_mean_square(left)
+    start = (bb * a_time - ab * b_time) / determinant
+    slope = (aa * b_time - ab * a_time) / determinant
+    residuals = [
+        y - start * a - slope * b for y, a, b in zip(scaled_times, ones, scaled_sizes, strict=True)
+    ]
+    freedom = len(residuals) - 2
+    variance = _dot(residuals, residuals) / freedom / determinant
+    estimates = (
+        _make_estimate(start, variance * bb, freedom),
+        _make_estimate(slope, variance * aa, freedom),
+    )
+    return *estimates, _root_mean_square(residuals)
 
 
-def _one_term(column: Sequence[float], times: Sequence[float]) -> tuple[Estimate, float]:
-    """Fit ``times = a column`` by the relative errors; last is the spread."""
-    shares = _over(column, times)
+def _fit_one_term(column: Sequence[float], times: Sequence[float]) -> tuple[Estimate, float]:
+    """Fit ``times = a column`` by relative errors; return the spread too."""
+    shares = _divide(column, times)
     square = _dot(shares, shares)
     a = fsum(shares) / square
-    left = [1.0 - a * share for share in shares]
-    freedom = len(left) - 1
-    variance = _dot(left, left) / freedom / square
-    return _estimate(a, variance, freedom), _root_mean_square(left)
+    residuals = [1.0 - a * share for share in shares]
+    freedom = len(residuals) - 1
+    variance = _dot(residuals, residuals) / freedom / square
+    return _make_estimate(a, variance, freedom), _root_mean_square(residuals)
 
 
-def _estimate(value: float, variance: float, freedom: int) -> Estimate:
+def _make_estimate(value: float, variance: float, freedom: int) -> Estimate:
     half = student_t(freedom) * math.sqrt(variance)
     return Estimate(value, max(0.0, value - half), value + half)
 
 
-def _none(estimate: Estimate) -> Estimate:
-    """Return 0 for an estimate below 0, with the upper end of its interval."""
+def _clip_to_zero(estimate: Estimate) -> Estimate:
+    """Return an estimate of 0 with the upper end of the interval of one below 0."""
     return Estimate(0.0, 0.0, max(0.0, estimate.high))
 
 
-def _over(values: Sequence[float], by: Sequence[float]) -> list[float]:
-    return [value / divisor for value, divisor in zip(values, by, strict=True)]
+def _divide(values: Sequence[float], divisors: Sequence[float]) -> list[float]:
+    return [value / divisor for value, divisor in zip(values, divisors, strict=True)]
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return fsum(one * two for one, two in zip(a, b, strict=True))
+    return fsum(x * y for x, y in zip(a, b, strict=True))
 
 
 def _root_mean_square(values: Sequence[float]) -> float:
@@ -173,10 +182,10 @@ def _root_mean_square(values: Sequence[float]) -> float:
 
 
 def student_t(freedom: int) -> float:
-    """Return Student's t at 97.5 %: half a 95 % interval in standard errors.
+    """Return Student's t at 97.5 %: half of a 95 % interval in standard errors.
 
-    Beyond the table it is expanded around the normal quantile (Abramowitz and Stegun 26.7.5), and
-    right to a thousandth.
+    Beyond the table it is an expansion around the normal quantile (Abramowitz and Stegun 26.7.5),
+    correct to a thousandth.
     """
     if freedom <= len(_STUDENT):
         return _STUDENT[freedom - 1]

@@ -1,4 +1,4 @@
-"""Measured times for the model: messages, reductions and copies by size, and the job's link."""
+"""Measured times of messages, reductions and copies, and the job's link from them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MEMORY_BYTES = (4 << 10, 32 << 10, 256 << 10, 1 << 20)
 TRIPS = 20
 _REPEATS = 15
 _ROUNDS = 3
-"""Repetitions of the measurement; the least median counts, as the least disturbed."""
+"""Repetitions of the measurement; the least median counts, because it is the least disturbed."""
 
 BufferBytes = tuple[int, int]
-"""Bytes of a rank's source, and of its result."""
-_NOWHERE: BufferBytes = (0, 0)
+"""Bytes of a rank's source and of its result."""
+_NO_BYTES: BufferBytes = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +50,23 @@ class StagingCopies:
     to_device: Line
 
     def predict_seconds(self, buffer_bytes: BufferBytes) -> float:
-        """Return the seconds of both copies; no bytes take no time."""
+        """Return the seconds of both copies; an empty copy takes no time."""
         return sum(
             line.start.value + nbytes * line.slope.value
-            for line, nbytes in self._used(buffer_bytes)
+            for line, nbytes in self._pair_lines(buffer_bytes)
         )
 
     def predict_interval(self, buffer_bytes: BufferBytes) -> tuple[float, float]:
-        """Return the least and the most that `seconds` can be within the lines' intervals."""
-        used = self._used(buffer_bytes)
+        """Return the bounds of `predict_seconds` within the intervals of the lines."""
+        used = self._pair_lines(buffer_bytes)
         return (
             sum(line.start.low + nbytes * line.slope.low for line, nbytes in used),
             sum(line.start.high + nbytes * line.slope.high for line, nbytes in used),
         )
 
-    def _used(self, ends: BufferBytes) -> list[tuple[Line, int]]:
-        both = zip((self.to_host, self.to_device), ends, strict=True)
-        return [(line, nbytes) for line, nbytes in both if nbytes]
+    def _pair_lines(self, buffer_bytes: BufferBytes) -> list[tuple[Line, int]]:
+        pairs = zip((self.to_host, self.to_device), buffer_bytes, strict=True)
+        return [(line, nbytes) for line, nbytes in pairs if nbytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class JobLink:
     """The measured link of a job, the same on all ranks.
 
     Attributes:
-        fit: Messages between neighbours in the order of ranks, and reductions; None for one rank.
+        fit: Messages between neighbouring ranks, and reductions; None for one rank.
         copy: A copy within a rank's memory.
-        staging: Copies from the GPU and back, where a reduction is staged; else None.
+        staging: Copies from the GPU and back; None if reductions are not staged.
         max_bytes: Bytes of the largest message.
     """
 
@@ -89,30 +89,36 @@ class JobLink:
         self,
         copied: int,
         predict: Callable[[LinkCosts], float],
-        buffer_bytes: BufferBytes = _NOWHERE,
+        buffer_bytes: BufferBytes = _NO_BYTES,
     ) -> float:
-        """Return the predicted seconds, with a copy of so many bytes before.
+        """Return the predicted seconds, including a copy before the collective.
 
         Args:
-            copied: The bytes.
+            copied: Bytes of the copy.
             predict: The prediction from the link's costs.
             buffer_bytes: The bytes copied from the GPU and back, if the link has copies.
         """
-        sent = predict(self.fit.link) if self.fit else 0.0
-        around = self.staging.predict_seconds(buffer_bytes) if self.staging else 0.0
-        return sent + copied * self.copy.slope.value + around
+        message_seconds = predict(self.fit.link) if self.fit else 0.0
+        copy_seconds = self.staging.predict_seconds(buffer_bytes) if self.staging else 0.0
+        return message_seconds + copied * self.copy.slope.value + copy_seconds
 
     def predict_interval(
         self,
         copied: int,
         predict: Callable[[LinkCosts], float],
-        buffer_bytes: BufferBytes = _NOWHERE,
+        buffer_bytes: BufferBytes = _NO_BYTES,
     ) -> tuple[float, float]:
-        """Return the least and the most that `seconds` can be within the fit's intervals."""
+        """Return the bounds of `predict_seconds` within the intervals of the fit."""
         low, high = self.fit.interval(predict) if self.fit else (0.0, 0.0)
-        least, most = self.staging.predict_interval(buffer_bytes) if self.staging else (0.0, 0.0)
+        staging_low = 0.0
+        staging_high = 0.0
+        if self.staging:
+            staging_low, staging_high = self.staging.predict_interval(buffer_bytes)
         slope = self.copy.slope
-        return low + copied * slope.low + least, high + copied * slope.high + most
+        return (
+            low + copied * slope.low + staging_low,
+            high + copied * slope.high + staging_high,
+        )
 
 
 _messages: dict[int, list[Point]] = {}
@@ -121,35 +127,37 @@ _messages: dict[int, list[Point]] = {}
 def measure_host_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLink:
     """Measure messages, reductions and copies in the memory of the hosts.
 
-    All ranks must call it. Messages are measured once a job.
+    All ranks must call it. Messages are measured once per job.
 
     Args:
         comm: The ranks.
         dtype: The format that is reduced.
         op: The operation.
     """
-    copy = fit_line(_memory_times(comm, dtype, copy_into))
+    copy = fit_line(_measure_memory(comm, dtype, copy_into))
     if comm.size == 1:
         return JobLink(None, copy)
     if comm.handle not in _messages:
-        _messages[comm.handle] = measure_messages(comm, MESSAGE_BYTES, partial(_one_way, comm))
-    sums = _memory_times(comm, dtype, partial(reduce_into, op))
+        _messages[comm.handle] = measure_messages(
+            comm, MESSAGE_BYTES, partial(_measure_one_way, comm)
+        )
+    sums = _measure_memory(comm, dtype, partial(reduce_into, op))
     return JobLink(fit_link(_messages[comm.handle], sums), copy)
 
 
-def _one_way(comm: MPI.Intracomm, peer: int, count: int) -> float:
+def _measure_one_way(comm: MPI.Intracomm, peer: int, count: int) -> float:
     return one_way_seconds(Peer(comm, peer, leads=comm.rank < peer), count, TRIPS)
 
 
 def measure_messages(
     comm: MPI.Intracomm, sizes: Sequence[int], one_way: Callable[[int, int], float]
 ) -> list[Point]:
-    """Return sizes and one-way seconds, of the slowest pair of neighbours.
+    """Return sizes and one-way seconds of the slowest pair of neighbours.
 
     Args:
         comm: The ranks; all must call it.
         sizes: The bytes.
-        one_way: Returns the one-way seconds to a peer, which calls it too, for a number of bytes.
+        one_way: Returns the one-way seconds to a peer, which also calls it, by number of bytes.
     """
     seconds = array("d", bytes(8 * len(sizes)))
     for pairs in pair_rounds(comm.size, "neighbours"):
@@ -160,36 +168,36 @@ def measure_messages(
             for index, column in enumerate(zip(*times, strict=True)):
                 seconds[index] = max(seconds[index], min(column))
     sleep_at_barrier(comm)
-    return _slowest(comm, sizes, seconds)
+    return _fold_slowest(comm, sizes, seconds)
 
 
-def _memory_times(
+def _measure_memory(
     comm: MPI.Intracomm,
     dtype: torch.dtype,
     action: Callable[[torch.Tensor, torch.Tensor], Action],
 ) -> list[Point]:
-    """Return sizes and seconds of an action that all ranks do in their memory at once."""
+    """Return sizes and seconds of simultaneous actions of all ranks in memory."""
 
-    def body_of(nbytes: int) -> Action:
-        one, other = (torch.ones(nbytes // dtype.itemsize, dtype=dtype) for _ in range(2))
-        return action(one, other)
+    def make_action(nbytes: int) -> Action:
+        count = nbytes // dtype.itemsize
+        return action(torch.ones(count, dtype=dtype), torch.ones(count, dtype=dtype))
 
-    return measure_together(comm, MEMORY_BYTES, body_of)
+    return measure_together(comm, MEMORY_BYTES, make_action)
 
 
 def measure_together(
-    comm: MPI.Intracomm, sizes: Sequence[int], body_of: Callable[[int], Action]
+    comm: MPI.Intracomm, sizes: Sequence[int], make_action: Callable[[int], Action]
 ) -> list[Point]:
-    """Return sizes and seconds of an action that all ranks do at once, on the slowest of them.
+    """Return sizes and the slowest rank's seconds of simultaneous actions.
 
     Args:
         comm: The ranks; all must call it.
         sizes: The bytes.
-        body_of: Returns the action to time, for a number of bytes.
+        make_action: Returns the action to time, for a number of bytes.
     """
     seconds = array("d")
     for nbytes in sizes:
-        body = body_of(nbytes)
+        body = make_action(nbytes)
         body()
         times = array("d", bytes(8 * _REPEATS))
         medians = []
@@ -198,9 +206,9 @@ def measure_together(
             time_batch(body, times, 0, _REPEATS, 1.0)
             medians.append(median(times))
         seconds.append(min(medians))
-    return _slowest(comm, sizes, seconds)
+    return _fold_slowest(comm, sizes, seconds)
 
 
-def _slowest(comm: MPI.Intracomm, sizes: Sequence[int], seconds: array[float]) -> list[Point]:
+def _fold_slowest(comm: MPI.Intracomm, sizes: Sequence[int], seconds: array[float]) -> list[Point]:
     comm.Allreduce(MPI.IN_PLACE, seconds, op=MPI.MAX)
     return list(zip(sizes, seconds, strict=True))

@@ -1,1 +1,1 @@
-"""Verification of a collective: input data, expected results, and their comparison."""
+"""Verification of a collective: input data, expected results, and comparison."""

@@ -1,4 +1,4 @@
-"""Checks of a collective: it is run on fresh data, and its result is compared."""
+"""Checks of a collective on fresh data."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class CheckedCollective:
     Attributes:
         buffers: Source and result.
         reduction: The collective.
-        pieces: The parts of its result.
-        runs: The number of successive runs that differ, as with rotated roots.
-        depth: The most additions that a term goes through.
+        parts: The parts of its result.
+        runs: The number of successive runs that differ, for instance by rotated roots.
+        depth: The most additions that a term passes through.
     """
 
     buffers: Buffers
@@ -55,7 +55,7 @@ class Checks:
         self._subject = subject
         self._mode: Mode = params.mode
         self._same = params.collective in _SAME_ON_ALL
-        # A collective without an operation is compared like a maximum: nothing is rounded.
+        # A collective without an operation is compared like a maximum, because it never rounds.
         op = params.op or "max"
         dtype = subject.buffers.result.dtype
         kinds: dict[str, InputKind] = {"exact": "whole", "bound": "random"}
@@ -68,40 +68,40 @@ class Checks:
         """The number of wrong elements in this rank's results so far."""
         return self._worst["exact"].wrong + self._worst["bound"].wrong
 
-    def run(self, when: str) -> None:
+    def run(self, phase: str) -> None:
         """Run all checks on fresh data, ``before`` or ``after`` the timed loop."""
         total = len(self._numbers) * self._subject.runs
         for kind, name in enumerate(self._numbers):
-            for turn in range(self._subject.runs):
-                self._context.progress("check", kind * self._subject.runs + turn, total)
-                self._check(name, f"{when} {turn}")
+            for run in range(self._subject.runs):
+                self._context.progress("check", kind * self._subject.runs + run, total)
+                self._check(name, f"{phase} {run}")
 
     def report(self) -> None:
         """Report all checks."""
         for name, worst in self._worst.items():
             self._context.check_worst(name, worst)
 
-    def draw_input(self, name: str, when: str, giver: int) -> Values:
+    def draw_input(self, name: str, phase: str, source: int) -> Values:
         """Return the input of a rank for a check."""
-        seed = self._context.seed_for(name, when, giver)
+        seed = self._context.seed_for(name, phase, source)
         count = self._subject.buffers.input.numel()
-        return self._numbers[name].draw_input(seed, giver, count)
+        return self._numbers[name].draw_input(seed, source, count)
 
-    def _check(self, name: str, when: str) -> None:
-        mine = self.draw_input(name, when, self._context.world.rank)
-        digests = {self._outcome(mine)}
+    def _check(self, name: str, phase: str) -> None:
+        inputs = self.draw_input(name, phase, self._context.world.rank)
+        digests = {self._digest_run(inputs)}
         if not self._same:
-            digests.add(self._outcome(mine))
-        self._compare(name, when)
-        self._worst["identical"].merge(self._identical(digests))
-        self._worst["inputs"].merge(self._inputs(mine))
+            digests.add(self._digest_run(inputs))
+        self._compare(name, phase)
+        self._worst["identical"].merge(self._check_identical(digests))
+        self._worst["inputs"].merge(self._check_inputs(inputs))
 
-    def _outcome(self, mine: Values) -> bytes:
-        """Run once on fresh memory; return a digest of the result, bit by bit."""
+    def _digest_run(self, inputs: Values) -> bytes:
+        """Run once on fresh memory; return a digest of the bits of the result."""
         buffers = self._subject.buffers
         reduction = self._subject.reduction
         buffers.poison()
-        fill(buffers.input, mine)
+        fill(buffers.input, inputs)
         if self._mode == "nonblocking":
             reduction.start()
             reduction.poll()
@@ -111,42 +111,42 @@ class Checks:
         result = buffers.result.cpu()
         return hashlib.blake2b(byte_view(result).data, digest_size=16).digest()
 
-    def _compare(self, name: str, when: str) -> None:
+    def _compare(self, name: str, phase: str) -> None:
         result = self._subject.buffers.result
-        for piece in self._subject.parts:
+        for part in self._subject.parts:
             expected = compute_expected(
                 self._numbers[name],
-                piece.sources,
-                lambda giver: self.draw_input(name, when, giver),
+                part.sources,
+                lambda source: self.draw_input(name, phase, source),
                 self._subject.depth,
             )
-            part = result[piece.offset : piece.offset + piece.count]
-            self._worst[name].merge(compare(part, expected, piece.input_offset, piece.offset))
+            values = result[part.offset : part.offset + part.count]
+            self._worst[name].merge(compare(values, expected, part.input_offset, part.offset))
 
-    def _identical(self, digests: set[bytes]) -> WorstError:
-        """Compare the bits of the result with rank 0's, or with those of another run."""
+    def _check_identical(self, digests: set[bytes]) -> WorstError:
+        """Compare the bits of the result with those of rank 0, or of another run."""
         if not self._same:
             differ = len(digests) > 1
             return WorstError.single(
                 float(differ), 0.0, "two runs on the same data" if differ else ""
             )
-        mine = digests.pop()
-        everyone: list[bytes] = self._context.world.comm.allgather(mine)
-        differ = mine != everyone[0]
+        inputs = digests.pop()
+        everyone: list[bytes] = self._context.world.comm.allgather(inputs)
+        differ = inputs != everyone[0]
         return WorstError.single(float(differ), 0.0, "not rank 0's bits" if differ else "")
 
-    def _inputs(self, mine: Values) -> WorstError:
-        """Count the written elements of the source and of the margins, which must not change."""
+    def _check_inputs(self, inputs: Values) -> WorstError:
+        """Count changed elements of the source and of the margins; there must be none."""
         buffers = self._subject.buffers
         outside = buffers.count_margin_writes()
-        changed = 0 if buffers.in_place else _changed(buffers.input, mine)
+        changed = 0 if buffers.in_place else _count_changed(buffers.input, inputs)
         detail = f"{changed} elements of the source, {outside} beside the buffers"
         return WorstError.single(float(changed + outside), 0.0, detail if changed + outside else "")
 
 
-def _changed(source: torch.Tensor, mine: Values) -> int:
-    """Return the number of elements that differ from the rank's input."""
-    wanted = torch.empty_like(source, device="cpu")
-    fill(wanted, mine)
-    changed: Any = (source.cpu() != wanted).sum()
+def _count_changed(source: torch.Tensor, inputs: Values) -> int:
+    """Return the number of source elements that differ from the rank's input."""
+    expected = torch.empty_like(source, device="cpu")
+    fill(expected, inputs)
+    changed: Any = (source.cpu() != expected).sum()
     return int(changed)

@@ -1,7 +1,7 @@
-"""Input data of a collective by seed, so that every rank can make the inputs of all others.
+"""Seeded input data of a collective, which every rank can make for all others.
 
-Values repeat after `PERIOD` elements, so that also a large vector is made and checked element by
-element in little time and memory. It is a prime: no chunk is a multiple of it by chance.
+Values repeat after `PERIOD` elements, so that making and checking a large vector takes little time
+and memory. The period is a prime, so that no chunk is a multiple of it by chance.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PERIOD = 1_048_573
 
 InputKind = Literal["whole", "random"]
 Values = np.ndarray[Any, np.dtype[Any]]
-"""One period, or less of a shorter vector: float64, or int64 for integer formats."""
+"""One period, or a shorter vector: float64, or int64 for integer formats."""
 
-_MOST = 1 << 30
-"""The largest number in integer formats: no sum of such numbers overflows 32 bits."""
-_TWOS = 8
+_MAX_INTEGER = 1 << 30
+"""The largest number in integer formats, chosen so that no sum overflows 32 bits."""
+_MAX_TWOS = 8
 """The most ranks with a factor of two in the same product."""
 
 
@@ -31,8 +31,8 @@ class Numbers:
     """The distribution of the ranks' inputs.
 
     Attributes:
-        kind: ``whole`` numbers, whose reduction is exact in any order, or ``random`` ones of the
-            whole precision.
+        kind: ``whole`` numbers with an exact reduction in any order, or ``random`` numbers of full
+            precision.
         op: ``sum``, ``prod``, ``max`` or ``min``.
         dtype: The format.
         ranks: The number of ranks.
@@ -44,56 +44,59 @@ class Numbers:
     ranks: int
 
     def draw_input(self, seed: int, rank: int, count: int) -> Values:
-        """Return the input of a rank: its first elements, at most a period.
+        """Return the first elements of a rank's input, at most one period.
 
         Args:
             seed: The rank's seed.
             rank: The rank.
             count: Elements of its vector.
         """
-        bits = _mixed(seed, min(count, PERIOD))
+        bits = _random_bits(seed, min(count, PERIOD))
         if self.op == "prod":
-            return self._factors(bits, rank)
+            return self._draw_factors(bits, rank)
         if self.dtype.is_floating_point and self.kind == "random":
-            return self._rounded((bits >> np.uint64(11)) * 2.0**-52 - 1.0)
-        limit = self._largest()
+            return self._round_to_dtype((bits >> np.uint64(11)) * 2.0**-52 - 1.0)
+        limit = self._max_exact()
         share = max(1, limit // self.ranks) if self.op == "sum" else limit
-        whole = (bits % np.uint64(2 * share + 1)).astype(np.int64) - share
+        numbers = (bits % np.uint64(2 * share + 1)).astype(np.int64) - share
         if self.op == "sum" and self.ranks > limit:
-            whole[~self._turn(rank, limit, len(whole))] = 0
-        return self._converted(whole)
+            numbers[~self._may_be_large(rank, limit, len(numbers))] = 0
+        return self._convert(numbers)
 
-    def _largest(self) -> int:
-        """Return the number up to which the format has every whole number."""
+    def _max_exact(self) -> int:
+        """Return the largest number up to which the format has every whole number."""
         if not self.dtype.is_floating_point:
-            return _MOST
-        return min(_MOST, int(2.0 / torch.finfo(self.dtype).eps))
+            return _MAX_INTEGER
+        return min(_MAX_INTEGER, int(2.0 / torch.finfo(self.dtype).eps))
 
-    def _factors(self, bits: Values, rank: int) -> Values:
-        """Return factors whose product stays in range: plus or minus 1, and a few of 2."""
+    def _draw_factors(self, bits: Values, rank: int) -> Values:
+        """Return factors with a product in range: plus or minus 1, and a few of 2."""
         if self.dtype.is_floating_point and self.kind == "random":
-            return self._rounded(0.9 + 0.2 * ((bits >> np.uint64(11)) * 2.0**-53))
+            return self._round_to_dtype(0.9 + 0.2 * ((bits >> np.uint64(11)) * 2.0**-53))
         signs = 1 - 2 * (bits % np.uint64(2)).astype(np.int64)
         twos = (bits >> np.uint64(1)) % np.uint64(2) == 1
-        twos &= self._turn(rank, _TWOS, len(bits))
-        return self._converted(np.where(twos, 2 * signs, signs))
+        twos &= self._may_be_large(rank, _MAX_TWOS, len(bits))
+        return self._convert(np.where(twos, 2 * signs, signs))
 
-    def _turn(self, rank: int, most: int, count: int) -> Values:
-        """Return the elements at which a rank is one of the ``most`` whose input may be large."""
-        stride = -(-self.ranks // most)
+    def _may_be_large(self, rank: int, count_large: int, count: int) -> Values:
+        """Return at which elements a rank is one of ``count_large`` with large inputs."""
+        stride = -(-self.ranks // count_large)
         turns: Values = (np.arange(count) + rank) % stride == 0
         return turns
 
-    def _converted(self, whole: Values) -> Values:
-        return whole.astype(np.float64) if self.dtype.is_floating_point else whole
+    def _convert(self, numbers: Values) -> Values:
+        return numbers.astype(np.float64) if self.dtype.is_floating_point else numbers
 
-    def _rounded(self, values: Values) -> Values:
+    def _round_to_dtype(self, values: Values) -> Values:
         rounded: Values = torch.from_numpy(values).to(self.dtype).to(torch.float64).numpy()
         return rounded
 
 
-def _mixed(seed: int, count: int) -> Values:
-    """Return 64 random bits an element (SplitMix64; Steele, Lea and Flood, OOPSLA 2014)."""
+def _random_bits(seed: int, count: int) -> Values:
+    """Return 64 random bits per element by SplitMix64.
+
+    Source: Steele, Lea and Flood, OOPSLA 2014.
+    """
     step = np.uint64(0x9E3779B97F4A7C15)
     bits = (np.arange(1, count + 1, dtype=np.uint64) * step) + np.uint64(seed)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -102,21 +105,21 @@ def _mixed(seed: int, count: int) -> Values:
 
 
 def fill(vector: torch.Tensor, values: Values, first: int = 0) -> None:
-    """Fill a vector with values, periodically, beginning with value ``first``."""
+    """Fill a vector with periodic values, starting with value ``first``."""
     period = torch.from_numpy(values).to(vector.dtype).to(vector.device)
-    for at, start, count in _stretches(vector.numel(), len(values), first):
-        vector[at : at + count] = period[start : start + count]
+    for offset, start, count in _split_periods(vector.numel(), len(values), first):
+        vector[offset : offset + count] = period[start : start + count]
 
 
-def _stretches(count: int, period: int, first: int) -> list[tuple[int, int, int]]:
-    """Return the stretches of a vector: begin, begin within the period, and length of each."""
+def _split_periods(count: int, period: int, first: int) -> list[tuple[int, int, int]]:
+    """Return the offset, the offset in the period and the length of each stretch."""
     stretches = []
-    at = 0
-    while at < count:
-        start = (first + at) % period
-        length = min(period - start, count - at)
-        stretches.append((at, start, length))
-        at += length
+    offset = 0
+    while offset < count:
+        start = (first + offset) % period
+        length = min(period - start, count - offset)
+        stretches.append((offset, start, length))
+        offset += length
     return stretches
 
 
@@ -126,7 +129,7 @@ class ExpectedPeriod:
 
     Attributes:
         values: The expected values in float64 or int64.
-        rest: Their rounding errors, to be added; of the same shape.
+        correction: The rounding errors of `values`, to be added; of the same shape.
         tolerance: The largest difference that rounding explains; of the same shape.
     """
 
@@ -147,26 +150,26 @@ def compare(
         offset: The element of the result that the part begins with, for messages.
     """
     worst = WorstError()
-    for begin, start, count in _stretches(vector.numel(), len(expected.values), first):
+    for begin, start, count in _split_periods(vector.numel(), len(expected.values), first):
         part = vector[begin : begin + count].cpu()
         _compare(part, expected, slice(start, start + count), offset + begin, worst)
     return worst
 
 
 def _compare(
-    part: torch.Tensor, expected: ExpectedPeriod, where: slice, at: int, worst: WorstError
+    part: torch.Tensor, expected: ExpectedPeriod, section: slice, offset: int, worst: WorstError
 ) -> None:
     wide = torch.float64 if part.dtype.is_floating_point else torch.int64
-    got = part.to(wide).numpy()
-    values = expected.values[where]
-    tolerance = expected.tolerance[where]
-    # An element that was not written is a NaN; infinities may be subtracted.
+    actual = part.to(wide).numpy()
+    values = expected.values[section]
+    tolerance = expected.tolerance[section]
+    # Unwritten elements are NaN, and a difference of infinities is invalid, too.
     with np.errstate(invalid="ignore"):
-        errors = np.abs((got - values) - expected.correction[where]).astype(np.float64)
+        errors = np.abs((actual - values) - expected.correction[section]).astype(np.float64)
 
     def detail(index: int) -> str:
         if errors[index] <= tolerance[index]:
             return ""
-        return f"element {at + index} is {got[index]:.9g}, not {values[index]:.9g}"
+        return f"element {offset + index} is {actual[index]:.9g}, not {values[index]:.9g}"
 
     worst.add_array(errors, tolerance, detail)

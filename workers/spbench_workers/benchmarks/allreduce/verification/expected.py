@@ -1,4 +1,4 @@
-"""Expected results of a collective, computed apart from it, in float64 or in integers."""
+"""Independently computed results of a collective, in float64 or in integers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from spbench_workers.collectives.algorithms.two_level import group_size
 from spbench_workers.collectives.names import FIXED_SIZES, MUJI_SIZES
 
 InputSource = Callable[[int], Values]
-"""A function that returns one period of a rank's input."""
+"""Returns one period of a rank's input."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPart:
-    """A part of a rank's result, and the ranks whose input it is made of.
+    """A part of a rank's result, with the ranks that contribute input to it.
 
     Attributes:
         offset: Its first element in the result.
-        count: Its elements.
-        givers: The ranks of the input; several ranks are reduced.
-        first: Its first element in the input of each of them.
+        count: The number of its elements.
+        sources: The contributing ranks; inputs of several ranks are reduced.
+        input_offset: Its first element in the input of each source.
     """
 
     offset: int
@@ -34,62 +34,65 @@ class ResultPart:
 
 
 def list_result_parts(collective: str, ranks: int, rank: int, count: int) -> list[ResultPart]:
-    """Return the parts of a rank's result, by the MPI standard.
+    """Return the parts of a rank's result according to the MPI standard.
 
     Args:
-        collective: One of the catalog's.
+        collective: A collective of the catalog.
         ranks: The number of ranks.
         rank: The rank of the result.
-        count: Elements of one rank's part: of the whole vector, for allreduce and broadcast.
+        count: Elements of one rank's part, or of the whole vector for allreduce and broadcast.
     """
     everyone = tuple(range(ranks))
     return {
         "allreduce": [ResultPart(0, count, everyone, 0)],
         "broadcast": [ResultPart(0, count, (0,), 0)],
         "reduce_scatter": [ResultPart(0, count, everyone, rank * count)],
-        "allgather": [ResultPart(giver * count, count, (giver,), 0) for giver in everyone],
+        "allgather": [ResultPart(source * count, count, (source,), 0) for source in everyone],
         "alltoall": [
-            ResultPart(giver * count, count, (giver,), rank * count) for giver in everyone
+            ResultPart(source * count, count, (source,), rank * count) for source in everyone
         ],
     }[collective]
 
 
 def compute_expected(
-    numbers: Numbers, givers: Sequence[int], given: InputSource, depth: int
+    numbers: Numbers, sources: Sequence[int], read_input: InputSource, depth: int
 ) -> ExpectedPeriod:
-    """Return one period of the reduction of some ranks' inputs.
+    """Return one period of the reduction of the inputs of some ranks.
 
-    A sum whose terms go each through at most ``depth`` additions is off by at most
+    If each term of a sum passes through at most ``depth`` additions, the sum is off by at most
     ``(depth + 1) u sum|x|`` with the unit roundoff ``u`` (Higham, Accuracy and Stability of
-    Numerical Algorithms, 4.2); a product of n factors, in any order, by ``n u |product|``. Whole
-    numbers, maxima and minima are exact.
+    Numerical Algorithms, 4.2). A product of n factors in any order is off by at most
+    ``n u |product|``. Whole numbers, maxima and minima are exact.
 
     Args:
         numbers: The distribution of the inputs.
-        givers: The ranks.
-        given: Returns the input of a rank.
-        depth: The most additions that a term goes through.
+        sources: The ranks.
+        read_input: Returns the input of a rank.
+        depth: The most additions that a term passes through.
     """
-    first, *others = givers
-    total = given(first).copy()
-    rest = np.zeros_like(total)
+    first, *others = sources
+    total = read_input(first).copy()
+    correction = np.zeros_like(total)
     sizes = np.abs(total)
-    for giver in others:
-        values = given(giver)
+    for source in others:
+        values = read_input(source)
         if numbers.op == "sum":
             total, rounded = _two_sum(total, values)
-            rest += rounded
+            correction += rounded
             sizes += np.abs(values)
         else:
             total = _OPS[numbers.op](total, values)
-    return ExpectedPeriod(total, rest, _tolerance(numbers, len(givers), depth, total, sizes))
+    return ExpectedPeriod(total, correction, _tolerance(numbers, len(sources), depth, total, sizes))
 
 
 _OPS = {"prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def _two_sum(a: Values, b: Values) -> tuple[Values, Values]:
-    """Return the sum and its rounding error (TwoSum: Knuth, TAOCP 2, 4.2.2); of integers 0."""
+    """Return the sum and its rounding error, which is 0 for integers.
+
+    Source: TwoSum (Knuth, TAOCP 2, 4.2.2).
+    """
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -103,7 +106,7 @@ def _tolerance(numbers: Numbers, terms: int, depth: int, total: Values, sizes: V
     if numbers.op == "sum":
         tolerance: Values = (depth + 1) * unit * sizes
         return tolerance
-    # The reference itself is a product of float64 numbers.
+    # The reference rounds too, because it is a product of float64 numbers.
     return terms * (unit + 2.0**-53) * np.abs(total)
 
 
@@ -111,7 +114,7 @@ _TREES = ("recursive_doubling", "rabenseifner", "binomial", *FIXED_SIZES)
 
 
 def compute_depth(algorithm: str, ranks: int, group: int | None) -> int:
-    """Return the additions that a term goes through; for a library the most of any order."""
+    """Return the additions per term; for a library, the most in any order."""
     if algorithm in _TREES or (algorithm == "muji" and ranks in MUJI_SIZES):
         return (ranks - 1).bit_length()
     if algorithm == "two_level":
