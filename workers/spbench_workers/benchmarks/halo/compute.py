@@ -111,7 +111,7 @@ def _make_convolutions(
     """Return the tiled and the plain float64 convolution, and their data's spread."""
     params = context.read_params(ComputeParams)
     dtype = TORCH_DTYPES[params.dtype]
-    sizes = conv_sizes(params)
+    sizes = make_conv_kwargs(params)
     channels = params.in_channels, params.out_channels
     module = SpatialConv2d(
         *channels,
@@ -126,7 +126,7 @@ def _make_convolutions(
     rows, cols = module.kernel_size
     limit = largest_convolved(dtype, (rows, cols), gpu=is_gpu(device))
     wide = shows_tf32(limit)
-    spread = spread_for(_count_terms(module), limit, wide=wide)
+    spread = choose_spread(_count_terms(module), limit, wide=wide)
     _set_parameters(context, module, plain, spread, wide=wide)
     return module, plain, spread
 

@@ -271,7 +271,7 @@ def _with_defaults(params: Params, store: StoreKind) -> Params:
         elif params[name] is not None:
             raise IdleParamError(name, f"here: it is for {where}")
     if serves[_SIZED]:
-        resolved["bucket_bytes"] = require_value["bucket_bytes"] or _BUCKET_BYTES[bucket]
+        resolved["bucket_bytes"] = resolved["bucket_bytes"] or _BUCKET_BYTES[bucket]
     return resolved
 
 

@@ -180,18 +180,18 @@ def _move_to_node(requested: str, address: str | None) -> int:
         CannotRunError: The GPU's node is unknown, there is no such node, or the rank may not run
             there.
     """
-    gpu_node = gpu_node(address) if address is not None else None
-    if gpu_node is None:
+    near = gpu_node(address) if address is not None else None
+    if near is None:
         raise CannotRunError(
             f"cores {requested}: the system does not tell on which NUMA node the GPU "
             f"{address or 'of this rank'} is; take cores all"
         )
     cores = cores_by_node()
-    node = gpu_node if requested == "near" else farthest_node(gpu_node, cores)
+    node = near if requested == "near" else farthest_node(near, cores)
     if node is None or not cores.get(node):
         raise CannotRunError(
             f"cores {requested}: there is no such NUMA node with cores for the GPU {address}, "
-            f"which is on node {gpu_node}; take cores all"
+            f"which is on node {near}; take cores all"
         )
     try:
         os.sched_setaffinity(0, cores[node])
