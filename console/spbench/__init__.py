@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False  # as typing's, whose import each command would wait for
+# Like typing.TYPE_CHECKING. Importing typing would delay every command.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spbench.api import RunResults
 
 
 def _version() -> str:
-    """Return what the build wrote: it is read much faster than the installed metadata."""
+    """Return the version from the build's file, since reading metadata is slower."""
     try:
         with open(os.path.join(os.path.dirname(__file__), "version.txt")) as file:
             return file.read().strip()
@@ -22,11 +23,11 @@ __version__ = _version()
 
 
 def load_run(path: str | os.PathLike[str]) -> RunResults:
-    """Return what a run measured, by its folder or by the file of its report.
+    """Load the results of a run from its folder or from the file of its report.
 
     Raises:
-        UsageError: It is neither, or cannot be read.
+        UsageError: The path is neither, or cannot be read.
     """
-    from spbench.api import load_run as load  # it takes half a second to import
+    from spbench.api import load_run as load  # this import takes half a second
 
     return load(path)

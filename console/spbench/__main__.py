@@ -1,4 +1,4 @@
-"""The ``spbench`` command: the only module that knows the command line and the console."""
+"""The ``spbench`` command: the only module that imports command line and TUI."""
 
 import gc
 import os
@@ -11,35 +11,36 @@ from spbench import __version__
 _ENV_PRIVATE_HOME = "SPBENCH_PRIVATE_HOME"
 """The folder that replaces a missing home, for processes that inherit it as HOME."""
 _NO_HOME = "/nonexistent"
-"""The home of users without one in Debian's list of users; nobody but root can make it."""
+"""The home of users without one in Debian's list of users; only root can create it."""
 
 
 def main() -> None:
-    """Run the command line; some are answered without the library that reads them."""
+    """Run the command line, without an option parser for the simplest commands."""
     if sys.argv[1:] == ["--version"]:
         print(f"spbench {__version__}")
         return
     _open_closed_streams()
     _name_home()
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # no search of all packages
+    # Without this, pydantic searches all installed packages for plug-ins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     suites = plain_suites(sys.argv[1:])
     code = _validate(suites) if suites else _run_command_line()
     _flush()
     sys.exit(code)
 
 
-def plain_suites(words: Sequence[str]) -> list[str]:
-    """Return the suites of a command line that validates them and has no option; else nothing.
+def plain_suites(arguments: Sequence[str]) -> list[str]:
+    """Return the suites of a ``validate`` command without options; otherwise nothing.
 
-    Such a line, which editors and commit hooks wait for, needs no library to be read.
+    Editors and commit hooks wait for this command. It is parsed here, without importing Typer.
     """
-    if words[:1] != ["validate"] or any(word.startswith("-") for word in words):
+    if arguments[:1] != ["validate"] or any(word.startswith("-") for word in arguments):
         return []
-    return list(words[1:])
+    return list(arguments[1:])
 
 
 def _validate(suites: Sequence[str]) -> int:
-    gc.disable()  # what is loaded stays until the end: to look through it takes 12 ms of 200
+    gc.disable()  # all objects live until the end; collecting them would take 12 ms of 200
     from pathlib import Path
 
     from spbench.cli.error_reporting import run_reporting_errors
@@ -57,9 +58,10 @@ def _run_command_line() -> int:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null where a standard stream was closed, as by ``>&-``: Python has None there.
+    """Open /dev/null for closed standard streams, such as after ``>&-``.
 
-    Else the next file that is opened, an event log say, would be what programs print into.
+    Otherwise the next opened file, for example an event log, would get the stream's descriptor, and
+    programs would print into it. Python represents a closed stream as None.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -68,51 +70,54 @@ def _open_closed_streams() -> None:
 
 
 def _name_home() -> None:
-    """Set HOME where a service or a container has none: Open MPI does not start without.
+    """Set HOME if a service or a container has none, because Open MPI needs it.
 
-    If the system knows no home folder of the user either, it is a new private folder. In a shared
-    one, such as /tmp, any user could put the configuration of this user's programs.
+    If the system has no home folder of the user either, HOME is a new private folder. In a shared
+    folder, such as /tmp, any user could place configuration files of this user's programs.
     """
-    given = os.environ.pop("HOME", "")
+    current = os.environ.pop("HOME", "")
     inherited = os.environ.pop(_ENV_PRIVATE_HOME, None)
-    # The folder of the process that started this one may be removed before this one ends.
-    if given and given != inherited:
-        os.environ["HOME"] = given
+    # An inherited private folder is not reused: its process may remove it before this one ends.
+    if current and current != inherited:
+        os.environ["HOME"] = current
         return
-    home = os.path.expanduser("~")  # by the user's entry in the system
+    home = os.path.expanduser("~")  # without HOME, from the system's list of users
     if not os.path.isdir(home):
         home = os.environ[_ENV_PRIVATE_HOME] = _make_private_home()
     os.environ["HOME"] = home
 
 
 def _make_private_home() -> str:
-    """Make a folder that is removed when this process ends, and return its path."""
+    """Create a folder that is removed when this process ends, and return its path."""
     import atexit
     import shutil
     import tempfile
 
     try:
         home = tempfile.mkdtemp(prefix="spbench-home-")
-    except OSError:  # no folder of temporary files can be written
+    except OSError:  # no temporary folder is writable
         return _NO_HOME
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     return home
 
 
-def _open_console(**asked: Any) -> int:
+def _open_console(**options: Any) -> int:
     from spbench.tui.start import open_console
 
-    return open_console(**asked)
+    return open_console(**options)
 
 
-def _serve_console(words: Sequence[str], **asked: Any) -> None:
+def _serve_console(words: Sequence[str], **options: Any) -> None:
     from spbench.tui.web.start import serve_console
 
-    serve_console(words, **asked)
+    serve_console(words, **options)
 
 
 def _flush() -> None:
-    """Write out what is left; where nobody reads it any more, Python would exit with 120."""
+    """Flush the standard streams.
+
+    If the reader of a pipe is gone, Python would exit with 120. The stream is redirected instead.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

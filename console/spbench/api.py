@@ -1,4 +1,4 @@
-"""The Python interface: recorded runs, read for analysis."""
+"""The Python interface: results of recorded runs for analysis."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
-from spbench.report.recorded import RecordedRun
-from spbench.report.recorded import load_report as report_in
-from spbench.report.recorded import load_run as run_in
+from spbench.report.recorded import RecordedRun, load_report
+from spbench.report.recorded import load_run as load_run_folder
 from spbench.report.records import metric_records, point_records, sample_records
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class RunResults:
     """The results of a recorded run.
 
     Attributes:
-        recorded: The run as reports and comparisons have it.
+        recorded: The run in the form that reports and comparisons use.
     """
 
     recorded: RecordedRun
@@ -45,12 +44,12 @@ class RunResults:
 
     @property
     def verdict(self) -> str:
-        """``passed``, ``failed``, ``error`` and so on; ``running`` while it goes on."""
+        """The run's status: ``passed``, ``failed``, ``error`` and so on, or ``running``."""
         return self.recorded.summary.verdict
 
     @property
     def cases(self) -> Mapping[str, CasePart]:
-        """The cases by id: status, metrics, checks, limits, as in the report."""
+        """The cases by id, with the fields of the report: status, metrics, checks, limits."""
         return self.recorded.cases
 
     def rows(self) -> list[dict[str, Any]]:
@@ -62,14 +61,14 @@ class RunResults:
         return sample_records(self.recorded)
 
     def points(self) -> list[dict[str, Any]]:
-        """Return a row for each labelled value, such as a link's latency at one message size."""
+        """Return a row for each labelled value, such as a link's latency at one size."""
         return point_records(self.recorded)
 
     def frame(self, table: Table = "metrics") -> pandas.DataFrame:
         """Return ``metrics``, ``samples`` or ``points`` as a data frame.
 
         Raises:
-            MissingError: pandas is not installed: it comes with the extra ``frames``.
+            MissingError: pandas is not installed; the extra ``frames`` installs it.
         """
         from spbench.report.frames import make_frame
 
@@ -77,18 +76,18 @@ class RunResults:
 
 
 def load_run(path: str | os.PathLike[str]) -> RunResults:
-    """Return what a run measured.
+    """Load the results of a run.
 
     Args:
         path: The run's folder, ``.spbench/runs/ID``, or the file of a report.
 
     Raises:
-        UsageError: It is neither, or cannot be read.
+        UsageError: The path is neither, or cannot be read.
     """
-    place = Path(path)
-    if place.is_dir():
-        folder = RunFolder(place)
+    path = Path(path)
+    if path.is_dir():
+        folder = RunFolder(path)
         if not folder.events.exists() and not folder.report.exists():
-            raise UsageError(f"{place} is no folder of a run: name one of .spbench/runs")
-        return RunResults(run_in(folder))
-    return RunResults(report_in(place))
+            raise UsageError(f"{path} is no folder of a run: name one of .spbench/runs")
+        return RunResults(load_run_folder(folder))
+    return RunResults(load_report(path))

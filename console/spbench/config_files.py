@@ -1,7 +1,8 @@
-"""Configuration files that are found by a search path: who may have written them is checked.
+"""Trusted configuration files: checks of the owner and permissions.
 
-A line of such a file can end up in a job script, which the user runs. A file that the user names
-on the command line or in a variable is the user's own choice, and is not checked.
+A line of such a file can end up in a job script, which the user runs. So files on a search path
+are checked. A file that the user names on the command line or in a variable is the user's own
+choice, and is not checked.
 """
 
 from __future__ import annotations
@@ -16,33 +17,32 @@ from spbench.safe_files import require_regular
 _WORLD_WRITABLE = stat.S_IWOTH
 """The bit that makes a file or folder untrusted.
 
-The bit of the group does not: with a umask of 002, which sites set where each user has a group of
-their own, every file is group-writable.
+Group-writable files are trusted: sites where each user has a private group set a umask of 002.
 """
 _FALLBACK_OVERFLOW = 65534
+"""The usual user id of `nobody`, if the kernel's setting cannot be read."""
 
 
 class UntrustedFileError(Exception):
-    """A configuration file that somebody else may have written: why it is skipped, and a remedy."""
+    """A configuration file that another user may have written."""
 
 
 def open_trusted(path: Path) -> BinaryIO:
-    """Open a configuration file for reading, after a check of the opened file and its folder.
+    """Open a configuration file for reading, and check the opened file and its folder.
 
     Both must belong to the user or to root, and must not be world-writable. Root trusts only files
     of root. The folder is checked because its owner can choose, with a link, which of the user's
-    files is read. Folders above are not checked: whoever replaces the folder owns the new one.
+    files is read. Folders above need no check: a user who replaces the folder owns the new one.
 
-    A link is followed, because users keep configuration elsewhere. The file that it leads to is
-    checked.
+    Links are followed, because users keep configuration elsewhere. The target is checked.
 
     Raises:
-        OSError: It cannot be opened, or is no regular file.
-        UntrustedFileError: The check failed.
+        OSError: The file cannot be opened, or is not a regular file.
+        UntrustedFileError: The file or its folder failed the check.
     """
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # A pipe would never end.
+        # Without O_NONBLOCK, opening a pipe would block forever.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
         opened = os.open(path.name, flags, dir_fd=folder)
         file = os.fdopen(require_regular(opened, path), "rb")
@@ -58,11 +58,13 @@ def open_trusted(path: Path) -> BinaryIO:
 
 
 def check_folder(file: Path) -> None:
-    """Check the folder of a configuration file that is to be written; it may be missing.
+    """Check the folder of a configuration file before the file is written.
+
+    A missing folder passes the check.
 
     Raises:
-        OSError: It cannot be examined.
-        UntrustedFileError: It belongs to somebody else, or is world-writable.
+        OSError: The folder cannot be examined.
+        UntrustedFileError: The folder belongs to another user, or is world-writable.
     """
     try:
         status = os.stat(file.parent)
@@ -72,21 +74,20 @@ def check_folder(file: Path) -> None:
 
 
 def _check(path: Path, status: os.stat_result, file: Path | None = None) -> None:
-    """Raise UntrustedFileError unless only the user, root or the group may write there."""
-    what = f"{file} was skipped: its folder {path}" if file else f"{path} was skipped: it"
+    subject = f"{file} was skipped: its folder {path}" if file else f"{path} was skipped: it"
     if not _is_trusted(status.st_uid):
         trusted = "root" if os.geteuid() == 0 else f"you (user {os.geteuid()}) or root"
-        raise UntrustedFileError(f"{what} belongs to user {status.st_uid} (expected {trusted})")
+        raise UntrustedFileError(f"{subject} belongs to user {status.st_uid} (expected {trusted})")
     if status.st_mode & _WORLD_WRITABLE:
-        raise UntrustedFileError(f"{what} is world-writable; run chmod o-w {path}")
+        raise UntrustedFileError(f"{subject} is world-writable; run chmod o-w {path}")
 
 
 def _is_trusted(owner: int) -> bool:
-    """Whether a user's files are read: those of this user and of root.
+    """Return whether an owner's files are trusted: those of this user and of root.
 
-    In a user namespace, such as a container without root, and on file systems that squash root, the
-    files of all unknown users seem to belong to `nobody`. So files of `nobody` are trusted by
-    nobody, not even by a process of that user.
+    In a user namespace, such as a rootless container, and on file systems that squash root, files
+    of all unknown users seem to belong to `nobody`. So files of `nobody` are never trusted, not
+    even by a process of that user.
     """
     return owner in (0, os.geteuid()) and owner != _overflow_user()
 

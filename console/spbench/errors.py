@@ -1,12 +1,12 @@
 """Exit codes and the errors that end a command with one of them.
 
-SpbenchError            one sentence for the user, and an exit code
+SpbenchError            a message for the user, and an exit code
 ├── UsageError          2: a wrong argument, hostfile or suite
-│   └── SuiteError      2: all errors of one suite file, each with its place
+│   └── SuiteError      2: all errors of one suite file, each with line and column
 ├── MissingError        3: the environment lacks a launcher, a host or a package
-├── FailedRunError      4: a run could not go on (its folder cannot be written, say)
+├── FailedRunError      4: a run could not continue (for example, its folder is not writable)
 ├── NothingSelected     5
-└── StoppedError        124, 130, 143: ended before it had begun
+└── StoppedError        124, 130, 143: the run was stopped before its first job
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ExitCode(IntEnum):
 
 
 class SpbenchError(Exception):
-    """An error for the user: one sentence that says what is wrong, where, and what to do."""
+    """An error for the user; the message names the problem, its place and a remedy."""
 
     exit_code = ExitCode.ERROR
 
@@ -55,26 +55,26 @@ class MissingError(SpbenchError):
 
 
 class FailedRunError(SpbenchError):
-    """A run could not go on."""
+    """A run could not continue."""
 
 
-class NothingSelected(SpbenchError):  # noqa: N818 - it is an outcome, not a mistake
+class NothingSelected(SpbenchError):  # noqa: N818 - an outcome, not a mistake
     """No case is left to run."""
 
     exit_code = ExitCode.NOTHING
 
 
 class StoppedError(SpbenchError):
-    """A run was ended before its first job."""
+    """A run was stopped before its first job."""
 
-    def __init__(self, sentence: str, exit_code: ExitCode) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, exit_code: ExitCode) -> None:
+        super().__init__(message)
         self.exit_code = exit_code
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Diagnostic:
-    """One error of a file: its place (1-based) and a message."""
+    """One error of a file: line and column (1-based) and a message."""
 
     file: str
     line: int
@@ -86,7 +86,7 @@ class Diagnostic:
 
 
 class SuiteError(UsageError):
-    """All errors of one suite file, in the order of their places."""
+    """All errors of one suite file, by line and column."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics: Sequence[Diagnostic] = sorted(diagnostics)
@@ -94,12 +94,13 @@ class SuiteError(UsageError):
 
 
 MOST_ERRORS = 50
+"""The number of errors of one file that are printed."""
 MOST_CHARACTERS = 1000
-"""Of the errors of one file so many are told, and of each so many letters."""
+"""The number of characters of an error that are printed."""
 
 
 def format_error_list(errors: Sequence[str]) -> str:
-    """Return the errors of a file, one a line: the first of them where there are very many."""
+    """Return the first errors of a file, one per line, and the number of further ones."""
     lines = [
         line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]} ..." for line in errors
     ]
@@ -112,13 +113,13 @@ def format_error_list(errors: Sequence[str]) -> str:
 _PACKAGES = tuple(
     os.path.join(os.path.dirname(file), "") for file in (__file__, spbench_core.__file__)
 )
-"""The folders of spbench's packages; a checkout or a user's folder may have the same name."""
+"""The folders of spbench's packages; a user's folder may have the same name."""
 
 
 def describe_defect(error: BaseException) -> str:
-    """Return a message for an exception that spbench does not expect.
+    """Return a message for an unexpected exception.
 
-    It names the innermost line of spbench's packages that the exception passed through, if any.
+    It names the innermost line of spbench's packages in the traceback, if any.
     """
     location = ""
     frame = error.__traceback__
@@ -132,13 +133,16 @@ def describe_defect(error: BaseException) -> str:
     return f"a defect of spbench{location}: {type(error).__name__}: {text}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """Return `` (did you mean X?)`` for the nearest known word, or an empty text.
 
     The last part of a dotted name, such as ``compute.memory``, counts most.
     """
-    names = list(known)
-    part = word.rpartition(".")[2]
-    sharing = [name for name in names if part in name.split(".")] if part != word else []
-    near = sharing or get_close_matches(word, names, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+    names = list(candidates)
+    last_part = word.rpartition(".")[2]
+    matches = []
+    if last_part != word:
+        matches = [name for name in names if last_part in name.split(".")]
+    if not matches:
+        matches = get_close_matches(word, names, n=1)
+    return f" (did you mean {matches[0]}?)" if matches else ""

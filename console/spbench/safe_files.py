@@ -1,8 +1,9 @@
-"""Writing files in folders that other users may write: planted links and pipes are not followed.
+"""Safe writing of files in folders that other users may write.
 
-A folder's owner can put a symbolic link, a hard link or a pipe where the next file is written. So
+A folder's owner can plant a symbolic link, a hard link or a pipe under the next file's name. So
 files get a random name first, or must be regular files with one name, and folders below a root
-are opened one by one. The root itself and all above it may be links: `.spbench` on another disk.
+are opened one by one. The root and the folders above it may be links, such as `.spbench` on another
+disk.
 """
 
 from __future__ import annotations
@@ -26,17 +27,19 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_folders(path: Path, mode: int = FOLDER_MODE) -> None:
-    """Make a folder with this mode and its missing parents with `FOLDER_MODE`, less the umask.
+    """Create a folder with this mode, and its missing parents with `FOLDER_MODE`.
+
+    The umask applies to both modes.
 
     Raises:
-        OSError: One cannot be made, or is something else.
+        OSError: A folder cannot be created, or the path exists and is not a folder.
     """
     for folder in (*reversed(path.parents), path):
         if folder.is_dir():
             continue
         try:
             folder.mkdir(mode if folder == path else FOLDER_MODE)
-        except FileExistsError:  # another process may have made it
+        except FileExistsError:  # another process may have created it
             if not folder.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder") from None
 
@@ -48,10 +51,10 @@ def open_folder(path: Path, root: Path | None = None, make: int | None = None) -
     Args:
         path: The folder.
         root: The folder below which no link is followed; None: `path` itself.
-        make: The mode of folders below the root that are missing; None: they are not made.
+        make: The mode with which missing folders below the root are created; None: they are not.
 
     Raises:
-        OSError: A folder is missing, or something else is in its place.
+        OSError: A folder is missing, or is not a folder.
     """
     folder = os.open(root or path, _FOLDER)
     try:
@@ -79,32 +82,34 @@ def _not_a_folder(name: str, folder: int) -> OSError:
 
 @contextmanager
 def open_replacement(path: Path, mode: int, *, root: Path | None = None) -> Iterator[BinaryIO]:
-    """Yield a new file that takes the place of `path` at the end, unless an exception is raised.
+    """Yield a new file that replaces `path` at the end, unless an exception is raised.
 
-    A link, a pipe or a device in its place is replaced, not followed. The file is not flushed to
-    the disk: a run writes several per launch, and flushing would block its console for as long as
-    a busy disk takes. All of them follow from the event log, which is not flushed either.
+    A link, a pipe or a device at `path` is replaced, not followed. The file is not flushed to the
+    disk: a run writes several per launch, and flushing would block its console for as long as a
+    busy disk takes. All of them can be recreated from the event log, which is not flushed either.
 
     Args:
         path: The file.
         mode: Its mode, less the umask.
-        root: As for `open_folder`. None: the path is the user's own choice, and a file that is
-            replaced keeps its permissions.
+        root: See `open_folder`. None: the path is the user's own choice, and a replaced file keeps
+            its permissions.
 
     Raises:
-        OSError: It could not be written; the old file is as before.
+        OSError: The file could not be written; the old file is unchanged.
     """
     with open_folder(path.parent, root) as folder:
-        kept = _permissions(path.name, folder) if root is None else None
+        permissions = _permissions(path.name, folder) if root is None else None
         # Not derived from the file's name, which may be as long as the file system allows.
         draft = f".spbench-{secrets.token_hex(8)}"
-        file = os.open(draft, _NEW_FILE, mode if kept is None else mode & kept, dir_fd=folder)
+        if permissions is not None:
+            mode &= permissions
+        descriptor = os.open(draft, _NEW_FILE, mode, dir_fd=folder)
         try:
-            with os.fdopen(file, "wb") as content:
-                if kept is not None:
+            with os.fdopen(descriptor, "wb") as file:
+                if permissions is not None:
                     with suppress(OSError):  # a file system without permissions
-                        os.fchmod(file, kept)
-                yield content
+                        os.fchmod(descriptor, permissions)
+                yield file
             os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):
@@ -113,14 +118,14 @@ def open_replacement(path: Path, mode: int, *, root: Path | None = None) -> Iter
 
 
 def _permissions(name: str, folder: int) -> int | None:
-    """Return the permissions of a regular file; None if there is none of that name."""
+    """Return the permissions of a regular file; None if there is no such file."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    # Somebody else's file may be world-writable in order to change what is written into it.
+    # Another user could make a file world-writable to change its next content.
     allowed = 0o777 if status.st_uid == os.geteuid() else 0o775
     return status.st_mode & allowed
 
@@ -129,7 +134,7 @@ def replace_file(path: Path, chunks: Iterable[str], mode: int, *, root: Path | N
     """Write text to a new file, and replace `path` with it; see `open_replacement`.
 
     Raises:
-        OSError: It could not be written; the old file is as before.
+        OSError: The file could not be written; the old file is unchanged.
     """
     with open_replacement(path, mode, root=root) as file:
         for chunk in chunks:
@@ -137,15 +142,15 @@ def replace_file(path: Path, chunks: Iterable[str], mode: int, *, root: Path | N
 
 
 def create_file(path: Path, mode: int, *, root: Path) -> BinaryIO:
-    """Open a new file for writing; whatever has its name is removed first, not written to.
+    """Open a new file for writing; an existing file or link is removed first.
 
     Args:
         path: The file.
         mode: Its mode, less the umask.
-        root: As for `open_folder`.
+        root: See `open_folder`.
 
     Raises:
-        OSError: It cannot be made, or the name is a folder's.
+        OSError: The file cannot be created, or `path` is a folder.
     """
     with open_folder(path.parent, root) as folder:
         with suppress(FileNotFoundError):
@@ -154,26 +159,26 @@ def create_file(path: Path, mode: int, *, root: Path) -> BinaryIO:
 
 
 def open_regular(path: Path, flags: int, mode: int = 0) -> int:
-    """Open a file with these flags, and return its descriptor; it is not waited for.
+    """Open a file without blocking, and return its descriptor.
 
     Raises:
-        OSError: It cannot be opened, or is a link, a pipe, a socket or a device.
+        OSError: The file cannot be opened, or is a link, a pipe, a socket or a device.
     """
     try:
         file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        why = "it is a link, which spbench does not follow here"
-        raise OSError(errno.ELOOP, why, str(path)) from None
+        message = "it is a link, which spbench does not follow here"
+        raise OSError(errno.ELOOP, message, str(path)) from None
     return require_regular(file, path)
 
 
 def require_regular(file: int, path: Path) -> int:
-    """Return an open file's descriptor if the file is regular, else close it.
+    """Return the descriptor of a regular open file, and close any other.
 
     Raises:
-        OSError: It is a folder, a pipe, a socket or a device; ``path`` is in the message.
+        OSError: The file is a folder, a pipe, a socket or a device; the message names `path`.
     """
     mode = os.fstat(file).st_mode
     if stat.S_ISREG(mode):
@@ -185,11 +190,13 @@ def require_regular(file: int, path: Path) -> int:
 
 
 def open_to_append(path: Path, mode: int) -> int:
-    """Open a file to read and append, made if it is missing, and return its descriptor.
+    """Open a file to read and append, and return its descriptor.
+
+    A missing file is created.
 
     Raises:
-        OSError: It cannot be opened, is no regular file, or has a second name, under which the
-            appended data would appear too.
+        OSError: The file cannot be opened, is not regular, or has a second name (a hard link),
+            under which the appended data would appear, too.
     """
     file = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, mode)
     if os.fstat(file).st_nlink <= 1:

@@ -1,1 +1,1 @@
-"""Batch jobs: a suite as a job that needs no console, and the run made of what its ranks wrote."""
+"""Batch jobs: write a suite as a job script, and collect its results as a run."""

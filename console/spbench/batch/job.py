@@ -1,4 +1,4 @@
-"""The folder of a batch job: written whole, with the script and all that it reads."""
+"""Write the folder of a batch job, with its script, and submit the job."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BatchJob:
 
     @property
     def script(self) -> Path:
-        """The script."""
+        """The path of the script."""
         return self.folder / SCRIPT_NAME
 
 
@@ -62,13 +62,13 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     """Write the folder of a batch job.
 
     Args:
-        request: What was asked for.
+        request: The requested batch job.
         out: The folder, which must be new or empty; None: one under the home.
-        warn: Is called with a message for each file that was skipped.
+        warn: Receives a message for each site file that was skipped.
 
     Raises:
-        SpbenchError: Something of the request is wrong, a launcher is missing, or the folder
-            cannot be written. Nothing was written then.
+        SpbenchError: The request is invalid, a launcher is missing, or the folder cannot be
+            written. No file was written then.
     """
     run = request.run
     suite = load_suite(run)
@@ -77,8 +77,9 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
         run = replace(run, system=read_site_file(request.site).name)
     scheduler = choose_scheduler(request.scheduler, settings, run.environ.get("PATH"))
     mark = f"{_slug(suite.name)}-{secrets.token_hex(2)}"
-    folder = (out or run.home / "batch" / _stamped(mark)).absolute()
-    _refuse_used(folder)
+    folder = (out or run.home / "batch" / _add_timestamp(mark)).absolute()
+    _check_unused(folder)
+
     plan = plan_batch(run, suite, settings, folder)
     environ = allocation_environment(run.environ, scheduler)
     launches = [
@@ -88,20 +89,25 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     allocation = plan_allocation(plan, settings, folder)
     cwd = working_folder()
     script = BatchScript(suite.name, scheduler, allocation, folder, cwd, launches, environ)
+
     files = {
         "suite.yaml": hide_suite(suite.text),
-        PLAN_NAME: _plan(plan, mark, scheduler, launches).to_json(),
-        **{f"jobs/{job.number}/{CASES_FILE}": json.dumps(_cases(job)) for job in plan.jobs},
+        PLAN_NAME: _make_plan(plan, mark, scheduler, launches).to_json(),
+        **{
+            f"jobs/{job.number}/{CASES_FILE}": json.dumps(_describe_cases(job)) for job in plan.jobs
+        },
         SCRIPT_NAME: script.text(),
     }
     # The script needs the values of launch.env, and cases.json those of a program's environment.
+    # With secrets among them, only the user may read the files.
     private = any(_has_secrets(job, launch) for job, launch in launches)
     file_mode, script_mode = (0o600, 0o700) if private else (0o666, 0o777)
     for name, text in files.items():
         mode = script_mode if name == SCRIPT_NAME else file_mode
         write_file(folder / name, text, mode=mode, root=folder)
-    unused = any(case.launch.hostfile for case in suite.cases)
-    return BatchJob(folder, scheduler, sum(len(j.cases) for j in plan.jobs), len(launches), unused)
+    cases = sum(len(job.cases) for job in plan.jobs)
+    has_hostfile = any(case.launch.hostfile for case in suite.cases)
+    return BatchJob(folder, scheduler, cases, len(launches), unused_hostfile=has_hostfile)
 
 
 def _has_secrets(job: Job, launch: Launch) -> bool:
@@ -113,12 +119,12 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:24].strip("-") or "run"
 
 
-def _stamped(mark: str) -> str:
+def _add_timestamp(mark: str) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{mark}"
 
 
-def _refuse_used(folder: Path) -> None:
-    if re.search(r"[\s\"'%\\]", str(folder)):  # schedulers read it in a directive
+def _check_unused(folder: Path) -> None:
+    if re.search(r"[\s\"'%\\]", str(folder)):  # the path appears in a directive
         raise UsageError(
             f"--output {str(folder)!r}: name a folder without blanks, quotes, % and \\"
         )
@@ -128,14 +134,14 @@ def _refuse_used(folder: Path) -> None:
         raise UsageError(f"--output {folder} is there already; name a new folder")
 
 
-def _cases(job: Job) -> list[dict[str, Any]]:
-    """Return the cases as ranks read them from a file: with the deadlines that a console keeps."""
+def _describe_cases(job: Job) -> list[dict[str, Any]]:
+    """Return the cases for the ranks, with the deadlines that a console would keep."""
     timeouts = {case.id: case.launch.timeout for case in job.cases}
     limits = {"start_timeout": 2 * job.settings.start_timeout}
     return [{**case, "timeout": timeouts[case["id"]], **limits} for case in build_payload(job)]
 
 
-def _plan(
+def _make_plan(
     plan: RunPlan, mark: str, scheduler: Scheduler, launches: Sequence[tuple[Job, Launch]]
 ) -> BatchPlan:
     environment = collect_facts(
@@ -156,11 +162,11 @@ def _plan(
         system=plan.request.system,
         environment=environment,
         cases=tuple(start["cases"]),
-        jobs=tuple(_planned(job, launch, scheduler) for job, launch in launches),
+        jobs=tuple(_describe_launch(job, launch, scheduler) for job, launch in launches),
     )
 
 
-def _planned(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
+def _describe_launch(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
     env = select_variables(launch.command.env, launch.spec.hidden_env)
     return BatchLaunch(
         number=job.number,
@@ -184,19 +190,21 @@ PATIENCE = 120.0
 
 
 def submit_job(job: BatchJob, environ: Mapping[str, str]) -> str:
-    """Hand a job to its scheduler and return what that answers: the job's number, mostly.
+    """Submit a job and return the scheduler's output, usually the job's number.
 
     Raises:
         MissingError: The scheduler is not installed here.
-        FailedRunError: It refused the job, or did not answer.
+        FailedRunError: The scheduler rejected the job, or did not answer.
     """
     scheduler = job.scheduler
     program = scheduler.submit_command[0]
-    words = [*scheduler.submit_command, *([] if scheduler.takes_stdin else [str(job.script)])]
+    command = list(scheduler.submit_command)
+    if not scheduler.takes_stdin:
+        command.append(str(job.script))
     try:
         with job.script.open("rb") as script:
-            done = subprocess.run(
-                words,
+            process = subprocess.run(
+                command,
                 env=dict(environ),
                 stdin=script if scheduler.takes_stdin else subprocess.DEVNULL,
                 capture_output=True,
@@ -213,7 +221,7 @@ def submit_job(job: BatchJob, environ: Mapping[str, str]) -> str:
         raise FailedRunError(
             f"{program} did not answer in {PATIENCE:g} s; submit {job.script} by hand"
         ) from None
-    if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split()) or "it said nothing"
-        raise FailedRunError(f"{program} refused {job.script}: {said}")
-    return done.stdout.strip()
+    if process.returncode != 0:
+        output = " ".join((process.stderr or process.stdout).split()) or "it said nothing"
+        raise FailedRunError(f"{program} refused {job.script}: {output}")
+    return process.stdout.strip()

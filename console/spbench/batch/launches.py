@@ -1,4 +1,4 @@
-"""The launches of a batch job: inside an allocation whose hosts are not known yet."""
+"""The launches of a batch job, planned before its hosts are known."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from spbench.suites.settings import BatchSettings, Container
 from spbench_core.events.rank_events import ENV_CASES, ENV_EVENTS_DIR
 
 PRIVATE = dict.fromkeys((ENV_EVENTS_DIR, ENV_CASES), "")
-"""The variables that each launch hands to its ranks; the script knows their values."""
+"""The variables that each launch passes to its ranks; the script sets their values."""
 HOSTFILE_NAME = "hostfile"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """A batch job as asked for on the command line."""
+    """A batch job as requested on the command line."""
 
     run: Request
     scheduler: str | None = None
@@ -37,10 +37,10 @@ class BatchRequest:
 
 
 def load_suite(request: Request) -> Suite:
-    """Return the suite of a request.
+    """Load the suite of a request.
 
     Raises:
-        UsageError: It cannot be read, or has errors.
+        UsageError: The suite cannot be read, or has errors.
     """
     return load_suite_file(request.suite, build_settings(request))
 
@@ -49,16 +49,16 @@ def plan_batch(request: Request, suite: Suite, settings: BatchSettings, folder: 
     """Return the plan of a suite on the hosts of an allocation.
 
     Args:
-        request: The run that was asked for.
+        request: The requested run.
         suite: Its suite.
-        settings: What the batch job asks for.
-        folder: The folder of the batch job, which ranks in containers see too.
+        settings: The settings of the batch job.
+        folder: The folder of the batch job, which is mounted into containers.
 
     Raises:
-        UsageError: Something of it is wrong; a case takes all slots of an unknown number of nodes.
+        UsageError: The request is invalid, or a case takes all slots of an unknown number of nodes.
         NothingSelected: No case is left.
     """
-    cases = tuple(_sized(case, settings, folder) for case in suite.cases)
+    cases = tuple(_fit_case(case, settings, folder) for case in suite.cases)
     plan = plan_suite(request, replace(suite, cases=cases))
     for case in (case for job in plan.jobs for case in job.cases):
         if case.np is None:
@@ -76,45 +76,46 @@ def plan_batch(request: Request, suite: Suite, settings: BatchSettings, folder: 
                 f"{suite.path}:{case.line}: {case.id} repeats until its median is known well, and "
                 "a batch job runs a number of repeats: set repeat, and leave until out"
             )
-    # in a batch job each launch is a job: of a program, each of its repeats
+    # Each launch of a batch job is a job of its run. For programs that is each repeat.
     jobs = enumerate(split_program_repeats(plan.jobs), 1)
     return replace(plan, jobs=tuple(replace(job, number=number) for number, job in jobs))
 
 
-def _sized(case: Case, settings: BatchSettings, folder: Path) -> Case:
-    """Return a case with its ranks, if known, and no hostfile: the allocation is its hosts."""
-    changed: dict[str, object] = {"hostfile": None}
+def _fit_case(case: Case, settings: BatchSettings, folder: Path) -> Case:
+    """Return a case without a hostfile, and with its ranks if they are known."""
+    changes: dict[str, object] = {"hostfile": None}
     container = case.launch.container
     if isinstance(container, Container):
         mounts = (*container.mounts, str(folder))
-        changed["container"] = container.model_copy(update={"mounts": mounts})
-    launch = case.launch.model_copy(update=changed)
+        changes["container"] = container.model_copy(update={"mounts": mounts})
+    launch = case.launch.model_copy(update=changes)
     np = case.np or count_slots(settings, case.launch.ranks_per_host)
     return replace(case, np=np, launch=launch)
 
 
 def plan_allocation(plan: RunPlan, settings: BatchSettings, folder: Path) -> Allocation:
-    """Return what the batch job asks for: room for the largest of its launches.
+    """Return the allocation of the batch job, which is large enough for each launch.
 
     Raises:
-        UsageError: A launch needs more nodes than are asked for.
+        UsageError: A launch needs more nodes than ``launch.batch.nodes``.
     """
     widths = {job.settings.ranks_per_host for job in plan.jobs}
-    known = [width for width in widths if width is not None]
     for job in plan.jobs:
-        _check_room(job, settings.nodes)
+        _check_nodes(job, settings.nodes)
     if settings.nodes is None and len(widths) > 1:
         raise UsageError("the cases differ in ranks_per_host: set launch.batch.nodes")
-    width = max(known) if known and len(known) == len(widths) else None
+    limits = [width for width in widths if width is not None]
+    ranks_per_host = max(limits) if limits and len(limits) == len(widths) else None
     np = max(job.np for job in plan.jobs)
-    return Allocation(f"spbench-{plan.suite.name}", np, width, settings, folder / LOG_NAME)
+    name = f"spbench-{plan.suite.name}"
+    return Allocation(name, np, ranks_per_host, settings, folder / LOG_NAME)
 
 
-def _check_room(job: Job, nodes: int | None) -> None:
-    most = job.settings.ranks_per_host
-    if most is not None and nodes is not None and nodes * most < job.np:
+def _check_nodes(job: Job, nodes: int | None) -> None:
+    width = job.settings.ranks_per_host
+    if width is not None and nodes is not None and nodes * width < job.np:
         raise UsageError(
-            f"{job.cases[0].id} needs {math.ceil(job.np / most)} nodes at ranks_per_host {most}, "
+            f"{job.cases[0].id} needs {math.ceil(job.np / width)} nodes at ranks_per_host {width}, "
             f"and launch.batch.nodes is {nodes}"
         )
 
@@ -126,22 +127,22 @@ def plan_launch(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[s
         job: The job.
         scheduler: The batch system of the allocation.
         folder: The job's folder.
-        environ: As `allocated` returns it.
+        environ: The environment from `allocation_environment`.
 
     Raises:
         MissingError: The launcher or the MPI library is missing.
-        UsageError: The launcher cannot express something.
+        UsageError: The launcher has no option for a setting.
     """
     settings = job.settings
-    name, found = scheduler.choose_launcher()
+    name, launcher = scheduler.choose_launcher()
     if settings.launcher == "auto":
         settings = settings.model_copy(update={"launcher": name})
     else:
-        found = None
+        launcher = None
     library = detect_mpi_library(find_interpreter(settings), settings)
-    found = found or find_launcher(settings, library, environ)
+    launcher = launcher or find_launcher(settings, library, environ)
     if not job.starts_program:
-        settings = preload_allocator(settings, found.launcher.name, (), environ, here=False)
+        settings = preload_allocator(settings, launcher.launcher.name, (), environ, here=False)
     spec = JobSpec(
         np=job.np,
         placement=(),
@@ -149,22 +150,22 @@ def plan_launch(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[s
         program=build_worker_argv(settings, job.worker),
         private_env=PRIVATE | build_job_environment(job, environ),
         oversubscribed=False,
-        # the others find the allocation by themselves
-        hostfile=folder / HOSTFILE_NAME if get_traits(found.launcher).needs_hostfile else None,
+        # Other launchers find the allocation without a hostfile.
+        hostfile=folder / HOSTFILE_NAME if get_traits(launcher.launcher).needs_hostfile else None,
         library=library.name,
     )
-    command = found.launcher.command(found.executable, spec, environ)
-    return Launch(found, library, spec, command, None)
+    command = launcher.launcher.command(launcher.executable, spec, environ)
+    return Launch(launcher, library, spec, command, None)
 
 
 def allocation_environment(environ: Mapping[str, str], scheduler: Scheduler) -> dict[str, str]:
-    """Return an environment as it will be inside an allocation of this scheduler, and no other."""
-    kept = {name: value for name, value in environ.items() if name not in ALLOCATIONS}
-    return kept | dict(scheduler.allocation_variables)
+    """Return the environment inside an allocation of this scheduler only."""
+    outside = {name: value for name, value in environ.items() if name not in ALLOCATIONS}
+    return outside | dict(scheduler.allocation_variables)
 
 
 def added_variables(launch: Launch, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a launch adds to the environment of the script, or changes in it."""
+    """Return the variables that a launch adds or changes in the script's environment."""
     return {
         name: value
         for name, value in sorted(launch.command.env.items())

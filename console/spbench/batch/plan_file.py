@@ -1,4 +1,4 @@
-"""The plan of a batch job, ``spbench.batch/1``: what its run needs beside the events."""
+"""The plan of a batch job, ``spbench.batch/1``, from which its run is collected."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from spbench_core.events.run_events import CASE
 
 PLAN_NAME = "plan.json"
 LOG_NAME = "job.log"
-"""The file of what the script prints, which the scheduler makes."""
+"""The file of the script's output, which the scheduler writes."""
 
 
 class BatchLaunch(StrictModel):
-    """One job: what each of its launches runs, and how.
+    """One job: the cases and the command of each of its launches.
 
     Attributes:
-        cases: Ids, in the order in which they run.
+        cases: Case ids, in the order in which they run.
         timeouts: Seconds for each case.
-        library: The MPI library, as `Launcher.libraries` names them.
-        env: Variables that may change numbers.
-        asked: What is asked of the ranks' places, as `Launch.asked` tells it.
+        library: The MPI library, by a name of `Launcher.libraries`.
+        env: Environment variables that may affect the results.
+        asked: The requested placement of ranks, from `Launch.asked`.
     """
 
     number: int = Field(ge=1)
@@ -46,11 +46,11 @@ class BatchPlan(StrictModel):
     """A whole plan.
 
     Attributes:
-        mark: The end of the run's id, unlike any other's.
+        mark: The unique end of the run's id.
         file: The suite's file.
-        system: The system of references in expectations; None: no expectation has any.
+        system: The system of references in expectations; None: no expectation has references.
         environment: Facts of the machine that wrote the script.
-        cases: As ``run_start`` describes them.
+        cases: The cases in the form of the event ``run_start``.
     """
 
     schema_: Literal["spbench.batch/1"] = Field(alias="schema")
@@ -69,15 +69,15 @@ class BatchPlan(StrictModel):
     jobs: tuple[BatchLaunch, ...] = Field(strict=False)
 
     def to_json(self) -> str:
-        """Return the content of the file."""
+        """Return the content of the plan's file."""
         return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
 
 def read_plan(folder: Path) -> BatchPlan:
-    """Return the plan of a batch job's folder.
+    """Read the plan in a batch job's folder.
 
     Raises:
-        UsageError: The folder is none of a batch job, or its plan is damaged.
+        UsageError: The folder is not that of a batch job, or its plan is damaged.
     """
     path = folder / PLAN_NAME
     try:
@@ -88,24 +88,25 @@ def read_plan(folder: Path) -> BatchPlan:
         ) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise _damaged(path, f"{place}: {first['msg']}" if place else first["msg"]) from None
+        field = ".".join(map(str, first["loc"]))
+        raise _damage_error(path, f"{field}: {first['msg']}" if field else first["msg"]) from None
     _check(plan, path)
     return plan
 
 
 def _check(plan: BatchPlan, path: Path) -> None:
     try:
-        for described in plan.cases:
-            fields.check_fields("a case", described, CASE)
+        for case in plan.cases:
+            fields.check_fields("a case", case, CASE)
     except fields.EventError as error:
-        raise _damaged(path, str(error)) from None
-    planned = {case["id"]: case["np"] for case in plan.cases}
+        raise _damage_error(path, str(error)) from None
+    ranks = {case["id"]: case["np"] for case in plan.cases}
     for job in plan.jobs:
-        for case in job.cases:
-            if planned.get(case) != job.np or case not in job.timeouts:
-                raise _damaged(path, f"job {job.number} has a case {case!r} that does not fit it")
+        for id_ in job.cases:
+            if ranks.get(id_) != job.np or id_ not in job.timeouts:
+                message = f"job {job.number} has a case {id_!r} that does not fit it"
+                raise _damage_error(path, message)
 
 
-def _damaged(path: Path, why: str) -> UsageError:
-    return UsageError(f"{path} is damaged: {why}; write the job again with spbench script")
+def _damage_error(path: Path, reason: str) -> UsageError:
+    return UsageError(f"{path} is damaged: {reason}; write the job again with spbench script")

@@ -1,4 +1,4 @@
-"""One launch of a batch job replayed: its ranks' events, as a console would have heard them."""
+"""Replay one launch of a batch job from the event files of its ranks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, decode
 from spbench_core.events.statuses import CaseStatus
 
 _SLACK = 2 * HEARTBEAT_INTERVAL
-"""Seconds that a rank's last word may be before its own deadline, at which it ends itself."""
-_LATEST = 86400.0
-"""Seconds by which a rank's clock may be ahead and still be believed."""
+"""Seconds between a rank's last event and its deadline, at which it ends itself."""
+_MAX_AHEAD = 86400.0
+"""Seconds by which a rank's clock may be ahead; later times are ignored."""
 
 
 class ReplayClock:
@@ -49,19 +49,19 @@ class ReplayClock:
         return self.now
 
     def advance(self, time: float, latest: float) -> None:
-        """Go on to a time, unless a clock that is far ahead has told it."""
-        if self.now < time < latest + _LATEST:
+        """Advance to a time, unless it comes from a clock that is far ahead."""
+        if self.now < time < latest + _MAX_AHEAD:
             self.now = time
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The outcome of a launch.
+    """The result of replaying a launch.
 
     Attributes:
-        fault: What went wrong; None also where it still goes on.
-        current: The case that was not through.
-        failure: A defect of ours that the events have met.
+        fault: The fault of the launch; None if there was none, or if it still runs.
+        current_case: The case that had not ended.
+        failure: An unexpected exception (a defect of spbench) while events were processed.
     """
 
     fault: Fault | None
@@ -76,10 +76,10 @@ class LaunchReplay:
         number: The job's number in the run.
         planned: The job as planned.
         folder: The launch's folder.
-        cases: The cases that count here: those that no later launch runs again.
-        described: The cases by id, as ``run_start`` describes them.
+        cases: The ids of the cases that no later launch runs again.
+        described: The cases by id, in the form of the event ``run_start``.
         recorder: The run's recorder.
-        clock: The run's clock, which stands at the launch's start.
+        clock: The run's clock, set to the launch's start.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class LaunchReplay:
         self._clock = clock
         self._cases = set(cases)
         self._left_out = {case["id"] for case in folder.read_cases()} - self._cases
-        self._faulty_before = False
+        self._faulty_before_stop = False
         self._launcher = _launcher(planned.launcher)
         self.sources = [RankFile(path) for path in folder.list_event_files()]
         entries = [case for case in folder.read_cases() if case["id"] in self._cases]
@@ -113,13 +113,13 @@ class LaunchReplay:
         job = Job(number, counted, planned.np, LaunchSettings())
         self._listener = JobListener(job, recorder, self.watch, clock)
 
-    def run(self, *, goes_on: bool) -> ReplayResult:
-        """Replay the events, then say what is missing; where it still goes on nothing is."""
+    def run(self, *, still_runs: bool) -> ReplayResult:
+        """Replay the events, then find the fault of a launch that does not run any more."""
         latest = max((s.path.stat().st_mtime for s in self.sources), default=self._clock.now)
-        for item in merge_events(self.sources):
-            self._clock.advance(item.time, latest)
-            self._take(item)
-        fault = None if goes_on else self._fault()
+        for file_event in merge_events(self.sources):
+            self._clock.advance(file_event.time, latest)
+            self._process(file_event)
+        fault = None if still_runs else self._find_fault()
         if fault is not None:
             self._listener.record_lost(fault)
         end = self._folder.end
@@ -128,58 +128,65 @@ class LaunchReplay:
         current = self.watch.current
         return ReplayResult(fault, current[0] if current else None, self._listener.failure)
 
-    def _take(self, item: FileEvent) -> None:
-        before = self.watch.fault
-        if item.event is None:
-            self._listener.on_violation(item.source, item.error)
-        elif item.event.get("case") not in self._left_out:
-            event = item.event
-            shown = {**event, "token": "shown"} if event["event"] == "hello" else event
-            self._listener.on_events(item.source, [item.line], [shown])
-            item.source.last = item.time
-        if before is None and self.watch.fault is not None:
+    def _process(self, file_event: FileEvent) -> None:
+        earlier_fault = self.watch.fault
+        event = file_event.event
+        if event is None:
+            self._listener.on_violation(file_event.source, file_event.error)
+        elif event.get("case") not in self._left_out:
+            if event["event"] == "hello":
+                event = {**event, "token": "shown"}
+            self._listener.on_events(file_event.source, [file_event.line], [event])
+            file_event.source.last = file_event.time
+        if earlier_fault is None and self.watch.fault is not None:
             stopped = self._folder.end.signal_time if self._folder.end else None
-            self._faulty_before = stopped is None or item.time < stopped
+            self._faulty_before_stop = stopped is None or file_event.time < stopped
 
-    def _fault(self) -> Fault | None:
+    def _find_fault(self) -> Fault | None:
         end = self._folder.end
         watch = self.watch
         if watch.done and watch.fault is None:
             return None
-        if end is not None and end.signal is not None and not self._faulty_before:
-            after = (end.signal_time or end.time) - watch.launched
+        if end is not None and end.signal is not None and not self._faulty_before_stop:
+            elapsed = (end.signal_time or end.time) - watch.launched
             name = signal_name(end.signal)
             return Fault(
-                CaseStatus.CANCELLED, f"the batch job got {name} {after:.1f} s into this launch"
+                CaseStatus.CANCELLED, f"the batch job got {name} {elapsed:.1f} s into this launch"
             )
-        told = self._listener.where
-        # a rank keeps its own deadline, and the console's counts from the last one's start
-        fault = watch.find_overdue(self._clock.now, _SLACK + watch.start_spread if told else 0.0)
+        positions = self._listener.where
+        # Each rank keeps its own deadline; that of a console counts from the start of the last
+        # rank.
+        fault = watch.find_overdue(
+            self._clock.now, _SLACK + watch.start_spread if positions else 0.0
+        )
         if fault is not None and fault.status == CaseStatus.TIMEOUT:
-            return watch.add_locations(fault, told)
-        return self._judged(fault)
+            return watch.add_locations(fault, positions)
+        return self._find_cause(fault)
 
-    def _judged(self, fault: Fault | None) -> Fault:
-        """Return the cause, by all that ranks, their files and the launcher tell."""
-        # ranks that are alone each end without the others' bye, and none of them is to blame
-        alone = self.watch.misfit is not None
-        settled = fault is not None and (alone or not self.watch.tentative)
+    def _find_cause(self, fault: Fault | None) -> Fault:
+        """Return the find_cause, from the ranks' events, their files and the launcher's output."""
+        # After a misfit, ranks do not know each other, and each ends without the last event of the
+        # others. None of them is to blame.
+        is_misfit = self.watch.misfit is not None
+        is_final = fault is not None and (is_misfit or not self.watch.tentative)
         for source in sorted(self.sources, key=lambda source: source.last):
-            if not settled:
+            if not is_final:
                 self._listener.on_lost(source)
+
         evidence = self._evidence()
-        found = fault if settled else find_cause(evidence) or self.watch.fault
-        found = found or Fault(CaseStatus.ERROR, "no rank wrote events")
-        if found.traceback is not None:
-            return found
-        more = evidence.stderr_text or evidence.launcher_report.message
-        if found.rank is None and more and more not in found.message:
-            found = replace(found, message=f"{more}; {found.message}")
-        elif settled and more:
-            found = replace(found, message=f"{found.message}: {more}")
+        if not is_final:
+            fault = find_cause(evidence) or self.watch.fault
+        fault = fault or Fault(CaseStatus.ERROR, "no rank wrote events")
+        if fault.traceback is not None:
+            return fault
+        output = evidence.stderr_text or evidence.launcher_report.message
+        if fault.rank is None and output and output not in fault.message:
+            fault = replace(fault, message=f"{output}; {fault.message}")
+        elif is_final and output:
+            fault = replace(fault, message=f"{fault.message}: {output}")
         if self._folder.end is None or not self.sources:
-            found = replace(found, message=f"{found.message}; {self._exit_sentence()}")
-        return found
+            fault = replace(fault, message=f"{fault.message}; {self._describe_exit()}")
+        return fault
 
     def _evidence(self) -> Evidence:
         watch = self.watch
@@ -198,14 +205,12 @@ class LaunchReplay:
             stderr_text=extract_rank_stderr(output),
         )
 
-    def _exit_sentence(self) -> str:
+    def _describe_exit(self) -> str:
         end = self._folder.end
         if end is None:
             return "the batch job was killed, or its node failed: it left no status"
-        return f"the launcher ended with status {end.status} after {self._after(end.time):.1f} s"
-
-    def _after(self, time: float) -> float:
-        return time - self.watch.launched
+        elapsed = end.time - self.watch.launched
+        return f"the launcher ended with status {end.status} after {elapsed:.1f} s"
 
 
 def _launcher(name: str) -> Launcher:
@@ -215,20 +220,20 @@ def _launcher(name: str) -> Launcher:
 
 
 def _case(described: Mapping[str, Any], timeout: float) -> Case:
-    """Return a case as far as the listener of a job needs it."""
+    """Return a case with the fields that the listener of a job needs."""
     fields = {name: described[name] for name in ("id", "name", "benchmark", "params", "np")}
     more = {"repeat": described["repeat"], "inject": described["inject"]}
     return Case(**fields, **more, expect=(), launch=LaunchSettings(timeout=timeout), line=0)
 
 
 class RankFile:
-    """The file of one rank, in place of a connection.
+    """The file of one rank, with the interface of a rank's connection.
 
     Args:
-        path: The file, whose name begins with the rank's host.
+        path: The file; its name begins with the rank's host.
 
     Attributes:
-        last: When its last event was said.
+        last: The time of the rank's last event.
     """
 
     def __init__(self, path: Path) -> None:
@@ -239,12 +244,12 @@ class RankFile:
         self.last = 0.0
 
     def reply(self, **fields: Any) -> None:
-        """Answer nothing: nobody waits."""
+        """Ignore replies, because the rank has ended."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileEvent:
-    """One event of a file, or in its place what is wrong there; the order is that of times."""
+    """One event of a file, or the error at its line; ordered by time."""
 
     time: float
     source: RankFile = field(compare=False)
@@ -254,36 +259,38 @@ class FileEvent:
 
 
 def merge_events(sources: Sequence[RankFile]) -> Iterator[FileEvent]:
-    """Yield the events of all files in the order of their times; each file's own order is kept."""
-    return heapq.merge(*map(_events, sources))
+    """Yield the events of all files by time; events of one file keep their order."""
+    return heapq.merge(*map(_read_events, sources))
 
 
-def _events(source: RankFile) -> Iterator[FileEvent]:
-    """Yield a file's events up to the first line that is wrong, as the collector takes them."""
-    at = 0.0
+def _read_events(source: RankFile) -> Iterator[FileEvent]:
+    """Yield the events of a file up to the first invalid line, like the collector."""
+    time = 0.0
     try:
-        for due, line in enumerate(read_complete_lines(source.path)):
-            event = _checked(source, line, due)
-            # a clock that is set back must not put a line before an earlier one
-            at = max(at, float(event["time"]))
-            yield FileEvent(at, source, line, event)
+        for number, line in enumerate(read_complete_lines(source.path)):
+            event = _decode_line(source, line, number)
+            # If a rank's clock was set back, its lines still keep their order.
+            time = max(time, float(event["time"]))
+            yield FileEvent(time, source, line, event)
     except EventError as error:
-        yield FileEvent(at, source, error=str(error))
+        yield FileEvent(time, source, error=str(error))
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):  # no fault of the rank's
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # too many open files here, not the rank's
             raise
-        yield FileEvent(at, source, error=f"left a file that cannot be read: {error.strerror}")
+        yield FileEvent(time, source, error=f"left a file that cannot be read: {error.strerror}")
 
 
-def _checked(source: RankFile, line: bytes, due: int) -> Event:
+def _decode_line(source: RankFile, line: bytes, number: int) -> Event:
     try:
         event = decode(line)
     except EventError as error:
-        raise EventError(f"wrote a line {due + 1} that is no event: {error}") from None
-    if event["seq"] != due:
-        raise EventError(f"wrote event {event['seq']} where {due} was due")
-    if (event["event"] == "hello") != (due == 0):
-        raise EventError("did not begin with hello" if due == 0 else "said hello twice")
-    if due == 0:
+        raise EventError(f"wrote a line {number + 1} that is no event: {error}") from None
+    if event["seq"] != number:
+        raise EventError(f"wrote event {event['seq']} where {number} was due")
+    if (event["event"] == "hello") != (number == 0):
+        raise EventError(
+            "did not begin with hello" if number == 0 else "launcher_report hello twice"
+        )
+    if number == 0:
         source.identity = RankIdentity(event["host"], event["pid"], event.get("rank"))
     return event

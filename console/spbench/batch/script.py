@@ -1,4 +1,4 @@
-"""The script of a batch job: directives, modules, and one launch after another, in bash."""
+"""The bash script of a batch job: directives, modules, and the launches in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spbench_core.quantities import format_quantity
 KILL_AFTER = 30
 """Seconds between SIGTERM and SIGKILL for a launcher."""
 _SPARE = 60
-"""Seconds beyond its ranks' own deadlines at which a launch is ended."""
+"""Seconds after the last deadline of its ranks at which a launch is ended."""
 
 _HEAD = r"""
 rm -f "$dir/ended"
@@ -102,14 +102,14 @@ exit "$worst"
 
 @dataclass(frozen=True, slots=True)
 class BatchScript:
-    """All that a script is made of.
+    """The parts of a script.
 
     Attributes:
         suite: The suite's name.
-        folder: The folder of the batch job, with its whole path.
+        folder: The absolute path of the batch job's folder.
         cwd: The folder in which the ranks run.
-        launches: The jobs with their launches, in their order.
-        environ: The environment for which they were prepared.
+        launches: The jobs with their launches, in order.
+        environ: The environment for which the launches were planned.
     """
 
     suite: str
@@ -131,7 +131,7 @@ class BatchScript:
     def _directives(self) -> Iterator[str]:
         settings = self.allocation.settings
         prefix = self.scheduler.prefix
-        # modules are a function of login shells
+        # Only login shells define the function `module`.
         yield "#!/bin/bash -l" if settings.modules else "#!/bin/bash"
         yield from (prefix + line for line in self.scheduler.directives(self.allocation))
         yield from (prefix + line for line in settings.directives)
@@ -145,7 +145,7 @@ class BatchScript:
         if settings.modules:
             yield f"module load {shlex.join(settings.modules)} || exit"
         yield from settings.lines
-        # behind them, which may have a variable of that name
+        # After the lines of the settings, which may use a variable with this name.
         yield f"dir={shlex.quote(str(self.folder))}"
 
     def _functions(self) -> str:
@@ -172,16 +172,23 @@ class BatchScript:
     def _run(self, job: Job, launch: Launch) -> Iterator[str]:
         python = find_interpreter(job.settings)
         remaining = wrap_argv(job.settings, (python, "-m", "spbench_workers.remaining"))
-        of = ", ".join(case.id for case in job.cases[:3]) + (", ..." if len(job.cases) > 3 else "")
-        yield f"# job {job.number}: {format_quantity(job.np, 'rank')}, {launch.version}: {of}"
-        own = [f"{name}={value}" for name, value in launch.spec.rank_env.items()]
-        yield f"remaining=({shlex.join(['env', *own, *remaining] if own else remaining)})"
+        cases = ", ".join(case.id for case in job.cases[:3])
+        if len(job.cases) > 3:
+            cases += ", ..."
+        yield f"# job {job.number}: {format_quantity(job.np, 'rank')}, {launch.version}: {cases}"
+        if launch.spec.rank_env:
+            remaining = ("env", *_assignments(launch.spec.rank_env), *remaining)
+        yield f"remaining=({shlex.join(remaining)})"
         if launch.spec.hostfile is not None:
-            most = job.settings.ranks_per_host or ""
-            yield f'hosts {job.np} {most} >"$dir/jobs/{job.number}/{HOSTFILE_NAME}"'
-        given = [f"{name}={value}" for name, value in added_variables(launch, self.environ).items()]
-        yield f"variables=({shlex.join(given)})"
+            ranks_per_host = job.settings.ranks_per_host or ""
+            yield f'hosts {job.np} {ranks_per_host} >"$dir/jobs/{job.number}/{HOSTFILE_NAME}"'
+        variables = _assignments(added_variables(launch, self.environ))
+        yield f"variables=({shlex.join(variables)})"
         yield f"run {job.number} {compute_time_limit(job)} {shlex.join(launch.command.argv)}"
+
+
+def _assignments(variables: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in variables.items()]
 
 
 def compute_time_limit(job: Job) -> int:

@@ -1,4 +1,4 @@
-"""What batch jobs of a cluster ask for, whatever the suite: the settings of site files."""
+"""Settings of a site's batch jobs for all suites, from site files."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ def batch_settings(
     home: Path,
     warn: Callable[[str], None],
 ) -> BatchSettings:
-    """Return what a suite's batch job asks for; each key is the first's that has it.
+    """Return the settings of a suite's batch job from all sources.
 
-    ``--set`` comes first, then the file of ``--site``, the suite, ``site.yaml`` of the home, and
-    ``site.yaml`` of the user's configuration. The last two are skipped with a warning if somebody
-    else may have written them: even the home may be another user's folder.
+    Each setting comes from the first source that has it.
+    The sources are ``--set``, the file of ``--site``, the suite, ``site.yaml`` of the home, and
+    ``site.yaml`` of the user's configuration. The last two are skipped with a warning if another
+    user may have written them: even the home may be another user's folder.
 
     Raises:
         UsageError: A site file cannot be read, or has errors.
     """
-    own = suite.launch.batch
-    layers = [_only(own, _set(overrides)), *([read_site(site)] if site else []), own]
+    suite_settings = suite.launch.batch
+    overridden = _select_settings(suite_settings, _overridden_keys(overrides))
+    layers = [overridden, *([read_site(site)] if site else []), suite_settings]
     for path in (home / FILE_NAME, find_user_site()):
         if os.path.isfile(path):
             try:
@@ -44,39 +46,39 @@ def batch_settings(
 
 
 def read_site(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> BatchSettings:
-    """Return the batch settings of a site file; arguments and errors as for `read_site_file`."""
+    """Read the batch settings of a site file; see `read_site_file`."""
     return read_site_file(path, open_).batch
 
 
 def merge_settings(layers: Iterable[BatchSettings]) -> BatchSettings:
-    """Return the settings of which each key is the first layer's that sets it."""
-    given: dict[str, object] = {}
+    """Return settings with each key from the first layer that sets it."""
+    values: dict[str, object] = {}
     for layer in layers:
-        given = {name: getattr(layer, name) for name in layer.model_fields_set} | given
-    return BatchSettings().model_copy(update=given)
+        values = {name: getattr(layer, name) for name in layer.model_fields_set} | values
+    return BatchSettings().model_copy(update=values)
 
 
-def _set(overrides: Sequence[str]) -> set[str]:
+def _overridden_keys(overrides: Sequence[str]) -> set[str]:
     keys = (text.partition("=")[0] for text in overrides)
     return {key.removeprefix(_KEY) for key in keys if key.startswith(_KEY)}
 
 
-def _only(settings: BatchSettings, names: set[str]) -> BatchSettings:
+def _select_settings(settings: BatchSettings, names: set[str]) -> BatchSettings:
     return BatchSettings().model_copy(update={name: getattr(settings, name) for name in names})
 
 
 def count_slots(settings: BatchSettings, ranks_per_host: int | None) -> int | None:
-    """Return how many ranks an allocation takes; None where that is not said."""
+    """Return the number of ranks in an allocation; None if it is not set."""
     if settings.nodes is None or ranks_per_host is None:
         return None
     return settings.nodes * ranks_per_host
 
 
 def reject_unsupported(keyword: str | None, name: str, scheduler: str) -> None:
-    """Refuse a setting that a scheduler has no option for.
+    """Reject a setting for which a scheduler has no option.
 
     Raises:
-        UsageError: It is set.
+        UsageError: The setting is set.
     """
     if keyword is not None:
         raise UsageError(

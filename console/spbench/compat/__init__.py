@@ -1,1 +1,1 @@
-"""Other programs' Python interfaces over spbench's own: a name each, and nothing of its own."""
+"""Python interfaces of other programs, as thin wrappers of spbench's functions."""

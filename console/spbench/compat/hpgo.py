@@ -1,4 +1,4 @@
-"""HPGO's Python interface over spbench's planner: the same calls, the same tuples.
+"""HPGO's Python interface to spbench's planner, with the same calls and tuples.
 
 import spbench.compat.hpgo as HPGO
 
@@ -18,8 +18,10 @@ from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
 
 HpgoStage = tuple[int, int, int, list[int]]
-"""First state, the state after the last one (in the last stage that one itself), replicas within a
-pipeline, and devices."""
+"""A stage: its first state, end state, replicas within a pipeline, and devices.
+
+The end state is the one after the last state; in the last stage it is the last state itself.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,10 @@ class Conductor:
         """Return the speedup of HPGO's plan over one device, and its stages.
 
         Raises:
-            PlannerError: The profile has too many states, or the batch cannot be.
+            PlannerError: The profile has too many states, or the batch size is invalid.
         """
-        made = plan(self.profile, self.cluster, self.global_batch_size, mode="hpgo")
-        return made.speedup, made.hpgo_stages()
+        hpgo_plan = plan(self.profile, self.cluster, self.global_batch_size, mode="hpgo")
+        return hpgo_plan.speedup, hpgo_plan.hpgo_stages()
 
 
 def conductor_from_torch_graph_and_seps(
@@ -47,12 +49,12 @@ def conductor_from_torch_graph_and_seps(
 
     Args:
         profile_filename: The profile, torchgraph text or spbench's JSON.
-        profile_batch_size: The batch size at which it was measured.
+        profile_batch_size: The batch size at which the profile was measured.
         global_batch_size: Samples of a step over all devices.
-        seps: Where each machine's devices end: ``[8, 16]`` is two of 8.
+        seps: The end of each machine's devices: ``[8, 16]`` means two machines with 8 devices.
 
     Raises:
-        PlannerError: The file cannot be read or has errors, or the machines cannot be.
+        PlannerError: The file cannot be read or has errors, or `seps` is invalid.
     """
     profile = load_profile(Path(profile_filename), profile_batch_size)
     return Conductor(profile, cluster_from_ends(list(seps)), global_batch_size)

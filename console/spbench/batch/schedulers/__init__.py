@@ -1,1 +1,1 @@
-"""Batch systems, a module each: the directives of a job, and how its allocation is seen."""
+"""Batch systems, one module each: directives of a job, and its allocation."""

@@ -1,4 +1,4 @@
-"""Flux, and its own launcher: others do not see its allocations."""
+"""Flux, and its launcher, because other launchers do not see its allocations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BINDING = {"core": "per-task", "numa": "on", "none": "off"}
 
 
 class FluxRun:
-    """``flux run``, inside an allocation of Flux. No machine of ours has it."""
+    """``flux run``, inside an allocation of Flux. It was never tested on a real Flux."""
 
     name = "flux"
     shows_binding = "launch.args: [--setopt=cpu-affinity=verbose]"
@@ -24,18 +24,18 @@ class FluxRun:
     libraries = frozenset({"openmpi", "mpich", "intelmpi", "mvapich", "mvapich2"})
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
-        """Return none: it is called by its name, on the nodes."""
+        """Return none: it is called by name on the nodes."""
         return ()
 
     def version(self, executable: Path) -> str | None:
-        """Return its name: which version runs is not known before."""
+        """Return its name: the version is not known before the job runs."""
         return "flux run"
 
     def hostfile(self, placement: Sequence[RankBlock]) -> None:
-        """Return none: it knows its allocation."""
+        """Return none: Flux knows its allocation."""
 
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
-        """Return argv and environment; the ranks' variables stand in its own."""
+        """Return argv and environment; the environment includes the ranks' variables."""
         argv = [str(executable), "run", f"--ntasks={job.np}"]
         if job.settings.ranks_per_host:
             argv.append(f"--nodes={math.ceil(job.np / job.settings.ranks_per_host)}")
@@ -47,7 +47,7 @@ class FluxRun:
         return Command((*argv, *job.settings.args, *job.program), full_env)
 
     def parse_output(self, output: str) -> LauncherReport:
-        """Return nothing: its words were not measured."""
+        """Return nothing: the format of its output is not known."""
         return LauncherReport()
 
 
@@ -63,7 +63,7 @@ class FluxScheduler:
     takes_stdin = False
 
     def directives(self, allocation: Allocation) -> Iterator[str]:
-        """Yield flux batch's options; a slot is a node where nodes are asked for, else a rank."""
+        """Yield options of ``flux batch``; a slot is a node if nodes are set, or a rank."""
         settings = allocation.settings
         reject_unsupported(settings.qos, "qos", "Flux")
         yield f"--job-name={allocation.name}"
@@ -83,12 +83,12 @@ class FluxScheduler:
         yield f"--signal=SIGTERM@{allocation.notice}s"
 
     def choose_launcher(self) -> tuple[str, InstalledLauncher | None]:
-        """Return its own launcher."""
+        """Return ``flux run``."""
         launcher = FluxRun()
         return "auto", InstalledLauncher(launcher, Path("flux"), "flux run")
 
     def early_signal(self, allocation: Allocation) -> None:
-        """Return nothing: ``--signal`` does it."""
+        """Return nothing: the directive ``--signal`` does it."""
 
 
 SCHEDULER = FluxScheduler()

@@ -22,7 +22,7 @@ class LsfScheduler:
     takes_stdin = True
 
     def directives(self, allocation: Allocation) -> Iterator[str]:
-        """Yield bsub's options; its times are whole minutes."""
+        """Yield options of bsub, which takes times in whole minutes."""
         settings = allocation.settings
         reject_unsupported(settings.qos, "qos", "LSF")
         yield f"-J {allocation.name}"
@@ -43,11 +43,11 @@ class LsfScheduler:
         yield from format_options(('-gpu "num={}"', settings.gpus))
 
     def choose_launcher(self) -> tuple[str, InstalledLauncher | None]:
-        """Leave it to the MPI library: its launcher finds the allocation."""
+        """Leave the choice to the MPI library: its launcher finds the allocation."""
         return "auto", None
 
     def early_signal(self, allocation: Allocation) -> None:
-        """Return nothing: ``-wa`` and ``-wt`` do it."""
+        """Return nothing: the directives ``-wa`` and ``-wt`` do it."""
 
 
 SCHEDULER = LsfScheduler()

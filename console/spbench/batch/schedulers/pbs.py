@@ -21,7 +21,7 @@ class PbsScheduler:
     takes_stdin = False
 
     def directives(self, allocation: Allocation) -> Iterator[str]:
-        """Yield qsub's options; ``-V`` hands the environment on, as other schedulers do."""
+        """Yield options of qsub; ``-V`` exports the environment, the default elsewhere."""
         settings = allocation.settings
         reject_unsupported(settings.qos, "qos", "PBS")
         yield f"-N {allocation.name}"
@@ -36,16 +36,16 @@ class PbsScheduler:
             yield "-l place=scatter"
 
     def choose_launcher(self) -> tuple[str, InstalledLauncher | None]:
-        """Leave it to the MPI library: its launcher finds PBS_NODEFILE."""
+        """Leave the choice to the MPI library: its launcher finds PBS_NODEFILE."""
         return "auto", None
 
     def early_signal(self, allocation: Allocation) -> str | None:
-        """Return a timer: PBS sends SIGTERM at the limit alone, and SIGKILL seconds later."""
+        """Return a timer: PBS sends SIGTERM only at the limit, and SIGKILL seconds later."""
         if allocation.seconds is None:
             return None
-        wait = allocation.seconds - allocation.notice
-        over = f"timeout {wait} tail --pid=$$ -f /dev/null"
-        return f"{{ {over}; [ $? = 124 ] && kill -TERM $$; }} &"
+        delay = allocation.seconds - allocation.notice
+        timer = f"timeout {delay} tail --pid=$$ -f /dev/null"
+        return f"{{ {timer}; [ $? = 124 ] && kill -TERM $$; }} &"
 
 
 def _chunks(allocation: Allocation) -> str:

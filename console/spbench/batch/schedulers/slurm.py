@@ -20,7 +20,7 @@ class SlurmScheduler:
     takes_stdin = False
 
     def directives(self, allocation: Allocation) -> Iterator[str]:
-        """Yield sbatch's options; a requeued job writes on in the same log."""
+        """Yield options of sbatch; a requeued job appends to the same log."""
         settings = allocation.settings
         yield f"--job-name={allocation.name}"
         yield f"--output={allocation.log}"
@@ -45,7 +45,7 @@ class SlurmScheduler:
         return "srun", None
 
     def early_signal(self, allocation: Allocation) -> None:
-        """Return nothing: ``--signal`` does it."""
+        """Return nothing: the directive ``--signal`` does it."""
 
 
 SCHEDULER = SlurmScheduler()
