@@ -1,1 +1,1 @@
-"""The comparison of two runs, or of a run with a baseline: its result, its notes and its tables."""
+"""The comparison of two runs: its result, its notes and its tables."""

@@ -1,8 +1,8 @@
-"""Two runs side by side: per case and metric their ratio with its interval, and a verdict.
+"""Compare two runs: the ratio of each metric, its interval, and an outcome.
 
-A launch is the unit: see `difference`. Of a case's time two values of each launch are tested: its
-median, and its fastest iteration, which a neighbour's load on the machine moves far less. With too
-few launches for a test, a time is judged only beyond a `deciding_factor`.
+The unit is a launch: see `stats.difference`. For times, two values of each launch are tested: its
+median, and its fastest iteration, which other load on the machine affects far less. With too few
+launches for a test, a time is judged only beyond a `deciding_factor`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from spbench.report.comparison.conditions import describe_machine_differences as different_machines
-from spbench.report.comparison.conditions import find_conditions
+from spbench.report.comparison.conditions import describe_machine_differences, find_conditions
 from spbench.report.comparison.judgement import judge_cases
 from spbench.report.comparison.model import HEADLINE, CasePair, MetricRow, Outcome, RunComparison
 from spbench.report.comparison.pairs import pair_cases
@@ -25,39 +24,42 @@ from spbench.stats.difference import (
 )
 
 SIMILAR = 0.05
-"""Values of which the larger is at most this share above the smaller are alike."""
+"""Two values are similar if the larger is at most this share above the smaller."""
 TOLERANCE = 0.02
-"""A difference of at most this share is of no interest, however certain it is."""
+"""A difference of at most this share is of no interest, however significant it is."""
 TOLERANCE_WITHOUT_PAST = 0.05
-"""The same while too few earlier runs show how much runs differ: launches of one run do not."""
+"""The tolerance with too few earlier runs: launches of one run do not show how much runs differ."""
 RESOLUTION = 0.10
-"""Two are called the same where a difference of more than this share is ruled out."""
+"""Two cases are the same if a difference of more than this share is ruled out."""
 
 
 def compare(
     a: RecordedRun,
     b: RecordedRun,
-    past: PastLaunches = no_past_launches,
+    past_launches: PastLaunches = no_past_launches,
     *,
     mismatch: str | None = None,
     force: bool = False,
 ) -> RunComparison:
-    """Compare what two runs measured.
+    """Compare the results of two runs.
 
-    Headline metrics of all cases are judged together: of those that are called different, at most
-    5 % are equal, on average. Any other metric is judged by itself.
+    Headline metrics of all cases are judged together: on average, at most 5 % of those that are
+    called different are equal. Other metrics are judged one by one.
 
     Args:
         a: The run to compare with.
         b: The run that is judged.
-        past: What is known of earlier launches of the same cases on the same machines.
-        mismatch: Why the two runs' machines cannot be compared.
+        past_launches: Earlier launches of the same cases on the same machines.
+        mismatch: The reason why the machines of the two runs cannot be compared.
         force: Whether cases are compared although their parameters or ranks differ.
     """
     common = [(case, b.cases[id_]) for id_, case in a.cases.items() if id_ in b.cases]
-    pairs = [pair_cases(*both, past, mismatch, force=force) for both in common]
-    found = find_different(collect_chances(pairs))
-    cases = tuple(judge_pair(pair, found) for pair in pairs)
+    pairs = [
+        pair_cases(case_a, case_b, past_launches, mismatch, force=force)
+        for case_a, case_b in common
+    ]
+    is_different = find_different(collect_chances(pairs))
+    cases = tuple(judge_pair(pair, is_different) for pair in pairs)
     return RunComparison(
         a=a.summary,
         b=b.summary,
@@ -66,7 +68,7 @@ def compare(
         only_a=tuple(id_ for id_ in a.cases if id_ not in b.cases),
         only_b=tuple(id_ for id_ in b.cases if id_ not in a.cases),
         conditions=(find_conditions(a), find_conditions(b)),
-        machines=different_machines(a, b),
+        machines=describe_machine_differences(a, b),
         versions=_different_versions(common),
         references=_reference_ratios(common),
     )
@@ -77,16 +79,16 @@ def _reference_ratios(common: Iterable[tuple[CasePart, CasePart]]) -> dict[str, 
     ratios = {}
     for a, b in common:
         values = [side.limits[HEADLINE].value for side in (a, b) if HEADLINE in side.limits]
-        known = [value for value in values if value is not None and value > 0]
-        if len(known) == 2:
-            ratios[a.id] = known[1] / known[0]
+        positive = [value for value in values if value is not None and value > 0]
+        if len(positive) == 2:
+            ratios[a.id] = positive[1] / positive[0]
     return ratios
 
 
 def _different_versions(
     common: Iterable[tuple[CasePart, CasePart]],
 ) -> dict[str, tuple[str, ...]]:
-    """Return the cases with different versions of their benchmark, by a clause on the versions."""
+    """Return the cases with different benchmark versions, by a clause on the versions."""
     versions: dict[str, tuple[str, ...]] = {}
     for a, b in common:
         if a.benchmark == b.benchmark and a.version != b.version:
@@ -96,73 +98,89 @@ def _different_versions(
 
 
 def collect_chances(pairs: Iterable[CasePair]) -> dict[str, float]:
-    """Return by case how likely chance explains its headline metric, where that is judged."""
+    """Return the chance of each case's headline metric, for those that are judged."""
     return {
         pair.id: row.chance
         for pair in pairs
         for row in pair.rows
-        if _counts(row) and row.chance is not None
+        if _is_judged_headline(row) and row.chance is not None
     }
 
 
-def find_different(chances: Mapping[str, float]) -> dict[str, bool]:
-    """Say by case whether its headline metric differs, all of them judged together."""
-    return dict(zip(chances, find_discoveries(list(chances.values())), strict=True))
-
-
-def _counts(row: MetricRow) -> bool:
+def _is_judged_headline(row: MetricRow) -> bool:
     return row.metric == HEADLINE and row.outcome is None and row.reason is None
 
 
-def judge_pair(pair: CasePair, found: Mapping[str, bool]) -> CasePair:
-    """Return a pair with the outcomes of its rows; ``found`` has all that are judged together."""
+def find_different(chances: Mapping[str, float]) -> dict[str, bool]:
+    """Return for each case whether its headline metric differs, judged together."""
+    return dict(zip(chances, find_discoveries(list(chances.values())), strict=True))
 
-    def with_outcome(row: MetricRow) -> MetricRow:
+
+def judge_pair(pair: CasePair, is_different: Mapping[str, bool]) -> CasePair:
+    """Return a pair with the outcomes of its rows.
+
+    Args:
+        pair: The pair, with the chances of its rows.
+        is_different: The result of `find_different` for all cases that are judged together.
+    """
+    rows = []
+    for row in pair.rows:
         if row.chance is None or row.outcome is not None or row.reason is not None:
-            return row
-        headline = row.metric == HEADLINE
-        different = found[pair.id] if headline else row.chance <= LEVEL
-        return _with_outcome(row, row.chance, len(found) if headline else 1, different=different)
-
-    rows = list(map(with_outcome, pair.rows))
+            rows.append(row)
+        elif row.metric == HEADLINE:
+            rows.append(_judge_row(row, is_different[pair.id], len(is_different)))
+        else:
+            rows.append(_judge_row(row, row.chance <= LEVEL, 1))
     time = next((row for row in rows if row.metric == HEADLINE), None)
-    return replace(pair, rows=tuple(_with_outcome_of_time(row, time) for row in rows))
+    return replace(pair, rows=tuple(_use_outcome_of_time(row, time) for row in rows))
 
 
-def _with_outcome_of_time(row: MetricRow, time: MetricRow | None) -> MetricRow:
-    """Return a row with the outcome of its case's time if it has an interval and no chance."""
+def _use_outcome_of_time(row: MetricRow, time: MetricRow | None) -> MetricRow:
+    """Return a row with the outcome of the time if it has an interval and no chance."""
     if time is None or row.interval is None or row.chance is not None:
         return row
     return replace(row, chance=time.chance, outcome=row.outcome or time.outcome)
 
 
-def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bool) -> MetricRow:
+def _judge_row(row: MetricRow, is_different: bool, tests: int) -> MetricRow:
+    """Return a row with an outcome.
+
+    Args:
+        row: The row, with a ratio and a chance.
+        is_different: Whether the test found a difference.
+        tests: The number of rows that were tested together.
+    """
     assert row.ratio is not None
+    assert row.chance is not None
     if row.interval is None:
-        return _by_factor(row, row.ratio, _too_few(row, together))
+        return _judge_without_test(row, row.ratio, _explain_too_few(row, tests))
+
     low, high = row.interval
     ratio = row.fastest if row.by_fastest and row.fastest else row.ratio
     is_clear = row.by_fastest or not low <= 1 <= high
-    if different and is_clear and max(ratio, 1 / ratio) > 1 + choose_tolerance(row):
-        why = f"by the fastest iteration of each launch, {ratio:.2f}x" if row.by_fastest else None
-        return replace(row, outcome=_direction(row, ratio), reason=why)
+    if is_different and is_clear and max(ratio, 1 / ratio) > 1 + choose_tolerance(row):
+        reason = None
+        if row.by_fastest:
+            reason = f"by the fastest iteration of each launch, {ratio:.2f}x"
+        return replace(row, outcome=_direction(row, ratio), reason=reason)
     if max(high, 1 / low) <= 1 + RESOLUTION:
         return replace(row, outcome=Outcome.SAME)
-    needed = least_launches(together)
-    if chance <= LEVEL and not different and min(row.launches) < needed:
-        why = f"with {together} cases {needed} launches a side would tell"
+
+    needed = least_launches(tests)
+    if row.chance <= LEVEL and not is_different and min(row.launches) < needed:
+        reason = f"with {tests} cases {needed} launches a side would tell"
     else:
-        why = f"the interval is {low:.2f} to {high:.2f}"
-    return _by_factor(row, row.ratio, why)
+        reason = f"the interval is {low:.2f} to {high:.2f}"
+    return _judge_without_test(row, row.ratio, reason)
 
 
 def choose_tolerance(row: MetricRow) -> float:
-    """Return the share up to which a row's values are not called different."""
+    """Return the share up to which the values of a row are not called different."""
     return TOLERANCE if row.past else TOLERANCE_WITHOUT_PAST
 
 
 def rules_out_slowdown(row: MetricRow) -> bool:
-    """Return whether a time without outcome is at most `RESOLUTION` above the earlier one."""
+    """Return whether a slowdown above `RESOLUTION` is ruled out for an unjudged time."""
     if row.interval is None or row.outcome != Outcome.TOO_FEW:
         return False
     return row.interval[1] <= 1 + RESOLUTION
@@ -172,17 +190,20 @@ def _direction(row: MetricRow, ratio: float) -> Outcome:
     return Outcome.BETTER if (ratio < 1) == (row.better == "lower") else Outcome.WORSE
 
 
-def _by_factor(row: MetricRow, ratio: float, why_untold: str) -> MetricRow:
-    """Return a row without a test result, judged if its ratio is beyond the deciding factor."""
+def _judge_without_test(row: MetricRow, ratio: float, reason: str) -> MetricRow:
+    """Return a row that the test could not judge, judged by the deciding factor.
+
+    `reason` is the reason why it has no outcome if its ratio is within the factor.
+    """
     if row.factor is None or max(ratio, 1 / ratio) <= row.factor.value:
-        return replace(row, outcome=Outcome.TOO_FEW, reason=why_untold)
-    why = f"beyond a factor of {row.factor.value:.3g} ({row.factor.source})"
-    return replace(row, outcome=_direction(row, ratio), by_factor=True, reason=why)
+        return replace(row, outcome=Outcome.TOO_FEW, reason=reason)
+    reason = f"beyond a factor of {row.factor.value:.3g} ({row.factor.source})"
+    return replace(row, outcome=_direction(row, ratio), by_factor=True, reason=reason)
 
 
-def _too_few(row: MetricRow, together: int) -> str:
+def _explain_too_few(row: MetricRow, tests: int) -> str:
     launches = f"{row.launches[0]} and {row.launches[1]} launches"
-    needed = f"{least_launches(together)} a side would tell"
+    needed = f"{least_launches(tests)} a side would tell"
     if row.metric != HEADLINE:
         return f"{launches}; {needed}"
     if row.factor is None:

@@ -1,4 +1,4 @@
-"""Find the conditions of a run that a reader of a comparison must know of."""
+"""The conditions of runs that affect their comparison: faults, noise, machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spbench.report.recorded import RecordedRun
 
 
 def find_conditions(run: RecordedRun) -> RunConditions:
-    """Return the planted faults of a run, and what its cases need next to their metrics."""
+    """Return the planted faults of a run, and its noisy and crowded cases."""
     cases = run.cases.values()
     return RunConditions(
         faults=find_faults(run.summary),
@@ -24,16 +24,16 @@ def find_conditions(run: RecordedRun) -> RunConditions:
 def find_faults(summary: RunSummary) -> tuple[str, ...]:
     """Return the planted faults of a run, such as ``slow (case exchange)``.
 
-    They are read from the run's folder, since ``run --failed`` plants those of an earlier run
-    again. A report file without its folder has the command line only.
+    They are read from the run's folder, because ``run --failed`` repeats the faults of an earlier
+    run. For a report without its folder, they are read from the command line in the report.
     """
-    recorded = _requested(summary)
+    recorded = _read_recorded_faults(summary)
     faults = recorded if recorded is not None else parse_planted_faults(summary.argv)
     return tuple(dict.fromkeys(map(_describe, faults)))
 
 
-def _requested(summary: RunSummary) -> list[str] | None:
-    """Return the faults that run.json has; None without a run.json of this run."""
+def _read_recorded_faults(summary: RunSummary) -> list[str] | None:
+    """Return the faults in run.json; None if there is no run.json of this run."""
     run = summary.folder.read_json("run.json")
     request: Any = run.get("request")
     if run.get("id") != summary.id or not isinstance(request, Mapping):
@@ -48,24 +48,24 @@ def _describe(fault: str) -> str:
 
 
 def describe_machine_differences(a: RecordedRun, b: RecordedRun) -> str | None:
-    """Return what differs between the machines of two runs, or None.
+    """Return the differences between the machines of two runs; None if there are none.
 
-    What a run does not tell is left out: older records have no fingerprint.
+    Facts that only one of the runs has are ignored: older runs have no fingerprint.
     """
-    mine = _parts(a)
-    others = _parts(b)
-    told = [
-        f"{name} {_words(mine[name])} in a, {_words(others[name])} in b"
-        for name in mine
-        if name != "id" and name in others and mine[name] != others[name]
+    facts_a = _fingerprint(a)
+    facts_b = _fingerprint(b)
+    differences = [
+        f"{name} {_format_fact(facts_a[name])} in a, {_format_fact(facts_b[name])} in b"
+        for name in facts_a
+        if name != "id" and name in facts_b and facts_a[name] != facts_b[name]
     ]
-    return "; ".join(told) or None
+    return "; ".join(differences) or None
 
 
-def _parts(run: RecordedRun) -> Mapping[str, Any]:
-    found = run.environment.get("fingerprint")
-    return found if isinstance(found, Mapping) else {}
+def _fingerprint(run: RecordedRun) -> Mapping[str, Any]:
+    facts = run.environment.get("fingerprint")
+    return facts if isinstance(facts, Mapping) else {}
 
 
-def _words(part: Any) -> str:
-    return ", ".join(map(str, part)) if isinstance(part, list) and part else str(part or "unknown")
+def _format_fact(fact: Any) -> str:
+    return ", ".join(map(str, fact)) if isinstance(fact, list) and fact else str(fact or "unknown")

@@ -1,4 +1,4 @@
-"""The ratio beyond which two times differ, if there are too few launches for a rank test."""
+"""The ratio beyond which two times differ, for too few launches for a rank test."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import stdev
 
 LEAST_RECORDED = 5
-"""With fewer recorded launches than this, their spread is not known well enough."""
+"""The fewest recorded launches from which their spread is estimated."""
 DEFAULT_FACTOR = 3.0
 """The factor with fewer recorded launches."""
 LEAST_FACTOR = 1.5
-"""No recorded launches support less: those of one day do not show how days differ."""
+"""The smallest factor, because launches of one day do not show how days differ."""
 _QUANTILES = {
     **{4: 8.610, 5: 6.869, 6: 5.959, 7: 5.408, 8: 5.041, 9: 4.781, 10: 4.587, 12: 4.318},
     **{15: 4.073, 20: 3.850, 30: 3.646, 60: 3.460, 120: 3.373},
@@ -34,7 +34,7 @@ class DecidingFactor:
 
     @property
     def source(self) -> str:
-        """Return the origin of the factor in words, for a note."""
+        """The origin of the factor, as text for a note."""
         if self.recorded < LEAST_RECORDED:
             return f"fewer than {LEAST_RECORDED} recorded launches"
         return f"from {self.recorded} recorded launches"
@@ -43,22 +43,22 @@ class DecidingFactor:
 def deciding_factor(recorded: Sequence[float]) -> DecidingFactor:
     """Return the factor that recorded launches of a case support.
 
-    It is the 99.9 % prediction interval of the ratio of two further launches, if logarithms of
-    times are normally distributed. It is never below the ratio of the slowest to the fastest of
-    the recorded launches, which a heavy tail makes larger.
+    It is the end of the 99.9 % prediction interval of the ratio of two further launches, if
+    logarithms of times are normally distributed. It is never below the ratio of the slowest to the
+    fastest recorded launch, which is larger if the distribution has a heavy tail.
 
     Args:
         recorded: The times of launches of one case on one set of machines, all above 0.
     """
     logs = list(map(math.log, recorded))
     count = len(logs)
-    known = max(logs, default=0.0) - min(logs, default=0.0)
+    log_range = max(logs, default=0.0) - min(logs, default=0.0)
     if count < LEAST_RECORDED:
-        return DecidingFactor(max(DEFAULT_FACTOR, _exp(known)), count)
+        return DecidingFactor(max(DEFAULT_FACTOR, _finite_exp(log_range)), count)
     quantile = next(_QUANTILES[n] for n in reversed(_QUANTILES) if n < count)
     predicted = quantile * math.sqrt(2) * stdev(logs)
-    return DecidingFactor(max(LEAST_FACTOR, _exp(max(known, predicted))), count)
+    return DecidingFactor(max(LEAST_FACTOR, _finite_exp(max(log_range, predicted))), count)
 
 
-def _exp(logarithm: float) -> float:
-    return math.exp(min(logarithm, 700.0))  # beyond is no finite number
+def _finite_exp(logarithm: float) -> float:
+    return math.exp(min(logarithm, 700.0))  # larger logarithms overflow

@@ -1,4 +1,4 @@
-"""Decide of each case whether a comparison judged it, and whether it is broken."""
+"""Decide for each case whether a comparison judged it, and whether it is broken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spbench.report.recorded import RecordedRun
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 _SELECTING = ("-k", "--case", "--failed")
-"""Options of ``spbench run`` that leave cases of a suite out."""
+"""Options of ``spbench run`` that exclude cases of a suite."""
 
 
 def judge_cases(
@@ -19,47 +19,49 @@ def judge_cases(
 ) -> Iterator[CaseJudgement]:
     """Yield the judgement of each case of run b, then of each that is missing in b."""
     for id_, case in b.cases.items():
-        if why := explain_broken(a.cases.get(id_), case):
-            outcome = _outcome(pairs[id_]) if id_ in pairs else None
-            yield CaseJudgement(id_, JudgementKind.BROKEN, outcome, why)
+        if reason := explain_broken(a.cases.get(id_), case):
+            outcome = _decided_outcome(pairs[id_]) if id_ in pairs else None
+            yield CaseJudgement(id_, JudgementKind.BROKEN, outcome, reason)
         elif id_ not in pairs:
-            yield CaseJudgement(id_, JudgementKind.UNJUDGED, reason=f"not in {_name(a)}")
+            yield CaseJudgement(id_, JudgementKind.UNJUDGED, reason=f"not in {_name_run(a)}")
         else:
             yield _judge_pair(pairs[id_])
     if _selects_cases(b):
         return
     for id_ in a.cases:
         if id_ not in b.cases:
-            yield CaseJudgement(id_, JudgementKind.UNJUDGED, reason=f"only in {_name(a)}")
+            yield CaseJudgement(id_, JudgementKind.UNJUDGED, reason=f"only in {_name_run(a)}")
 
 
 def _judge_pair(pair: CasePair) -> CaseJudgement:
-    if outcome := _outcome(pair):
+    if outcome := _decided_outcome(pair):
         return CaseJudgement(pair.id, JudgementKind.JUDGED, outcome)
     row = pair.headline
     reason = "its time was not measured" if row is None else row.reason
     return CaseJudgement(pair.id, JudgementKind.UNJUDGED, reason=reason)
 
 
-def _outcome(pair: CasePair) -> Outcome | None:
+def _decided_outcome(pair: CasePair) -> Outcome | None:
     row = pair.headline
     if row is None or row.outcome is None:
         return None
     return row.outcome if row.outcome.is_decided else None
 
 
-def _name(run: RecordedRun) -> str:
+def _name_run(run: RecordedRun) -> str:
     kind = "baseline" if run.summary.verdict == RunStatus.BASELINE else "run"
     return f"{kind} {run.summary.id}"
 
 
 def _selects_cases(run: RecordedRun) -> bool:
-    """Return whether a run was asked for a part of its suite, so that cases may be missing."""
+    """Return whether a run was restricted to some cases, so that others are missing."""
     return any(word.startswith(_SELECTING) for word in run.summary.argv)
 
 
 def explain_broken(a: CasePart | None, b: CasePart) -> str | None:
-    """Return why a case of run b is broken: it failed, lost a check, or came to no result.
+    """Return the reason why a case of run b is broken; None if it is not.
+
+    A case is broken if it failed, lost a check, or has no result.
 
     Args:
         a: The same case in run a; None if run a does not have it.
@@ -67,20 +69,24 @@ def explain_broken(a: CasePart | None, b: CasePart) -> str | None:
     """
     if not b.status.is_final:
         return None
-    if why := explain_unfit(b):
-        return why
-    # With a planted fault its checks passed and its expectations were kept: its times are results.
+    if reason := explain_unfit(b):
+        return reason
+    # If only a planted fault made it fail, its checks and expectations passed, and its times are
+    # results.
     if b.status != CaseStatus.PASSED and not blames_fault(b.reason):
         return b.reason or b.status
     if a is None or a.version != b.version:
         return None
     checks = {check.name for check in b.checks}
-    lost = [check.name for check in a.checks if check.name not in checks]
-    return f"check {lost[0]} is missing" if lost else None
+    missing = [check.name for check in a.checks if check.name not in checks]
+    return f"check {missing[0]} is missing" if missing else None
 
 
 def explain_unfit(case: CasePart) -> str | None:
-    """Return why a case's numbers are no results; those of a failed expectation are."""
+    """Return the reason why a case's numbers are not results; None if they are.
+
+    The numbers of a case with a failed expectation are results.
+    """
     failed = [check.name for check in case.checks if check.status == CheckOutcome.FAILED]
     if failed:
         return f"check {failed[0]} failed"

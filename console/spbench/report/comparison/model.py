@@ -1,4 +1,4 @@
-"""The result of a comparison of two runs: by metric, by case, and of all cases."""
+"""The result of a comparison of two runs: by metric, by case, and over all cases."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CaseJudgement:
     """The result of a comparison for one case.
 
     Attributes:
-        outcome: The outcome of its time, which a broken case may have, too; None if it has none.
+        outcome: The outcome of its time, if any; a broken case may have one, too.
         reason: Why it was not judged, or is broken; None if it was judged.
     """
 
@@ -75,7 +75,7 @@ class MetricRow:
         interval: The ends of the ratio's 95 % interval; None with too few launches.
         launches: The number of launches of a and of b.
         chance: The probability of a difference this large between equals; None without a ratio.
-        fastest: The ratio of the launches' fastest iterations; None but of a case's time.
+        fastest: The ratio of the launches' fastest iterations; None for other metrics than time.
         by_fastest: Whether ``chance`` is small by the fastest iterations, and not by the medians.
         past: The number of earlier runs with a spread that widened the interval.
         factor: The ratio beyond which a time is judged without a test; None if the case is noisy.
@@ -108,10 +108,10 @@ class CasePair:
     """A case that is in both runs.
 
     Attributes:
-        differences: The differences between the two cases apart from their times: parameters,
-            ranks, the benchmark, noise; one short clause each.
-        rows: One a metric that either run has.
-        broken: Whether it failed in b, lost a check there, or came to no result.
+        differences: The differences between the two cases except in their times, one short clause
+            each: parameters, ranks, the benchmark, noise.
+        rows: One for each metric that either run has.
+        broken: Whether it failed in b, lost a check there, or has no result.
         benchmark: The name of its benchmark.
     """
 
@@ -130,7 +130,7 @@ class CasePair:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The remarks on each row: verdicts that are not passed, and differences."""
+        """The remarks on each row: statuses other than passed, and differences."""
         if self.status_a == self.status_b == CaseStatus.PASSED:
             return self.differences
         return (f"{self.status_a} in a, {self.status_b} in b", *self.differences)
@@ -160,11 +160,11 @@ class RunComparison:
     """Two runs: the cases of both in a's order, and the ids that only one of them has.
 
     Attributes:
-        judgements: How each case of either run came out; a case that a filter left out of b has
-            none.
+        judgements: The judgement of each case of either run, except those that a filter excluded
+            from b.
         conditions: The conditions of run a and of run b.
-        machines: The differences between the machines and libraries of the two runs; None: none.
-        versions: The ids of the cases by a clause on the two versions of their benchmark.
+        machines: The differences between the machines and libraries of the two runs, if any.
+        versions: The ids of cases by a clause on the two versions of their benchmark.
         references: By case, the ratio of the references of its time in b and in a.
         only: The outcome that `with_only` has restricted the rows to.
     """
@@ -191,7 +191,7 @@ class RunComparison:
         return [case for case in self.judgements if case.judgement is judgement]
 
     def with_only(self, word: str) -> RunComparison:
-        """Return the comparison with the rows of one outcome, or the cases of one judgement.
+        """Return the comparison with the rows of one outcome or judgement.
 
         Args:
             word: One of `ONLY_WORDS`.
@@ -207,7 +207,7 @@ class RunComparison:
 
     @property
     def tally(self) -> str:
-        """The number of judged cases: ``3 of 5 cases judged (1 worse, 2 same), 2 unjudged``."""
+        """The numbers of cases: ``3 of 5 cases judged (1 worse, 2 same), 2 unjudged``."""
         counts = Counter(case.outcome for case in self.judged_as(JudgementKind.JUDGED))
         outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
         detail = f" ({', '.join(outcomes)})" if outcomes else ""
@@ -226,8 +226,10 @@ class RunComparison:
 class Overall:
     """All cases of two runs together.
 
+    In the mean, every case has the same weight. In the sums, long cases weigh more.
+
     Attributes:
-        cases: The number of cases whose times can be compared.
+        cases: The number of cases with times that can be compared.
         mean_ratio: The geometric mean of the ratios of b to a.
         sum_a: The sum of a's median times of an iteration, in ms.
         sum_b: The same of run b.
@@ -249,14 +251,14 @@ class Overall:
 
 
 def compute_overall(comparison: RunComparison) -> Overall | None:
-    """Return both runs as a whole; None with fewer than two cases that can be compared."""
+    """Return the mean ratio and the sums; None with fewer than two comparable cases."""
     rows = [
         (row.ratio, row.a, row.b)
         for row in comparison.rows
         if row.metric == HEADLINE and row.outcome not in (None, Outcome.NOT_COMPARABLE)
     ]
-    told = [(ratio, a, b) for ratio, a, b in rows if ratio and a and b]
-    if len(told) < 2:
+    comparable = [(ratio, a, b) for ratio, a, b in rows if ratio and a and b]
+    if len(comparable) < 2:
         return None
-    ratios, of_a, of_b = zip(*told, strict=True)
-    return Overall(len(told), geometric_mean(ratios), sum(of_a), sum(of_b))
+    ratios, times_a, times_b = zip(*comparable, strict=True)
+    return Overall(len(comparable), geometric_mean(ratios), sum(times_a), sum(times_b))

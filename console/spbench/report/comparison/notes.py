@@ -1,6 +1,6 @@
-"""The sentences around the table of a comparison: warnings, the summary, and notes below it.
+"""The text around the table of a comparison: warnings, the summary, and notes.
 
-Every view prints these, so that a comparison reads the same in all of them.
+All views print the same text.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from spbench_core.events.statuses import CaseStatus, RunStatus
 from spbench_core.quantities import format_quantity
 
 MOST_NAMED = 6
-"""The number of cases that a note names."""
+"""The largest number of cases that a note names."""
 MOST_BROKEN = 8
-"""The number of reasons of broken cases that are printed."""
+"""The largest number of reasons of broken cases that are printed."""
 _TIMES = "Times: the slowest rank of each iteration, then the median. b/a below 1: b is faster."
 _INTERVALS = "95 % interval: the range of b/a that differences between launches allow."
 _WIDENED = "95 % interval: the range of b/a that differences of launches and earlier runs allow."
@@ -62,14 +62,14 @@ _FORCE = "Use `spbench compare --force` to compare anyway."
 
 
 class _Reason(NamedTuple):
-    """Why a case is not judged, and the sentences on what to do about it."""
+    """The reason why a case is not judged, and advice."""
 
     clause: str
     advice: tuple[str, ...] = ()
 
 
 def comparison_warnings(comparison: RunComparison) -> list[str]:
-    """Return what makes two runs differ apart from their code, without the word warning."""
+    """Return differences between two runs other than their code."""
     warnings = []
     for name, conditions in zip("ab", comparison.conditions, strict=True):
         if faults := conditions.faults:
@@ -83,7 +83,7 @@ def comparison_warnings(comparison: RunComparison) -> list[str]:
 
 
 def comparison_summary(comparison: RunComparison) -> str:
-    """Return the number of judged cases: ``3 of 4 cases judged (1 worse, 2 same), 1 broken``."""
+    """Return a count of cases, ``3 of 4 cases judged (1 worse, 2 same), 1 broken``."""
     counts = Counter(case.outcome for case in comparison.judged_as(JudgementKind.JUDGED))
     outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
     detail = f" ({', '.join(outcomes)})" if outcomes else ""
@@ -98,29 +98,29 @@ def comparison_summary(comparison: RunComparison) -> str:
 
 
 def comparison_notes(comparison: RunComparison) -> list[str]:
-    """Return the notes below the table: broken and unjudged cases, remarks, noise, the mean."""
+    """Return the notes on broken and unjudged cases, remarks, noise and the mean."""
     notes = [
         *broken_notes(comparison),
         *unjudged_notes(comparison),
         *_judged_notes(comparison),
         *noise_notes(comparison),
     ]
-    together = compute_overall(comparison)
-    if together is None or not comparison.judged_as(JudgementKind.JUDGED):
-        return notes  # a mean of ratios that mean nothing means nothing
-    return [*notes, together.sentence]
+    overall = compute_overall(comparison)
+    if overall is None or not comparison.judged_as(JudgementKind.JUDGED):
+        return notes  # without judged cases, the mean of their ratios has no meaning
+    return [*notes, overall.sentence]
 
 
 def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list[str]:
-    """Return what the numbers of the table are, below all other notes."""
+    """Return explanations of the table's numbers, which follow all other notes."""
     notes = [_TIMES]
     launches = {row.launches for row in comparison.rows if row.interval}
     if launches:
         has_past = any(row.past for row in comparison.rows if row.interval)
         notes.append(_WIDENED if has_past else _INTERVALS)
     if len(launches) == 1:
-        of_a, of_b = launches.pop()
-        notes[-1] += f" Launches: {of_a} in a, {of_b} in b."
+        launches_a, launches_b = launches.pop()
+        notes[-1] += f" Launches: {launches_a} in a, {launches_b} in b."
     if comparison.judged_as(JudgementKind.JUDGED):
         rows = [row for row in comparison.rows if row.metric == HEADLINE and row.interval]
         tolerances = sorted({choose_tolerance(row) for row in rows}) or [TOLERANCE_WITHOUT_PAST]
@@ -147,7 +147,7 @@ def name_cases(ids: Sequence[str]) -> str:
 
 
 def broken_notes(comparison: RunComparison) -> Iterator[str]:
-    """Yield why cases are broken in b, those with the same reason in one note."""
+    """Yield the reasons why cases are broken in b, each reason once."""
     by_reason: dict[str, list[str]] = {}
     for case in comparison.judged_as(JudgementKind.BROKEN):
         by_reason.setdefault(str(case.reason).rstrip("."), []).append(case.case)
@@ -161,12 +161,12 @@ def broken_notes(comparison: RunComparison) -> Iterator[str]:
 
 
 def unjudged_notes(comparison: RunComparison) -> Iterator[str]:
-    """Yield why cases are not judged and what to do, those with the same reason in one note."""
+    """Yield the reasons why cases are not judged, and advice, each once."""
     printed: set[str] = set()
     for (reason, advice), cases in _unjudged_groups(comparison).items():
-        sentences = [sentence for sentence in advice if sentence not in printed]
-        printed.update(sentences)
-        yield " ".join([f"Not judged, {reason}: {name_cases(cases)}.", *sentences])
+        new_advice = [text for text in advice if text not in printed]
+        printed.update(new_advice)
+        yield " ".join([f"Not judged, {reason}: {name_cases(cases)}.", *new_advice])
     yield from _few_launches_notes(comparison)
     judged = {case.case for case in comparison.judgements}
     if unselected := [id_ for id_ in comparison.only_a if id_ not in judged]:
@@ -174,7 +174,7 @@ def unjudged_notes(comparison: RunComparison) -> Iterator[str]:
 
 
 def case_reasons(comparison: RunComparison) -> dict[str, str]:
-    """Return why cases are not judged, or are broken, by their ids."""
+    """Return the reasons why cases are not judged, or are broken, by case id."""
     reasons = {
         case: key.clause for key, cases in _unjudged_groups(comparison).items() for case in cases
     }
@@ -183,7 +183,7 @@ def case_reasons(comparison: RunComparison) -> dict[str, str]:
 
 
 def noise_notes(comparison: RunComparison) -> Iterator[str]:
-    """Yield one note for each run with noisy cases, and one on ranks that shared cores."""
+    """Yield a note for each run with noisy cases, and one on ranks that share cores."""
     common = {pair.id for pair in comparison.cases}
     crowded = []
     is_disturbed = False
@@ -201,14 +201,14 @@ def noise_notes(comparison: RunComparison) -> Iterator[str]:
 
 
 def _noise_note(name: str, noise: Mapping[str, str]) -> str:
-    """Return a note on the noise of a run, with the sentence of the most disturbed case."""
+    """Return a note on the noise of a run, with the reason of the most disturbed case."""
     worst = max(noise, key=lambda id_: _largest_percent(noise[id_]))
-    sentence = _PERCENT.sub(r"\1 %", noise[worst])
-    return f"Noise in {name} ({format_quantity(len(noise), 'case')}), most in {worst}: {sentence}."
+    reason = _PERCENT.sub(r"\1 %", noise[worst])
+    return f"Noise in {name} ({format_quantity(len(noise), 'case')}), most in {worst}: {reason}."
 
 
-def _largest_percent(sentence: str) -> float:
-    return max(map(float, _PERCENT.findall(sentence)), default=0.0)
+def _largest_percent(reason: str) -> float:
+    return max(map(float, _PERCENT.findall(reason)), default=0.0)
 
 
 def _unjudged_groups(comparison: RunComparison) -> dict[_Reason, list[str]]:
@@ -240,7 +240,7 @@ def _count_tested(pairs: Iterable[CasePair]) -> int:
 
 
 def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
-    """Yield how cases are judged that have too few launches for a test."""
+    """Yield the rule for cases with too few launches for a test."""
     unjudged = {case.case for case in comparison.judged_as(JudgementKind.UNJUDGED)}
     few = [
         pair.headline
@@ -257,19 +257,19 @@ def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
             yield "With fewer launches, noisy cases are never judged."
         return
     ends = list(dict.fromkeys(map(format_factor, (min(factors), max(factors)))))
-    beyond = f"beyond {' to '.join(ends)}"
-    beyond += ", depending on the case" if len(ends) > 1 else ""
+    condition = f"beyond {' to '.join(ends)}"
+    condition += ", depending on the case" if len(ends) > 1 else ""
     if has_noisy:
         yield (
             "With fewer launches, noisy cases are never judged, "
-            f"and others only if the ratio is {beyond}."
+            f"and others only if the ratio is {condition}."
         )
     else:
-        yield f"With fewer launches, a case is judged only if its ratio is {beyond}."
+        yield f"With fewer launches, a case is judged only if its ratio is {condition}."
 
 
 def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Reason:
-    """Return why a case's time has no outcome, and what to do about it."""
+    """Return the reason why a case's time has no outcome, and advice."""
     if row.outcome == Outcome.NOT_COMPARABLE:
         return _explain_incomparable(row, comparison)
     if row.outcome != Outcome.TOO_FEW:
@@ -302,7 +302,7 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
 
 
 def _exact_percent(share: float) -> str:
-    """Return a share that is no measurement, such as ``5 %``."""
+    """Return an exact share, which is not a measurement, such as ``5 %``."""
     return f"{100 * share:g} %"
 
 
@@ -312,8 +312,8 @@ def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:
         advice = baseline if comparison.a.verdict == RunStatus.BASELINE else _FORCE
         return _Reason("other machines or libraries (see the warning)", (advice,))
     if any(row.case in cases for cases in comparison.versions.values()):
-        again = "Run both sides with the same version of spbench."
-        return _Reason("other benchmark versions (see the warning)", (again,))
+        advice = "Run both sides with the same version of spbench."
+        return _Reason("other benchmark versions (see the warning)", (advice,))
     return _Reason(f"other parameters or ranks ({row.reason})", (_FORCE,))
 
 
@@ -345,13 +345,13 @@ def _judged_notes(comparison: RunComparison) -> Iterator[str]:
     yield from _reference_notes(comparison)
     for run, cases in failed.items():
         if cases:
-            why = "by an expectation or a planted fault" if run == "a" else "by a planted fault"
-            yield f"Failed in {run} {why}, but compared: {name_cases(cases)}."
+            reason = "by an expectation or a planted fault" if run == "a" else "by a planted fault"
+            yield f"Failed in {run} {reason}, but compared: {name_cases(cases)}."
     yield from _settings_notes(comparison)
 
 
 def _past_notes(comparison: RunComparison) -> Iterator[str]:
-    """Yield the cases with an interval that earlier runs have widened, and those without any."""
+    """Yield notes on cases with and without an interval widened by earlier runs."""
     times = {row.case: row for row in comparison.rows if row.metric == HEADLINE}
     widened = [
         f"{case} ({format_quantity(row.past, 'run')})"
@@ -375,29 +375,30 @@ def _past_notes(comparison: RunComparison) -> Iterator[str]:
 
 
 def _reference_notes(comparison: RunComparison) -> Iterator[str]:
-    """Yield the cases of which the references changed like the times, as of a changed machine.
+    """Yield a note on cases with references that changed like their times.
 
-    The logarithm of the reference's ratio is then at least half of that of the time. A planted
-    fault may slow down references, too: nothing is said of the machine then.
+    This happens if the machine has changed. The criterion is that the logarithm of the reference's
+    ratio is at least half of that of the time. A planted fault may slow down references, too. So
+    there is no note for runs with faults.
     """
     if any(conditions.faults for conditions in comparison.conditions):
         return
     times = {row.case: row.ratio for row in comparison.rows if row.metric == HEADLINE}
-    alike = []
+    changed_alike = []
     for case in comparison.judged_as(JudgementKind.JUDGED):
         ratio = comparison.references.get(case.case)
         time_ratio = times.get(case.case)
         if ratio is None or not time_ratio or case.outcome == Outcome.SAME:
             continue
-        changed = math.log(ratio)
-        time_changed = math.log(time_ratio)
-        is_large = abs(changed) > math.log1p(TOLERANCE) and 2 * abs(changed) >= abs(time_changed)
-        if is_large and changed * time_changed > 0:
-            alike.append(f"{case.case} ({format_factor(ratio)})")
-    if alike:
+        change = math.log(ratio)
+        time_change = math.log(time_ratio)
+        is_large = abs(change) > math.log1p(TOLERANCE) and 2 * abs(change) >= abs(time_change)
+        if is_large and change * time_change > 0:
+            changed_alike.append(f"{case.case} ({format_factor(ratio)})")
+    if changed_alike:
         yield (
             "Their references changed alike, so that the machine may have changed rather than the "
-            f"code: {name_cases(alike)}."
+            f"code: {name_cases(changed_alike)}."
         )
 
 
@@ -411,7 +412,7 @@ def _settings_notes(comparison: RunComparison) -> Iterator[str]:
 
 
 def _other_differences(comparison: RunComparison, pair: CasePair) -> Iterator[str]:
-    """Yield the differences of a case that no other note has: neither noise nor why unjudged."""
+    """Yield the differences of a case that are in no other note."""
     noise = {
         f"noisy in {name}: {conditions.noise[pair.id]}"
         for name, conditions in zip("ab", comparison.conditions, strict=True)

@@ -1,4 +1,4 @@
-"""A case of two runs side by side: each metric's values, ratio, interval and chance."""
+"""A case in two runs: values, ratio, interval and chance of each metric."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from spbench.record.efficiency import is_ratio_of_times
 from spbench.record.runs.case_work import DATA_ALONE
-from spbench.report.comparison.deciding_factor import deciding_factor
+from spbench.report.comparison.deciding_factor import DecidingFactor, deciding_factor
 from spbench.report.comparison.judgement import explain_broken, explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, MetricRow, Outcome
 from spbench.report.comparison.past import PastLaunches
@@ -22,31 +22,44 @@ from spbench.stats.difference import (
 )
 from spbench.suites.expand import format_label
 
-SAMPLED_ALIKE = 0.01
-"""What follows from the time differs by less: rates have the time of the slowest rank's median."""
+PROPORTIONAL = 0.01
+"""The largest spread of the quotient with the time for a metric that follows from the time.
+
+It is not 0, because rates are computed from the median of the slowest rank.
+"""
 _Sides = tuple[Sequence[float], Sequence[float]]
+"""The values of the launches of a and of b."""
 
 
 def pair_cases(
     a: CasePart,
     b: CasePart,
-    past: PastLaunches,
+    past_launches: PastLaunches,
     mismatch: str | None = None,
     *,
     force: bool = False,
 ) -> CasePair:
-    """Return a case of two runs; rows that can be judged have a chance, and no outcome yet."""
-    wrong = [
-        f"{why} in {run}" for run, case in (("a", a), ("b", b)) if (why := explain_unfit(case))
-    ]
+    """Return a case of two runs; its rows have chances, but no outcomes.
+
+    Args:
+        a: The case in run a.
+        b: The case in run b.
+        past_launches: The launches of earlier runs.
+        mismatch: The reason why the two runs cannot be compared, if there is one.
+        force: Whether the case is compared although its parameters or ranks differ.
+    """
+    unfit = " and ".join(
+        f"{reason} in {run}"
+        for run, case in (("a", a), ("b", b))
+        if (reason := explain_unfit(case))
+    )
     if a.version != b.version:
         mismatch = f"version {a.version} of {a.benchmark} in a, {b.version} in b"
     elif not force and mismatch is None:
-        mismatch = "; ".join(_other_work(a, b)) or None
-    rows = [
-        _row(a, b, name, past, " and ".join(wrong), mismatch)
-        for name in dict.fromkeys((*a.metrics, *b.metrics))
-    ]
+        mismatch = "; ".join(_work_differences(a, b)) or None
+
+    names = dict.fromkeys((*a.metrics, *b.metrics))
+    rows = [_compare_metric(a, b, name, past_launches, unfit, mismatch) for name in names]
     time = next((row for row in rows if row.metric == HEADLINE), None)
     return CasePair(
         id=a.id,
@@ -55,18 +68,19 @@ def pair_cases(
         differences=tuple(_differences(a, b)),
         broken=explain_broken(a, b) is not None,
         benchmark=a.benchmark,
-        rows=tuple(_with_interval_of_time(row, time, (a, b)) for row in rows),
+        rows=tuple(_use_interval_of_time(row, time, (a, b)) for row in rows),
     )
 
 
-def _with_interval_of_time(
+def _use_interval_of_time(
     row: MetricRow, time: MetricRow | None, sides: tuple[CasePart, CasePart]
 ) -> MetricRow:
-    """Return a row with the interval of its case's time and no chance, if it follows from the time.
+    """Return a row with the interval of the time if it follows from the time.
 
     Examples are the latency of a barrier, which is its time, and a rate of fixed work: the quotient
-    or the product with the time is the same in all launches. `judged` gives it the outcome of the
-    time, since a separate test could judge the same measurement differently.
+    or the product with the time is the same in all launches. Such a row has no chance. `judge_pair`
+    copies the outcome of the time to it, since a separate test could judge the same measurement
+    differently.
     """
     if time is None or time.interval is None or row.metric == HEADLINE:
         return row
@@ -77,23 +91,27 @@ def _with_interval_of_time(
         values = launch_medians(case, row.metric)
         times = launch_medians(case, HEADLINE)
         if len(values) != len(times):
-            return row  # such as the skew, which a run has once
+            return row  # for example the skew, of which a run has only one value
         launches += zip(values, times, strict=True)
-    inverse = row.better != time.better
-    if not _is_constant([value * time if inverse else value / time for value, time in launches]):
+    is_inverse = row.better != time.better
+    if is_inverse:
+        is_proportional = _is_constant([value * time_ms for value, time_ms in launches])
+    else:
+        is_proportional = _is_constant([value / time_ms for value, time_ms in launches])
+    if not is_proportional:
         return row
     low, high = time.interval
-    if inverse:
+    if is_inverse:
         low, high = 1 / high, 1 / low
     interval = min(low, row.ratio), max(high, row.ratio)
     return replace(row, interval=interval, chance=None, past=time.past)
 
 
 def _is_constant(values: Sequence[float]) -> bool:
-    return max(values) <= (1 + SAMPLED_ALIKE) * min(values)
+    return max(values) <= (1 + PROPORTIONAL) * min(values)
 
 
-def _other_work(a: CasePart, b: CasePart) -> Iterator[str]:
+def _work_differences(a: CasePart, b: CasePart) -> Iterator[str]:
     """Yield the differences in work that make the times of two cases incomparable."""
     if a.benchmark != b.benchmark:
         yield f"{a.benchmark} in a, {b.benchmark} in b"
@@ -101,119 +119,162 @@ def _other_work(a: CasePart, b: CasePart) -> Iterator[str]:
         yield f"{a.np} ranks in a, {b.np} in b"
     if None not in (a.crowded, b.crowded) and a.crowded != b.crowded:
         yield f"more ranks than cores in {'a' if a.crowded else 'b'} only"
-    yield from _other_values(a, b, (name for name in a.params if name not in DATA_ALONE))
+    yield from _param_differences(a, b, (name for name in a.params if name not in DATA_ALONE))
 
 
-def _other_values(a: CasePart, b: CasePart, names: Iterable[str]) -> Iterator[str]:
-    """Yield the parameters that both know and that differ; an older version may know fewer."""
+def _param_differences(a: CasePart, b: CasePart, names: Iterable[str]) -> Iterator[str]:
+    """Yield the differences in parameters that both cases have."""
     for name in names:
         if name in a.params and name in b.params and a.params[name] != b.params[name]:
-            yield f"{name} {_shown(a.params[name])} in a, {_shown(b.params[name])} in b"
+            value_a, value_b = map(_format_param, (a.params[name], b.params[name]))
+            yield f"{name} {value_a} in a, {value_b} in b"
 
 
-def _shown(value: Any) -> str:
+def _format_param(value: Any) -> str:
     return "not set" if value is None else format_label(value)
 
 
 def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
-    yield from _other_work(a, b)
+    yield from _work_differences(a, b)
     for run, case in (("a", a), ("b", b)):
         if case.noisy:
             yield f"noisy in {run}: {case.noisy}"
-    yield from _other_values(a, b, DATA_ALONE)
-    for run, mine, others in (("a", a.params, b.params), ("b", b.params, a.params)):
-        alone = [
+    yield from _param_differences(a, b, DATA_ALONE)
+    for run, params, other_params in (("a", a.params, b.params), ("b", b.params, a.params)):
+        extra = [
             f"{name}={format_label(value)}"
-            for name, value in mine.items()
-            if value is not None and name not in others
+            for name, value in params.items()
+            if value is not None and name not in other_params
         ]
-        if alone:
-            yield f"only in {run}: {', '.join(alone)}"
+        if extra:
+            yield f"only in {run}: {', '.join(extra)}"
 
 
-def _row(
-    a: CasePart, b: CasePart, name: str, past: PastLaunches, unfit: str, unlike: str | None
+def _compare_metric(
+    a: CasePart,
+    b: CasePart,
+    name: str,
+    past_launches: PastLaunches,
+    unfit: str,
+    mismatch: str | None,
 ) -> MetricRow:
-    """Return a metric's row; one that can be judged has a chance, and no outcome yet."""
-    mine = a.metrics.get(name)
-    other = b.metrics.get(name)
-    known = other or mine
-    assert known is not None, "a row is made for a metric that a run has"
+    """Return the row of a metric: with a chance and no outcome if it can be judged.
+
+    Args:
+        a: The case in run a.
+        b: The case in run b.
+        name: The metric, which at least one of them has.
+        past_launches: The launches of earlier runs.
+        unfit: The reason why a value is not a result; empty if both are results.
+        mismatch: The reason why the two cases cannot be compared, if there is one.
+    """
+    metric_a = a.metrics.get(name)
+    metric_b = b.metrics.get(name)
+    metric = metric_b or metric_a
+    assert metric is not None, "a row is made for a metric that a run has"
     row = MetricRow(
         case=a.id,
         metric=name,
-        unit=known.unit,
-        better=known.better,
-        a=mine.value if mine else None,
-        b=other.value if other else None,
-        reason=unfit or None,
+        unit=metric.unit,
+        better=metric.better,
+        a=metric_a.value if metric_a else None,
+        b=metric_b.value if metric_b else None,
     )
-    if mine is None or other is None:
-        return replace(row, reason=f"not measured in {'a' if mine is None else 'b'}")
-    if mine.unit != other.unit:
-        return replace(row, reason=f"in {mine.unit} in a, in {other.unit} in b")
+    if metric_a is None or metric_b is None:
+        return replace(row, reason=f"not measured in {'a' if metric_a is None else 'b'}")
+    if metric_a.unit != metric_b.unit:
+        return replace(row, reason=f"in {metric_a.unit} in a, in {metric_b.unit} in b")
+
     sides = launch_medians(a, name), launch_medians(b, name)
-    if no_ratio := _no_ratio(sides[0], sides[1]):
-        # Such as wrong elements: 0 in every launch of both needs no test.
+    if no_ratio := _explain_no_ratio(sides[0], sides[1]):
+        # A metric such as wrong elements, with 0 in every launch of both, needs no test.
         is_same = name != HEADLINE and not any((*sides[0], *sides[1]))
-        outcome = Outcome.SAME if is_same and not (unfit or unlike) else None
+        outcome = Outcome.SAME if is_same and not (unfit or mismatch) else None
         return replace(row, outcome=outcome, reason=unfit or no_ratio)
-    if is_ratio_of_times(name) and min(mine.value, other.value) > 0:
-        # The launches' own ratios have another median, so that they give it no interval.
-        why = "it follows from the times"
-        return replace(row, ratio=other.value / mine.value, reason=unfit or unlike or why)
-    headline = name == HEADLINE
-    known_past = past(a.id, name)
-    found = estimate_difference(*sides, known_past)
-    fastest = _fastest(a, b, sides, known_past) if headline else None
-    factor = None
-    if headline and not (a.noisy or b.noisy):
-        recorded = [launch for run in (sides[0], *known_past) for launch in run if launch > 0]
-        factor = deciding_factor(recorded)
-    low = found.low
-    high = found.high
+    if is_ratio_of_times(name) and min(metric_a.value, metric_b.value) > 0:
+        # The median of the launches' ratios is another value, so that they have no interval.
+        ratio = metric_b.value / metric_a.value
+        return replace(row, ratio=ratio, reason=unfit or mismatch or "it follows from the times")
+
+    row = _add_difference(row, a, b, sides, past_launches(a.id, name))
+    reason = unfit or mismatch
+    if not reason and metric.better == "none":
+        reason = "neither way is better"
+    outcome = Outcome.NOT_COMPARABLE if mismatch and not unfit else None
+    return replace(row, outcome=outcome, reason=reason)
+
+
+def _add_difference(
+    row: MetricRow, a: CasePart, b: CasePart, sides: _Sides, past_runs: Sequence[Sequence[float]]
+) -> MetricRow:
+    """Return a row with the ratio, its interval and its chance."""
+    by_medians = estimate_difference(*sides, past_runs)
+    row = replace(
+        row,
+        ratio=by_medians.ratio,
+        launches=(len(sides[0]), len(sides[1])),
+        chance=by_medians.chance,
+        past=by_medians.past_runs,
+    )
+    if by_medians.low is not None and by_medians.high is not None:
+        row = replace(row, interval=(by_medians.low, by_medians.high))
+    if row.metric != HEADLINE:
+        return row
+
+    row = replace(row, factor=_find_factor(a, b, sides, past_runs))
+    by_fastest = _compare_fastest(a, b, sides, past_runs)
+    if by_fastest is None:
+        return row
     return replace(
         row,
-        ratio=found.ratio,
-        interval=None if low is None or high is None else (low, high),
-        launches=(len(sides[0]), len(sides[1])),
-        chance=combine_chances(found.chance, fastest.chance) if fastest else found.chance,
-        fastest=fastest.ratio if fastest else None,
-        by_fastest=fastest is not None and fastest.chance <= LEVEL < found.chance,
-        past=found.past_runs,
-        factor=factor,
-        outcome=Outcome.NOT_COMPARABLE if unlike and not unfit else None,
-        reason=unfit or unlike or (None if known.better != "none" else "neither way is better"),
+        chance=combine_chances(by_medians.chance, by_fastest.chance),
+        fastest=by_fastest.ratio,
+        by_fastest=by_fastest.chance <= LEVEL < by_medians.chance,
     )
 
 
-def _fastest(
-    a: CasePart, b: CasePart, medians: _Sides, past: Sequence[Sequence[float]]
+def _find_factor(
+    a: CasePart, b: CasePart, sides: _Sides, past_runs: Sequence[Sequence[float]]
+) -> DecidingFactor | None:
+    """Return the factor for a judgement without a test; None for noisy cases."""
+    if a.noisy or b.noisy:
+        return None
+    return deciding_factor([time for run in (sides[0], *past_runs) for time in run if time > 0])
+
+
+def _compare_fastest(
+    a: CasePart, b: CasePart, medians: _Sides, past_runs: Sequence[Sequence[float]]
 ) -> Difference | None:
-    """Return how the fastest iterations differ; None where they are not known, or of unlike many.
+    """Return the difference of the fastest iterations of the launches.
 
-    Those of earlier runs are not known: they are taken to differ as much as their medians. With so
-    few launches that two tests could not find what one does, there is the one of the medians.
+    None if they are not known, or if launches of a and b have different numbers of iterations. With
+    few launches, two tests are less powerful than one: then it is None, too, and only medians
+    count. The fastest iterations of earlier runs are not known. They are assumed to differ as much
+    as their medians.
     """
-    if 2 * smallest_chance(len(medians[0]), len(medians[1])) > LEVEL:
+    medians_a, medians_b = medians
+    if 2 * smallest_chance(len(medians_a), len(medians_b)) > LEVEL:
         return None
-    counts_a, counts_b = (
-        case.metrics[HEADLINE].n * len(other) for case, other in ((a, medians[1]), (b, medians[0]))
-    )
-    known = all(len(case.fastest) == len(of) for case, of in ((a, medians[0]), (b, medians[1])))
-    if not known or counts_a != counts_b or _no_ratio(a.fastest, b.fastest):
+    if len(a.fastest) != len(medians_a) or len(b.fastest) != len(medians_b):
         return None
-    return estimate_difference(a.fastest, b.fastest, past)
+    # Equal numbers of iterations per launch: n_a / launches_a = n_b / launches_b.
+    if a.metrics[HEADLINE].n * len(medians_b) != b.metrics[HEADLINE].n * len(medians_a):
+        return None
+    if _explain_no_ratio(a.fastest, b.fastest):
+        return None
+    return estimate_difference(a.fastest, b.fastest, past_runs)
 
 
 def launch_medians(case: CasePart, name: str) -> list[float]:
-    """Return a metric's value in each launch; an old report's repeats were of one launch."""
+    """Return the value of a metric in each launch; old reports had one launch."""
     return case.medians.get(name) or [case.metrics[name].value]
 
 
-def _no_ratio(a: Sequence[float], b: Sequence[float]) -> str | None:
-    for word, wrong in (("0", lambda value: value == 0), ("below 0", lambda value: value < 0)):
-        runs = [run for run, values in (("a", a), ("b", b)) if any(map(wrong, values))]
-        if runs:
-            return f"{word} in {' and '.join(runs)}"
+def _explain_no_ratio(a: Sequence[float], b: Sequence[float]) -> str | None:
+    """Return the reason why values have no ratio; None if all are above 0."""
+    sides = (("a", a), ("b", b))
+    if zero := [run for run, values in sides if any(value == 0 for value in values)]:
+        return f"0 in {' and '.join(zero)}"
+    if negative := [run for run, values in sides if any(value < 0 for value in values)]:
+        return f"below 0 in {' and '.join(negative)}"
     return None

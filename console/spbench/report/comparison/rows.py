@@ -1,4 +1,4 @@
-"""The rows of a comparison: one for each case by its time, or one for each metric of each case."""
+"""The rows of a comparison's tables: one for each case, or one for each metric."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spbench.report.text_tables import TextColumn
 
 
 class OutcomeLabel(StrEnum):
-    """The outcome of a case or of a metric as people read it: sign and word."""
+    """The displayed outcome of a case or of a metric: a sign and a word."""
 
     WORSE = "▼ worse"
     BETTER = "▲ better"
@@ -47,7 +47,7 @@ _LABELS: Mapping[Outcome | None, OutcomeLabel] = {
     Outcome.SAME: OutcomeLabel.SAME,
 }
 DIFFERENT = (OutcomeLabel.WORSE, OutcomeLabel.BETTER, OutcomeLabel.BROKEN)
-"""The labels of cases that a gate names, however many there are."""
+"""The labels of cases that a gate always lists."""
 _ORDER = {OutcomeLabel.BROKEN: 0, OutcomeLabel.WORSE: 0, OutcomeLabel.BETTER: 1}
 _LAST = 2
 _A = TextColumn("a", right=True)
@@ -85,7 +85,7 @@ class ComparedRow:
 
     @property
     def metric(self) -> str:
-        """The name of the metric for people."""
+        """The displayed name of the metric."""
         return "" if self.row is None else format_folded_name(self.row.metric, self.row.unit)
 
     @property
@@ -103,7 +103,7 @@ class ComparedRow:
         """The ratio of b to a, such as ``1.27x``; ``~1.27x`` if times were disturbed."""
         if self.row is None or self.row.ratio is None:
             return ""
-        # Bytes and counts stay the same, whatever disturbs the times.
+        # Disturbances affect times, but not bytes and counts.
         disturbed = any(self.disturbed) and self.row.better != "none"
         return (DISTURBED if disturbed else "") + format_factor(self.row.ratio)
 
@@ -135,10 +135,10 @@ def format_interval(row: MetricRow) -> str:
 
 
 def case_rows(comparison: RunComparison) -> list[ComparedRow]:
-    """Return a row for each case in both runs: worse and broken ones first, then better ones."""
-    labels = _labels_of(comparison)
+    """Return a row for each case: worse and broken ones first, then better ones."""
+    labels = _label_cases(comparison)
     rows = [
-        ComparedRow(pair, labels[pair.id], pair.headline, _disturbed(comparison, pair.id))
+        ComparedRow(pair, labels[pair.id], pair.headline, _find_disturbed(comparison, pair.id))
         for pair in comparison.cases
         if comparison.only is None or pair.headline is not None
     ]
@@ -146,26 +146,20 @@ def case_rows(comparison: RunComparison) -> list[ComparedRow]:
 
 
 def metric_rows(comparison: RunComparison) -> list[ComparedRow]:
-    """Return a row for each metric of each case in both runs, in the order of `case_rows`."""
-    labels = _labels_of(comparison)
+    """Return a row for each metric of each case, in the order of `case_rows`."""
+    labels = _label_cases(comparison)
     rows = []
     for pair in sorted(comparison.cases, key=lambda pair: _ORDER.get(labels[pair.id], _LAST)):
-        disturbed = _disturbed(comparison, pair.id)
-        rows += [
-            ComparedRow(
-                pair,
-                _metric_label(row, labels[pair.id]),
-                row,
-                disturbed,
-            )
-            for row in pair.rows
-        ]
+        disturbed = _find_disturbed(comparison, pair.id)
+        for row in pair.rows:
+            label = _label_metric(row, labels[pair.id])
+            rows.append(ComparedRow(pair, label, row, disturbed))
         if not pair.rows:
             rows.append(ComparedRow(pair, labels[pair.id], None))
     return rows
 
 
-def _disturbed(comparison: RunComparison, case_id: str) -> tuple[bool, bool]:
+def _find_disturbed(comparison: RunComparison, case_id: str) -> tuple[bool, bool]:
     a, b = comparison.conditions
     return a.is_disturbed(case_id), b.is_disturbed(case_id)
 
@@ -174,21 +168,21 @@ def _order(row: ComparedRow) -> int:
     return _LAST if row.label is None else _ORDER.get(row.label, _LAST)
 
 
-def _labels_of(comparison: RunComparison) -> dict[str, OutcomeLabel]:
-    labels = {case.case: _label(case) for case in comparison.judgements}
+def _label_cases(comparison: RunComparison) -> dict[str, OutcomeLabel]:
+    labels = {case.case: _label_case(case) for case in comparison.judgements}
     return {pair.id: labels.get(pair.id, OutcomeLabel.NOT_JUDGED) for pair in comparison.cases}
 
 
-def _label(case: CaseJudgement) -> OutcomeLabel:
+def _label_case(case: CaseJudgement) -> OutcomeLabel:
     if case.judgement is JudgementKind.BROKEN:
         return OutcomeLabel.BROKEN
     return _LABELS.get(case.outcome, OutcomeLabel.NOT_JUDGED)
 
 
-def _metric_label(row: MetricRow, of_case: OutcomeLabel) -> OutcomeLabel | None:
-    """Return the label of a metric; None if neither direction is better, or its case is broken."""
+def _label_metric(row: MetricRow, case_label: OutcomeLabel) -> OutcomeLabel | None:
+    """Return the label of a metric; None if it is not judged or its case is broken."""
     if row.metric == HEADLINE:
-        return of_case
-    if row.better == "none" or of_case is OutcomeLabel.BROKEN:
+        return case_label
+    if row.better == "none" or case_label is OutcomeLabel.BROKEN:
         return None
     return _LABELS.get(row.outcome, OutcomeLabel.NOT_JUDGED)

@@ -1,4 +1,4 @@
-"""A comparison as lines of text: warnings, the two runs, a table, and notes below it."""
+"""A comparison as text: warnings, the two runs, a table, and notes below it."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def comparison_lines(
 
 
 def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
-    """Yield what a gate found: a row for each case, and the notes of the comparison.
+    """Yield the findings of a gate: rows of cases, and notes.
 
-    Of more than `_MOST_ROWS` cases, only those that differ or are broken have a row, and the
-    others are counted. The summary is not part of it.
+    With more than `_MOST_ROWS` cases, only those that differ or are broken have a row. The others
+    are counted. The summary is not included.
     """
     yield from warning_lines(comparison, width)
     yield from wrap_text(f"a: baseline {comparison.a.id}, b: run {comparison.b.id}", width)
@@ -106,14 +106,14 @@ def table_lines(comparison: RunComparison, width: int, *, all_metrics: bool = Fa
 def _metric_table(rows: Sequence[ComparedRow], width: int) -> list[str]:
     """Return a table with a row for each metric.
 
-    If there is no room for ids that differ, each case has a line of its own above its metrics.
+    If shortened ids would not be unique, each case id is on a separate line above its metrics.
     """
     cells = [row.metric_cells() for row in rows]
     if not cells:
         return []
     if fits_table(METRIC_COLUMNS, cells, width):
         return render_table(METRIC_COLUMNS, cells, width)
-    heading, *lines = _without_ids(cells, width - len(_INDENT))
+    heading, *lines = _align_without_ids(cells, width - len(_INDENT))
     table = [f"{_INDENT}{heading}"]
     case_id = None
     for row, line in zip(cells, lines, strict=True):
@@ -124,8 +124,8 @@ def _metric_table(rows: Sequence[ComparedRow], width: int) -> list[str]:
     return table
 
 
-def _without_ids(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return the lines of a table of metrics without ids, and without intervals if need be."""
+def _align_without_ids(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Return a table of metrics without ids, and without intervals if it is too wide."""
     titles = tuple(column.title for column in METRIC_COLUMNS)
     for optional in (True, False):
         columns = [
@@ -134,7 +134,7 @@ def _without_ids(rows: Sequence[Sequence[str]], width: int) -> list[str]:
             if not column.ids and (optional or not column.optional)
         ]
         cells = [[strip_controls(row[index]) for index, _ in columns] for row in (titles, *rows)]
-        right = {place for place, (_, column) in enumerate(columns) if column.right}
+        right = {index for index, (_, column) in enumerate(columns) if column.right}
         lines = align_columns(cells, right)
         if max(map(len, lines)) <= width:
             break
@@ -142,8 +142,8 @@ def _without_ids(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def _heading(comparison: RunComparison, width: int) -> Iterator[str]:
-    """Yield a line on each run, without the time of its start if that is too long."""
-    rows = [_describe("a", comparison.a), _describe("b", comparison.b)]
+    """Yield a line on each run, without its start time if the line is too long."""
+    rows = [_heading_cells("a", comparison.a), _heading_cells("b", comparison.b)]
     lines = align_columns(rows)
     if max(map(len, lines)) > width:
         lines = align_columns([(*row[:2], *row[3:]) for row in rows])
@@ -151,8 +151,7 @@ def _heading(comparison: RunComparison, width: int) -> Iterator[str]:
         yield from wrap_text(line, width, indent="   ")
 
 
-def _describe(name: str, run: RunSummary) -> tuple[str, ...]:
-    """Return the cells of a run's line in the heading."""
+def _heading_cells(name: str, run: RunSummary) -> tuple[str, ...]:
     started = "" if run.started is None else format_day_and_time(run.started)
     if run.verdict == RunStatus.BASELINE:
         return (name, run.id, started, "baseline", run.host or "")

@@ -94,7 +94,7 @@ def test_a_metric_that_a_run_has_once_does_not_follow_from_the_time():
 def test_a_small_difference_counts_only_with_earlier_runs(past):
     steady = [1.0, 1.001, 1.002, 0.999, 0.998]
     earlier = [times(1 + run / 1000, steady) for run in range(past)]
-    row = launched(steady, times(1.04, steady), past=lambda case, metric: earlier)
+    row = launched(steady, times(1.04, steady), past_launches=lambda case, metric: earlier)
     assert row.outcome == ("worse" if past == 5 else "same")
     assert launched(steady, times(1.06, steady)).outcome == "worse"
 
@@ -139,8 +139,11 @@ def test_one_launch_is_judged_only_beyond_a_constant_without_a_history(factor, o
 
 def test_recorded_launches_that_differ_by_more_than_the_constant_raise_it():
     past = [[1.0], [8.0]]
-    assert launched([1.0], [7.0], past=lambda case, metric: past).outcome == "not enough samples"
-    assert launched([1.0], [9.0], past=lambda case, metric: past).outcome == "worse"
+    assert (
+        launched([1.0], [7.0], past_launches=lambda case, metric: past).outcome
+        == "not enough samples"
+    )
+    assert launched([1.0], [9.0], past_launches=lambda case, metric: past).outcome == "worse"
 
 
 def test_a_noisy_case_is_never_judged_from_one_launch():
@@ -240,16 +243,20 @@ def test_what_is_known_of_earlier_runs_widens_the_interval():
     steady = [[1.0 + n / 1000] for n in range(10)]
     wide = [[0.8 + n / 20] for n in range(10)]
     told = {"steady": steady, "wide": wide}
-    assert launched([1.0], [1.6], past=lambda case, metric: told["steady"]).outcome == "worse"
-    assert launched([1.0], [1.6], past=lambda case, metric: told["wide"]).outcome != "worse"
-    row = launched(FIVE, times(1.1), past=lambda case, metric: told["wide"])
+    assert (
+        launched([1.0], [1.6], past_launches=lambda case, metric: told["steady"]).outcome == "worse"
+    )
+    assert (
+        launched([1.0], [1.6], past_launches=lambda case, metric: told["wide"]).outcome != "worse"
+    )
+    row = launched(FIVE, times(1.1), past_launches=lambda case, metric: told["wide"])
     assert row.outcome == "not enough samples"
     assert row.interval[0] < 0.8
 
 
 def test_a_difference_far_beyond_all_earlier_runs_is_found():
     steady = [[1.0 + n / 100_000] for n in range(10)]
-    row = launched([1.0], [2.0], past=lambda case, metric: steady)
+    row = launched([1.0], [2.0], past_launches=lambda case, metric: steady)
     assert (row.outcome, row.reason) == (
         "worse",
         "beyond a factor of 1.5 (from 11 recorded launches)",
