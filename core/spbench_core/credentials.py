@@ -1,4 +1,4 @@
-"""Variables and command lines that hold credentials, and the same without the credentials."""
+"""Credentials in variables and command lines, and how to hide them."""
 
 from __future__ import annotations
 
@@ -37,20 +37,24 @@ _ASSIGNMENT = re.compile(
     r"(?<![\w-])(?P<name>[A-Za-z_]\w*)=(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&|'\"]*)"
 )
 _NAME_AND_VALUE = ("-genv", "--genv", "-env", "--env")
-"""Options of Hydra that two words follow, a name and a value."""
+"""Options of Hydra with two arguments, a name and a value."""
 _MIN_LENGTH = 4
-"""The least length of a value that is searched for in words: shorter ones are in most of them."""
+"""Characters of the shortest value that is searched for; most arguments contain shorter ones."""
 
 
 class _Part(NamedTuple):
-    """A part of a word; ``name`` is the variable with this value, None if it is no credential."""
+    """A part of an argument.
+
+    ``name`` is the variable with this value, empty if it has none, and None if the part is not a
+    credential.
+    """
 
     text: str
     name: str | None = None
 
 
 def holds_secret(name: str, value: str = "") -> bool:
-    """Return whether a variable is likely to hold a credential, by its name or its value."""
+    """Return whether a variable is likely to be a credential, by its name or its value."""
     if name.startswith(_NETWORK_PREFIXES):
         name = _NETWORK_KEY.sub("", name)
     if _SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
@@ -60,44 +64,44 @@ def holds_secret(name: str, value: str = "") -> bool:
 
 
 def select_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are likely to hold a credential."""
+    """Return the variables that are likely to be credentials."""
     return {name: value for name, value in environ.items() if holds_secret(name, value)}
 
 
-def hide_words(words: Sequence[str], secrets: Mapping[str, str] | None = None) -> list[str]:
-    """Return the words of a command with `HIDDEN` instead of each credential.
+def hide_credentials(args: Sequence[str], secrets: Mapping[str, str] | None = None) -> list[str]:
+    """Return the arguments of a command with `HIDDEN` instead of each credential.
 
     Args:
-        words: The words.
-        secrets: Variables with credentials, which are hidden wherever they are in the words.
+        args: The arguments.
+        secrets: Variables that are credentials; their values are hidden in all arguments.
     """
     return [
         "".join(part.text if part.name is None else HIDDEN for part in parts)
-        for parts in _split_words(words, secrets or {})
+        for parts in _split_args(args, secrets or {})
     ]
 
 
-def quote_words(words: Sequence[str], secrets: Mapping[str, str] | None = None) -> str:
-    """Return a line for a shell, which takes each credential from its own environment.
+def quote_args(args: Sequence[str], secrets: Mapping[str, str] | None = None) -> str:
+    """Return a shell command that reads each credential from the shell's environment.
 
     ``HF_TOKEN=abc`` becomes ``HF_TOKEN="$HF_TOKEN"``. A credential without a name is `HIDDEN`.
     """
     return " ".join(
-        "".join(map(_quote_part, parts)) or "''" for parts in _split_words(words, secrets or {})
+        "".join(map(_quote_part, parts)) or "''" for parts in _split_args(args, secrets or {})
     )
 
 
-def name_secrets(words: Sequence[str], secrets: Mapping[str, str] | None = None) -> list[str]:
-    """Return the variables from which the line of `quote_words` takes credentials."""
-    parts = (part for parts in _split_words(words, secrets or {}) for part in parts)
+def name_secrets(args: Sequence[str], secrets: Mapping[str, str] | None = None) -> list[str]:
+    """Return the variables from which the command of `quote_args` reads credentials."""
+    parts = (part for parts in _split_args(args, secrets or {}) for part in parts)
     return list(dict.fromkeys(part.name for part in parts if part.name))
 
 
 def quote_assignment(name: str, value: str, secrets: Mapping[str, str]) -> str:
-    """Return ``NAME=VALUE`` for a shell, without the credential as in `quote_words`."""
+    """Return ``NAME=VALUE`` for a shell, with credentials replaced like in `quote_args`."""
     if holds_secret(name, value):
         return f'{name}="${name}"'
-    return f"{name}={quote_words([value], secrets)}"
+    return f"{name}={quote_args([value], secrets)}"
 
 
 def _quote_part(part: _Part) -> str:
@@ -107,42 +111,51 @@ def _quote_part(part: _Part) -> str:
     return shlex.quote(text) if text else ""
 
 
-def _split_words(words: Sequence[str], secrets: Mapping[str, str]) -> Iterator[list[_Part]]:
-    for index, word in enumerate(words):
-        name = words[index - 1] if index >= 2 and words[index - 2] in _NAME_AND_VALUE else ""
-        yield [_Part(word, name)] if name and holds_secret(name, word) else _split(word, secrets)
+def _split_args(args: Sequence[str], secrets: Mapping[str, str]) -> Iterator[list[_Part]]:
+    for index, arg in enumerate(args):
+        name = args[index - 1] if index >= 2 and args[index - 2] in _NAME_AND_VALUE else ""
+        if name and holds_secret(name, arg):
+            yield [_Part(arg, name)]
+        else:
+            yield _split_arg(arg, secrets)
 
 
-def _split(word: str, secrets: Mapping[str, str]) -> list[_Part]:
+def _split_arg(arg: str, secrets: Mapping[str, str]) -> list[_Part]:
     parts = []
     end = 0
-    for start, stop, name in sorted(_find_secrets(word, secrets), key=lambda s: (s[0], -s[1])):
+    # Of overlapping credentials the first one counts, and the longest of those that begin there.
+    for start, stop, name in sorted(_find_secrets(arg, secrets), key=lambda s: (s[0], -s[1])):
         if start < end or start == stop:
             continue
-        parts += [_Part(word[end:start])] if start > end else []
-        parts.append(_Part(word[start:stop], name))
+        if start > end:
+            parts.append(_Part(arg[end:start]))
+        parts.append(_Part(arg[start:stop], name))
         end = stop
-    return [*parts, _Part(word[end:])] if end < len(word) or not parts else parts
+    if end < len(arg) or not parts:
+        parts.append(_Part(arg[end:]))
+    return parts
 
 
-def _find_secrets(word: str, secrets: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
-    """Yield where credentials begin and end in a word, each with its variable's name or ''."""
+def _find_secrets(arg: str, secrets: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
+    """Yield the start and end of each credential in an argument, and its variable's name or ''."""
     values = {value: name for name, value in secrets.items() if len(value) >= _MIN_LENGTH}
-    for match in _ASSIGNMENT.finditer(word):
-        name, start, stop = match["name"], *match.span("value")
+    for match in _ASSIGNMENT.finditer(arg):
+        name = match["name"]
+        start, stop = match.span("value")
         if not holds_secret(name):
             continue
-        # NAME=VALUE as a whole word: the value may contain blanks and commas.
-        stop = len(word) if match.start() == 0 or word[: match.start()].endswith(".") else stop
+        # If NAME=VALUE is the whole argument, the value may contain blanks and commas.
+        if match.start() == 0 or arg[: match.start()].endswith("."):
+            stop = len(arg)
         yield start, stop, name
         # A setup line is repeated in its own error message, in other quotes.
         bare = match["value"].strip("'\"")
         if len(bare) >= _MIN_LENGTH:
             values.setdefault(bare, name)
     for value, name in values.items():
-        start = word.find(value)
+        start = arg.find(value)
         while start >= 0:
             yield start, start + len(value), name
-            start = word.find(value, start + len(value))
-    for match in _SECRET_VALUE.finditer(word):
+            start = arg.find(value, start + len(value))
+    for match in _SECRET_VALUE.finditer(arg):
         yield *match.span(), ""

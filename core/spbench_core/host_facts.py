@@ -1,7 +1,7 @@
-"""Facts of this host, found without loading torch: accelerators, adapters, cores and memory.
+"""Facts of this host, read without torch: accelerators, adapters, cores and memory.
 
-`doctor` sends this module's text to the hosts and runs it there under whatever Python they have:
-standard library only, and words that Python 3.6 knows.
+`doctor` sends the source of this module to the hosts and runs it there with the Python that they
+have. Therefore it uses the standard library only, and the syntax of Python 3.6.
 """
 
 import os
@@ -27,77 +27,77 @@ _OTHER_FILES = ("dxg", "nvgpu", "nvhost-gpu")
 
 UNNAMED_GPU = "GPU"
 UNLISTED_GPU = "a GPU that the kernel does not list"
-"""A GPU of which nothing but a file of another name is seen, as under WSL and on Jetson."""
+"""A GPU of which only a device file with another name is visible, like under WSL and on Jetson."""
 
 
 def describe_device() -> str:
-    """Return ``2 x NVIDIA H200``, or ``cpu`` where there is none."""
-    names = [str(card["model"]) for card in read_cards()] or [UNNAMED_GPU] * _files()
-    return format_name_counts(names) or (UNLISTED_GPU if _other_files() else "cpu")
+    """Return the GPUs of this host, ``2 x NVIDIA H200``, or ``cpu``."""
+    names = [str(card["model"]) for card in read_cards()] or [UNNAMED_GPU] * _count_device_files()
+    return format_name_counts(names) or (UNLISTED_GPU if _has_other_files() else "cpu")
 
 
 def format_name_counts(names: "list[str]") -> str:
-    """Return ``2 x NVIDIA H200, 1 x NVIDIA A100``; nothing for no names."""
+    """Return ``2 x NVIDIA H200, 1 x NVIDIA A100``; an empty text without names."""
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 
 
 def find_gpus() -> "dict[str, object]":
-    """Return the GPUs of this host, their driver, and what of them this process may use.
+    """Return the GPUs of this host, their driver, and the limits of this process.
 
-    ``undriven`` are PCI addresses of NVIDIA's GPUs that its driver does not serve. ``files`` counts
-    /dev/nvidia0 and so on; ``other_files`` tells of GPUs that have files of other names, under WSL
-    and on Jetson. ``cuda`` is the newest CUDA that the driver's library takes, ``visible`` the
-    variable that says which GPUs a process sees; both are None where there is none.
+    ``undriven`` are PCI addresses of NVIDIA GPUs without a driver. ``files`` is the number of files
+    /dev/nvidia0 and so on. ``other_files`` is whether GPUs have files of other names, like under
+    WSL and on Jetson. ``cuda`` is the newest CUDA version that the driver's library supports, and
+    ``visible`` the variable that limits the GPUs of a process; each may be None.
     """
-    found = read_cards()
-    known = [card["address"] for card in found]
+    cards = read_cards()
+    driven = [card["address"] for card in cards]
     return {
-        "cards": found,
-        "undriven": [address for address in _on_the_bus() if address not in known],
-        "files": _files(),
-        "other_files": _other_files(),
+        "cards": cards,
+        "undriven": [address for address in _list_pci_gpus() if address not in driven],
+        "files": _count_device_files(),
+        "other_files": _has_other_files(),
         "driver": read_driver_version(),
         "cuda": read_driver_cuda(),
         "visible": os.environ.get(VISIBLE_DEVICES),
-        "shared_gib": _room(),
+        "shared_gib": _measure_shared_memory(),
     }
 
 
 def read_cards() -> "list[dict[str, object]]":
-    """Return model, PCI address, NUMA node and UUID of each GPU that NVIDIA's driver serves.
+    """Return model, PCI address, NUMA node and UUID of each GPU with an NVIDIA driver.
 
-    The node and the UUID are None where the kernel does not tell them: until a process opens a
-    GPU, its UUID is ``GPU-????????-????-????-????-????????????``.
+    The node and the UUID are None if the kernel does not report them. Until a process opens a GPU,
+    its UUID is ``GPU-????????-????-????-????-????????????``.
     """
-    found: list[dict[str, object]] = []
-    for info in sorted(GPUS.glob("*/information")):
-        fields = dict(line.split(":", 1) for line in _text(info).splitlines() if ":" in line)
-        address = info.parent.name.lower()
+    cards: list[dict[str, object]] = []
+    for path in sorted(GPUS.glob("*/information")):
+        fields = dict(line.split(":", 1) for line in _read_text(path).splitlines() if ":" in line)
+        address = path.parent.name.lower()
         uuid = fields.get("GPU UUID", "").strip()
-        found.append(
+        cards.append(
             {
                 "model": fields.get("Model", UNNAMED_GPU).strip(),
                 "address": address,
-                "node": _node(PCI / address / "numa_node"),
+                "node": _read_number(PCI / address / "numa_node"),
                 "uuid": None if "?" in uuid else uuid or None,
             }
         )
-    return found
+    return cards
 
 
 def read_driver_version() -> "str | None":
-    """Return the version of NVIDIA's kernel driver, ``580.82.07``; None where there is none."""
-    found = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", _text(DRIVER))
-    return found.group(1) if found else None
+    """Return the version of NVIDIA's kernel driver, such as ``580.82.07``, or None."""
+    match = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", _read_text(DRIVER))
+    return match.group(1) if match else None
 
 
 def read_driver_cuda() -> "str | None":
-    """Return the newest CUDA that the driver's library takes, ``13.0``; None without the library.
+    """Return the newest CUDA version that the driver's library supports, such as ``13.0``, or None.
 
-    It may be newer than the kernel's driver would say: NVIDIA's containers bring such libraries.
+    It may be newer than the kernel driver's, because NVIDIA's containers include such libraries.
     """
     try:
-        import ctypes  # a Python that was built without libffi has none
+        import ctypes  # missing in a Python that was built without libffi
 
         number = ctypes.c_int(0)
         if ctypes.CDLL(DRIVER_LIBRARY).cuDriverGetVersion(ctypes.byref(number)):
@@ -107,84 +107,87 @@ def read_driver_cuda() -> "str | None":
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
-def _files() -> int:
+def _count_device_files() -> int:
     return len([path for path in DEVICE_FILES.glob("nvidia*") if path.name[6:].isdigit()])
 
 
-def _other_files() -> bool:
+def _has_other_files() -> bool:
     return any((DEVICE_FILES / name).exists() for name in _OTHER_FILES)
 
 
-def _on_the_bus() -> "list[str]":
+def _list_pci_gpus() -> "list[str]":
+    """Return the PCI addresses of NVIDIA's display controllers."""
     return [
         path.name.lower()
         for path in sorted(PCI.glob("*"))
-        if _text(path / "vendor").strip() == _NVIDIA and _text(path / "class").startswith(_DISPLAY)
+        if _read_text(path / "vendor").strip() == _NVIDIA
+        and _read_text(path / "class").startswith(_DISPLAY)
     ]
 
 
-def _node(path: Path) -> "int | None":
-    text = _text(path).strip()
+def _read_number(path: Path) -> "int | None":
+    text = _read_text(path).strip()
     return int(text) if text.isdigit() else None
 
 
-def _room() -> "float | None":
-    """Return how large /dev/shm is, in GiB: NCCL's ranks on one host meet there."""
+def _measure_shared_memory() -> "float | None":
+    """Return the size of /dev/shm in GiB; ranks of NCCL on one host exchange data there."""
     try:
-        told = os.statvfs(SHARED_MEMORY)
+        status = os.statvfs(SHARED_MEMORY)
     except OSError:
         return None
-    return round(told.f_blocks * told.f_frsize / 2**30, 3)
+    return round(status.f_blocks * status.f_frsize / 2**30, 3)
 
 
 def list_adapters() -> "list[dict[str, str]]":
     """Return name, port, state and rate of each port of each InfiniBand or RoCE adapter.
 
-    The kernel's words are kept: ``ACTIVE`` or ``DOWN``, ``200 Gb/sec (4X HDR)``.
+    State and rate are the kernel's texts, such as ``ACTIVE`` and ``200 Gb/sec (4X HDR)``.
     """
     return [
         {
             "name": port.parent.parent.name,
             "port": port.name,
-            "state": _text(port / "state").partition(":")[2].strip() or "unknown",
-            "rate": _text(port / "rate").strip(),
+            "state": _read_text(port / "state").partition(":")[2].strip() or "unknown",
+            "rate": _read_text(port / "rate").strip(),
         }
         for port in sorted(ADAPTERS.glob("*/ports/*"))
     ]
 
 
 def collect_facts() -> "dict[str, object]":
-    """Return cores that may be used, memory in GiB, load over a minute, GPUs, adapters, limits.
+    """Return usable cores, memory in GiB, load over one minute, GPUs, adapters and limits.
 
-    ``governor`` is the first core's, None where the kernel has none; limits are soft ones, memory
-    that may be locked in bytes, None without a limit.
+    ``governor`` is the frequency governor of the first core, or None. ``limits`` are those of
+    `read_limits`.
     """
-    memory = dict(line.split(":", 1) for line in _text(MEMORY_INFO).splitlines() if ":" in line)
+    lines = _read_text(MEMORY_INFO).splitlines()
+    memory = dict(line.split(":", 1) for line in lines if ":" in line)
     return {
         "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": _gib(memory.get("MemTotal")),
-        "free_gib": _gib(memory.get("MemAvailable")),
+        "memory_gib": _to_gib(memory.get("MemTotal")),
+        "free_gib": _to_gib(memory.get("MemAvailable")),
         "load": round(os.getloadavg()[0], 2),
         "gpus": find_gpus(),
         "adapters": list_adapters(),
-        "governor": _text(GOVERNOR).strip() or None,
+        "governor": _read_text(GOVERNOR).strip() or None,
         "limits": read_limits(),
     }
 
 
 def read_processor() -> "str | None":
-    """Return the model of the first CPU; None where the kernel does not name it."""
+    """Return the model of the first CPU, or None if the kernel does not name it."""
     try:
-        with CPU_INFO.open("rb") as file:  # the whole of it takes long where CPUs are many
+        with CPU_INFO.open("rb") as file:  # reading all of it takes long on hosts with many CPUs
             head = file.read(2048).decode(errors="replace")
     except OSError:
         return None
-    found = re.search(r"^model name\s*: *(.+)$", head, re.MULTILINE)
-    return found.group(1).strip() if found else None
+    match = re.search(r"^model name\s*: *(.+)$", head, re.MULTILINE)
+    return match.group(1).strip() if match else None
 
 
 def read_limits() -> "dict[str, int | None]":
-    """Return the soft limits of locked memory in bytes and of open files; None: there is none."""
+    """Return the soft limits of locked memory in bytes and of open files; None: no limit."""
     import resource
 
     soft = {
@@ -197,7 +200,7 @@ def read_limits() -> "dict[str, int | None]":
 
 
 def inspect_folder(path: str) -> "dict[str, object]":
-    """Return number and file system of a folder; number None where it is not there.
+    """Return inode number and file system of a folder; the number is None if it does not exist.
 
     A folder that hosts share has the same number on all of them.
     """
@@ -205,21 +208,22 @@ def inspect_folder(path: str) -> "dict[str, object]":
         number = os.stat(path).st_ino if os.path.isdir(path) else None
     except OSError:
         number = None
-    mounts = [line.split()[1:3] for line in _text(MOUNTS).splitlines() if len(line.split()) > 2]
-    above = [(len(point), kind) for point, kind in mounts if _is_above(point, path)]
-    return {"number": number, "filesystem": max(above)[1] if above else None}
+    lines = _read_text(MOUNTS).splitlines()
+    mounts = [line.split()[1:3] for line in lines if len(line.split()) > 2]
+    parents = [(len(point), kind) for point, kind in mounts if _is_parent(point, path)]
+    return {"number": number, "filesystem": max(parents)[1] if parents else None}
 
 
-def _is_above(point: str, path: str) -> bool:
+def _is_parent(point: str, path: str) -> bool:
     return (path + "/").startswith(point.rstrip("/") + "/")
 
 
-def _gib(kib: "str | None") -> "float | None":
+def _to_gib(kib: "str | None") -> "float | None":
     return round(int(kib.split()[0]) / 2**20, 1) if kib else None
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
-    except OSError:  # the kernel refuses to read some attributes of a port that is down
+    except OSError:  # some attributes of a port that is down cannot be read
         return ""

@@ -1,10 +1,10 @@
-"""Version and build options of an MPI library, read from its own words."""
+"""Version and build options of an MPI library, parsed from its version text."""
 
 from __future__ import annotations
 
 import re
 
-# --with-cuda alone says where CUDA is, and does not ask for it
+# --with-cuda only gives the path of CUDA; it does not enable it.
 _WITH_CUDA = re.compile(r"--enable-cuda(?!=no)\b|\bgdr\b", re.IGNORECASE)
 _WITHOUT_CUDA = re.compile(r"--(disable|without)-cuda\b|--(enable|with)-cuda=no\b")
 
@@ -12,12 +12,12 @@ _WITHOUT_CUDA = re.compile(r"--(disable|without)-cuda\b|--(enable|with)-cuda=no\
 def parse_library_name(text: str) -> str:
     """Return the name and version in an MPI library's version text: ``MVAPICH2 2.3.7``.
 
-    The text's own first line may hold tabs, NULs, a colon and the package that it came in.
+    The first line of the text may contain tabs, NULs, a colon and a package name.
     """
     first = " ".join(text.strip("\0 \n").splitlines()[0].replace("\0", " ").split())
     return re.sub(r" Version ?:", "", first.split(", package")[0])
 
 
 def is_built_with_cuda(text: str) -> bool:
-    """Whether a version text of MVAPICH's holds words of configure that ask for CUDA."""
+    """Return whether MVAPICH's version text has configure options that enable CUDA."""
     return _WITH_CUDA.search(text) is not None and _WITHOUT_CUDA.search(text) is None

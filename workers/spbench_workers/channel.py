@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from spbench_core.events import clock, rank_events
-from spbench_core.events.deadlines import PhaseProgress, restarts_deadline
 from spbench_core.events.fields import EventError
-from spbench_core.events.statuses import LogLevel
+from spbench_core.events.statuses import LogLevel, PhaseProgress, restarts_deadline
 from spbench_workers.connect import connect_by_relay, connect_to_console
 from spbench_workers.parent import Parent
 

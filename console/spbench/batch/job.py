@@ -36,7 +36,7 @@ from spbench.record.machine.environment import collect_facts, select_variables
 from spbench.record.runs.folder import working_folder, write_file
 from spbench.suites.shipped import locate_suite_file
 from spbench.suites.site_file import read_site_file
-from spbench_core.credentials import hide_words, select_secrets
+from spbench_core.credentials import hide_credentials, select_secrets
 from spbench_core.events.batch_files import CASES_FILE
 
 SCRIPT_NAME = "job.sh"
@@ -177,7 +177,7 @@ def _describe_launch(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLau
         launcher=launch.launcher.name,
         version=launch.version,
         library=launch.library.version_text,
-        argv=tuple(hide_words(launch.command.argv, select_secrets(launch.spec.rank_env))),
+        argv=tuple(hide_credentials(launch.command.argv, select_secrets(launch.spec.rank_env))),
         env={
             name: value for name, value in env.items() if name not in scheduler.allocation_variables
         },

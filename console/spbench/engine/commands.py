@@ -16,8 +16,8 @@ from spbench.launch.jobs import Job, Launch
 from spbench.suites.case import Case
 from spbench_core.credentials import (
     name_secrets,
+    quote_args,
     quote_assignment,
-    quote_words,
     select_secrets,
 )
 from spbench_core.quantities import format_quantity
@@ -96,7 +96,7 @@ def _build_command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ..
     for argv in (launch.command.argv, *(line for _, line in lines)):
         secret_names += name_secrets(argv, secrets)
     standalone = tuple(
-        (case.id, " ".join([*assignments, quote_words(line, secrets)])) for case, line in lines
+        (case.id, " ".join([*assignments, quote_args(line, secrets)])) for case, line in lines
     )
     return JobCommand(
         job,

@@ -31,7 +31,7 @@ from spbench.launch.survey.progress import Progress, ignore_progress
 from spbench.launch.survey.reach import find_unfit, read_ssh_names
 from spbench.record.machine.environment import select_variables
 from spbench.record.runs.folder import RunFolder, working_folder
-from spbench_core.credentials import hide_words, select_secrets
+from spbench_core.credentials import hide_credentials, select_secrets
 from spbench_core.events import rank_events
 from spbench_core.events.statuses import CaseStatus
 
@@ -175,7 +175,7 @@ class JobRun:
         command = replace(launch.command, env={**launch.command.env, **private})
         folder = self._folder.job(self._job.number)
         env = select_variables(command.env, launch.spec.hidden_env)
-        argv = hide_words(command.argv, select_secrets(launch.spec.rank_env))
+        argv = hide_credentials(command.argv, select_secrets(launch.spec.rank_env))
         launcher = launch.launcher.name
         library = launch.library.version_text
         name = f"jobs/{self._job.number}"

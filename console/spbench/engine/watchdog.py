@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from spbench.engine.faults.fault import Fault, Observation, RankError, RankLoss
-from spbench_core.events.deadlines import PhaseProgress, restarts_deadline
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
-from spbench_core.events.statuses import CaseStatus, RankStatus
+from spbench_core.events.statuses import CaseStatus, PhaseProgress, RankStatus, restarts_deadline
 from spbench_core.quantities import format_quantity
 
 EXIT_TIMEOUT = 20.0

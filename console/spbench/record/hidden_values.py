@@ -16,7 +16,7 @@ import yaml
 from spbench.errors import UsageError
 from spbench.suites.case import Case, Suite
 from spbench.suites.settings import LaunchSettings
-from spbench_core.credentials import HIDDEN, hide_words, holds_secret
+from spbench_core.credentials import HIDDEN, hide_credentials, holds_secret
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SET = "--set"
@@ -41,7 +41,7 @@ def hide_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def hide_arguments(words: Sequence[str]) -> list[str]:
     """Return the arguments of a spbench command without the credentials in its ``--set``."""
-    hidden = hide_words(words)
+    hidden = hide_credentials(words)
     for index, word in enumerate(words):
         if index > 0 and words[index - 1] == _SET:
             hidden[index] = hide_override(word)

@@ -37,7 +37,7 @@ from spbench.report.model import (
 )
 from spbench.report.times import format_timestamp
 from spbench.stats.summary import summarize_repeats
-from spbench_core.credentials import hide_words
+from spbench_core.credentials import hide_credentials
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 _REFUSED = {
@@ -151,7 +151,7 @@ def build_refused_report(
         "seed": None,
     }
     document = {"schema": SCHEMA, "run": run, "environment": {}, "cases": []}
-    return validate_document(document | {"errors": hide_words(error.splitlines())})
+    return validate_document(document | {"errors": hide_credentials(error.splitlines())})
 
 
 def validate_document(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from spbench_core.catalog.scaling import (
     choose_scaled_param,
     scale_exactly,
 )
+from spbench_core.layout.partition import TRANSPORT_DEVICES
 from spbench_core.layout.tiles import Grid, format_pair, make_grid, parse_pair
-from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_core.layout.window import Window, Window2d
 
 _MAX_SIDE = 1 << 20

@@ -1,1 +1,1 @@
-"""Events: what ranks and the console say of a run, line by line."""
+"""Events: the JSON lines with which ranks and the console report on a run."""

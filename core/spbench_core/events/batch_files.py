@@ -2,15 +2,15 @@
 
 ::
 
-    plan.json                what was planned
-    starts                   a line for each start of the script: when, and the scheduler's id
-    ended                    when the script ended, and the signal that ended it; not there before
+    plan.json                the plan
+    starts                   a line for each start of the script: time, and the scheduler's id
+    ended                    the time when the script ended, and the signal that ended it
     jobs/N/cases.json        the cases of job N
-    jobs/N/K/cases.json      those that its K-th launch runs
-    jobs/N/K/started         when it began
+    jobs/N/K/cases.json      the cases of its K-th launch
+    jobs/N/K/started         the start time
     jobs/N/K/events/*.jsonl  the events of each rank
     jobs/N/K/stdout.log, stderr.log
-    jobs/N/K/status          exit status and end; behind them the signal that ended the script
+    jobs/N/K/status          exit status and end time; then the signal that ended the script
 
 Times are seconds since the epoch.
 """
@@ -31,16 +31,20 @@ from spbench_core.events.rank_events import MAX_LINE
 
 CASES_FILE = "cases.json"
 MAX_CASES_BYTES = 64 << 20
-"""Bytes of the largest file of cases that is read: ten thousand cases have about 10 MB."""
+"""Bytes of the largest file of cases; ten thousand cases have about 10 MB."""
 MAX_WORDS_BYTES = 1 << 20
-"""Bytes of the largest file of words that is read: ``starts`` has 30 for each start."""
+"""Bytes of the largest file of words; ``starts`` has 30 for each start."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchEnd:
-    """The end of a launch: exit status, when, and the signal by which the script was ended.
+    """The end of a launch.
 
-    ``stopped`` is when that signal came.
+    Attributes:
+        status: The exit status.
+        time: When it ended.
+        signal: The signal that ended the script, if any.
+        signal_time: When that signal came.
     """
 
     status: int
@@ -62,27 +66,28 @@ class LaunchFolder:
 
     @property
     def start_time(self) -> float | None:
-        """When it began; None where that was not written."""
-        words = read_words(self.path / "started")
-        return parse_time(words[0]) if words else None
+        """The time when it began, or None if that was not written."""
+        fields = read_words(self.path / "started")
+        return parse_time(fields[0]) if fields else None
 
     @property
     def end(self) -> LaunchEnd | None:
-        """How it ended; None where the script did not see it."""
-        words = read_words(self.path / "status")
-        when = parse_time(words[1]) if len(words) > 1 else None
-        if when is None or not words[0].isdigit():
+        """Its end, or None if the script did not write it."""
+        fields = read_words(self.path / "status")
+        end_time = parse_time(fields[1]) if len(fields) > 1 else None
+        if end_time is None or not fields[0].isdigit():
             return None
-        stopped = parse_time(words[3]) if len(words) > 3 else None
-        return LaunchEnd(int(words[0]), when, words[2] if len(words) > 2 else None, stopped)
+        signal_word = fields[2] if len(fields) > 2 else None
+        signal_time = parse_time(fields[3]) if len(fields) > 3 else None
+        return LaunchEnd(int(fields[0]), end_time, signal_word, signal_time)
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether it was ended from outside, through no fault of a case."""
+        """Whether it was ended from outside, not because of a case."""
         return self.end is None or self.end.signal is not None
 
     def read_cases(self) -> list[dict[str, Any]]:
-        """Return its cases, an entry a repeat, as the ranks got them; none where they are torn."""
+        """Return its cases, one dict per repeat; empty if the file is incomplete."""
         return read_cases(self.path)
 
     def list_event_files(self) -> list[Path]:
@@ -93,12 +98,12 @@ class LaunchFolder:
 
 def list_launches(job: Path) -> list[LaunchFolder]:
     """Return the launches of a job, in their order."""
-    found = [path for path in job.glob("[0-9]*") if path.name.isdigit() and path.is_dir()]
-    return [LaunchFolder(path) for path in sorted(found, key=lambda path: int(path.name))]
+    paths = [path for path in job.glob("[0-9]*") if path.name.isdigit() and path.is_dir()]
+    return [LaunchFolder(path) for path in sorted(paths, key=lambda path: int(path.name))]
 
 
 def read_cases(folder: Path) -> list[dict[str, Any]]:
-    """Return the cases of a job or a launch; none if the file is torn or cannot be read."""
+    """Return the cases of a job or a launch; empty if the file cannot be read or parsed."""
     try:
         cases = json.loads(_read_text(folder / CASES_FILE, MAX_CASES_BYTES))
     except (OSError, ValueError):
@@ -107,9 +112,9 @@ def read_cases(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_complete_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends; a torn last line is left out.
+    """Yield the lines of a file without line ends; an incomplete last line is left out.
 
-    A line that is too long to be an event is cut: it is then none.
+    A line that is longer than an event can be is cut at `MAX_LINE`, and so is not a valid event.
     """
     with path.open("rb") as file:
         while line := file.readline(MAX_LINE + 1):
@@ -120,7 +125,7 @@ def read_complete_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_words(path: Path) -> list[str]:
-    """Return the words of a small file; none if it cannot be read."""
+    """Return the words of a small file; empty if it cannot be read."""
     try:
         return _read_text(path, MAX_WORDS_BYTES).split()
     except OSError:
@@ -128,12 +133,12 @@ def read_words(path: Path) -> list[str]:
 
 
 def _read_text(path: Path, limit: int) -> str:
-    """Return the content of a file in a folder that may be anyone's.
+    """Return the content of a file in a folder that any user may have written.
 
     Raises:
-        OSError: It cannot be read, is no regular file, or has more bytes than `limit`.
+        OSError: It cannot be read, is not a regular file, or has more bytes than ``limit``.
     """
-    # Without O_NONBLOCK a pipe is waited for until somebody writes to it.
+    # Without O_NONBLOCK, opening a pipe waits until a process writes to it.
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(file, encoding="utf-8", errors="replace") as text:
         status = os.fstat(file)
@@ -145,7 +150,7 @@ def _read_text(path: Path, limit: int) -> str:
 
 
 def parse_time(text: str) -> float | None:
-    """Return a time that a shell wrote; None where it is none."""
+    """Return a time that a shell wrote, or None if it is invalid."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The clock of events: seconds since the epoch that never go back while a process runs."""
+"""The clock of events: seconds since the epoch that never decrease in a process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ _STARTED = time.time() - time.monotonic()
 
 
 def now() -> float:
-    """Return the seconds since the epoch, UTC, by the system's clock at this process's start.
+    """Return the seconds since the epoch, UTC.
 
-    From then on the monotonic clock counts: durations stay right if the system's clock is set.
+    The system's clock is read once, when the process starts. After that the monotonic clock counts,
+    so that durations stay right if the system's clock is set.
     """
     return round(_STARTED + time.monotonic(), 6)

@@ -1,8 +1,7 @@
-"""Fan-in: the bytes of many ranks over one connection, in numbered pieces, both ways.
+"""Fan-in: the bytes of many ranks in frames over one connection, in both directions.
 
-A piece is a line ``CHANNEL SIZE``, and so many bytes. Each rank behind a relay has a channel,
-counted from 1; size 0 ends it. Channel 0 is the relay's own: its pieces are empty, and say that it
-lives.
+A frame is a line ``CHANNEL SIZE`` and then SIZE bytes. Each rank behind a relay has a channel,
+counted from 1; size 0 ends it. Channel 0 belongs to the relay; its frames are empty heartbeats.
 """
 
 from __future__ import annotations
@@ -12,45 +11,46 @@ from collections.abc import Iterator
 from spbench_core.events.fields import EventError
 
 MAX_FRAME = 1 << 20
-"""Bytes of the longest piece, its head not included."""
-_MAX_HEAD = 24
+"""Bytes of the longest frame, without its header."""
+_MAX_HEADER = 24
+"""Bytes of the longest header, with its line end."""
 HEARTBEAT_FRAME = b"0 0\n"
 
 
 def encode_frame(channel: int, data: bytes) -> bytes:
-    """Return a piece of a channel; without data, its end."""
+    """Return a frame of a channel; without data, the frame that ends the channel."""
     return b"%d %d\n%b" % (channel, len(data), data)
 
 
 class FrameDecoder:
-    """The pieces in a stream of bytes, whatever the cuts at which it arrives."""
+    """A decoder of frames from a stream of bytes that arrives in arbitrary chunks."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._buffer = b""
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield channel and data of each piece that is whole now.
+        """Yield channel and data of each frame that is complete.
 
         Raises:
-            EventError: The stream has no head where one is due.
+            EventError: A frame does not begin with a valid header.
         """
-        data = self._rest + data if self._rest else data
-        at = 0
+        data = self._buffer + data if self._buffer else data
+        start = 0
         try:
-            while (end := data.find(b"\n", at, at + _MAX_HEAD)) >= 0:
-                channel, size = _head(data[at:end])
+            while (end := data.find(b"\n", start, start + _MAX_HEADER)) >= 0:
+                channel, size = _parse_header(data[start:end])
                 if len(data) < end + 1 + size:
                     break
-                at = end + 1 + size
-                yield channel, data[end + 1 : at]
+                start = end + 1 + size
+                yield channel, data[end + 1 : start]
             else:
-                if len(data) - at >= _MAX_HEAD:
+                if len(data) - start >= _MAX_HEADER:
                     raise EventError("no head of a piece where one was due")
         finally:
-            self._rest = data[at:]
+            self._buffer = data[start:]
 
 
-def _head(line: bytes) -> tuple[int, int]:
+def _parse_header(line: bytes) -> tuple[int, int]:
     channel, _, size = line.partition(b" ")
     if not (channel.isdigit() and size.isdigit()) or int(size) > MAX_FRAME:
         raise EventError(f"no head of a piece: {line!r}")

@@ -1,4 +1,4 @@
-"""Fields of events: the exact types that each may have; a bool is no number."""
+"""Fields of events and their exact types; a bool does not count as a number."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OBJECT: Types = frozenset({dict})
 NULL: Types = frozenset({type(None)})
 MISSING = object()
 ABSENT: Types = frozenset({type(MISSING)})
-"""The type of a field that is not there: no JSON value has it."""
+"""The type of a missing field, which no JSON value has."""
 
 
 class EventError(ValueError):
-    """A line or an object that is no event."""
+    """A line or an object that is not a valid event."""
 
 
 def check_fields(kind: str, event: Mapping[str, Any], fields: Fields) -> None:
@@ -38,10 +38,10 @@ def check_fields(kind: str, event: Mapping[str, Any], fields: Fields) -> None:
 
 
 def check_items(kind: str, name: str, items: Iterable[Any], types: Types) -> None:
-    """Check that all that a field holds is of these types.
+    """Check the types of the items of a field.
 
     Raises:
-        EventError: Something in it is not.
+        EventError: An item is of another type.
     """
     if not types.issuperset(map(type, items)):
         raise EventError(f"{kind}: field {name!r} has something of a wrong type in it")

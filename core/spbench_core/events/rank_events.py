@@ -1,8 +1,8 @@
-"""The rank events, ``spbench.events/1``: what a rank tells the console, line by line.
+"""The rank events, ``spbench.events/1``, with which ranks report to the console.
 
-One JSON object a line over one TCP connection a rank (or one file a rank, in a batch job). Every
-event has ``event``, ``rank``, ``seq`` and ``time`` (seconds since the epoch, UTC); ``seq`` counts
-from 0 without a gap, so that a lost line is seen.
+An event is a line with a JSON object, on one TCP connection per rank, or in one file per rank in a
+batch job. Every event has ``event``, ``rank``, ``seq`` and ``time`` (seconds since the epoch, UTC).
+``seq`` counts from 0 without a gap, so that a lost line is detected.
 """
 
 from __future__ import annotations
@@ -32,40 +32,43 @@ from spbench_core.events.statuses import RankStatus
 SCHEMA = "spbench.events/1"
 
 ENV_COLLECTOR = "SPBENCH_COLLECTOR"
-"""``host:port`` of the console's collector; several, separated by commas, are tried in order."""
+"""``host:port`` of the console's collector, or several that are tried in order, with commas."""
 ENV_TOKEN = "SPBENCH_TOKEN"
 ENV_FAN_IN = "SPBENCH_FAN_IN"
-"""``node``: the ranks of a node share one connection to the console, that of a relay."""
+"""``node``: the ranks of a node share the connection of a relay to the console."""
 ENV_RUN = "SPBENCH_RUN"
 """The run's id, in the environment of every process of a run."""
 ENV_EVENTS_DIR = "SPBENCH_EVENTS_DIR"
 ENV_CASES = "SPBENCH_CASES"
 ENV_HOST_LOAD = "SPBENCH_HOST_LOAD"
-"""``off``: no rank says the load of its host."""
+"""``off``: no rank reports the load of its host."""
 ENV_DEVICE = "SPBENCH_DEVICE"
-"""``cuda`` in the ranks' environment, where a case of the job asks for a GPU."""
+"""``cuda`` if a case of the job needs a GPU."""
 ENV_KERNEL_LOADING = "CUDA_MODULE_LOADING"
-"""CUDA's own; ``EAGER`` where stages of a model talk over NCCL: a kernel that is loaded when it is
-first launched may wait for the whole GPU, and so for a receive that is posted."""
+"""CUDA's variable. It is ``EAGER`` if stages of a model communicate over NCCL: a kernel that is
+loaded at its first launch may wait for the whole GPU, and so for a receive that was posted."""
 
 MAX_LINE = 1 << 20
-"""Bytes of the longest line, its newline included."""
+"""Bytes of the longest line, including its newline."""
 MAX_HELLO = 4096
-"""Bytes that a connection may send before it has shown its token."""
+"""Bytes that a connection may send before its token has been checked."""
 CONNECT_TIMEOUT = 5.0
+"""Seconds."""
 HEARTBEAT_INTERVAL = 1.0
+"""Seconds."""
 SILENCE_LIMIT = 10.0
+"""Seconds without an event after which a rank counts as hung, by default."""
 BATCH_INTERVAL = 0.1
-"""Seconds between two batches of samples, at least."""
+"""The minimum of seconds between two batches of samples."""
 
 ASLEEP = "asleep"
-"""How a rank that is asked where it stands says that its main thread uses no CPU."""
+"""The word with which a rank reports that its main thread uses no CPU."""
 
 _HEAD = {"seq": INTEGER, "time": NUMBER}
 _RANK = {"rank": INTEGER}
 _RANK_OR_NONE = {"rank": INTEGER | NULL}
-_OF_CASE = {**_HEAD, **_RANK, "case": TEXT}
-_OF_REPEAT = {**_OF_CASE, "repeat": INTEGER}
+_CASE = {**_HEAD, **_RANK, "case": TEXT}
+_REPEAT = {**_CASE, "repeat": INTEGER}
 _FIELDS: dict[str, Fields] = {
     "hello": {**_HEAD, **_RANK_OR_NONE, "token": TEXT, "host": TEXT, "pid": INTEGER},
     "ready": {
@@ -86,17 +89,17 @@ _FIELDS: dict[str, Fields] = {
         "threads": INTEGER | NULL | ABSENT,
         "fabric": TEXT | NULL | ABSENT,
     },
-    "case_start": _OF_REPEAT,
+    "case_start": _REPEAT,
     "progress": {
-        **_OF_CASE,
+        **_CASE,
         "repeat": INTEGER | ABSENT,
         "phase": TEXT,
         "done": INTEGER,
         "total": INTEGER,
     },
-    "samples": {**_OF_REPEAT, "metric": TEXT, "values": LIST},
+    "samples": {**_REPEAT, "metric": TEXT, "values": LIST},
     "check": {
-        **_OF_REPEAT,
+        **_REPEAT,
         "name": TEXT,
         "passed": FLAG,
         "max_abs_error": NUMBER | NULL | ABSENT,
@@ -104,19 +107,19 @@ _FIELDS: dict[str, Fields] = {
         "detail": TEXT | ABSENT,
     },
     "metric": {
-        **_OF_REPEAT,
+        **_REPEAT,
         "name": TEXT,
         "value": NUMBER | NULL,
         "labels": OBJECT | ABSENT,
         "measured_by": TEXT | ABSENT,
     },
     "device": {
-        **_OF_REPEAT,
+        **_REPEAT,
         "device": TEXT,
         "reason": TEXT,
         "near": FLAG | NULL | ABSENT,
     },
-    "choice": {**_OF_REPEAT, "name": TEXT, "value": TEXT, "reason": TEXT},
+    "choice": {**_REPEAT, "name": TEXT, "value": TEXT, "reason": TEXT},
     "log": {
         **_HEAD,
         **_RANK_OR_NONE,
@@ -125,7 +128,7 @@ _FIELDS: dict[str, Fields] = {
         "traceback": TEXT | NULL | ABSENT,
     },
     "case_end": {
-        **_OF_REPEAT,
+        **_REPEAT,
         "status": TEXT,
         "error": OBJECT | ABSENT,
         "disturbed": OBJECT | ABSENT,
@@ -140,7 +143,7 @@ _ERROR: Fields = {
 EVENT_KINDS = tuple(_FIELDS)
 CASE_EVENTS = frozenset(kind for kind, fields in _FIELDS.items() if "case" in fields)
 EVENTS_BEFORE_READY = frozenset({"hello", "log", "heartbeat"})
-"""What a rank may say before MPI has told it its number."""
+"""The events that a rank may send before MPI has assigned its number."""
 
 
 def encode(event: Mapping[str, Any]) -> bytes:
@@ -160,13 +163,13 @@ def encode(event: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """Return the event of one line, its kind and the types of its fields checked.
+    """Decode an event, and check its kind and the types of its fields.
 
-    The console does this for every line of every rank, so it is written for speed.
+    It is written for speed, because the console calls it for every line of every rank.
 
     Raises:
-        EventError: The line is not JSON, not an object, of no known kind, lacks a field, or has
-            a number that is not finite.
+        EventError: The line is not a JSON object, the kind is unknown, a field is missing, or a
+            number is not finite.
     """
     try:
         text = line.decode()
@@ -182,20 +185,20 @@ def decode(line: bytes) -> Event:
 
 
 def check_rank_event(event: Event) -> None:
-    """Check the kind of a rank event, the types of its fields, and what is in them.
+    """Check the kind of a rank event and the types of its fields and of their items.
 
     Raises:
-        EventError: The kind is not known, or something is missing or of a wrong type.
+        EventError: The kind is unknown, or a field is missing or of a wrong type.
     """
     kind = event.get("event")
     fields = _FIELDS.get(kind) if type(kind) is str else None
     if fields is None:
         raise EventError(f"unknown event {str(kind)[:40]!r}")
-    for name, types in fields.items():  # not by `check`: a call more for each line
+    for name, types in fields.items():  # inlined `check_fields`, to save a call per line
         if type(event.get(name, MISSING)) not in types:
             raise EventError(f"{kind}: field {name!r} is missing or of a wrong type")
-    if kind in _CONTENTS:
-        _CONTENTS[kind](event)
+    if kind in _ITEM_CHECKS:
+        _ITEM_CHECKS[kind](event)
 
 
 def _check_samples(event: Event) -> None:
@@ -210,9 +213,9 @@ def _check_ready(event: Event) -> None:
 def _check_metric(event: Event) -> None:
     labels = event.get("labels", {})
     check_items("metric", "labels", labels.values(), TEXT | NUMBER | FLAG | NULL)
-    taken = _ROW.intersection(labels)
-    if taken:
-        raise EventError(f"metric: a label is called {min(taken)!r}")
+    reserved = _RESERVED_LABELS.intersection(labels)
+    if reserved:
+        raise EventError(f"metric: a label is called {min(reserved)!r}")
 
 
 def _check_case_end(event: Event) -> None:
@@ -228,9 +231,9 @@ def _check_heartbeat(event: Event) -> None:
 
 _SPACE = " \t\r\n"
 """The white space of JSON."""
-_ROW = {"name", "value", "rank"}
-"""Of a labelled value, what stands beside its labels."""
-_CONTENTS: dict[str, Callable[[Event], None]] = {
+_RESERVED_LABELS = {"name", "value", "rank"}
+"""The fields of a labelled value that are not labels."""
+_ITEM_CHECKS: dict[str, Callable[[Event], None]] = {
     "samples": _check_samples,
     "ready": _check_ready,
     "metric": _check_metric,
@@ -239,23 +242,25 @@ _CONTENTS: dict[str, Callable[[Event], None]] = {
 }
 
 
-def _finite(text: str) -> float:
+def _parse_float(text: str) -> float:
     number = float(text)
-    if number - number:  # an infinity less itself is NaN, which is true
+    if number - number:  # infinity minus infinity is NaN, which is true
         raise ValueError(f"{text} is too large")
     return number
 
 
-def _whole(text: str) -> int:
-    _finite(text)
+def _parse_int(text: str) -> int:
+    _parse_float(text)  # raises if the number is too large for a float
     return int(text)
 
 
-def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is no number of JSON")
+def _reject_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 _LONG_LINE = 300
-"""Bytes of a line that may hold a whole number beyond the floats; in shorter ones none fits."""
-SHORT_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
-LONG_JSON = json.JSONDecoder(parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant)
+"""Bytes of the shortest line that can contain a whole number too large for a float."""
+SHORT_JSON = json.JSONDecoder(parse_float=_parse_float, parse_constant=_reject_constant)
+LONG_JSON = json.JSONDecoder(
+    parse_float=_parse_float, parse_int=_parse_int, parse_constant=_reject_constant
+)

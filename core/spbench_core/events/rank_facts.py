@@ -1,4 +1,4 @@
-"""Facts about a rank that hold for a whole launch: its host, cores, network and versions."""
+"""Facts about a rank that do not change in a launch: host, cores, network and versions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
-    """Facts about a rank, as its ``ready`` event reports them. A new fact is a field here.
+    """Facts about a rank, which its ``ready`` event reports. A new fact is a field here.
 
     Attributes:
+        host: The name of its host.
+        pid: Its process id.
         local_rank: Its number among the ranks of its host.
         device: The device of its host, such as ``cpu``.
         cpus: The CPUs that it may run on.
@@ -42,9 +44,9 @@ class RankFacts:
     @classmethod
     def from_event(cls, event: Mapping[str, Any], host: str) -> Self:
         """Return the facts in a ``ready`` event; ``host`` is the host if the event has none."""
-        known = {name: event[name] for name in _NAMES & event.keys()}
-        lists = {name: tuple(known.get(name, ())) for name in ("cpus", "nodes")}
-        return cls(**{"host": host} | known | lists)
+        facts = {name: event[name] for name in _NAMES & event.keys()}
+        lists = {name: tuple(facts.get(name, ())) for name in ("cpus", "nodes")}
+        return cls(**{"host": host} | facts | lists)
 
     def to_fields(self) -> dict[str, Any]:
         """Return the facts as fields of a ``ready`` event."""

@@ -1,7 +1,7 @@
-"""The console's own events in ``events.jsonl``, ``spbench.events/1``: a run, its jobs, its cases.
+"""The console's events in ``events.jsonl``, ``spbench.events/1``: of a run, its jobs and its cases.
 
-They stand among the rank events and have ``event`` and ``time`` (seconds since the epoch, UTC), but
-neither ``seq`` nor a rank that says them.
+They are mixed with the rank events. They have ``event`` and ``time`` (seconds since the epoch,
+UTC), but neither ``seq`` nor a sending rank.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ FIELDS: Mapping[str, Fields] = {
         "environment": fields.OBJECT,
         "cases": fields.LIST,
     },
-    # A run goes on that was cut short: ``cases`` run anew, and what they had told counts no more.
+    # An interrupted run continues: ``cases`` run again, and their earlier events do not count.
     "run_resumed": {
         "time": fields.NUMBER,
         "argv": fields.LIST,
         "environment": fields.OBJECT,
         "cases": fields.LIST,
     },
-    # Cases that did not pass run again; as before, only what they tell from now on counts.
+    # Cases that did not pass run again, and their earlier events do not count.
     "retry": {
         "time": fields.NUMBER,
         "cases": fields.LIST,
     },
-    # A case with ``until`` has run often enough: so many repeats count, for the reason ``why``.
+    # A case with ``until`` has enough repeats: their number, and the reason ``why``.
     "repeats_end": {
         "time": fields.NUMBER,
         "case": fields.TEXT,
         "repeats": fields.INTEGER,
         "why": fields.TEXT,
-        # The 95 % interval of the median over the median; null of fewer than six launches.
+        # The 95 % interval of the median over the median; null with fewer than six launches.
         "width": fields.NUMBER | fields.NULL,
     },
     "job_start": {
@@ -60,9 +60,9 @@ FIELDS: Mapping[str, Fields] = {
         "cases": fields.LIST,
         "oversubscribed": fields.FLAG,
         "asked": fields.OBJECT | fields.ABSENT,
-        # The one repeat of its cases that the job runs; left out where it runs all of them.
+        # The only repeat of its cases that the job runs; absent if it runs all of them.
         "repeat": fields.INTEGER | fields.ABSENT,
-        # Of cases with a job on each host: the number that its rank 0 has among theirs.
+        # If cases have a job on each host: the number of the job's rank 0 among all their ranks.
         "first_rank": fields.INTEGER | fields.ABSENT,
     },
     "rank_lost": {
@@ -72,7 +72,7 @@ FIELDS: Mapping[str, Fields] = {
         "host": fields.TEXT,
         "reason": fields.TEXT,
     },
-    # The first rank has started a case: ``case_start`` has the time of that rank's own clock.
+    # The first rank has started a case. The time in ``case_start`` is that of the rank's clock.
     "case_begin": {
         "time": fields.NUMBER,
         "case": fields.TEXT,
@@ -80,13 +80,13 @@ FIELDS: Mapping[str, Fields] = {
     "case_judged": {
         "time": fields.NUMBER,
         "case": fields.TEXT,
-        # Of a case with a job on each host: that which the reason speaks of.
+        # If a case has a job on each host: the job that the reason refers to.
         "job": fields.INTEGER | fields.ABSENT,
         "status": fields.TEXT,
         "reason": _TEXT_OR_NONE,
         "expectations": fields.LIST,
         "traceback": _TEXT_OR_NONE | fields.ABSENT,
-        # The ranks and hosts that were slow for long.
+        # The ranks and hosts that were slow for a long time.
         "stragglers": fields.LIST | fields.ABSENT,
     },
     "job_end": {
@@ -102,7 +102,7 @@ FIELDS: Mapping[str, Fields] = {
         "exit_code": fields.INTEGER,
         "errors": fields.LIST,
         "findings": fields.LIST,
-        # The load of the console's machine, as ``load`` of the environment is before the run.
+        # The load of the console's machine after the run; ``load`` in the environment is before it.
         "load": fields.NUMBER | fields.ABSENT,
     },
 }
@@ -121,16 +121,20 @@ CASE: Fields = {
     "places": fields.LIST,
     "until": fields.OBJECT | fields.ABSENT,
     "version": fields.INTEGER | fields.ABSENT,
-    # The ranks of each job, of a case that has one on each host.
+    # The ranks of each job, if the case has a job on each host.
     "shares": fields.LIST | fields.ABSENT,
-    # What a case has in common with the same case on other numbers of ranks.
+    # See `SCALED`.
     "scaled": fields.OBJECT | fields.ABSENT,
 }
-"""A case in ``run_start``: all that readers of the run need to know of it without the catalog."""
+"""A case in ``run_start``, with all facts that readers of a run need, without the catalog."""
 
 SCALED: Fields = {"of": fields.TEXT, "work": fields.TEXT, "throughput": _TEXT_OR_NONE}
-"""The case's id without its number of ranks, what stays the same over them, and the metric of the
-work over time; null: the work is the same, or in proportion to the ranks."""
+"""The series of a case that runs on several numbers of ranks.
+
+``of`` is the case's id without its number of ranks, and ``work`` one of `SCALING_MODES`.
+``throughput`` is the metric of the work over time; null: the work is the same for all numbers of
+ranks, or in proportion to them.
+"""
 SCALING_MODES = {"strong", "weak"}
 METRIC: Fields = {
     "name": fields.TEXT,
@@ -138,7 +142,7 @@ METRIC: Fields = {
     "better": fields.TEXT,
     "fold": fields.TEXT,
     "part_of": _TEXT_OR_NONE | fields.ABSENT,
-    # Whether a rank may wait for others in that part.
+    # Whether a rank may wait for other ranks in this part.
     "waits": fields.FLAG | fields.ABSENT,
 }
 """A metric of a case in ``run_start``."""
@@ -148,7 +152,7 @@ EXPECTATION: Fields = {
     "limit": fields.NUMBER | fields.NULL,
     "expression": fields.TEXT | fields.ABSENT,
     "reference": fields.OBJECT | fields.ABSENT,
-    # Why it is not judged: the suite has no reference for the system of the run.
+    # The reason why it is not judged: the suite has no reference for the run's system.
     "skipped": fields.TEXT | fields.ABSENT,
 }
 REFERENCE: Fields = {
@@ -168,10 +172,10 @@ OUTCOME: Fields = {
     "status": fields.TEXT,
     "reason": fields.TEXT | fields.ABSENT,
 }
-"""An expectation of a case, and how it came out, in ``case_judged``.
+"""An expectation of a case and its outcome, in ``case_judged``.
 
-A limit is null until its ``expression``, of figures of cases of the run, is worked out, and if the
-expectation is skipped.
+A limit is null until its ``expression`` of metrics of cases is evaluated, and if the expectation is
+skipped.
 """
 STRAGGLER: Fields = {
     "rank": _INTEGER_OR_NONE,
@@ -181,32 +185,32 @@ STRAGGLER: Fields = {
     "since": fields.NUMBER,
     "cause": fields.FLAG,
 }
-"""A rank that was slow, or a host (``rank`` is null), in ``case_judged``.
+"""A slow rank, or a slow host (``rank`` is null), in ``case_judged``.
 
 ``cause`` is false if it may only have waited for a slow rank.
 """
 UNTIL: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
-"""How narrow the interval of a case's median is to be, and the seconds that this may take."""
+"""The width of the interval of a case's median at which repeats end, and their longest seconds."""
 REPEATS_END_REASONS = {"interval", "max_time", "repeats", "check"}
-"""Why a case is not repeated any more: as asked for, by the most repeats, or a failed check."""
+"""The reasons to end repeats: one of `UNTIL`, the greatest number of them, or a failed check."""
 FOLDS = {"max", "min", "sum", "mean"}
 BETTER = {"lower", "higher", "none"}
 OPS = {"max", "min"}
 
 
-def make_run_event(kind: str, **said: Any) -> Event:
-    """Return an event of the console's own, said now.
+def make_run_event(kind: str, **values: Any) -> Event:
+    """Return an event of the console with the current time.
 
     Raises:
-        EventError: There is no such kind, or a field is missing, unknown or of a wrong type.
+        EventError: The kind is unknown, or a field is missing, unknown or of a wrong type.
     """
-    fields_of = {name: _plain(value) for name, value in said.items()}
-    event = {"event": kind, "time": clock.now(), **fields_of}
-    known = FIELDS.get(kind)
-    if known is None:
+    plain = {name: _to_json(value) for name, value in values.items()}
+    event = {"event": kind, "time": clock.now(), **plain}
+    expected = FIELDS.get(kind)
+    if expected is None:
         raise EventError(f"unknown event {kind!r}")
-    check_fields(kind, event, known)
-    unknown = sorted(said.keys() - known.keys())
+    check_fields(kind, event, expected)
+    unknown = sorted(values.keys() - expected.keys())
     if unknown:
         raise EventError(f"{kind}: unknown field {unknown[0]!r}")
     for case in event["cases"] if kind == "run_start" else ():
@@ -214,22 +218,22 @@ def make_run_event(kind: str, **said: Any) -> Event:
     return event
 
 
-def _plain(value: Any) -> Any:
-    """Return a field as JSON gives it back: the text of a status."""
+def _to_json(value: Any) -> Any:
+    """Return the text of a status, and other values unchanged."""
     return value.value if isinstance(value, StrEnum) else value
 
 
 def check_run_event(event: Mapping[str, Any]) -> None:
-    """Check an event that was recorded, to its last part: the log may be anyone's.
+    """Check all parts of a recorded event, because any user may have written the log.
 
     Raises:
-        EventError: It is no event of the console's, or something in it is of a wrong type.
+        EventError: It is not an event of the console, or a part of it is of a wrong type.
     """
     kind = event["event"]
     if kind not in FIELDS:
         raise EventError(f"unknown event {kind[:40]!r}")
     check_fields(kind, event, FIELDS[kind])
-    for name in _TEXTS & event.keys():
+    for name in _TEXT_LISTS & event.keys():
         check_items(kind, name, event[name], fields.TEXT)
     if kind == "run_start":
         check_items(kind, "cases", event["cases"], fields.OBJECT)
@@ -242,8 +246,8 @@ def check_run_event(event: Mapping[str, Any]) -> None:
         check_items(kind, "env", event["env"].values(), fields.TEXT)
     elif kind == "case_judged":
         _check_word(kind, event["status"], FINAL_STATUSES)
-        _check_each(kind, event["expectations"], OUTCOME)
-        _check_each(kind, event.get("stragglers", ()), STRAGGLER)
+        _check_objects(kind, event["expectations"], OUTCOME)
+        _check_objects(kind, event.get("stragglers", ()), STRAGGLER)
         _check_references(kind, event["expectations"])
         for outcome in event["expectations"]:
             _check_word(kind, outcome["op"], OPS)
@@ -256,45 +260,46 @@ def check_run_event(event: Mapping[str, Any]) -> None:
         _check_word(kind, event["verdict"], FINAL_STATUSES)
 
 
-_TEXTS = {"argv", "errors", "findings"}
+_TEXT_LISTS = {"argv", "errors", "findings"}
 
 
 def _check_case(case: Mapping[str, Any]) -> None:
-    what = "a case of run_start"
-    check_fields(what, case, CASE)
-    check_items(what, "checks", case["checks"], fields.TEXT)
-    check_items(what, "places", case["places"], fields.OBJECT)
-    check_items(what, "shares", case.get("shares", ()), fields.INTEGER)
-    _check_each(what, case["metrics"], METRIC)
-    _check_each(what, case["expect"], EXPECTATION)
-    _check_references(what, case["expect"])
-    _check_each(what, [case["scaled"]] if "scaled" in case else (), SCALED)
-    if "scaled" in case:
-        _check_word(what, case["scaled"]["work"], SCALING_MODES)
-    _check_each(what, [case["until"]] if "until" in case else (), UNTIL)
+    kind = "a case of run_start"
+    check_fields(kind, case, CASE)
+    check_items(kind, "checks", case["checks"], fields.TEXT)
+    check_items(kind, "places", case["places"], fields.OBJECT)
+    check_items(kind, "shares", case.get("shares", ()), fields.INTEGER)
+    _check_objects(kind, case["metrics"], METRIC)
     for metric in case["metrics"]:
-        _check_word(what, metric["fold"], FOLDS)
-        _check_word(what, metric["better"], BETTER)
+        _check_word(kind, metric["fold"], FOLDS)
+        _check_word(kind, metric["better"], BETTER)
+    _check_objects(kind, case["expect"], EXPECTATION)
+    _check_references(kind, case["expect"])
+    if "scaled" in case:
+        _check_objects(kind, [case["scaled"]], SCALED)
+        _check_word(kind, case["scaled"]["work"], SCALING_MODES)
+    if "until" in case:
+        _check_objects(kind, [case["until"]], UNTIL)
     if case["np"] < 1 or case["repeat"] < 1:
-        raise EventError(f"{what}: np and repeat are at least 1")
+        raise EventError(f"{kind}: np and repeat are at least 1")
 
 
 def _check_references(kind: str, expectations: Iterable[Mapping[str, Any]]) -> None:
     for item in expectations:
         if "reference" not in item:
             continue
-        _check_each(kind, [item["reference"]], REFERENCE)
+        _check_objects(kind, [item["reference"]], REFERENCE)
         if item["limit"] is None or not item["reference"]["value"] > 0:
             raise EventError(f"{kind}: a reference is above 0 and has a limit")
 
 
-def _check_each(kind: str, items: Iterable[Any], known: Fields) -> None:
+def _check_objects(kind: str, items: Iterable[Any], expected: Fields) -> None:
     for item in items:
-        if type(item) is not dict or not item.keys() <= known.keys():
+        if type(item) is not dict or not item.keys() <= expected.keys():
             raise EventError(f"{kind}: {str(item)[:80]} is none of its parts")
-        check_fields(kind, item, known)
+        check_fields(kind, item, expected)
 
 
-def _check_word(kind: str, word: str, known: Collection[str]) -> None:
-    if word not in known:
-        raise EventError(f"{kind}: {word[:40]!r} is none of {', '.join(sorted(known))}")
+def _check_word(kind: str, word: str, choices: Collection[str]) -> None:
+    if word not in choices:
+        raise EventError(f"{kind}: {word[:40]!r} is none of {', '.join(sorted(choices))}")

@@ -1,7 +1,7 @@
 """The state machines of a case, of a rank and of a launch.
 
-Each table says in which status an event is legal, and what the status is afterwards. Readers of
-events ignore an illegal event and count it: `RunState` turns it into a finding of the run.
+Each table lists the statuses in which an event is legal, and the status after it. Readers of events
+ignore an illegal event and count it: `RunState` turns it into a finding of the run.
 
 A case::
 
@@ -9,7 +9,7 @@ A case::
        ▲                                             cancelled, skipped
        └───── retry (failed, error, timeout), run_resumed (any) ──────┘
 
-A case may be judged while it waits, and judged anew. A rank of a launch::
+A case may be judged while it waits, and judged again. A rank of a launch::
 
     starting ──ready──► ready ──case_start──► setup ──progress──► working
                                               ▲  └──────┬───────────┘
@@ -17,9 +17,10 @@ A case may be judged while it waits, and judged anew. A rank of a launch::
                                               │         ▼
                                               └─────── done, or error
 
-From each of these phases but ``error``, ``bye`` leads to ``ended``. From each phase ``rank_lost``
-leads to ``lost``. ``case_start`` is legal in starting, setup and working, too: a log may lack the
-line of a ``ready`` or a ``case_end``, and what the rank reports afterwards still counts. A launch::
+From each of these phases except ``error``, ``bye`` leads to ``ended``. From each phase
+``rank_lost`` leads to ``lost``. ``case_start`` is legal in starting, setup and working, too: a log
+may lack the line of a ``ready`` or a ``case_end``, and later reports of the rank still count. A
+launch::
 
     starting ──all ranks ready──► running ──job_end──► ended
 
@@ -57,16 +58,16 @@ CASE_TRANSITIONS: Mapping[str, Mapping[CaseStatus, CaseStatus]] = {
 }
 """The status of a case after an event, by the event and the status before.
 
-``case_judged`` is legal in each status, and gives the one that comes after it.
+``case_judged`` is legal in each status, and contains the status after it.
 """
 
 SHARED_CASE_START: Mapping[CaseStatus, CaseStatus] = {
     **CASE_TRANSITIONS["case_start"],
     **{status: status for status in _JUDGED},
 }
-"""The same for ``case_start`` if the case has a launch on each host.
+"""The transitions by ``case_start`` if the case has a launch on each host.
 
-One launch may fail, so that the case is judged, before another one starts it.
+A launch may fail, so that the case is judged, before another launch starts it.
 """
 
 RANK_TRANSITIONS: Mapping[str, Mapping[RankPhase, RankPhase]] = {
@@ -85,7 +86,7 @@ RANK_TRANSITIONS: Mapping[str, Mapping[RankPhase, RankPhase]] = {
 """The phase of a rank after an event, by the event and the phase before.
 
 After a ``case_end`` with an error the phase is ``error``. Other events of ranks are legal in each
-phase, and change none.
+phase, and do not change it.
 """
 
 JOB_TRANSITIONS: Mapping[str, Mapping[JobStatus, JobStatus]] = {

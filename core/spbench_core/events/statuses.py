@@ -1,6 +1,6 @@
 """The closed sets of statuses: of runs, cases, launches and ranks, of checks, and of log events.
 
-Their values are those of events, reports and JSON. `state_machines` says how events change them.
+Their values are those of events, reports and JSON. `state_machines` has the transitions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class CaseStatus(StrEnum):
     """The status of a case.
 
     Events and reports have the statuses of judged cases. Views add ``flaky``, for a case that
-    passed at a later try, and ``unfinished``, for a case that a killed console left behind.
+    passed in a retry, and ``unfinished``, for a case of a killed console.
     """
 
     WAITING = "waiting"
@@ -28,12 +28,12 @@ class CaseStatus(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the case is judged, or left behind."""
+        """Whether the case is judged, or unfinished."""
         return self not in (CaseStatus.WAITING, CaseStatus.RUNNING)
 
     @property
     def is_measured(self) -> bool:
-        """Whether all ranks ran to the end, so that there are times."""
+        """Whether all ranks ran to the end, so that times were measured."""
         return self in (CaseStatus.PASSED, CaseStatus.FAILED)
 
     @property
@@ -48,21 +48,21 @@ class CaseStatus(StrEnum):
 
     @property
     def has_result(self) -> bool:
-        """Whether the case ran, and was judged by what its ranks did."""
+        """Whether the case ran and was judged by the results of its ranks."""
         return self is CaseStatus.PASSED or self.is_bad
 
     @property
     def was_not_run(self) -> bool:
-        """Whether the case was left out or cut short."""
+        """Whether the case was skipped or cancelled."""
         return self in (CaseStatus.CANCELLED, CaseStatus.SKIPPED)
 
 
 class RunStatus(StrEnum):
     """The status of a run.
 
-    The events and the report of a run that has ended have ``passed`` to ``skipped``. The others are
-    those of lists of runs: ``unfinished`` without an end, ``unreadable`` if its run.json is too
-    large, ``baseline`` for a baseline that is compared as a run.
+    The events and the report of a run that has ended have ``passed`` to ``skipped``. Only lists of
+    runs have the others: ``unfinished`` if there is no end, ``unreadable`` if its run.json is too
+    large, ``baseline`` for a baseline that is compared like a run.
     """
 
     PASSED = "passed"
@@ -78,7 +78,7 @@ class RunStatus(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the run went to its end."""
+        """Whether the run has ended."""
         return self.value in FINAL_STATUSES
 
 
@@ -113,7 +113,7 @@ class RankPhase(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether the rank has ended its case, or has ended itself."""
+        """Whether the rank has ended its case or its process."""
         return self in (RankPhase.DONE, RankPhase.ERROR, RankPhase.LOST, RankPhase.ENDED)
 
     @property
@@ -151,10 +151,10 @@ class CheckOutcome(StrEnum):
 
 
 class Activity(StrEnum):
-    """The activities of a rank in a case that spbench itself acts on; benchmarks name others.
+    """The activities of a rank in a case that spbench itself uses; benchmarks name others.
 
-    ``running`` is that of a program, which reports no progress but the number of its lines;
-    ``waiting`` is that of a rank whose program waits for a line of another's.
+    In ``running`` a rank runs a program, and reports only the number of lines as its progress. In
+    ``waiting`` its program waits for a line that another rank's program prints.
     """
 
     IMPORT = "import"
@@ -167,9 +167,24 @@ class Activity(StrEnum):
 TIMED = frozenset({Activity.WARMUP, Activity.TIMING, Activity.RUNNING})
 """The activities of the timed part of a case."""
 
+PhaseProgress = tuple[str, int]
+"""A phase or activity, and its number of completed steps."""
+
+
+def restarts_deadline(before: PhaseProgress | None, current: PhaseProgress) -> bool:
+    """Return whether a rank's deadline restarts with a report of progress.
+
+    The timed part, including its warm-up, must end within the case's timeout. The parts before and
+    after it, such as checks and baselines, may take longer than the measurement. For them each
+    progress restarts the deadline, so that a rank that makes progress is not ended.
+    """
+    if current[0] in TIMED:
+        return before is None or before[0] not in TIMED
+    return before != current
+
 
 class LogLevel(StrEnum):
-    """The level of a rank's log event; some levels are messages between ranks and console."""
+    """The level of a rank's log event; some levels are signals between ranks and console."""
 
     INFO = "info"
     WARNING = "warning"
@@ -177,12 +192,12 @@ class LogLevel(StrEnum):
     LINE = "line"
     """A line of a benchmark's own output."""
     WHERE = "where"
-    """The answer of a rank that was asked what it does; in views also a traceback."""
+    """The current activity of a rank, which the console has requested; in views a traceback too."""
     LOADING = "loading"
-    """The rank is about to load torch, which can keep its heartbeat waiting."""
+    """The rank is about to load torch, which can delay its heartbeat."""
     PRINTED = "printed"
-    """A program printed a line for which another rank waits; the others are told."""
+    """A program printed a line for which another rank waits; the console forwards it."""
     BROKEN_OFF = "broken off"
-    """A program ended as it should not; the others are told."""
+    """A program ended unexpectedly; the console forwards it to the other ranks."""
     ORPHANED = "orphaned"
     """The launcher's helper that has started the rank has ended."""

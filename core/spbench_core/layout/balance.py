@@ -1,4 +1,4 @@
-"""Balance of a pipeline: the layers of each stage, as the user says or by their costs."""
+"""Balance of a pipeline: the layers of each stage, given by the user or chosen by cost."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from spbench_core.quantities import format_quantity
 from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
 
 Balance = tuple[int, ...]
-"""Layers a stage, from the first stage to the last."""
+"""The number of layers of each stage, from the first to the last."""
 
 
 def read_balance(text: str, stages: int, layers: int) -> Balance:
-    """Read ``a,b,c``: the number of layers of each stage.
+    """Parse ``a,b,c``: the number of layers of each stage.
 
     Raises:
-        ValueError: The text is not one number for each stage, or these do not add up to the model's
-            layers.
+        ValueError: The text does not have one number for each stage, or their sum is not the number
+            of the model's layers.
     """
     try:
         balance = tuple(parse_whole(word) for word in text.split(","))
@@ -40,7 +40,7 @@ def read_balance(text: str, stages: int, layers: int) -> Balance:
 
 
 def check_stages(stages: int, layers: int) -> None:
-    """Refuse more stages than layers.
+    """Reject more stages than layers.
 
     Raises:
         ValueError: There are more stages than layers.
@@ -52,14 +52,14 @@ def check_stages(stages: int, layers: int) -> None:
 
 
 def balance_layers(costs: Sequence[float], ranks: Sequence[int]) -> Balance:
-    """Return the balance whose slowest stage is the quickest there is, and is the most even so.
+    """Return the balance with the fastest slowest stage; among these, the most even one.
 
-    Stage ``i`` takes the sum of its layers' costs over ``ranks[i]``: its tiles or members share
-    the work. Among the balances with the least such maximum, it is one with the least sum of
-    squares, so that no stage does more than it must for nothing.
+    The time of stage ``i`` is the sum of its layers' costs divided by ``ranks[i]``, because its
+    tiles or members share the work. Among the balances with the least maximum time, it is one with
+    the least sum of squared times.
 
     Args:
-        costs: The costs of the layers, in any one unit; measured or estimated.
+        costs: The measured or estimated costs of the layers, in any unit.
         ranks: The number of ranks of each stage.
 
     Raises:
@@ -67,8 +67,8 @@ def balance_layers(costs: Sequence[float], ranks: Sequence[int]) -> Balance:
     """
     check_stages(len(ranks), len(costs))
     sums = list(accumulate(costs, initial=0.0))
-    limit = _least(sums, ranks, inf, squares=False)[-1][-1][0]
-    return _walk_back(_least(sums, ranks, limit, squares=True))
+    limit = _minimize(sums, ranks, inf, squares=False)[-1][-1][0]
+    return _walk_back(_minimize(sums, ranks, limit, squares=True))
 
 
 def layer_ranges(balance: Sequence[int]) -> tuple[Interval, ...]:
@@ -76,24 +76,27 @@ def layer_ranges(balance: Sequence[int]) -> tuple[Interval, ...]:
     return tuple(pairwise(accumulate(balance, initial=0)))
 
 
-Best = list[list[tuple[float, int]]]
-"""By number of stages and of layers: the best value, and the layers before the last stage."""
+_BestTable = list[list[tuple[float, int]]]
+"""The best value, and the number of layers before the last stage, by stages and layers."""
 
 
-def _least(sums: list[float], ranks: Sequence[int], limit: float, *, squares: bool) -> Best:
+def _minimize(
+    sums: list[float], ranks: Sequence[int], limit: float, *, squares: bool
+) -> _BestTable:
     """Return the best values by dynamic programming over the first stages and layers.
 
-    The value is the largest stage's time, or the sum of squares where no stage is over ``limit``.
+    The value is the longest time of a stage. With ``squares`` it is the sum of squared times, of
+    balances without a stage that takes longer than ``limit``.
     """
     layers = len(sums) - 1
-    best: Best = [[(0.0, 0)] + [(inf, 0)] * layers]
-    for shared_by in ranks:
+    best: _BestTable = [[(0.0, 0)] + [(inf, 0)] * layers]
+    for stage_ranks in ranks:
         row = [(inf, 0)] * (layers + 1)
         for last in range(1, layers + 1):
             for first in range(last - 1, -1, -1):
-                time = (sums[last] - sums[first]) / shared_by
+                time = (sums[last] - sums[first]) / stage_ranks
                 if time > limit or (not squares and time >= row[last][0]):
-                    break  # further layers only add to it
+                    break  # more layers in the last stage only make it slower
                 before = best[-1][first][0]
                 value = before + time * time if squares else max(before, time)
                 if value < row[last][0]:
@@ -102,7 +105,8 @@ def _least(sums: list[float], ranks: Sequence[int], limit: float, *, squares: bo
     return best
 
 
-def _walk_back(best: Best) -> Balance:
+def _walk_back(best: _BestTable) -> Balance:
+    """Return the balance of the last value of a table."""
     balance: list[int] = []
     last = len(best[0]) - 1
     for row in reversed(best[1:]):

@@ -1,4 +1,4 @@
-"""Groups of ranks: the ranks that a rank shares images or weights with, by its place."""
+"""Groups of ranks: the ranks that a rank shares images or weights with."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ class Groups:
     """The ranks around one rank, in one direction and one round of the model.
 
     Every rank of a group has the same tuple for it, in the same order, so that a communicator can
-    be made of it; `previous` and `next` alone are a rank's own.
+    be created from it. Only `previous` and `next` differ between the ranks.
 
     Attributes:
-        place: The rank's place.
-        tiles: The ranks that hold the other tiles of its images, itself among them, tile by tile;
-            itself alone where it holds whole images.
-        members: The ranks that share its micro-batches' images, itself among them; itself alone
-            where it holds a tile of each.
-        replicas: The ranks of the same stage, tile and member, over the replicas.
-        holders: All ranks that hold weights of this stage, over tiles, members, replicas and both
-            directions, ascending: their gradients belong to one update. A rank that holds the
-            stage in both directions is in it once.
-        mirror: In a mirrored layout, the two ranks that exchange the weights and gradients of this
-            place: that of direction 0, then that of direction 1. One rank where it is its own
-            mirror; none in other layouts.
-        previous: The ranks whose outputs are this one's input; none in the first stage.
-        next: The ranks whose input is this one's output; none in the last stage.
+        coordinates: The rank's coordinates.
+        tiles: The ranks with the tiles of its images, itself included, in the order of the tiles;
+            only itself if it holds whole images.
+        members: The ranks that share the images of its micro-batches, itself included; only itself
+            if it holds tiles.
+        replicas: The ranks of the same stage, tile and member in all replicas.
+        holders: All ranks with weights of this stage, over tiles, members, replicas and both
+            directions, ascending. Their gradients belong to one update. A rank that holds the stage
+            in both directions is in it once.
+        mirror: In a mirrored layout, the two ranks that exchange the weights and gradients of these
+            coordinates: first that of direction 0, then that of direction 1. A single rank if it is
+            its own mirror; empty in other layouts.
+        previous: The ranks that send its inputs; empty in the first stage.
+        next: The ranks that receive its outputs; empty in the last stage.
     """
 
     coordinates: RankCoordinates
@@ -49,26 +49,27 @@ def find_groups(layout: ModelLayout, rank: int, direction: int = 0, round: int =
     Raises:
         ValueError: The layout has no such rank, direction or round.
     """
-    place = layout.locate_rank(rank, direction, round)
-    ranks = layout.list_stage_ranks(place.stage, place.replica, direction)
-    spatial = layout.stages[place.stage].spatial
+    coordinates = layout.locate_rank(rank, direction, round)
+    stage = coordinates.stage
+    ranks = layout.list_stage_ranks(stage, coordinates.replica, direction)
+    spatial = layout.stages[stage].spatial
     index = ranks.index(rank)
     return Groups(
-        coordinates=place,
+        coordinates=coordinates,
         tiles=ranks if spatial else (rank,),
         members=(rank,) if spatial else ranks,
         replicas=tuple(
-            layout.list_stage_ranks(place.stage, replica, direction)[index]
+            layout.list_stage_ranks(stage, replica, direction)[index]
             for replica in range(layout.replicas)
         ),
-        holders=_holders(layout, place.stage),
-        mirror=_mirror(layout, place, index),
-        previous=list_peer_ranks(layout, place, place.stage - 1),
-        next=list_peer_ranks(layout, place, place.stage + 1),
+        holders=_list_holders(layout, stage),
+        mirror=_find_mirror(layout, coordinates, index),
+        previous=list_peer_ranks(layout, coordinates, stage - 1),
+        next=list_peer_ranks(layout, coordinates, stage + 1),
     )
 
 
-def _holders(layout: ModelLayout, stage: int) -> RankTuple:
+def _list_holders(layout: ModelLayout, stage: int) -> RankTuple:
     ranks = {
         rank
         for replica in range(layout.replicas)
@@ -78,27 +79,30 @@ def _holders(layout: ModelLayout, stage: int) -> RankTuple:
     return tuple(sorted(ranks))
 
 
-def _mirror(layout: ModelLayout, place: RankCoordinates, index: int) -> RankTuple:
+def _find_mirror(layout: ModelLayout, coordinates: RankCoordinates, index: int) -> RankTuple:
     if not layout.mirrored:
         return ()
     pair = (
-        layout.list_stage_ranks(place.stage, place.replica, direction)[index]
+        layout.list_stage_ranks(coordinates.stage, coordinates.replica, direction)[index]
         for direction in (0, 1)
     )
     return tuple(dict.fromkeys(pair))
 
 
-def list_peer_ranks(layout: ModelLayout, place: RankCoordinates, other: int) -> RankTuple:
-    """Return the ranks of another stage that a place exchanges images with; none if there is none.
+def list_peer_ranks(
+    layout: ModelLayout, coordinates: RankCoordinates, peer_stage: int
+) -> RankTuple:
+    """Return the ranks of another stage with which a rank exchanges images.
 
-    Between two stages of equally many members each keeps its share of the images; between others
-    each rank of the one stage may hold pixels that any rank of the other needs.
+    If both stages have the same number of members, each member keeps its images. Otherwise each
+    rank of a stage may hold pixels that any rank of the other stage needs. The result is empty if
+    there is no such stage.
     """
-    if not 0 <= other < len(layout.stages):
+    if not 0 <= peer_stage < len(layout.stages):
         return ()
-    ranks = layout.list_stage_ranks(other, place.replica, place.direction)
-    here = layout.stages[place.stage]
-    there = layout.stages[other]
-    if here.spatial or there.spatial or here.members != there.members:
+    ranks = layout.list_stage_ranks(peer_stage, coordinates.replica, coordinates.direction)
+    stage = layout.stages[coordinates.stage]
+    peer = layout.stages[peer_stage]
+    if stage.spatial or peer.spatial or stage.members != peer.members:
         return ranks
-    return (ranks[place.member],)
+    return (ranks[coordinates.member],)

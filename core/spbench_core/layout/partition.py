@@ -1,7 +1,7 @@
-"""Partitions of an image: the pixels that each rank owns, and those that ranks send each other.
+"""Partitions of an image: the pixels that each rank owns, and the pixels that ranks exchange.
 
-One table, `Transfers`, describes halo exchange, gathering of tiles and redistribution alike. Every
-rank computes it from the same few numbers, so that no size is ever asked of another rank.
+One table, `Transfers`, describes halo exchange, gathering of tiles and redistribution. Every rank
+computes it from the same few numbers, so that ranks never exchange sizes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ class Partition:
     """An image of ``height x width`` pixels, cut into the tiles of a grid.
 
     Attributes:
-        ranks: The owner of each tile, row by row: ranks of the communicator that shares the image.
-        size: Ranks of that communicator. Those that are no owner have no pixels.
+        grid: The grid.
+        height: Rows of pixels.
+        width: Columns of pixels.
+        ranks: The owner of each tile, row by row, as ranks of the image's communicator.
+        size: The size of the communicator. Ranks that do not own a tile have no pixels.
     """
 
     grid: Grid
@@ -47,12 +50,12 @@ class Partition:
         ranks: Sequence[int] | None = None,
         size: int | None = None,
     ) -> Partition:
-        """Cut an image for these ranks; for ranks 0, 1, ... where none are named."""
+        """Return the partition of an image for some ranks, by default 0, 1, and so on."""
         owners = tuple(range(grid.size)) if ranks is None else tuple(ranks)
         return cls(grid, height, width, owners, len(owners) if size is None else size)
 
     def resize(self, height: int, width: int) -> Partition:
-        """Return the same tiles of the same ranks over an image of another size."""
+        """Return a partition of an image of another size, with the same grid and ranks."""
         return Partition(self.grid, height, width, self.ranks, self.size)
 
     @property
@@ -61,7 +64,7 @@ class Partition:
         return Box((0, self.height), (0, self.width))
 
     def tile(self, rank: int) -> Box:
-        """Return the pixels that a rank owns; none for a rank without a tile."""
+        """Return the pixels that a rank owns; empty for a rank without a tile."""
         if rank not in self.ranks:
             return EMPTY_BOX
         return self.grid.tile(self.ranks.index(rank), self.height, self.width)
@@ -69,7 +72,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Pixels that go between this rank and a ``peer``; ``box`` is in pixels of the image."""
+    """Pixels that a rank exchanges with a ``peer``; ``box`` is in coordinates of the image."""
 
     peer: int
     box: Box
@@ -77,47 +80,63 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Transfers of pixels: the messages by which each rank gets the box of the image it needs."""
+    """The messages with which each rank receives the pixels that it needs.
+
+    Attributes:
+        owned: The partition of the image before.
+        needed: The box of the image that each rank needs.
+    """
 
     owned: Partition
     needed: tuple[Box, ...]
 
     def list_received(self, rank: int) -> tuple[Piece, ...]:
-        """Return the pieces that a rank gets from others, in the order of their owners."""
-        return self._pieces(rank, lambda peer: self._piece(peer, rank))
+        """Return the pieces that a rank receives, in the order of their owners."""
+        return self._list_pieces(rank, lambda peer: self._find_box(peer, rank))
 
     def list_sent(self, rank: int) -> tuple[Piece, ...]:
-        """Return the pieces that a rank sends to others, in the order of the receivers."""
-        return self._pieces(rank, lambda peer: self._piece(rank, peer))
+        """Return the pieces that a rank sends, in the order of the receivers."""
+        return self._list_pieces(rank, lambda peer: self._find_box(rank, peer))
 
-    def _pieces(self, rank: int, box_of: Callable[[int], Box]) -> tuple[Piece, ...]:
-        pieces = (Piece(peer, box_of(peer)) for peer in range(self.owned.size) if peer != rank)
+    def _list_pieces(self, rank: int, find_box: Callable[[int], Box]) -> tuple[Piece, ...]:
+        pieces = (Piece(peer, find_box(peer)) for peer in range(self.owned.size) if peer != rank)
         return tuple(piece for piece in pieces if not piece.box.empty)
 
-    def _piece(self, source: int, target: int) -> Box:
+    def _find_box(self, source: int, target: int) -> Box:
         return self.needed[target].intersect(self.owned.tile(source))
 
 
 def halo_transfers(owned: Partition, halo_len: int) -> Transfers:
-    """Return the transfers that give each tile ``halo_len`` pixels beyond each of its sides.
+    """Return the transfers of halos of ``halo_len`` pixels around each tile.
 
-    The halo never reaches beyond the image. Where tiles are smaller than it, pieces come from
-    further ranks than the next ones.
+    A halo ends at the border of the image. If it is wider than a tile, pieces come from more
+    distant ranks than the neighbours.
     """
     tiles = (owned.tile(rank) for rank in range(owned.size))
-    grown = (tile if tile.empty else tile.grow(halo_len, owned.image) for tile in tiles)
-    return Transfers(owned, tuple(grown))
+    padded = (tile if tile.empty else tile.grow(halo_len, owned.image) for tile in tiles)
+    return Transfers(owned, tuple(padded))
 
 
-def redistribution(owned: Partition, wanted: Partition) -> Transfers:
-    """Return the transfers that bring an image from one partition to another.
+def redistribution(owned: Partition, target: Partition) -> Transfers:
+    """Return the transfers that move an image from one partition to another.
 
     Raises:
-        ValueError: The two are not of one image and one communicator.
+        ValueError: The images or the communicators of the two partitions differ in size.
     """
-    if (owned.height, owned.width, owned.size) != (wanted.height, wanted.width, wanted.size):
+    if (owned.height, owned.width, owned.size) != (target.height, target.width, target.size):
         raise ValueError(
             f"an image of {owned.height}x{owned.width} pixels on {owned.size} ranks cannot become "
-            f"one of {wanted.height}x{wanted.width} on {wanted.size}"
+            f"one of {target.height}x{target.width} on {target.size}"
         )
-    return Transfers(owned, tuple(wanted.tile(rank) for rank in range(wanted.size)))
+    return Transfers(owned, tuple(target.tile(rank) for rank in range(target.size)))
+
+
+TRANSPORT_DEVICES = {
+    "packed": "cpu",
+    "datatype": "cpu",
+    "shm": "cpu",
+    "cuda": "cuda",
+    "cuda-ipc": "cuda",
+    "nccl": "cuda",
+}
+"""The transports of pixels, each with the device of the data that it carries."""

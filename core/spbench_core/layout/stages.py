@@ -1,12 +1,16 @@
-"""Layout of a model's ranks: replica x stage x tile, as in MPI4DL and GEMS.
+"""Layout of a model's ranks: replica x stage x tile, like in MPI4DL and GEMS.
 
-A model is cut into stages. A stage's ranks each hold one tile of every image (a *spatial* stage),
-or whole images and a share of each micro-batch (its *members*; one, unless ``local_DP`` says more).
-A replica's ranks are numbered stage by stage, and replicas follow each other. In a mirrored layout
-(GEMS) each replica holds the model twice: direction 1 runs over the same ranks from the last to the
-first, so that the rank of stage ``s`` is also that of stage ``S - 1 - s`` of the other direction.
-In a layout of several rounds the stages run over the same ranks again and again (interleaved
-pipelines): with ``S`` stages a round, the ranks of stage ``s`` are those of ``S + s`` as well.
+A model is cut into stages. Each rank of a *spatial* stage holds one tile of every image. Each rank
+of another stage, a *member*, holds whole images and a share of each micro-batch; ``local_DP`` is
+the number of members. The ranks of a replica are numbered stage by stage, and replicas follow each
+other.
+
+In a mirrored layout (GEMS) each replica holds the model twice. Direction 1 runs over the same ranks
+from the last to the first: of S stages, a rank of stage s is also a rank of stage S - 1 - s in the
+other direction.
+
+In a layout of several rounds (interleaved pipelines) the stages run over the same ranks several
+times. With S stages per round, the ranks of stage s are also those of stage S + s.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ class Stage:
     """The ranks of one stage.
 
     Attributes:
-        grid: The tiles of each image, one a rank; one tile is the whole image.
+        grid: The tiles of each image, one per rank; one tile is the whole image.
         members: The number of ranks that share the images of a micro-batch.
     """
 
@@ -51,13 +55,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class RankCoordinates:
-    """The place of a rank in one direction, and one round, of the model.
+    """The coordinates of a rank in one direction and one round of the model.
 
     Attributes:
-        replica: The copy of the model; each has images of its own.
-        stage: The stage of it, over all rounds.
-        tile: The tile of an image, row by row; 0 where it holds whole images.
-        member: The share of a micro-batch's images; 0 where it holds a tile of each.
+        replica: The copy of the model; each has its own images.
+        stage: The stage, counted over all rounds.
+        tile: The tile of an image, row by row; 0 if the rank holds whole images.
+        member: The share of a micro-batch's images; 0 if the rank holds tiles.
         direction: 0, or 1 in the mirrored pipeline.
     """
 
@@ -70,14 +74,15 @@ class RankCoordinates:
 
 @dataclass(frozen=True, slots=True)
 class ModelLayout:
-    """The table of a model's ranks.
+    """The layout of a model's ranks.
 
     Attributes:
-        stages: The stages from the images to the loss, those of all rounds.
-        replicas: Copies of all stages, each with its own images (outer data parallelism).
-        mirrored: Whether a second pipeline runs over the same ranks the other way.
+        stages: The stages of all rounds, from the images to the loss.
+        replicas: The number of copies of all stages, each with its own images (outer data
+            parallelism).
+        mirrored: Whether a second pipeline runs over the same ranks in the opposite direction.
         rounds: The number of rounds of stages over the ranks (interleaved pipelines); each rank has
-            a stage in each.
+            a stage in each round.
     """
 
     stages: tuple[Stage, ...]
@@ -93,17 +98,17 @@ class ModelLayout:
 
     @property
     def stages_per_round(self) -> int:
-        """Stages that are on different ranks."""
+        """The number of stages that are on different ranks."""
         return len(self.stages) // self.rounds
 
     @property
     def ranks_per_replica(self) -> int:
-        """Ranks of one copy of the model."""
+        """The number of ranks of one replica."""
         return sum(stage.ranks for stage in self.stages[: self.stages_per_round])
 
     @property
     def ranks(self) -> int:
-        """Ranks of all replicas: the number of ranks that the job must have."""
+        """The number of ranks of all replicas, which the job must have."""
         return self.replicas * self.ranks_per_replica
 
     @property
@@ -112,34 +117,35 @@ class ModelLayout:
         return (0, 1) if self.mirrored else (0,)
 
     def find_round(self, stage: int) -> int:
-        """Return the round that a stage is in."""
+        """Return the round of a stage."""
         return stage // self.stages_per_round
 
     def locate_rank(self, rank: int, direction: int = 0, round: int = 0) -> RankCoordinates:
-        """Return the place of a rank in a direction and a round.
+        """Return the coordinates of a rank in a direction and a round.
 
         Raises:
-            ValueError: There is no such rank, no such direction or no such round.
+            ValueError: There is no such rank, direction or round.
         """
-        self._check(direction)
+        self._check_direction(direction)
         if not 0 <= round < self.rounds:
             raise ValueError(f"round {round} is none of the {self.rounds} of this layout")
         if not 0 <= rank < self.ranks:
             raise ValueError(f"rank {rank} is none of the {self.ranks} ranks of this layout")
         replica, local = divmod(rank, self.ranks_per_replica)
-        part = self.ranks_per_replica - 1 - local if direction else local
+        # Direction 1 counts the ranks of a replica from the last to the first.
+        remaining = self.ranks_per_replica - 1 - local if direction else local
         first = round * self.stages_per_round
         for index, stage in enumerate(self.stages[first : first + self.stages_per_round], first):
-            if part < stage.ranks:
-                tile, member = divmod(part, stage.members)
+            if remaining < stage.ranks:
+                tile, member = divmod(remaining, stage.members)
                 return RankCoordinates(replica, index, tile, member, direction)
-            part -= stage.ranks
+            remaining -= stage.ranks
         raise AssertionError("a replica's ranks are those of its stages")
 
     def list_coordinates(self, rank: int) -> tuple[RankCoordinates, ...]:
-        """Return the places of a rank, one for each direction or round."""
-        turns = product(self.directions, range(self.rounds))
-        return tuple(self.locate_rank(rank, direction, round) for direction, round in turns)
+        """Return the coordinates of a rank in each direction and round."""
+        passes = product(self.directions, range(self.rounds))
+        return tuple(self.locate_rank(rank, direction, round) for direction, round in passes)
 
     def list_stage_ranks(self, stage: int, replica: int = 0, direction: int = 0) -> tuple[int, ...]:
         """Return the ranks of a stage, in the order of its tiles or members.
@@ -147,14 +153,14 @@ class ModelLayout:
         Raises:
             ValueError: There is no such direction.
         """
-        self._check(direction)
+        self._check_direction(direction)
         first = sum(before.ranks for before in self.stages[: stage % self.stages_per_round])
         parts = range(first, first + self.stages[stage].ranks)
         base = replica * self.ranks_per_replica
         last = self.ranks_per_replica - 1
         return tuple(base + (last - part if direction else part) for part in parts)
 
-    def _check(self, direction: int) -> None:
+    def _check_direction(self, direction: int) -> None:
         if direction not in self.directions:
             raise ValueError(f"direction {direction} is none of {self.directions}")
 
@@ -178,21 +184,30 @@ def build_layout(
     mirrored: bool = False,
     rounds: int = 1,
 ) -> ModelLayout:
-    """Return the layout whose first stages are tiled by ``grids``, and whose others have members.
+    """Return the layout of stages: tiles in the first ones, members in the others.
 
-    ``members`` is one number for all of these others, or one for each. It takes
-    ``replicas * (sum of tiles + sum of members)`` ranks; of several rounds the first one's.
+    It needs ``replicas * (sum of tiles + sum of members)`` ranks, with the sums over one round.
+
+    Args:
+        stages: The number of stages.
+        grids: The tiles of the first stages.
+        members: The number of members of all other stages, or of each of them.
+        replicas: The number of replicas.
+        mirrored: Whether there is a second pipeline in the opposite direction.
+        rounds: The number of rounds.
 
     Raises:
-        ValueError: There are more grids than stages, not as many members as stages without tiles,
-            or a number is below 1; or the stages are no such rounds.
+        ValueError: There are more grids than stages, the number of members is not that of the
+            stages without tiles, a number is below 1, or the stages do not form such rounds.
     """
     if len(grids) > stages:
         raise ValueError(f"{len(grids)} stages in tiles are more than the {stages} of the model")
     others = stages - len(grids)
-    each = [members] * others if isinstance(members, int) else list(members)
-    if len(each) != others:
-        raise ValueError(f"{len(each)} numbers of members are not one for each of {others} stages")
-    tiled = tuple(Stage(grid) for grid in grids)
-    whole = tuple(Stage(members=count) for count in each)
-    return ModelLayout(tiled + whole, replicas, mirrored, rounds)
+    counts = [members] * others if isinstance(members, int) else list(members)
+    if len(counts) != others:
+        raise ValueError(
+            f"{len(counts)} numbers of members are not one for each of {others} stages"
+        )
+    spatial = tuple(Stage(grid) for grid in grids)
+    unsplit = tuple(Stage(members=count) for count in counts)
+    return ModelLayout(spatial + unsplit, replicas, mirrored, rounds)

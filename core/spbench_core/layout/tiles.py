@@ -1,8 +1,8 @@
 """Grids of tiles: the part of an image that each rank of a spatial stage holds.
 
 A grid cuts an image into ``rows x cols`` tiles, numbered row by row. Bounds along an axis are
-balanced: tile ``i`` of ``p`` over ``n`` pixels is ``[i*n//p, (i+1)*n//p)``, so that sizes differ
-by at most one pixel.
+balanced: tile ``i`` of ``p`` over ``n`` pixels is ``[i*n//p, (i+1)*n//p)``, so that the sizes of
+tiles differ by at most one pixel.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Box:
         return self.height == 0 or self.width == 0
 
     def intersect(self, other: Box) -> Box:
-        """Return the pixels that are in both."""
+        """Return the pixels that are in both boxes."""
         return Box(_intersect(self.rows, other.rows), _intersect(self.cols, other.cols))
 
     def grow(self, by: int, within: Box) -> Box:
-        """Return the box with ``by`` more pixels on each side, cut at the edge of ``within``."""
+        """Return the box with ``by`` more pixels on each side, limited to ``within``."""
         rows = (self.rows[0] - by, self.rows[1] + by)
         cols = (self.cols[0] - by, self.cols[1] + by)
         return Box(rows, cols).intersect(within)
@@ -61,7 +61,7 @@ def _intersect(a: Interval, b: Interval) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """``rows x cols`` tiles over an image; tile ``t`` stands at row ``t // cols``."""
+    """A grid of ``rows x cols`` tiles over an image; tile ``t`` is in row ``t // cols``."""
 
     rows: int
     cols: int
@@ -72,7 +72,7 @@ class Grid:
         return self.rows * self.cols
 
     def tile(self, index: int, height: int, width: int) -> Box:
-        """Return the pixels of a tile of an image of ``height x width`` pixels."""
+        """Return the pixels of a tile in an image of ``height x width`` pixels."""
         row, col = divmod(index, self.cols)
         return Box(part_bounds(row, self.rows, height), part_bounds(col, self.cols, width))
 
@@ -86,11 +86,11 @@ def part_bounds(index: int, parts: int, length: int) -> Interval:
 
 
 @lru_cache(maxsize=1024)
-def parse_pair(text: int | str, least: int = 1) -> tuple[int, int]:
-    """Read ``N`` (meaning NxN) or ``RxC``.
+def parse_pair(text: int | str, minimum: int = 1) -> tuple[int, int]:
+    """Parse ``N`` (meaning NxN) or ``RxC``.
 
     Raises:
-        ValueError: The text is neither, or a number is below ``least``.
+        ValueError: The text is neither, or a number is below ``minimum``.
     """
     first, cross, second = str(text).strip().lower().partition("x")
     try:
@@ -99,23 +99,24 @@ def parse_pair(text: int | str, least: int = 1) -> tuple[int, int]:
         raise
     except ValueError:
         raise ValueError(f"{text!r} is neither N nor RxC") from None
-    if min(pair) < least:
-        raise ValueError(f"{text!r} has a number below {least}")
+    if min(pair) < minimum:
+        raise ValueError(f"{text!r} has a number below {minimum}")
     return pair
 
 
 def format_pair(pair: tuple[int, int]) -> int | str:
-    """Return a pair as `parse_pair` reads it: one number where both are the same."""
+    """Return a pair for `parse_pair`, as one number if both are equal."""
     return pair[0] if pair[0] == pair[1] else f"{pair[0]}x{pair[1]}"
 
 
 def make_grid(slice_method: str, parts: int) -> Grid:
-    """Return the grid that a slice method makes of ``parts`` tiles.
+    """Return the grid of ``parts`` tiles by a slice method.
 
-    ``vertical`` cuts the width into strips, ``horizontal`` the height, ``square`` both alike.
+    ``vertical`` cuts the width into strips, ``horizontal`` the height, and ``square`` both into the
+    same number.
 
     Raises:
-        ValueError: ``square`` of a number that is no square.
+        ValueError: The method is ``square`` and the number is not a square.
     """
     if slice_method == "vertical":
         return Grid(1, parts)

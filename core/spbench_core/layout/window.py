@@ -1,8 +1,8 @@
 """Sliding windows of convolutions and pools: the inputs that an output reads.
 
-A window of ``kernel`` taps, ``dilation`` apart, moves by ``stride`` over an axis that is padded by
-``padding`` on both sides. Output ``o`` reads the inputs from ``o * stride - padding`` to
-``o * stride - padding + dilation * (kernel - 1)``; those outside ``[0, n)`` are padding.
+A window has ``kernel`` taps at a distance of ``dilation``. It moves by ``stride`` over an axis that
+is padded by ``padding`` on both sides. Output ``o`` reads the inputs from ``o * stride - padding``
+to ``o * stride - padding + dilation * (kernel - 1)``; those outside ``[0, n)`` are padding.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Window:
 
     @property
     def span(self) -> int:
-        """Inputs from the first tap to the last, both counted."""
+        """The number of inputs from the first tap to the last, inclusive."""
         return self.dilation * (self.kernel - 1) + 1
 
     def count_outputs(self, length: int) -> int:
-        """Return how many outputs an axis of ``length`` inputs has.
+        """Return the number of outputs of an axis of ``length`` inputs.
 
         Raises:
             ValueError: The window is larger than the padded axis.
@@ -45,7 +45,7 @@ class Window:
         return (padded - self.span) // self.stride + 1
 
     def find_inputs(self, outputs: Interval) -> Interval:
-        """Return the inputs that these outputs read, padding among them; empty for none."""
+        """Return the inputs that an interval of outputs reads, including padding."""
         first = outputs[0]
         last = outputs[1] - 1
         if last < first:
@@ -54,7 +54,7 @@ class Window:
         return start, last * self.stride - self.padding + self.span
 
     def find_outputs(self, inputs: Interval) -> Interval:
-        """Return the outputs that read no other inputs than these; empty where there are none."""
+        """Return the outputs that read only from an interval of inputs; it may be empty."""
         first = -(-(inputs[0] + self.padding) // self.stride)
         last = (inputs[1] + self.padding - self.span) // self.stride
         return (first, last + 1) if last >= first else (first, first)
@@ -62,13 +62,13 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Window2d:
-    """A window over an image: one along the rows' axis (height), one along the columns'."""
+    """A window over an image: ``rows`` along its height and ``cols`` along its width."""
 
     rows: Window
     cols: Window
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        """Return height and width of the output for an image of this size.
+        """Return height and width of the output for an image of some size.
 
         Raises:
             ValueError: The window is larger than the padded image.
@@ -76,21 +76,21 @@ class Window2d:
         return self.rows.count_outputs(height), self.cols.count_outputs(width)
 
     def find_inputs(self, outputs: Box) -> Box:
-        """Return the pixels that a box of outputs reads, padding among them."""
+        """Return the pixels that a box of outputs reads, including padding."""
         if outputs.empty:
             return Box((0, 0), (0, 0))
         return Box(self.rows.find_inputs(outputs.rows), self.cols.find_inputs(outputs.cols))
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether an output reads the one input at its own place, and no output is skipped."""
+        """Whether each output reads only the input at the same position (1x1, stride 1)."""
         return all(
             (axis.kernel, axis.stride, axis.padding) == (1, 1, 0) for axis in (self.rows, self.cols)
         )
 
 
 def expand_pair(value: int | Sequence[int]) -> tuple[int, int]:
-    """Return the numbers of rows and of columns; one number is that of both."""
+    """Return the numbers of rows and of columns; a single number counts for both."""
     if isinstance(value, int):
         return value, value
     rows, cols = value

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from spbench_core.credentials import hide_words, holds_secret, quote_assignment, quote_words
+from spbench_core.credentials import hide_credentials, holds_secret, quote_args, quote_assignment
 
 CREDENTIALS = """
 SLURM_JWT SLURM_JWT_TOKEN SLURM_DBD_PASS SLURM_AUTH SLURM_AUTH_INFO SLURM_REST_JWKS
@@ -86,17 +86,17 @@ def test_keeps_other_values(value):
     ],
 )
 def test_hides_credentials_in_words(words, hidden):
-    assert hide_words(words) == hidden
+    assert hide_credentials(words) == hidden
 
 
 def test_hides_a_known_value_wherever_it_is():
     words = ["--option", "before:s3cret-value:after"]
-    assert hide_words(words, {"MY_AUTH": "s3cret-value"}) == ["--option", "before:***:after"]
+    assert hide_credentials(words, {"MY_AUTH": "s3cret-value"}) == ["--option", "before:***:after"]
 
 
 def test_hides_a_quoted_value_and_its_copy_in_a_script():
     script = """export HF_TOKEN='s3cret'\necho 'failed: export HF_TOKEN='"'"'s3cret'"'"''"""
-    (hidden,) = hide_words([script])
+    (hidden,) = hide_credentials([script])
     assert "s3cret" not in hidden
     assert "failed: export HF_TOKEN=" in hidden
 
@@ -112,7 +112,7 @@ def test_hides_a_quoted_value_and_its_copy_in_a_script():
     ],
 )
 def test_a_shell_with_the_variable_gets_the_same_words(words):
-    line = quote_words(words)
+    line = quote_args(words)
     assert "abcd" not in line
     program = f"printf '%s\\n' {line}"
     environ = os.environ | {"HF_TOKEN": "abcd"}
