@@ -102,7 +102,7 @@ def _build_command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ..
         job,
         launch.version,
         added=assignments,
-        launcher_line=quote_words(launch.command.argv, secrets),
+        launcher_line=quote_args(launch.command.argv, secrets),
         standalone=standalone,
         launches=sum(other.number == job.number for other in run.launch_order),
         secrets=tuple(dict.fromkeys(secret_names)),
