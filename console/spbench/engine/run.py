@@ -1,4 +1,4 @@
-"""A run: its folder, its turns, what is run further or again, and its end."""
+"""One run: its folder, its jobs, further repeats and retries, and its end."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Any
 
 from spbench.engine.capacity import reject_over_capacity
 from spbench.engine.faults.fault import Fault
+from spbench.engine.job_sequence import JobSequence
 from spbench.engine.plan import RunPlan, check_before_start, prepare_launches
 from spbench.engine.preflight import run_preflight
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.resume import reject_overtaken
 from spbench.engine.run_metadata import build_resumed_json, build_run_json, build_run_start
 from spbench.engine.stop import Stop
-from spbench.engine.turns import JobSequence
-from spbench.engine.until import plan_further_jobs
-from spbench.engine.verdicts import judge_case
+from spbench.engine.verdicts import judge_case, plan_further_jobs
 from spbench.errors import ExitCode, SpbenchError
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch, select_cases
@@ -56,45 +55,45 @@ class Run:
     """One execution of a suite."""
 
     def __init__(
-        self, plan: RunPlan, state: RunState, view: View, say: Progress = ignore_progress
+        self, plan: RunPlan, state: RunState, view: View, progress: Progress = ignore_progress
     ) -> None:
         self._plan = plan
-        self._say = say
-        self._left_out: tuple[str, ...] = ()
+        self._progress = progress
+        self._excluded: tuple[str, ...] = ()
         self._view = view
         self._state = state
         self._stop = Stop(plan.request.budget)
-        self._turns = JobSequence(state, self._stop, say)
-        self._errors = self._turns.errors
+        self._sequence = JobSequence(state, self._stop, progress)
+        self._errors = self._sequence.errors
 
     async def execute(self) -> EndedRun:
         """Run all jobs and write the run folder.
 
         Raises:
-            SpbenchError: Nothing could be started: a host, a launcher, the folder. A run that has
-                started never raises; its outcome tells.
+            SpbenchError: Nothing could be started: a host, a launcher or the folder failed. After
+                the start, errors are part of the result.
         """
-        working_folder()
+        working_folder()  # raises if it was deleted
         with self._stop:
-            prepared = await self._stop.run_until_stop(self._look_before())
+            launches = await self._stop.run_until_stop(self._prepare())
             request = self._plan.request
             suite = self._plan.suite
             environment = collect_facts(request.environ, locate_suite_file(suite.path), suite.text)
             environment |= {"other_work": describe_other_work()}
-            folder = self._plan.resumed or self._created(environment)
+            folder = self._plan.resumed or self._create_folder(environment)
             self._stop.find_canceller = partial(read_cancel_origin, folder)
             log = EventLog(folder.events)
             try:
                 recorder = Recorder(log, self._state, self._view)
                 if self._plan.resumed:
-                    self._take_up(folder, recorder)
-                self._begin(folder, recorder, environment)
-                await self._run_jobs(prepared, folder, recorder)
+                    self._restore(folder, recorder)
+                self._record_start(folder, recorder, environment)
+                await self._run_jobs(launches, folder, recorder)
                 return self._finish(folder, recorder)
             finally:
                 log.close()
 
-    def _created(self, environment: dict[str, Any]) -> RunFolder:
+    def _create_folder(self, environment: dict[str, Any]) -> RunFolder:
         request = self._plan.request
         suite = self._plan.suite
         folder = create_run(request.home, suite.name, shared=request.shared)
@@ -102,8 +101,8 @@ class Run:
         folder.write_json("run.json", build_run_json(self._plan, folder.id, environment))
         return folder
 
-    def _take_up(self, folder: RunFolder, recorder: Recorder) -> None:
-        """Take in what a run had told before it was cut short; its report is no longer true."""
+    def _restore(self, folder: RunFolder, recorder: Recorder) -> None:
+        """Restore the state of a run that was cut short, and remove its outdated report."""
         for event in RecordedEvents(folder.events):
             self._state.apply(event)
             if event["event"] in run_events.FIELDS:
@@ -116,7 +115,9 @@ class Run:
         except OSError as error:
             raise unwritable_error(folder.report, error) from None
 
-    def _begin(self, folder: RunFolder, recorder: Recorder, environment: dict[str, Any]) -> None:
+    def _record_start(
+        self, folder: RunFolder, recorder: Recorder, environment: dict[str, Any]
+    ) -> None:
         if self._state.run is None:
             recorder.record("run_start", **build_run_start(self._plan, folder.id, environment))
             return
@@ -124,34 +125,35 @@ class Run:
         argv = hide_arguments(self._plan.request.argv)
         recorder.record("run_resumed", argv=argv, environment=environment, cases=cases)
 
-    async def _look_before(self) -> list[Launch]:
-        """Return the launch of each job; refuse what can be refused before one starts."""
+    async def _prepare(self) -> list[Launch]:
+        """Return the launch of each job, after all checks that are possible before the start."""
         try:
-            looked = await run_preflight(self._plan, self._say)
-            self._plan = looked.plan
-            self._left_out = looked.excluded
+            preflight = await run_preflight(self._plan, self._progress)
+            self._plan = preflight.plan
+            self._excluded = preflight.excluded
             await asyncio.to_thread(reject_over_capacity, self._plan)
-            prepared = await asyncio.to_thread(prepare_launches, self._plan)
+            launches = await asyncio.to_thread(prepare_launches, self._plan)
         except asyncio.CancelledError:
+            # a thread is not cancelled with its task: end the process for which it waits
             abandon_probes()
             raise
-        await check_before_start(self._plan, prepared, self._say, looked.host_facts)
-        return prepared
+        await check_before_start(self._plan, launches, self._progress, preflight.host_facts)
+        return launches
 
     async def _run_jobs(
-        self, prepared: list[Launch], folder: RunFolder, recorder: Recorder
+        self, launches: list[Launch], folder: RunFolder, recorder: Recorder
     ) -> None:
-        launch_of_job = {
-            job.number: launch for job, launch in zip(self._plan.jobs, prepared, strict=True)
+        launch_by_job = {
+            job.number: launch for job, launch in zip(self._plan.jobs, launches, strict=True)
         }
-        turns = self._plan.launch_order
-        while turns:
-            await self._turns.run(self._plan, turns, launch_of_job, folder, recorder)
-            turns = self._further(recorder) or self._retries(recorder)
+        jobs = self._plan.launch_order
+        while jobs:
+            await self._sequence.run(self._plan, jobs, launch_by_job, folder, recorder)
+            jobs = self._plan_further(recorder) or self._plan_retries(recorder)
 
-    def _further(self, recorder: Recorder) -> tuple[Job, ...]:
-        """Return further launches of cases that repeat until something."""
-        if self._turns.stopped:
+    def _plan_further(self, recorder: Recorder) -> tuple[Job, ...]:
+        """Return further launches of cases that repeat until a condition holds."""
+        if self._sequence.stopped:
             return ()
         try:
             return plan_further_jobs(self._plan.jobs, recorder)
@@ -159,40 +161,41 @@ class Run:
             self._errors.append(error)
             return ()
 
-    def _retries(self, recorder: Recorder) -> tuple[Job, ...]:
-        """Return the launches for another try of what did not pass, as often as was asked for."""
-        again = () if self._turns.stopped else self._to_retry()
-        if not again:
+    def _plan_retries(self, recorder: Recorder) -> tuple[Job, ...]:
+        """Return the launches of the next attempt of cases that did not pass."""
+        jobs = () if self._sequence.stopped else self._select_retries()
+        if not jobs:
             return ()
         try:
-            recorder.record("retry", cases=[case.id for job in again for case in job.cases])
+            recorder.record("retry", cases=[case.id for job in jobs for case in job.cases])
         except SpbenchError as error:
             self._errors.append(error)
             return ()
-        self._turns.missing = False
-        return self._plan.order_jobs(again)
+        # only the last attempt counts
+        self._sequence.missing = False
+        return self._plan.order_jobs(jobs)
 
-    def _to_retry(self) -> tuple[Job, ...]:
-        """Return the cases that did not pass and have tries left, in the jobs of the plan."""
-        most = self._plan.request.retries
+    def _select_retries(self) -> tuple[Job, ...]:
+        """Return the jobs with the cases that did not pass and have attempts left."""
+        max_retries = self._plan.request.retries
         failed = [
             case.id
             for case in self._state.cases.values()
-            if case.status.is_bad and len(case.verdict.previous_attempts) < most
+            if case.status.is_bad and len(case.verdict.previous_attempts) < max_retries
         ]
         return select_cases(self._plan.jobs, failed)
 
     def _finish(self, folder: RunFolder, recorder: Recorder) -> EndedRun:
-        why = self._stop.message or "the run ended before this case"
+        reason = self._stop.message or "the run ended before this case"
         for case in self._state.cases.values():
             if is_open(case):
                 status = CaseStatus.CANCELLED if self._stop.code else CaseStatus.SKIPPED
-                cut = f"did not run: {why}" if case.verdict.started is None else why
-                judge_case(recorder, case.id, Fault(CaseStatus.CANCELLED, cut), status)
-        cases, misfits = build_cases(self._state)
-        for case_id, reason in misfits:
+                message = f"did not run: {reason}" if case.verdict.started is None else reason
+                judge_case(recorder, case.id, Fault(CaseStatus.CANCELLED, message), status)
+        cases, unreportable = build_cases(self._state)
+        for case_id, reason in unreportable:
             judge_case(recorder, case_id, Fault(CaseStatus.ERROR, reason))
-        end = self._run_end()
+        end = self._build_run_end()
         try:
             recorder.record("run_end", **end)
             report = build_document(self._state, cases)
@@ -201,8 +204,9 @@ class Run:
             index_ended_run(folder, report.head, report.cases)
         except SpbenchError as error:
             self._errors.append(error)
-            end = self._run_end()
-            with suppress(SpbenchError):  # as much of it as can still be written
+            end = self._build_run_end()
+            # write as much as possible
+            with suppress(SpbenchError):
                 recorder.record("run_end", **end)
                 self._write_end(folder, end)
             self._state.apply(make_run_event("run_end", **end))
@@ -210,24 +214,24 @@ class Run:
         return EndedRun(folder, ExitCode(end["exit_code"]), report)
 
     def _write_end(self, folder: RunFolder, end: dict[str, Any]) -> None:
-        told = {name: end[name] for name in ("verdict", "exit_code")}
-        told |= {"finished": clock.now(), "counts": self._state.counts()}
-        told |= {"load_after": end["load"], "fingerprint": self._state.machines.fingerprint()}
-        folder.write_json("run.json", folder.read_json("run.json") | told)
+        fields = {name: end[name] for name in ("verdict", "exit_code")}
+        fields |= {"finished": clock.now(), "counts": self._state.counts()}
+        fields |= {"load_after": end["load"], "fingerprint": self._state.machines.fingerprint()}
+        folder.write_json("run.json", folder.read_json("run.json") | fields)
 
-    def _run_end(self) -> dict[str, Any]:
-        verdict, code = self._verdict()
-        flaky = self._flaky()
+    def _build_run_end(self) -> dict[str, Any]:
+        verdict, code = self._judge()
+        flaky = self._describe_flaky()
         fails = self._plan.request.fail_on_flaky
         return {
             "verdict": verdict,
             "exit_code": int(code),
-            "errors": [*self._left_out, *map(str, self._errors), *(flaky if fails else ())],
+            "errors": [*self._excluded, *map(str, self._errors), *(flaky if fails else ())],
             "findings": [*collect_findings_or_defect(self._state), *(() if fails else flaky)],
             "load": read_load(),
         }
 
-    def _flaky(self) -> list[str]:
+    def _describe_flaky(self) -> list[str]:
         cases = self._state.cases.values()
         flaky = [case for case in cases if case.verdict.final_status == CaseStatus.FLAKY]
         findings = []
@@ -239,17 +243,18 @@ class Run:
             )
         return findings
 
-    def _verdict(self) -> tuple[RunStatus, ExitCode]:
-        """The first that applies of interrupted, budget, missing, error and failed."""
+    def _judge(self) -> tuple[RunStatus, ExitCode]:
+        """Return the first verdict that applies: interrupted, budget, missing, error, failed."""
         if self._stop.code is not None:
             return RunStatus.CANCELLED, self._stop.code
         verdict, code = judge_run(self._state.cases.values())
         codes = {error.exit_code for error in self._errors}
-        if self._turns.missing or ExitCode.MISSING in codes:
+        if self._sequence.missing or ExitCode.MISSING in codes:
             return RunStatus.ERROR, ExitCode.MISSING
         if codes:
             return RunStatus.ERROR, ExitCode.ERROR
-        less = self._left_out or (self._plan.request.fail_on_flaky and self._flaky())
-        if less and code == ExitCode.PASSED:
-            return RunStatus.FAILED, ExitCode.FAILED  # less ran, or passed, than was asked for
+        incomplete = self._excluded or (self._plan.request.fail_on_flaky and self._describe_flaky())
+        # less ran, or passed, than was requested
+        if incomplete and code == ExitCode.PASSED:
+            return RunStatus.FAILED, ExitCode.FAILED
         return verdict, code

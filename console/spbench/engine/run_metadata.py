@@ -1,4 +1,4 @@
-"""Metadata of a run at its start: the content of run.json and of the first event."""
+"""The content of run.json and of the first event, with which a run starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spbench_core.events import clock
 
 
 def build_run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of run.json; the console's pid tells later whether it still runs."""
+    """Return the content of run.json, with the console's pid to detect later whether it runs."""
     return {
         "id": run_id,
         "suite": plan.suite.name,
@@ -27,12 +27,12 @@ def build_run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> d
         "request": plan.request.to_record(),
         "system": plan.request.system,
         "environment": environment,
-        "seed": _seed(plan),
+        "seed": _find_common_seed(plan),
     }
 
 
 def describe_console() -> dict[str, Any]:
-    """Return what identifies this process later, to find out whether the run continues."""
+    """Return the identity of this process, to detect later whether the run continues."""
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -42,54 +42,56 @@ def describe_console() -> dict[str, Any]:
 
 
 def build_resumed_json(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of run.json while a run goes on that was cut short."""
-    ended = ("verdict", "exit_code", "finished", "counts", "load_after", "fingerprint")
-    return {name: value for name, value in run.items() if name not in ended} | {
+    """Return the content of run.json while a run that was cut short continues."""
+    final = ("verdict", "exit_code", "finished", "counts", "load_after", "fingerprint")
+    return {name: value for name, value in run.items() if name not in final} | {
         "console": describe_console()
     }
 
 
 def build_run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the event ``run_start``."""
-    planned: dict[str, tuple[Case, dict[int, int]]] = {}
+    ranks_by_case: dict[str, tuple[Case, dict[int, int]]] = {}
     for job in plan.jobs:
-        for case in job.cases:  # one job, one on each host, or one for each repeat
-            planned.setdefault(case.id, (case, {}))[1][job.first_rank] = job.np
-    # The report keeps the file's order, whatever order the jobs run in.
-    ids = [case.id for case in plan.suite.cases if case.id in planned]
+        # a case has one job, one on each host, or one for each repeat
+        for case in job.cases:
+            ranks_by_case.setdefault(case.id, (case, {}))[1][job.first_rank] = job.np
+    # the report keeps the order of the file, whatever order the jobs run in
+    ids = [case.id for case in plan.suite.cases if case.id in ranks_by_case]
     return {
         "id": run_id,
         "suite": plan.suite.name,
         "description": plan.suite.description,
         "argv": hide_arguments(plan.request.argv),
-        "seed": _seed(plan),
+        "seed": _find_common_seed(plan),
         "environment": environment,
         "cases": [
-            describe_case(case, [*nps.values()]) for case, nps in map(planned.__getitem__, ids)
+            describe_case(case, [*nps.values()])
+            for case, nps in map(ranks_by_case.__getitem__, ids)
         ],
     }
 
 
-def _seed(plan: RunPlan) -> int | None:
-    """The seed that all cases share; None where they differ."""
+def _find_common_seed(plan: RunPlan) -> int | None:
+    """Return the seed that all cases share; None if they differ."""
     seeds = {case.params.get("seed") for job in plan.jobs for case in job.cases}
     return seeds.pop() if len(seeds) == 1 else None
 
 
 def describe_case(case: Case, nps: Sequence[int]) -> dict[str, Any]:
-    """Return all that readers of the run need to know of a case, without the catalog.
+    """Return the description of a case, with which readers of the run need no catalog.
 
-    ``nps`` are the ranks of each of its jobs: of one, or of one on each host.
+    ``nps`` are the numbers of ranks of its jobs: of one, or of one on each host.
     """
     until = {} if case.until is None else {"until": asdict(case.until)}
     shares = {"shares": list(nps)} if len(nps) > 1 else {}
     scaled = {} if case.scaled is None else {"scaled": asdict(case.scaled)}
-    return _described(case, nps) | until | shares | scaled
+    return _describe_identity(case, nps) | until | shares | scaled
 
 
-def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:
+def _describe_identity(case: Case, nps: Sequence[int]) -> dict[str, Any]:
     entry = case.entry
-    places = [entry.place(dict(case.params), rank) for np in nps for rank in range(np)]
+    coordinates = [entry.place(dict(case.params), rank) for np in nps for rank in range(np)]
     metrics = entry.list_metrics(dict(case.params))
     units = {metric.name: metric.unit for metric in (*metrics, *DERIVED_METRICS)}
     return {
@@ -115,7 +117,7 @@ def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:
         ],
         "checks": list(entry.list_checks(dict(case.params))),
         "expect": [_describe_expectation(item, units) for item in case.expect],
-        "places": places if any(places) else [],
+        "places": coordinates if any(coordinates) else [],
     }
 
 

@@ -1,4 +1,4 @@
-"""The deadlines of a job: pure bookkeeping, told of events and asked what is wrong."""
+"""The deadlines of a job: pure bookkeeping of events, without timers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ EXIT_TIMEOUT = 20.0
 """Seconds from the last case's end until every rank has said bye."""
 
 QUIET = 3.0
-"""Seconds without a heartbeat that are too many to be chance: it is sent once a second."""
+"""Seconds without a heartbeat that are not chance, because it is sent once per second."""
 
 SILENT = "not answering"
 
 Item = tuple[str, int]
-"""A case's id and a repeat: what ranks start and end."""
+"""A case's id and a repeat, which ranks start and end together."""
 
 
-def _not_known(host: str) -> str:
+def _report_unknown(host: str) -> str:
     return ""
 
 
@@ -37,24 +37,26 @@ class _Rank:
     case: str | None = None
     loading: bool = False
     ended: bool = False
-    standing: PhaseProgress | None = None
+    progress: PhaseProgress | None = None
 
 
 class Watchdog:
     """The deadlines of one job: when each rank was last heard, and when each step must be done.
 
-    Only its methods change its state: those named ``on_...`` take events in. Times are seconds of
-    one monotonic clock.
+    Only its methods change its state; those named ``on_...`` take events. Times are seconds of one
+    monotonic clock.
 
     Args:
-        items: What all ranks run, in this order.
+        np: The number of ranks.
+        items: All items that the ranks run, in this order.
+        start_timeout: Seconds until all ranks must be ready, and until they must start an item.
         case_timeouts: Seconds that each case may take, by its id.
-        launched: The time of the launch, until `on_launch` gives it.
-        names: Launcher and MPI library, for sentences.
+        launched: The time of the launch, until `on_launch` sets it.
+        names: Launcher and MPI library, for messages.
         silence_timeout: Seconds without a sign of life after which a rank counts as hung.
-        busy: Returns the load of a host in words if it is high and known, else nothing.
+        busy: Returns the load of a host if it is high and known, otherwise an empty text.
         hosts: The hosts of ranks, as far as they are known before the ranks report them.
-        first_rank: The number that rank 0 has in sentences: that in its cases.
+        first_rank: The number of rank 0 in messages: its number among the ranks of its cases.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Watchdog:
         *,
         names: str = "the launcher and the MPI library",
         silence_timeout: float = SILENCE_LIMIT,
-        busy: Callable[[str], str] = _not_known,
+        busy: Callable[[str], str] = _report_unknown,
         hosts: Mapping[int, str] = MappingProxyType({}),
         first_rank: int = 0,
     ) -> None:
@@ -83,14 +85,14 @@ class Watchdog:
         self._expected_hosts = hosts
         self._first_rank = first_rank
         self._ranks: dict[int, _Rank] = {}
-        self._greeted: dict[int | None, str] = {}
+        self._connected_hosts: dict[int | None, str] = {}
         self._fault: Fault | None = None
         self._tentative = False
         self._misfit: Fault | None = None
-        self._seen: list[Observation] = []
+        self._observations: list[Observation] = []
         self._first_start: float | None = None
         self._starts: dict[Item, tuple[float, float]] = {}
-        self._renewed: dict[Item, tuple[float, str]] = {}
+        self._restarts: dict[Item, tuple[float, str]] = {}
         self._ended: dict[Item, set[int]] = {}
 
     @property
@@ -100,31 +102,31 @@ class Watchdog:
 
     @property
     def fault(self) -> Fault | None:
-        """The fault that came first, or its cause once that is known."""
+        """The fault that came first, or its cause once it is known."""
         return self._fault
 
     @property
     def tentative(self) -> bool:
-        """Whether the fault may be what followed from another."""
+        """Whether the fault may be a consequence of another."""
         return self._tentative
 
     @property
     def misfit(self) -> Fault | None:
-        """The fault of a rank that is not what it should be."""
+        """The fault of a rank in a wrong world, or that sent something invalid."""
         return self._misfit
 
     @property
     def observations(self) -> tuple[Observation, ...]:
-        """The evidence of ranks' ends, in order."""
-        return tuple(self._seen)
+        """The observations of ranks' ends, in order."""
+        return tuple(self._observations)
 
     @property
     def connected_hosts(self) -> Mapping[int | None, str]:
-        """The hosts of ranks that have connected, by the numbers that their launcher gave them.
+        """The hosts of connected ranks, by the numbers that their launcher gave them.
 
-        None is the number of those to which it gave none.
+        None is the key of ranks without such a number.
         """
-        return self._greeted
+        return self._connected_hosts
 
     @property
     def expected_hosts(self) -> Mapping[int, str]:
@@ -138,7 +140,7 @@ class Watchdog:
 
     @property
     def current(self) -> Item | None:
-        """The first item that not all ranks have ended; None when all is done."""
+        """The first item that not all ranks have ended; None if all have."""
         return next((item for item in self.items if len(self._ended.get(item, ())) < self.np), None)
 
     @property
@@ -149,20 +151,24 @@ class Watchdog:
     @property
     def hosts(self) -> dict[int, str]:
         """The known hosts of ranks."""
-        hosts = {rank: self._host(rank) for rank in range(self.np)}
+        hosts = {rank: self._find_host(rank) for rank in range(self.np)}
         return {rank: host for rank, host in hosts.items() if host}
 
     @property
     def unconnected(self) -> frozenset[int] | None:
-        """The ranks that have not connected; None where one of those that have has no number."""
-        return None if None in self._greeted else frozenset(range(self.np)) - self._greeted.keys()
+        """The ranks that have not connected; None if a connected rank has no number."""
+        return (
+            None
+            if None in self._connected_hosts
+            else frozenset(range(self.np)) - self._connected_hosts.keys()
+        )
 
     def on_launch(self, names: str, library: str, now: float) -> None:
         """Note that the job is launched.
 
         Args:
-            names: Launcher and MPI library, for sentences.
-            library: The MPI library that ranks are to load, as they report theirs.
+            names: Launcher and MPI library, for messages.
+            library: The MPI library that ranks should load, with the text that they report.
             now: The time of the launch.
         """
         self._names = names
@@ -171,10 +177,10 @@ class Watchdog:
 
     def on_hello(self, rank: int | None, host: str) -> None:
         """Note that a rank has connected; None if its launcher gave it no number."""
-        self._greeted[rank] = host
+        self._connected_hosts[rank] = host
 
     def on_sign_of_life(self, rank: int, now: float) -> None:
-        """Note a sign of life."""
+        """Note that something was heard of a rank."""
         if rank in self._ranks:
             self._ranks[rank].heard = now
 
@@ -186,9 +192,9 @@ class Watchdog:
         now: float,
         launched_as: int | None = None,
     ) -> None:
-        """Note that a rank is ready; its world must be as large as the job.
+        """Note that a rank is ready. Its world must be as large as the job.
 
-        ``launched_as`` is its number by the launcher's environment.
+        ``launched_as`` is its number in the launcher's environment.
         """
         number = event["rank"]
         if event["size"] != self.np or number in self._ranks:
@@ -198,51 +204,52 @@ class Watchdog:
         self._waiting_since = now
 
     def _mismatch(self, event: Event, host: str, launched_as: int | None) -> None:
-        who = host if launched_as is None else f"rank {launched_as} on {host}"
+        subject = host if launched_as is None else f"rank {launched_as} on {host}"
         claim = f"rank {event['rank']} of {event['size']}"
-        why = f"{self._names} do not match"
-        own = event["versions"].get("mpi")
-        if own and self._library and own != self._library:
-            why = (
-                f"it loads {own}, and the others are to load {self._library}: let {host} find the "
-                f"same, by launch.setup, launch.env or launch.python"
+        reason = f"{self._names} do not match"
+        loaded = event["versions"].get("mpi")
+        if loaded and self._library and loaded != self._library:
+            reason = (
+                f"it loads {loaded}, and the others are to load {self._library}: let {host} find "
+                f"the same, by launch.setup, launch.env or launch.python"
             )
-        sentence = f"{who} says it is {claim} in a job of {format_quantity(self.np, 'rank')}: {why}"
+        world = f"a job of {format_quantity(self.np, 'rank')}"
+        message = f"{subject} says it is {claim} in {world}: {reason}"
         rank = event["rank"] if launched_as is None else launched_as
-        self.on_misfit(Fault(CaseStatus.ERROR, sentence, rank, missing=True))
+        self.on_misfit(Fault(CaseStatus.ERROR, message, rank, missing=True))
 
     def on_misfit(self, fault: Fault) -> None:
-        """Note that a rank is not what it should be, by its world or by what it says."""
+        """Note that a rank is in a wrong world or has sent something invalid."""
         self._misfit = self._misfit or fault
         if self._fault is None:
             self._fault = fault
             self._tentative = True
 
     def on_loading(self, rank: int) -> None:
-        """Note that a rank has its cases and loads what they need."""
+        """Note that a rank has its cases and loads their modules."""
         if rank in self._ranks:
             self._ranks[rank].loading = True
 
     def on_case_start(self, event: Event, now: float) -> None:
-        """Note that a rank starts an item; the deadline counts from the last one to do so."""
+        """Note that a rank starts an item. The deadline counts from the last rank to start it."""
         item = event["case"], event["repeat"]
-        first, _ = self._starts.get(item, (now, now))
-        self._starts[item] = first, now
+        first_start, _ = self._starts.get(item, (now, now))
+        self._starts[item] = first_start, now
         self._first_start = now if self._first_start is None else self._first_start
         self._ranks[event["rank"]].case = event["case"]
         self._ranks[event["rank"]].since = now
-        self._ranks[event["rank"]].standing = None
+        self._ranks[event["rank"]].progress = None
 
     def on_progress(self, event: Event, now: float) -> None:
-        """Note how far a rank is: the deadline begins anew as `begins_anew` says."""
+        """Note a rank's progress, which restarts the deadline as `restarts_deadline` decides."""
         rank = self._ranks[event["rank"]]
         item = (event["case"], event.get("repeat", 0))
-        before, rank.standing = rank.standing, (event["phase"], event["done"])
-        if item in self._starts and restarts_deadline(before, rank.standing):
-            self._renewed[item] = now, event["phase"]
+        before, rank.progress = rank.progress, (event["phase"], event["done"])
+        if item in self._starts and restarts_deadline(before, rank.progress):
+            self._restarts[item] = now, event["phase"]
 
     def on_case_end(self, event: Event, now: float) -> None:
-        """Note that a rank has ended an item, well or not."""
+        """Note that a rank has ended an item, with or without an error."""
         number = event["rank"]
         if self._ranks[number].case != event["case"]:
             self.fail(
@@ -268,123 +275,131 @@ class Watchdog:
 
     def on_error(self, error: RankError) -> None:
         """Note an exception of a rank."""
-        self._seen.append(error)
+        self._observations.append(error)
         if self._fault is None:
             self._fault = error.to_fault()
             self._tentative = True
 
     def on_abnormal_end(self, error: RankError) -> None:
-        """Note that a rank's program ended as it should not: the cause, should ranks be lost."""
-        self._seen.append(error)
+        """Note that a rank's program ended abnormally, which is the cause if ranks are lost."""
+        self._observations.append(error)
 
-    def on_lost(self, rank: int | None, who: str) -> None:
-        """Note that a connection has ended before its rank had said bye."""
-        self._seen.append(RankLoss(rank, who))
-        self.fail(f"{who}, ended without an error message", rank, tentative=True)
+    def on_lost(self, rank: int | None, description: str) -> None:
+        """Note that a connection ended before its rank had said bye."""
+        self._observations.append(RankLoss(rank, description))
+        self.fail(f"{description}, ended without an error message", rank, tentative=True)
 
     def on_bye(self, rank: int, now: float) -> None:
-        """Note that a rank is through: it must have ended all; others may be read later."""
+        """Note that a rank is done. It must have ended all items; other ranks may be read later."""
         self._ranks[rank].ended = True
-        left = [item for item in self.items if rank not in self._ended.get(item, ())]
-        if left:
+        missing = [item for item in self.items if rank not in self._ended.get(item, ())]
+        if missing:
             self.fail(
-                f"{self.describe_rank(rank, now)}, said bye before it had ended {left[0][0]}", rank
+                f"{self.describe_rank(rank, now)}, said bye before it had ended {missing[0][0]}",
+                rank,
             )
 
     def fail(
         self,
-        sentence: str,
+        message: str,
         rank: int | None = None,
         *,
         missing: bool = False,
         tentative: bool = False,
         traceback: str | None = None,
     ) -> None:
-        """Note what went wrong first; what follows from it is not noted."""
+        """Note the first fault; later faults are its consequences and are ignored."""
         if self._fault is None:
             self._tentative = tentative
             self._fault = Fault(
-                CaseStatus.ERROR, sentence, rank, missing=missing, traceback=traceback
+                CaseStatus.ERROR, message, rank, missing=missing, traceback=traceback
             )
 
-    def cancel(self, sentence: str) -> None:
-        """Note that the job is to be ended, unless it has a fault already."""
+    def cancel(self, message: str) -> None:
+        """Note that the job should end, unless it already has a fault."""
         if self._fault is None:
-            self._fault = Fault(CaseStatus.CANCELLED, sentence)
+            self._fault = Fault(CaseStatus.CANCELLED, message)
 
     def explain(self, fault: Fault) -> None:
         """Replace the fault by its cause, or by the same fault with more details."""
         self._fault = fault
 
     def describe_rank(self, rank: int, now: float) -> str:
-        """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
-        known = self._ranks.get(rank)
-        who = self._name_ranks([rank])
-        if known is None or known.case is None:
-            return f"{who}, {now - self._launched:.1f} s after the launch"
-        return f"{who}, {now - known.since:.1f} s into {known.case}"
+        """Return ``rank 3 on node02, 1.4 s into CASE``, or the time since the launch."""
+        rank_state = self._ranks.get(rank)
+        name = self._name_ranks([rank])
+        if rank_state is None or rank_state.case is None:
+            return f"{name}, {now - self._launched:.1f} s after the launch"
+        return f"{name}, {now - rank_state.since:.1f} s into {rank_state.case}"
 
     def find_quiet(self, now: float) -> dict[int, float]:
-        """Return the ranks that miss heartbeats while others do not, and for how long they do."""
+        """Return seconds of silence of ranks that miss heartbeats while others do not."""
         silence = {
             number: now - rank.heard for number, rank in self._ranks.items() if not rank.ended
         }
-        heard = any(seconds <= QUIET for seconds in silence.values())
-        return {rank: s for rank, s in silence.items() if s > QUIET} if heard else {}
+        any_heard = any(seconds <= QUIET for seconds in silence.values())
+        return {rank: s for rank, s in silence.items() if s > QUIET} if any_heard else {}
 
     @property
     def start_spread(self) -> float:
-        """Seconds from the first to the last rank's start of the item under way."""
+        """Seconds between the first and the last rank's start of the current item."""
         first, last = self._starts.get(self.current, (0.0, 0.0)) if self.current else (0.0, 0.0)
         return last - first
 
     def find_overdue(self, now: float, slack: float = 0.0) -> Fault | None:
-        """Return what is overdue at this moment, or the fault that was noted before.
+        """Return the fault of an overdue step, or the fault that was noted before.
 
-        ``slack``: seconds by which a deadline may be ahead and counts as passed.
+        ``slack`` is the number of seconds by which a deadline is moved forward.
         """
         if self._fault is None:
-            self._fault = self._silent(now) or self._late(now + slack)
+            self._fault = self._find_silent(now) or self._find_late(now + slack)
         return self._fault
 
     def add_locations(self, fault: Fault, where: Mapping[int, str]) -> Fault:
-        """Return a timeout that also says where its ranks stand, the likely culprit first.
+        """Return a timeout with the positions of its ranks, the likely culprit first.
 
-        A rank that does not answer, or sleeps, or stands where few do keeps the others waiting.
+        A rank that does not answer, that sleeps, or that is at a rare position makes the others
+        wait.
         """
-        places: dict[str, list[int]] = {}
+        groups: dict[str, list[int]] = {}
         for rank in sorted(self._ranks):
-            places.setdefault(where.get(rank, SILENT), []).append(rank)
+            groups.setdefault(where.get(rank, SILENT), []).append(rank)
         order = sorted(
-            places, key=lambda place: (place != SILENT, ASLEEP not in place, len(places[place]))
+            groups,
+            key=lambda position: (
+                position != SILENT,
+                ASLEEP not in position,
+                len(groups[position]),
+            ),
         )
         parts = [
-            f"{self._name_ranks(places[place])} {_are(places[place])} {place}" for place in order
+            f"{self._name_ranks(groups[position])} {_are(groups[position])} {position}"
+            for position in order
         ]
         more = f" and {len(parts) - 3} more places" if len(parts) > 3 else ""
-        sentence = f"{', '.join(parts[:3])}{more}: {fault.message}"
-        return replace(fault, message=sentence, rank=places[order[0]][0])
+        message = f"{', '.join(parts[:3])}{more}: {fault.message}"
+        return replace(fault, message=message, rank=groups[order[0]][0])
 
-    def _silent(self, now: float) -> Fault | None:
+    def _find_silent(self, now: float) -> Fault | None:
         for number, rank in self._ranks.items():
             silence = now - rank.heard
-            # To load torch can keep a heartbeat waiting for longer than this on a slow file system;
-            # start_timeout bounds that, until the first rank has loaded it.
+            # Loading torch can delay a heartbeat for longer than this on a slow file system. Until
+            # the first rank has loaded it, start_timeout is the limit.
             loading = rank.loading and rank.case is None
             if loading and self._first_start is not None:
                 loading = now - self._first_start <= self._silence_timeout
             if silence > self._silence_timeout and not loading and not rank.ended:
-                sentence = f"rank {number} on {rank.host} silent for {silence:.0f} s"
+                message = f"rank {number} on {rank.host} silent for {silence:.0f} s"
                 if load := self._busy(rank.host):
-                    more = f"launch.silence_timeout ({self._silence_timeout:g} s)"
-                    sentence += f": {load} there; end what else runs there, or raise {more}"
-                return Fault(CaseStatus.ERROR, sentence, number)
+                    setting = f"launch.silence_timeout ({self._silence_timeout:g} s)"
+                    message += f": {load} there; end what else runs there, or raise {setting}"
+                return Fault(CaseStatus.ERROR, message, number)
         return None
 
-    def _late(self, now: float) -> Fault | None:
+    def _find_late(self, now: float) -> Fault | None:
         waited = now - self._waiting_since
         if not self.ready:
-            return self._late_start(now)
+            return self._find_late_start(now)
         item = self.current
         if item is None:
             late = [number for number, rank in self._ranks.items() if not rank.ended]
@@ -396,55 +411,58 @@ class Watchdog:
         if item in self._starts:
             limit = self._case_timeouts[item[0]]
             started = self._starts[item][1]
-            since, phase = self._renewed.get(item, (started, ""))
+            since, phase = self._restarts.get(item, (started, ""))
             waited = now - max(started, since)
-            of = f" of {phase}" if phase else ""
+            phase_text = f" of {phase}" if phase else ""
             late = sorted(set(self._ranks) - self._ended.get(item, set()))
-            what = (
-                f"not through with {item[0]} after {waited:.1f} s{of} (its timeout is {limit:g} s)"
-            )
             if waited > limit:
-                sentence = f"{self._name_ranks(late)} {_are(late)} {what}"
-                return Fault(CaseStatus.TIMEOUT, sentence, late[0], item[0])
+                message = (
+                    f"{self._name_ranks(late)} {_are(late)} not through with {item[0]} after "
+                    f"{waited:.1f} s{phase_text} (its timeout is {limit:g} s)"
+                )
+                return Fault(CaseStatus.TIMEOUT, message, late[0], item[0])
         elif waited > self._start_timeout:
             return Fault(CaseStatus.ERROR, f"no rank started {item[0]} in {waited:.0f} s")
         return None
 
-    def _late_start(self, now: float) -> Fault | None:
+    def _find_late_start(self, now: float) -> Fault | None:
         waited = now - self._launched
         if waited <= self._start_timeout:
             return None
-        self._tentative = True  # the launcher may have said that a rank ended, and hang
-        sentence = (
+        # a rank may have ended: the launcher may have reported it and hang
+        self._tentative = True
+        message = (
             f"{len(self._ranks)} of {format_quantity(self.np, 'rank')} were ready {waited:.0f} s "
             f"after the launch (start_timeout is {self._start_timeout:g} s)"
         )
-        return Fault(CaseStatus.ERROR, f"{sentence}{self._late_ones()}")
+        return Fault(CaseStatus.ERROR, f"{message}{self._describe_late_ranks()}")
 
-    def _late_ones(self) -> str:
-        """Return who has not connected, or else who has and is not ready."""
+    def _describe_late_ranks(self) -> str:
+        """Return the ranks that have not connected, or else those that are not ready."""
         if absent := sorted((self.unconnected or frozenset()) - self._ranks.keys()):
             return f"; {self._name_ranks(absent)} did not connect"
-        connected = {rank for rank in self._greeted if rank is not None}
+        connected = {rank for rank in self._connected_hosts if rank is not None}
         loading = sorted(connected - self._ranks.keys())
+        if not loading:
+            return ""
+        return f"; {self._name_ranks(loading)} connected and {_are(loading)} not ready"
+
+    def _find_host(self, rank: int) -> str:
+        rank_state = self._ranks.get(rank)
         return (
-            f"; {self._name_ranks(loading)} connected and {_are(loading)} not ready"
-            if loading
-            else ""
+            rank_state.host
+            if rank_state
+            else self._connected_hosts.get(rank, self._expected_hosts.get(rank, ""))
         )
 
-    def _host(self, rank: int) -> str:
-        known = self._ranks.get(rank)
-        return known.host if known else self._greeted.get(rank, self._expected_hosts.get(rank, ""))
-
     def _name_ranks(self, ranks: list[int]) -> str:
-        hosts = sorted({self._host(rank) for rank in ranks} - {""})
+        hosts = sorted({self._find_host(rank) for rank in ranks} - {""})
         numbers = [rank + self._first_rank for rank in ranks]
         if len(numbers) == 1:
             return f"rank {numbers[0]} on {hosts[0]}" if hosts else f"rank {numbers[0]}"
         shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-        where = f" on {', '.join(hosts[:4])}" if hosts else ""
-        return f"ranks {shown}{where}" + (", ..." if len(hosts) > 4 else "")
+        location = f" on {', '.join(hosts[:4])}" if hosts else ""
+        return f"ranks {shown}{location}" + (", ..." if len(hosts) > 4 else "")
 
 
 def _are(ranks: list[int]) -> str:

@@ -1,8 +1,8 @@
-"""Admission to the collector: whoever shows the token first thing is let in, in any number.
+"""Admission to the collector: a connection that shows the token first is admitted.
 
-A connection that has not spoken is ended by its age alone. Only where file descriptors run short
-does the oldest silent one go before its time, after what it has sent so far was read; those from
-addresses that showed a wrong token go first.
+The number of admitted connections is not limited. A connection that sends nothing is ended when it
+is too old. Only if file descriptors run short, the oldest silent connection is ended earlier, after
+everything it has sent was read. Connections from addresses that showed a wrong token go first.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import CONNECT_TIMEOUT, MAX_HELLO, decode
 
 BACKLOG = 1 << 16
-"""Connections that wait to be accepted; the kernel allows at most net.core.somaxconn of them."""
+"""Connections that wait to be accepted. The kernel limits them to net.core.somaxconn."""
 ACCEPTS = 256
-"""Connections accepted before the others' events have their turn."""
+"""Connections that are accepted before the event loop serves the others."""
 PAUSE = 0.1
-"""Seconds without accepting, where there is no descriptor left and nobody to end for one."""
+"""Seconds without accepting if no descriptor is free and no silent connection can be ended."""
 MAX_SUSPECTS = 4096
-"""Addresses that showed a wrong token and are remembered."""
+"""The number of remembered addresses that showed a wrong token."""
 _SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP)
 
 Admit = Callable[[socket.socket, str, Event, bytes], None]
-"""Called with a connection, its peer, its hello, and what came after that."""
+"""Takes a connection, its peer, its hello, and the bytes after the hello."""
 Reject = Callable[[str, str], None]
-"""Called with the peer of a connection that was ended, and why."""
+"""Takes the peer of a connection that was ended, and the reason."""
 
 
 def parse_hello(line: bytes, token: bytes) -> Event | None:
-    """Return the hello that a line is, if it shows the token."""
+    """Return the hello in a line if it shows the token; otherwise None."""
     try:
         hello = decode(line) if len(line) < MAX_HELLO else {}
     except EventError:
         return None
-    shown = str(hello.get("token", "")).encode(errors="replace")
-    right = hello.get("event") == "hello" and hmac.compare_digest(shown, token)
-    return hello if right else None
+    sent_token = str(hello.get("token", "")).encode(errors="replace")
+    is_valid = hello.get("event") == "hello" and hmac.compare_digest(sent_token, token)
+    return hello if is_valid else None
 
 
 @dataclass(slots=True, eq=False)
 class PendingConnection:
-    """A connection that has yet to show the token, and what it has sent so far."""
+    """A connection that has not shown the token yet, and the bytes it has sent so far."""
 
     connection: socket.socket
     address: str
@@ -59,14 +59,14 @@ class PendingConnection:
 
 
 class Admission:
-    """Listens for connections, and keeps each until it has shown the token or is ended."""
+    """The listening socket, and the connections that have not shown the token yet."""
 
     def __init__(self, token: str, max_pending: int, admit: Admit, reject: Reject) -> None:
-        """``room`` is how many strangers may hold a descriptor at once."""
+        """Accept at most ``max_pending`` connections without the token at a time."""
         self._token = token.encode()
-        self._room = max_pending
+        self._max_pending = max_pending
         self._admit = admit
-        self._turned_away = reject
+        self._reject = reject
         self._loop = asyncio.get_running_loop()
         self._listening: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -76,24 +76,24 @@ class Admission:
         self._suspects: set[str] = set()
 
     def listen(self, host: str, port: int = 0) -> int:
-        """Listen on that address and return the port; 0 is any free one.
+        """Listen on that address and return the port; 0 is any free port.
 
         Raises:
-            OSError: The port is taken, or the address not this machine's.
+            OSError: The port is in use, or the address is not this machine's.
         """
         self._listening = socket.create_server((host, port), backlog=BACKLOG)
         self._listening.setblocking(False)
         self._loop.add_reader(self._listening, self._accept)
-        taken: int = self._listening.getsockname()[1]
-        return taken
+        bound_port: int = self._listening.getsockname()[1]
+        return bound_port
 
     @property
     def pending(self) -> int:
-        """The number of connections that have yet to show the token."""
+        """The number of connections that have not shown the token yet."""
         return len(self._silent) + len(self._suspected)
 
     def close(self) -> None:
-        """Listen no more, and end those who have not shown the token."""
+        """Stop listening, and end connections that have not shown the token."""
         for timer in (self._timer, self._pause):
             if timer is not None:
                 timer.cancel()
@@ -101,9 +101,9 @@ class Admission:
             self._loop.remove_reader(self._listening)
             self._listening.close()
             self._listening = None
-        for stranger in (*self._silent, *self._suspected):
-            self._let_go(stranger)
-            stranger.connection.close()
+        for pending in (*self._silent, *self._suspected):
+            self._forget(pending)
+            pending.connection.close()
 
     # Accepting
 
@@ -119,15 +119,16 @@ class Admission:
                 if error.errno in _BROKEN:
                     raise
                 if error.errno not in _SHORT_OF:
-                    continue  # an error of that connection's network, which Linux tells here
-                if not self._make_room():
+                    # an error of that connection's network, which Linux reports on accept
+                    continue
+                if not self._end_oldest_silent():
                     self._accept_later()
                     return
                 continue
-            self._take_in(connection, name)
+            self._add(connection, name)
 
     def _accept_later(self) -> None:
-        """Leave the queue alone for a while: it would be ready at once, again and again."""
+        """Stop accepting for a while, because the ready queue would wake the loop repeatedly."""
         assert self._listening is not None
         self._loop.remove_reader(self._listening)
         self._pause = self._loop.call_later(PAUSE, self._accept_again)
@@ -136,93 +137,96 @@ class Admission:
         if self._listening is not None:
             self._loop.add_reader(self._listening, self._accept)
 
-    def _take_in(self, connection: socket.socket, name: tuple[str, int]) -> None:
+    def _add(self, connection: socket.socket, name: tuple[str, int]) -> None:
         connection.setblocking(False)
-        stranger = PendingConnection(connection, name[0], f"{name[0]}:{name[1]}")
-        self._among(stranger)[stranger] = None
-        self._loop.add_reader(connection, self._read, stranger)
+        pending = PendingConnection(connection, name[0], f"{name[0]}:{name[1]}")
+        self._group_for(pending)[pending] = None
+        self._loop.add_reader(connection, self._read, pending)
         if self._timer is None:
-            self._timer = self._loop.call_later(CONNECT_TIMEOUT, self._end_the_old)
-        # A rank's hello is mostly there by now, and a turn of the loop is saved.
-        self._read(stranger)
-        if self.pending > self._room:
-            self._make_room()
+            self._timer = self._loop.call_later(CONNECT_TIMEOUT, self._end_expired)
+        # A rank's hello has usually arrived, so that reading now saves a turn of the loop.
+        self._read(pending)
+        if self.pending > self._max_pending:
+            self._end_oldest_silent()
 
-    def _among(self, stranger: PendingConnection) -> dict[PendingConnection, None]:
-        return self._suspected if stranger.address in self._suspects else self._silent
+    def _group_for(self, pending: PendingConnection) -> dict[PendingConnection, None]:
+        return self._suspected if pending.address in self._suspects else self._silent
 
     # Reading
 
-    def _read(self, stranger: PendingConnection) -> None:
+    def _read(self, pending: PendingConnection) -> None:
         try:
-            data = stranger.connection.recv(MAX_HELLO + 1 - len(stranger.received))
+            received = pending.connection.recv(MAX_HELLO + 1 - len(pending.received))
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            data = b""
-        if not data:
-            self._let_go(stranger)
-            stranger.connection.close()
+            received = b""
+        if not received:
+            self._forget(pending)
+            pending.connection.close()
             return
-        stranger.received += data
-        line, newline, rest = stranger.received.partition(b"\n")
+        pending.received += received
+        line, newline, remainder = pending.received.partition(b"\n")
         if newline:
-            self._judge(stranger, line, rest)
-        elif len(stranger.received) > MAX_HELLO:
-            self._end(stranger, "sent more than a greeting")
+            self._check_hello(pending, line, remainder)
+        elif len(pending.received) > MAX_HELLO:
+            self._end(pending, "sent more than a greeting")
 
-    def _judge(self, stranger: PendingConnection, line: bytes, rest: bytes) -> None:
+    def _check_hello(self, pending: PendingConnection, line: bytes, remainder: bytes) -> None:
         hello = parse_hello(line, self._token)
         if hello is not None:
-            self._let_go(stranger)
-            self._admit(stranger.connection, stranger.peer, hello, rest)
+            self._forget(pending)
+            self._admit(pending.connection, pending.peer, hello, remainder)
             return
-        self._suspect(stranger.address)
-        self._end(stranger, "did not show the run's token")
+        self._suspect_address(pending.address)
+        self._end(pending, "did not show the run's token")
 
-    def _suspect(self, address: str) -> None:
+    def _suspect_address(self, address: str) -> None:
         if address in self._suspects or len(self._suspects) == MAX_SUSPECTS:
             return
         self._suspects.add(address)
-        for stranger in [one for one in self._silent if one.address == address]:
-            del self._silent[stranger]
-            self._suspected[stranger] = None
+        for pending in [other for other in self._silent if other.address == address]:
+            del self._silent[pending]
+            self._suspected[pending] = None
 
     # Ending
 
-    def _end_the_old(self) -> None:
-        """End what is too old, and come again when the next is."""
-        old = time.monotonic() - CONNECT_TIMEOUT
-        for strangers in (self._silent, self._suspected):
-            while strangers and (oldest := next(iter(strangers))).since <= old:
+    def _end_expired(self) -> None:
+        """End connections that are too old, and schedule the next call."""
+        limit = time.monotonic() - CONNECT_TIMEOUT
+        groups = (self._silent, self._suspected)
+        for group in groups:
+            while group and (oldest := next(iter(group))).since <= limit:
                 self._end_if_silent(oldest, f"said nothing for {CONNECT_TIMEOUT:g} s")
-        left = [next(iter(one)).since for one in (self._silent, self._suspected) if one]
-        again = max(0.0, min(left) - old) if left else None
-        self._timer = None if again is None else self._loop.call_later(again, self._end_the_old)
+        times = [next(iter(group)).since for group in groups if group]
+        self._timer = None
+        if times:
+            delay = max(0.0, min(times) - limit)
+            self._timer = self._loop.call_later(delay, self._end_expired)
 
-    def _make_room(self) -> bool:
-        """End the oldest who stays silent; False where there is none."""
-        while strangers := self._suspected or self._silent:
-            why = "was the oldest that had not spoken when connections ran short"
-            if self._end_if_silent(next(iter(strangers)), why):
+    def _end_oldest_silent(self) -> bool:
+        """End the oldest connection that stays silent; False if there is none."""
+        while group := self._suspected or self._silent:
+            reason = "was the oldest that had not spoken when connections ran short"
+            if self._end_if_silent(next(iter(group)), reason):
                 return True
         return False
 
-    def _end_if_silent(self, stranger: PendingConnection, why: str) -> bool:
-        """Read what has come; end the connection if its hello is not there by now."""
-        self._read(stranger)
-        silent = stranger in self._silent or stranger in self._suspected
-        if silent:
-            self._end(stranger, why)
-        return silent
+    def _end_if_silent(self, pending: PendingConnection, reason: str) -> bool:
+        """Read a connection, and end it if its hello has not arrived by now."""
+        self._read(pending)
+        is_silent = pending in self._silent or pending in self._suspected
+        if is_silent:
+            self._end(pending, reason)
+        return is_silent
 
-    def _end(self, stranger: PendingConnection, why: str) -> None:
-        self._let_go(stranger)
-        stranger.connection.close()
-        self._turned_away(stranger.peer, why)
+    def _end(self, pending: PendingConnection, reason: str) -> None:
+        self._forget(pending)
+        pending.connection.close()
+        self._reject(pending.peer, reason)
 
-    def _let_go(self, stranger: PendingConnection) -> None:
+    def _forget(self, pending: PendingConnection) -> None:
         with suppress(ValueError, OSError):
-            self._loop.remove_reader(stranger.connection)
-        self._silent.pop(stranger, None)
-        self._suspected.pop(stranger, None)
+            self._loop.remove_reader(pending.connection)
+        self._silent.pop(pending, None)
+        self._suspected.pop(pending, None)

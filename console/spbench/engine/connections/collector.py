@@ -1,8 +1,8 @@
-"""The collector: takes ranks' and relays' connections, and hands their events to a job's listener.
+"""The collector: takes connections of ranks and relays, and passes events to a job's listener.
 
-What comes without the token is dropped: garbage, a wrong token, a line that never ends, a
-connection that says nothing. Memory stays bounded: a connection holds at most one unfinished
-line, and events are written before more is read.
+Connections without the token are dropped: garbage, a wrong token, a line that never ends, silence.
+Memory is bounded: a connection buffers at most one incomplete line, and events are written before
+more is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spbench_core.events.rank_events import SILENCE_LIMIT
 
 
 class _RankSocket(asyncio.Protocol):
-    """A rank's own connection."""
+    """The direct connection of a rank."""
 
     def __init__(self, collector: Collector, peer: str, hello: Event, rest: bytes) -> None:
         self._collector = collector
@@ -46,7 +46,7 @@ class _RankSocket(asyncio.Protocol):
 
 
 class Collector:
-    """Listens for the ranks of one job."""
+    """The collector of the events of one job."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Collector:
         *,
         silence: float = SILENCE_LIMIT,
     ) -> None:
-        """Listen for nobody yet.
+        """Create a collector that does not listen yet.
 
         Args:
             token: The run's token.
-            listener: Hears what comes.
-            expected: Connections that are of ranks, and keep their descriptors free of strangers.
+            listener: Takes the events of the job.
+            expected: The number of connections of ranks, for which descriptors are reserved.
             silence: Seconds without a sign of life after which a rank counts as hung.
         """
         self.listener = listener
@@ -74,13 +74,15 @@ class Collector:
         self._admission: Admission | None = None
 
     async def listen(self, host: str, ports: Sequence[int] = (0,)) -> int:
-        """Listen on the first of these ports that is free, 0 being any, and return the port.
+        """Listen on the first free one of these ports and return it; 0 is any free port.
 
         Raises:
-            MissingError: None is free.
+            MissingError: No port is free.
         """
-        room = count_free_for_pending(self._expected)
-        self._admission = Admission(self._token, room, self._admit, self.listener.on_rejected)
+        max_pending = count_free_for_pending(self._expected)
+        self._admission = Admission(
+            self._token, max_pending, self._admit, self.listener.on_rejected
+        )
         for port in ports:
             with suppress(OSError):
                 return self._admission.listen(host, port)
@@ -89,50 +91,53 @@ class Collector:
 
     @property
     def ranks(self) -> tuple[RankConnection, ...]:
-        """The connections of ranks that are open now."""
+        """The open connections of ranks."""
         return tuple(self._ranks)
 
     @property
     def pending(self) -> int:
-        """The number of connections that have yet to show the token."""
+        """The number of connections that have not shown the token yet."""
         return self._admission.pending if self._admission else 0
 
     def _admit(self, accepted: socket.socket, peer: str, hello: Event, rest: bytes) -> None:
         loop = asyncio.get_running_loop()
         kind = RelayConnection if hello.get("relay") is True else _RankSocket
-        made = kind(self, peer, hello, rest)
-        task = loop.create_task(loop.connect_accepted_socket(lambda: made, accepted))
+        protocol = kind(self, peer, hello, rest)
+        task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, accepted))
+        # kept until then, so that `close` also ends connections that are still being set up
         self._arriving[task] = accepted
         task.add_done_callback(lambda done: self._arriving.pop(done, None))
 
     def parse_hello(self, line: bytes) -> Event | None:
-        """Return the hello that a line is, if it shows the token."""
+        """Return the hello in a line if it shows the token; otherwise None."""
         return parse_hello(line, self._token.encode())
 
     def welcome(self, connection: RankConnection) -> None:
-        """Take a connection for a rank's."""
+        """Add the connection of a rank."""
         self._ranks[connection] = None
 
     def forget(self, connection: RankConnection) -> None:
-        """A connection has ended."""
+        """Remove the connection of a rank that has ended."""
         if self._ranks.pop(connection, 0) is None:
             self.listener.on_lost(connection)
 
     def welcome_relay(self, relay: RelayConnection) -> None:
-        """Take a connection for a relay's."""
+        """Add the connection of a relay."""
         self._relays.add(relay)
 
-    def forget_relay(self, relay: RelayConnection, ranks: list[RankConnection], why: str) -> None:
-        """A relay is gone, and the ranks that it still carried are not to blame."""
+    def forget_relay(
+        self, relay: RelayConnection, ranks: list[RankConnection], reason: str
+    ) -> None:
+        """Remove a relay that has ended, and its remaining ranks, which are not at fault."""
         self._relays.discard(relay)
         for rank in ranks:
             self._ranks.pop(rank, None)
-        cut_off = sum(not rank.ended for rank in ranks)
-        if cut_off:
-            self.listener.on_relay_lost(relay.host, cut_off, why)
+        num_cut_off = sum(not rank.ended for rank in ranks)
+        if num_cut_off:
+            self.listener.on_relay_lost(relay.host, num_cut_off, reason)
 
     async def close(self) -> None:
-        """End all connections; ranks that are still there end with them."""
+        """End all connections, and with them the ranks that are still connected."""
         if self._admission is not None:
             self._admission.close()
         for task, accepted in tuple(self._arriving.items()):
@@ -142,5 +147,5 @@ class Collector:
             rank.close()
         for relay in tuple(self._relays):
             relay.close()
-        # One turn of the loop, so that the ends are seen before the job is judged.
+        # one turn of the loop, so that the ends are seen before the job is judged
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Open files of the console: one a rank, so their limit is raised, and held against the ranks."""
+"""Open files of the console: the limit is raised and compared with the connections of ranks."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import resource
 from spbench.errors import MissingError
 
 RESERVE = 64
-"""Descriptors for all but the ranks: logs, the launcher's pipes, ssh, a few strangers."""
+"""Descriptors for logs, the launcher's pipes, ssh and some connections without the token."""
 FILES_OF_JOB = 8
-"""Descriptors of a job that runs beside others: its socket, its launcher's pipes and logs."""
+"""Descriptors of a job that runs next to others: its socket, its launcher's pipes and logs."""
 CEILING = 1 << 20
-"""The highest limit asked for: programs that inherit a billion may try to close as many."""
+"""The highest limit that is set: programs that inherit a billion may try to close all of them."""
 
 
 def raise_file_limit() -> int:
     """Raise the soft limit of open files to the hard one, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = CEILING if hard == resource.RLIM_INFINITY else min(hard, CEILING)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        return most
+    ceiling = CEILING if hard == resource.RLIM_INFINITY else min(hard, CEILING)
+    if soft != resource.RLIM_INFINITY and soft < ceiling:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (ceiling, hard))
+        return ceiling
     return CEILING if soft == resource.RLIM_INFINITY else soft
 
 
 def check_connections(number: int) -> None:
-    """Refuse a job whose connections do not fit under the limit of open files.
+    """Reject a job with more connections than the limit of open files allows.
 
     Raises:
-        MissingError: with both numbers.
+        MissingError: The message has both numbers.
     """
     limit = raise_file_limit()
     if number + RESERVE > limit:
@@ -40,7 +40,7 @@ def check_connections(number: int) -> None:
 
 
 def count_free_for_pending(expected: int) -> int:
-    """Return how many connections without the token may be kept beside those of the ranks."""
+    """Return the number of connections without the token that fit next to those of the ranks."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = CEILING if soft == resource.RLIM_INFINITY else soft
     return max(RESERVE // 4, limit - expected - RESERVE)

@@ -1,4 +1,4 @@
-"""A rank's connection: its lines checked and numbered, its events handed on in batches."""
+"""A rank's connection: it checks lines and sequence numbers and passes on events in batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WELCOME = {"reply": "hello"}
 
 
 def encode_reply(fields: Mapping[str, Any]) -> bytes:
-    """Return an answer as a line."""
+    """Return a reply as a line."""
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
@@ -22,24 +22,24 @@ class Listener(Protocol):
     """The receiver of the events of one job."""
 
     def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
-        """Take a batch of one rank's events, and the lines they came in."""
+        """Take a batch of one rank's events, and their lines."""
 
-    def on_violation(self, source: RankConnection, why: str) -> None:
-        """A rank with the right token broke the protocol."""
+    def on_violation(self, source: RankConnection, reason: str) -> None:
+        """Handle a rank with the right token that broke the protocol."""
 
     def on_lost(self, source: RankConnection) -> None:
-        """A rank's connection has ended."""
+        """Handle the end of a rank's connection."""
 
-    def on_relay_lost(self, host: str, ranks: int, why: str) -> None:
-        """A host's relay is gone, and with it the connections of so many ranks: ``why`` says it."""
+    def on_relay_lost(self, host: str, ranks: int, reason: str) -> None:
+        """Handle the end of a host's relay, and of the connections of ``ranks`` ranks."""
 
-    def on_rejected(self, peer: str, why: str) -> None:
-        """A connection without the token was dropped."""
+    def on_rejected(self, peer: str, reason: str) -> None:
+        """Handle a dropped connection without the token."""
 
 
 @dataclass(slots=True)
 class RankIdentity:
-    """The process at the other end of a connection, by its hello."""
+    """The process at the other end of a connection, from its hello."""
 
     host: str
     pid: int
@@ -47,114 +47,118 @@ class RankIdentity:
 
 
 class RankPeer(Protocol):
-    """A rank that events come from: over a connection, or from the file that it wrote."""
+    """A source of one rank's events: a connection, or the file that the rank wrote."""
 
     identity: RankIdentity
     rank: int | None
     ended: bool
 
     def reply(self, **fields: Any) -> None:
-        """Send the rank an answer."""
+        """Send the rank a reply."""
 
 
 class ReplyLine(Protocol):
-    """The way back to a rank."""
+    """The connection on which replies to a rank are sent."""
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
 
     def abort(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
 
 
 class ConnectionOwner(Protocol):
-    """The collector, as its connections see it."""
+    """The part of the collector that connections of ranks use."""
 
     listener: Listener
 
     def parse_hello(self, line: bytes) -> Event | None:
-        """Return the hello that a line is, if it shows the token."""
+        """Return the hello in a line if it shows the token; otherwise None."""
 
     def welcome(self, connection: RankConnection) -> None:
-        """Take a connection for a rank's."""
+        """Add the connection of a rank."""
 
     def forget(self, connection: RankConnection) -> None:
-        """A rank's connection has ended."""
+        """Remove the connection of a rank that has ended."""
 
 
 class RankConnection:
-    """The connection of a rank that has shown the token, of its own or by a relay."""
+    """The connection of a rank that has shown the token, directly or through a relay."""
 
     def __init__(
-        self, collector: ConnectionOwner, line: ReplyLine, peer: str, hello: Event
+        self, collector: ConnectionOwner, reply_line: ReplyLine, peer: str, hello: Event
     ) -> None:
         self._collector = collector
-        self._rest = b""
+        self._incomplete = b""
         self._next_seq = 0
-        self._line: ReplyLine | None = line
+        self._reply_line: ReplyLine | None = reply_line
         self.peer = peer
         self.identity = RankIdentity(hello["host"], hello["pid"], hello["rank"])
         self.rank: int | None = None
         self.ended = False
 
     def reply(self, **fields: Any) -> None:
-        """Send the rank an answer."""
-        if self._line is not None:
-            self._line.write(encode_reply(fields))
+        """Send the rank a reply."""
+        if self._reply_line is not None:
+            self._reply_line.write(encode_reply(fields))
 
     def close(self) -> None:
-        """End the connection; a rank on any host ends with it."""
-        if self._line is not None:
-            self._line.abort()
+        """End the connection; the rank ends with it on any host."""
+        if self._reply_line is not None:
+            self._reply_line.abort()
 
-    def begin(self, hello: Event, rest: bytes) -> None:
-        """Take the rank in: its hello, the answer to it, and what came after."""
+    def begin(self, hello: Event, remainder: bytes) -> None:
+        """Record the hello, answer it, and process the bytes after it."""
         self._collector.welcome(self)
-        # The token is a secret of this run: it is not recorded.
+        # The token is a secret of this run, so it is not recorded.
         shown = {**hello, "token": "shown"}
         self._deliver([json.dumps(shown, separators=(",", ":")).encode()], [shown])
-        # A rank that has not read this was not let in, and tries again.
+        # A rank that does not read this reply was not admitted, and tries again.
         self.reply(**WELCOME)
-        if rest:
-            self.receive(rest)
+        if remainder:
+            self.receive(remainder)
 
     def finish(self) -> None:
-        """Note that no more will come."""
-        self._line = None
+        """Note that no further bytes will arrive."""
+        self._reply_line = None
         self._collector.forget(self)
 
     def receive(self, data: bytes) -> None:
-        """Take bytes as they come, and hand on the whole lines among them."""
-        *lines, self._rest = (self._rest + data if self._rest else data).split(b"\n")
+        """Process received bytes, and pass on the complete lines."""
+        *lines, self._incomplete = (self._incomplete + data if self._incomplete else data).split(
+            b"\n"
+        )
         if lines:
-            self._take(lines)
-        if len(self._rest) > MAX_LINE:
-            self._break(f"sent a line of more than {MAX_LINE} bytes")
+            self._decode(lines)
+        if len(self._incomplete) > MAX_LINE:
+            self._reject(f"sent a line of more than {MAX_LINE} bytes")
 
-    def _take(self, lines: list[bytes]) -> None:
-        """Hand on what is right; the first line that is wrong ends the connection."""
+    def _decode(self, lines: list[bytes]) -> None:
+        """Pass on the events before the first invalid line, which ends the connection."""
         events: list[Event] = []
         try:
             events.extend(map(decode, lines))
         except EventError as error:
-            wrong = f"sent a line that is no event: {error}"
-            self._deliver(lines[: len(events)], events, wrong)
+            violation = f"sent a line that is no event: {error}"
+            self._deliver(lines[: len(events)], events, violation)
             return
         self._deliver(lines, events)
 
-    def _deliver(self, lines: list[bytes], events: list[Event], wrong: str | None = None) -> None:
-        right = 0
+    def _deliver(
+        self, lines: list[bytes], events: list[Event], violation: str | None = None
+    ) -> None:
+        num_valid = 0
         for event in events:
             if event["seq"] != self._next_seq:
-                wrong = f"sent event {event['seq']} where {self._next_seq} was due"
+                violation = f"sent event {event['seq']} where {self._next_seq} was due"
                 break
             self._next_seq += 1
-            right += 1
-        if right:
-            self._collector.listener.on_events(self, lines[:right], events[:right])
-        if wrong is not None:
-            self._break(wrong)
+            num_valid += 1
+        if num_valid:
+            self._collector.listener.on_events(self, lines[:num_valid], events[:num_valid])
+        if violation is not None:
+            self._reject(violation)
 
-    def _break(self, why: str) -> None:
-        self._collector.listener.on_violation(self, why)
+    def _reject(self, reason: str) -> None:
+        self._collector.listener.on_violation(self, reason)
         self.close()

@@ -1,4 +1,4 @@
-"""A relay's connection: the ranks of one node, each over a channel of it."""
+"""A relay's connection: the ranks of one node, each on its own channel."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, MAX_HELLO
 
 SOONER = 2.0
-"""Seconds by which a silent relay is named before its ranks, which would be blamed for it."""
+"""Seconds by which a silent relay is reported before its ranks, which would be blamed instead."""
 
 
 class Relays(ConnectionOwner, Protocol):
-    """The collector, as its relays see it.
+    """The part of the collector that connections of relays use.
 
     Attributes:
         relay_silence: Seconds without a sign of life after which a relay counts as hung.
@@ -32,15 +32,17 @@ class Relays(ConnectionOwner, Protocol):
     relay_silence: float
 
     def welcome_relay(self, relay: RelayConnection) -> None:
-        """Take a connection for a relay's."""
+        """Add the connection of a relay."""
 
-    def forget_relay(self, relay: RelayConnection, ranks: list[RankConnection], why: str) -> None:
-        """A relay is gone, with the ranks that it still carried."""
+    def forget_relay(
+        self, relay: RelayConnection, ranks: list[RankConnection], reason: str
+    ) -> None:
+        """Remove a relay that has ended, and its remaining ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Channel:
-    """The way back to a rank through its relay."""
+    """The channel on which replies to a rank are sent through its relay."""
 
     number: int
     send: Callable[[bytes], None]
@@ -53,19 +55,19 @@ class _Channel:
 
 
 class RelayConnection(asyncio.Protocol):
-    """The connection of a relay that has shown the token; so must each rank behind it."""
+    """The connection of a relay that has shown the token; each rank behind it must show it too."""
 
-    def __init__(self, collector: Relays, peer: str, hello: Event, rest: bytes) -> None:
+    def __init__(self, collector: Relays, peer: str, hello: Event, early_data: bytes) -> None:
         self._collector = collector
         self._peer = peer
-        self._first = rest
-        self._pieces = FrameDecoder()
-        self._strangers: dict[int, bytes] = {}
+        self._early_data = early_data
+        self._decoder = FrameDecoder()
+        self._pending: dict[int, bytes] = {}
         self._ranks: dict[int, RankConnection] = {}
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._heard = 0.0
-        self._why = "ended"
+        self._last_heard = 0.0
+        self._end_reason = "ended"
         self.host: str = hello["host"]
 
     def close(self) -> None:
@@ -77,47 +79,47 @@ class RelayConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._collector.welcome_relay(self)
         self._transport.write(encode_reply(WELCOME))
-        self._heard = time.monotonic()
-        self._look_again()
-        if self._first:
-            self.data_received(self._first)
+        self._last_heard = time.monotonic()
+        self._schedule_check()
+        if self._early_data:
+            self.data_received(self._early_data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
-        self._collector.forget_relay(self, list(self._ranks.values()), self._why)
+        self._collector.forget_relay(self, list(self._ranks.values()), self._end_reason)
         self._ranks.clear()
 
     def data_received(self, data: bytes) -> None:
-        self._heard = time.monotonic()
+        self._last_heard = time.monotonic()
         try:
-            for number, said in self._pieces.feed(data):
-                self._take(number, said)
+            for number, payload in self._decoder.feed(data):
+                self._receive(number, payload)
         except EventError as error:
             self._end(f"sent what no relay sends ({error})")
 
-    def _take(self, number: int, said: bytes) -> None:
+    def _receive(self, number: int, data: bytes) -> None:
         rank = self._ranks.get(number)
-        if not said:
+        if not data:
             self._finish(number)
         elif rank is not None:
-            rank.receive(said)
+            rank.receive(data)
         else:
-            self._greet(number, said)
+            self._admit(number, data)
 
     def _finish(self, number: int) -> None:
-        self._strangers.pop(number, None)
+        self._pending.pop(number, None)
         rank = self._ranks.pop(number, None)
         if rank is not None:
             rank.finish()
 
-    def _greet(self, number: int, said: bytes) -> None:
-        """Let a channel in by its hello, as a connection of its own."""
-        said = self._strangers.pop(number, b"") + said
-        line, newline, rest = said.partition(b"\n")
-        if not newline and len(said) <= MAX_HELLO:
-            self._strangers[number] = said
+    def _admit(self, number: int, data: bytes) -> None:
+        """Admit a rank by the hello on its channel, like a direct connection."""
+        data = self._pending.pop(number, b"") + data
+        line, newline, remainder = data.partition(b"\n")
+        if not newline and len(data) <= MAX_HELLO:
+            self._pending[number] = data
             return
         channel = _Channel(number, self._send)
         hello = self._collector.parse_hello(line) if newline else None
@@ -127,7 +129,7 @@ class RelayConnection(asyncio.Protocol):
             return
         rank = RankConnection(self._collector, channel, self._peer, hello)
         self._ranks[number] = rank
-        rank.begin(hello, rest)
+        rank.begin(hello, remainder)
 
     def _send(self, data: bytes) -> None:
         if self._transport is not None:
@@ -135,17 +137,17 @@ class RelayConnection(asyncio.Protocol):
 
     # Silence
 
-    def _look_again(self) -> None:
+    def _schedule_check(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(HEARTBEAT_INTERVAL, self._look)
+        self._timer = loop.call_later(HEARTBEAT_INTERVAL, self._check_silence)
 
-    def _look(self) -> None:
-        silence = time.monotonic() - self._heard
+    def _check_silence(self) -> None:
+        silence = time.monotonic() - self._last_heard
         if silence > self._collector.relay_silence:
             self._end(f"has been silent for {silence:.0f} s")
         else:
-            self._look_again()
+            self._schedule_check()
 
-    def _end(self, why: str) -> None:
-        self._why = why
+    def _end(self, reason: str) -> None:
+        self._end_reason = reason
         self.close()

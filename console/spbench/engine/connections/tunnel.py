@@ -1,4 +1,4 @@
-"""Tunnels by ssh: a port of each host's loopback that leads to the collector here."""
+"""Tunnels by ssh: a port of each host's loopback interface that leads to the collector."""
 
 from __future__ import annotations
 
@@ -12,61 +12,66 @@ from spbench.launch.reaping import wait_for_exit
 from spbench.launch.survey.progress import Progress, ignore_progress, report_progress
 from spbench.launch.survey.reach import SSH
 
-AT_ONCE = 32
+MAX_CONCURRENT = 32
 """Tunnels that are opened at the same time."""
-PATIENCE = 10.0
+OPEN_TIMEOUT = 10.0
 """Seconds in which a tunnel must be open."""
-# a shared connection of the user's (ControlMaster) would keep the tunnel after its job
+# A user's shared connection (ControlMaster) would keep the tunnel open after the job.
 OPTIONS = (
     *("-T", "-o", "ControlPath=none", "-o", "ExitOnForwardFailure=yes"),
     *("-o", "ServerAliveInterval=5"),
 )
 UP = "spbench: tunnel open"
-"""The host's own word, after the forwarding; then it waits for the end of its standard input."""
+"""Printed by the host after the forwarding. Then it waits for the end of its standard input."""
+_MAX_HOSTS = 4
 
 
 class Tunnels:
-    """The tunnels of one job; each ends with this process, since its host reads from it."""
+    """The tunnels of one job. Each ends with this process, because its host reads from it."""
 
     def __init__(self) -> None:
         self._open: list[asyncio.subprocess.Process] = []
 
-    async def open(self, hosts: Iterable[str], port: int, say: Progress = ignore_progress) -> None:
-        """Open a tunnel on each host; ``say`` takes a line a second while it lasts.
+    async def open(
+        self, hosts: Iterable[str], port: int, progress: Progress = ignore_progress
+    ) -> None:
+        """Open a tunnel on each host; ``progress`` takes a line every second.
 
         Raises:
-            MissingError: naming a host that has none, and why.
+            MissingError: The message names hosts without a tunnel, and the reasons.
         """
-        slots = asyncio.Semaphore(AT_ONCE)
-
+        slots = asyncio.Semaphore(MAX_CONCURRENT)
         hosts = tuple(dict.fromkeys(hosts))
 
-        async def one(host: str) -> str | None:
+        async def open_tunnel(host: str) -> str | None:
             async with slots:
-                reason = await self._dig(host, port)
-            asked.count(well=reason is None)
+                reason = await self._open_tunnel(host, port)
+            counts.count(well=reason is None)
             return reason
 
-        async with report_progress(len(hosts), say, "opening tunnels") as asked:
-            reasons = await asyncio.gather(*map(one, hosts))
-        wrong = [f"{host}: {why}" for host, why in zip(hosts, reasons, strict=True) if why]
-        if wrong:
+        async with report_progress(len(hosts), progress, "opening tunnels") as counts:
+            reasons = await asyncio.gather(*map(open_tunnel, hosts))
+        failures = [
+            f"{host}: {reason}" for host, reason in zip(hosts, reasons, strict=True) if reason
+        ]
+        if failures:
             await self.close()
-            more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
+            hidden = len(failures) - _MAX_HOSTS
+            more = f" and {hidden} more" if hidden > 0 else ""
             raise MissingError(
-                f"no ssh tunnel (launch.tunnel) to {'; '.join(wrong[:4])}{more}; sshd there must "
-                "allow TCP forwarding"
+                f"no ssh tunnel (launch.tunnel) to {'; '.join(failures[:_MAX_HOSTS])}{more}; sshd "
+                "there must allow TCP forwarding"
             )
 
-    async def _dig(self, host: str, port: int) -> str | None:
-        """Open one; return why it is not."""
-        there = f"{LOOPBACK}:{port}:{LOOPBACK}:{port}"
+    async def _open_tunnel(self, host: str, port: int) -> str | None:
+        """Open a tunnel; return the reason if that fails."""
+        forwarding = f"{LOOPBACK}:{port}:{LOOPBACK}:{port}"
         try:
             process = await asyncio.create_subprocess_exec(
                 *SSH,
                 *OPTIONS,
                 "-R",
-                there,
+                forwarding,
                 host,
                 f"echo '{UP}'; exec cat",
                 stdin=asyncio.subprocess.PIPE,
@@ -80,15 +85,16 @@ class Tunnels:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
-            async with asyncio.timeout(PATIENCE):
-                # a shell there may greet first
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                # a login shell may print a banner first
                 while line := await process.stdout.readline():
                     if line.decode(errors="replace").strip() == UP:
                         return None
-                said = (await process.stderr.read()).decode(errors="replace").strip().splitlines()
+                errors = (await process.stderr.read()).decode(errors="replace")
         except TimeoutError:
-            return f"not open after {PATIENCE:g} s"
-        return said[-1].strip() if said else "ssh ended without an error message"
+            return f"not open after {OPEN_TIMEOUT:g} s"
+        lines = errors.strip().splitlines()
+        return lines[-1].strip() if lines else "ssh ended without an error message"
 
     async def close(self) -> None:
         """End all tunnels."""

@@ -1,13 +1,24 @@
-"""The cause of a fault, found among what the ranks and the launcher have told: no side effects.
+"""The cause of a fault, from the reports of the ranks and the launcher; without side effects.
 
-A rank's death reaches the console by several ways, of which none is always the first: its own
-connection ends, other ranks tell of errors in MPI, the launcher says which signal it was and sends
-signals of its own to the others. In order of weight: what the launcher ended the job for, a host to
-which the launcher lost its connection, a rank's own error that no other rank's end explains, a
-signal by the launcher's word, the launcher's own death, a rank that ended before it connected, a
-rank that lost its launcher's helper, the first connection lost, a rank that is quiet, the first
-error in communication. Errors of other ranks then follow from it. Ranks that only
-report an interrupt are the cause if nothing else explains the end.
+A rank's death reaches the console in several ways, in no fixed order. Its own connection ends,
+other ranks report errors in MPI, and the launcher reports the signal and sends other signals to the
+other ranks. The rules below are ordered by weight:
+
+1. the reason for which the launcher ended the job,
+2. a host to which the launcher lost its connection,
+3. a rank's own error that the end of no other rank explains,
+4. a signal that the launcher reports,
+5. the launcher's own death,
+6. a rank that ended before it connected,
+7. a rank that is in a wrong world or broke the protocol,
+8. a rank that lost its launcher's helper,
+9. the first lost connection,
+10. a rank that is quiet,
+11. the reason behind interrupts, if ranks report nothing else,
+12. the first error in communication,
+13. any end that the launcher reports.
+
+Errors of other ranks are then its consequences.
 """
 
 from __future__ import annotations
@@ -23,27 +34,27 @@ from spbench_core.events.statuses import CaseStatus
 from spbench_core.quantities import format_quantity
 
 MAX_SHOWN = 2
-"""Consequences that are told; of more, the number."""
+"""The number of consequences that are shown; others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known of a fault.
+    """The evidence of a fault.
 
     Attributes:
-        seen: Losses and errors, in the order in which they came.
-        said: What the launcher tells.
-        name: Names a rank of which nothing was seen, with its host and when it happened.
-        waited_for: Ranks that have not connected; None where that is not known.
-        places: Ranks' hosts by the placement, as far as it is known before the launch.
+        observations: Losses and errors, in the order of arrival.
+        launcher_report: The report of the launcher.
+        describe_rank: Describes a rank without observations: its host and the time.
+        waited_for: Ranks that have not connected; None if unknown.
+        planned_hosts: The ranks' hosts by the placement, as far as known before the launch.
         spellings: Names of ranks' hosts: those of the placement and the hosts' own.
-        quiet: Ranks that have been silent for longer than others, and for how long in seconds.
+        quiet: Seconds of silence of ranks that have been silent for longer than others.
         launcher: The launcher's name.
         host: The host on which it runs.
-        status: Its exit status; negative where a signal ended it, None while it runs.
-        misfit: The fault where a rank is in another world than the job's, or says what no rank
-            says; the end of the launcher can bring about either.
-        words: What ranks without a connection have written themselves; None: nothing.
+        status: Its exit status; negative for a signal, None while it runs.
+        misfit: The fault of a rank in a wrong world, or that sent something invalid. The end of the
+            launcher can cause either.
+        stderr_text: The stderr of ranks without a connection; None if there is none.
     """
 
     observations: Sequence[Observation] = ()
@@ -61,90 +72,92 @@ class Evidence:
 
     @property
     def losses(self) -> list[RankLoss]:
-        """The connections lost without a word, before a rank that has told of an error went."""
-        told: set[int | None] = set()
+        """Silently lost connections, up to the first loss of a rank that had reported an error."""
+        failed: set[int | None] = set()
         losses = []
-        for piece in self.observations:
-            if isinstance(piece, RankError):
-                told.add(piece.rank)
-            elif piece.rank in told and piece.rank is not None:
+        for observation in self.observations:
+            if isinstance(observation, RankError):
+                failed.add(observation.rank)
+            elif observation.rank in failed and observation.rank is not None:
                 break
             else:
-                losses.append(piece)
+                losses.append(observation)
         return losses
 
     @property
     def errors(self) -> list[RankError]:
-        """The errors that ranks have told of."""
-        return [piece for piece in self.observations if isinstance(piece, RankError)]
+        """The errors that ranks have reported."""
+        return [
+            observation for observation in self.observations if isinstance(observation, RankError)
+        ]
 
 
 def find_cause(evidence: Evidence) -> Fault | None:
-    """Return the fault that the evidence shows, with what follows from it; None: it shows none."""
-    found = next(filter(None, (rule(evidence) for rule in _RULES)), None)
-    return found and replace(found, message=found.message + _consequences(evidence, found))
+    """Return the fault that the evidence shows, with its consequences; None if it shows none."""
+    fault = next(filter(None, (rule(evidence) for rule in _RULES)), None)
+    return fault and replace(fault, message=fault.message + _describe_consequences(evidence, fault))
 
 
 def is_settled(evidence: Evidence) -> bool:
-    """Whether nothing that may still come can show another cause."""
-    said = evidence.launcher_report
-    return said.decisive or bool(said.lost) or bool(said.killed)
+    """Whether no further evidence can show another cause."""
+    report = evidence.launcher_report
+    return report.decisive or bool(report.lost) or bool(report.killed)
 
 
 def is_doubtful(evidence: Evidence) -> bool:
-    """Whether all that is known is what may follow from another rank's end."""
-    found = find_cause(evidence)
-    told = {error.rank for error in evidence.errors if error.follows}
-    return found is None or (found.rank in told and found.traceback is not None)
+    """Whether all evidence may be a consequence of another rank's end."""
+    cause = find_cause(evidence)
+    following = {error.rank for error in evidence.errors if error.follows}
+    return cause is None or (cause.rank in following and cause.traceback is not None)
 
 
-def _ended_by_launcher(evidence: Evidence) -> Fault | None:
-    said = evidence.launcher_report
-    return Fault(CaseStatus.ERROR, said.reason) if said.reason and said.decisive else None
+def _find_launcher_reason(evidence: Evidence) -> Fault | None:
+    report = evidence.launcher_report
+    return Fault(CaseStatus.ERROR, report.reason) if report.reason and report.decisive else None
 
 
-def _connection_lost(evidence: Evidence) -> Fault | None:
-    """Return the first host to which the launcher has lost its connection, with its ranks."""
-    said = evidence.launcher_report
-    if not said.lost:
+def _find_lost_connection(evidence: Evidence) -> Fault | None:
+    """Return the first host to which the launcher lost its connection, with its ranks."""
+    report = evidence.launcher_report
+    if not report.lost:
         return None
-    first, *others = said.lost
+    first, *others = report.lost
     if first.host is None:
         unnamed = "the launcher lost its connection to a host"
-        reason = said.reason if said.reason and not said.follows else unnamed
+        reason = report.reason if report.reason and not report.follows else unnamed
         return Fault(CaseStatus.ERROR, f"{reason}: {first.message}")
     ranks = find_ranks(first.host, evidence.spellings)
-    sentence = "the launcher lost its connection to "
-    sentence += "this host" if ranks else f"host {first.host}"
+    message = "the launcher lost its connection to "
+    message += "this host" if ranks else f"host {first.host}"
     if len(ranks) > 1:
-        sentence += f" and its {len(ranks)} ranks"
+        message += f" and its {len(ranks)} ranks"
     if hosts := [connection.host for connection in others if connection.host]:
-        sentence += f", and to {format_quantity(len(hosts), 'more host')}"
-    sentence += f": {first.message}"
+        message += f", and to {format_quantity(len(hosts), 'more host')}"
+    message += f": {first.message}"
     if not ranks:
-        return Fault(CaseStatus.ERROR, sentence)
-    return Fault(CaseStatus.ERROR, f"{evidence.describe_rank(ranks[0])}: {sentence}", ranks[0])
+        return Fault(CaseStatus.ERROR, message)
+    return Fault(CaseStatus.ERROR, f"{evidence.describe_rank(ranks[0])}: {message}", ranks[0])
 
 
-def _own_error(evidence: Evidence) -> Fault | None:
-    """Return a rank's error that came before any loss and that no other rank's end explains."""
-    for piece in evidence.observations:
-        if isinstance(piece, RankLoss):
+def _find_own_error(evidence: Evidence) -> Fault | None:
+    """Return a rank's error that came before any loss and is not a consequence."""
+    for observation in evidence.observations:
+        if isinstance(observation, RankLoss):
             return None
-        if not piece.follows:
-            return None if _killed_before(evidence, piece.rank) else piece.to_fault()
+        if not observation.follows:
+            return None if _killed_before(evidence, observation.rank) else observation.to_fault()
     return None
 
 
 def _killed_before(evidence: Evidence, rank: int) -> bool:
-    """Whether the launcher tells of a killed rank, and only then of the end of this one."""
-    ends = evidence.launcher_report.ends
-    mine = next((at for at, end in enumerate(ends) if rank in end.ranks), None)
-    return mine is not None and any(end in evidence.launcher_report.killed for end in ends[:mine])
+    """Whether the launcher reports a killed rank, and only then the end of this one."""
+    report = evidence.launcher_report
+    index = next((i for i, end in enumerate(report.ends) if rank in end.ranks), None)
+    return index is not None and any(end in report.killed for end in report.ends[:index])
 
 
-def _killed(evidence: Evidence) -> Fault | None:
-    """Return the first rank that the launcher says was killed; aborts of a library come after."""
+def _find_killed_rank(evidence: Evidence) -> Fault | None:
+    """Return the first rank that the launcher reports as killed; aborts of a library come last."""
     killed = evidence.launcher_report.killed
     if not killed:
         return None
@@ -159,53 +172,54 @@ def _killed(evidence: Evidence) -> Fault | None:
         return None if evidence.errors else Fault(CaseStatus.ERROR, end.message)
     return Fault(
         CaseStatus.ERROR,
-        f"{_who(evidence, rank, end)}, {replace(end, ranks=(rank,)).description}",
+        f"{_describe_end(evidence, rank, end)}, {replace(end, ranks=(rank,)).description}",
         rank,
     )
 
 
-def _launcher_killed(evidence: Evidence) -> Fault | None:
+def _find_killed_launcher(evidence: Evidence) -> Fault | None:
     if evidence.status is None or evidence.status >= 0:
         return None
-    by = signal_name(-evidence.status)
+    name = signal_name(-evidence.status)
     return Fault(
         CaseStatus.ERROR,
-        f"the launcher, {evidence.launcher}, was killed by {by} on {evidence.host}",
+        f"the launcher, {evidence.launcher}, was killed by {name} on {evidence.host}",
     )
 
 
-def _never_connected(evidence: Evidence) -> Fault | None:
-    """Return the rank that ended by itself before it connected."""
+def _find_unconnected_rank(evidence: Evidence) -> Fault | None:
+    """Return the rank that exited before it connected."""
     for end in evidence.launcher_report.ends:
-        rank = _unconnected(evidence, end) if end.signal is None else None
+        rank = _match_unconnected(evidence, end) if end.signal is None else None
         if rank is not None:
-            how = replace(end, ranks=(rank,)).description
-            sentence = f"{_who(evidence, rank, end)}, {how} before it connected"
-            return Fault(CaseStatus.ERROR, _because(evidence, sentence), rank)
+            description = replace(end, ranks=(rank,)).description
+            message = f"{_describe_end(evidence, rank, end)}, {description} before it connected"
+            return Fault(CaseStatus.ERROR, _add_details(evidence, message), rank)
     return None
 
 
-def _unconnected(evidence: Evidence, end: RankEnd) -> int | None:
+def _match_unconnected(evidence: Evidence, end: RankEnd) -> int | None:
     waited_for = sorted(evidence.waited_for or ())
     if end.ranks:
         return next((rank for rank in end.ranks if rank in waited_for), None)
-    there = [rank for rank in waited_for if evidence.planned_hosts.get(rank, end.host) == end.host]
-    return there[0] if there else None
+    hosts = evidence.planned_hosts
+    on_host = [rank for rank in waited_for if hosts.get(rank, end.host) == end.host]
+    return on_host[0] if on_host else None
 
 
-def _misfit(evidence: Evidence) -> Fault | None:
+def _get_misfit(evidence: Evidence) -> Fault | None:
     return evidence.misfit
 
 
-def _orphaned(evidence: Evidence) -> Fault | None:
-    """Return the first rank that lost its parent, unless the launcher names a rank's end."""
+def _find_orphan(evidence: Evidence) -> Fault | None:
+    """Return the first rank that lost its parent, unless the launcher reports a rank's end."""
     lost = {loss.rank for loss in evidence.losses}
     if any(lost & set(end.ranks) for end in _own_ends(evidence)):
         return None
     return next((error.to_fault() for error in evidence.errors if error.orphaned), None)
 
 
-def _lost(evidence: Evidence) -> Fault | None:
+def _find_loss(evidence: Evidence) -> Fault | None:
     """Return the first loss, unless a rank's own error came before it."""
     if not evidence.losses:
         return None
@@ -217,13 +231,13 @@ def _lost(evidence: Evidence) -> Fault | None:
         )
     return Fault(
         CaseStatus.ERROR,
-        _because(evidence, f"{loss.description}, ended without an error message"),
+        _add_details(evidence, f"{loss.description}, ended without an error message"),
         loss.rank,
     )
 
 
-def _quiet(evidence: Evidence) -> Fault | None:
-    """Return the rank that fell silent longest ago, where others' connections to it break."""
+def _find_quiet_rank(evidence: Evidence) -> Fault | None:
+    """Return the rank that fell silent first, if connections of others to it break."""
     if not evidence.quiet or not any(error.follows for error in evidence.errors):
         return None
     rank = max(evidence.quiet, key=lambda rank: evidence.quiet[rank])
@@ -233,50 +247,54 @@ def _quiet(evidence: Evidence) -> Fault | None:
     )
 
 
-def _behind_interrupts(evidence: Evidence) -> Fault | None:
-    """Return what explains the interrupts if ranks report nothing else."""
+def _explain_interrupts(evidence: Evidence) -> Fault | None:
+    """Return the reason of the interrupts if ranks report nothing else."""
     if not evidence.errors or not all(error.interrupted for error in evidence.errors):
         return None
-    said = evidence.launcher_report
-    if said.reason and not said.follows:
-        return Fault(CaseStatus.ERROR, said.reason)
+    report = evidence.launcher_report
+    if report.reason and not report.follows:
+        return Fault(CaseStatus.ERROR, report.reason)
     interrupted = {error.rank for error in evidence.errors}
-    own = [end for end in _own_ends(evidence) if not interrupted & set(end.ranks)]
-    return _told_end(replace(evidence, launcher_report=replace(said, ends=tuple(own))))
+    own_ends = [end for end in _own_ends(evidence) if not interrupted & set(end.ranks)]
+    return _find_reported_end(
+        replace(evidence, launcher_report=replace(report, ends=tuple(own_ends)))
+    )
 
 
-def _first_error(evidence: Evidence) -> Fault | None:
+def _find_first_error(evidence: Evidence) -> Fault | None:
     return evidence.errors[0].to_fault() if evidence.errors else None
 
 
-def _told_end(evidence: Evidence) -> Fault | None:
+def _find_reported_end(evidence: Evidence) -> Fault | None:
     for end in evidence.launcher_report.ends:
         if not end.ranks:
-            return Fault(CaseStatus.ERROR, _because(evidence, end.message))
-        sentence = f"{_who(evidence, end.ranks[0], end)}, {replace(end, ranks=()).description}"
-        return Fault(CaseStatus.ERROR, _because(evidence, sentence), end.ranks[0])
+            return Fault(CaseStatus.ERROR, _add_details(evidence, end.message))
+        message = (
+            f"{_describe_end(evidence, end.ranks[0], end)}, {replace(end, ranks=()).description}"
+        )
+        return Fault(CaseStatus.ERROR, _add_details(evidence, message), end.ranks[0])
     return None
 
 
 _RULES = (
-    _ended_by_launcher,
-    _connection_lost,
-    _own_error,
-    _killed,
-    _launcher_killed,
-    _never_connected,
-    _misfit,
-    _orphaned,
-    _lost,
-    _quiet,
-    _behind_interrupts,
-    _first_error,
-    _told_end,
+    _find_launcher_reason,
+    _find_lost_connection,
+    _find_own_error,
+    _find_killed_rank,
+    _find_killed_launcher,
+    _find_unconnected_rank,
+    _get_misfit,
+    _find_orphan,
+    _find_loss,
+    _find_quiet_rank,
+    _explain_interrupts,
+    _find_first_error,
+    _find_reported_end,
 )
 
 
 def _own_ends(evidence: Evidence) -> list[RankEnd]:
-    """Return the ends of known ranks by anything but a signal that launchers send to end a job."""
+    """Return the ends of known ranks, except by signals that launchers send to end a job."""
     return [
         end
         for end in evidence.launcher_report.ends
@@ -284,34 +302,34 @@ def _own_ends(evidence: Evidence) -> list[RankEnd]:
     ]
 
 
-def _who(evidence: Evidence, rank: int, end: RankEnd) -> str:
-    """Name a rank as it was when its connection was lost, else with the launcher's host."""
-    for piece in evidence.observations:
-        if piece.rank == rank:
-            return piece.description
+def _describe_end(evidence: Evidence, rank: int, end: RankEnd) -> str:
+    """Describe a rank when its connection was lost, or else with the launcher's host."""
+    for observation in evidence.observations:
+        if observation.rank == rank:
+            return observation.description
     name = evidence.describe_rank(rank)
-    return name if " on " in name or end.host is None else _placed(name, rank, end.host)
+    if " on " in name or end.host is None:
+        return name
+    return name.replace(f"rank {rank}", f"rank {rank} on {end.host}", 1)
 
 
-def _placed(name: str, rank: int, host: str) -> str:
-    return name.replace(f"rank {rank}", f"rank {rank} on {host}", 1)
+def _add_details(evidence: Evidence, message: str) -> str:
+    details = evidence.stderr_text or evidence.launcher_report.reason
+    return f"{message}: {details}" if details else message
 
 
-def _because(evidence: Evidence, sentence: str) -> str:
-    more = evidence.stderr_text or evidence.launcher_report.reason
-    return f"{sentence}: {more}" if more else sentence
-
-
-def _consequences(evidence: Evidence, found: Fault) -> str:
-    """Return what followed: errors of other ranks, each one's first; two own errors are apart."""
-    told: dict[int, str] = {}
-    own = any(error.to_fault() == found for error in evidence.errors)
+def _describe_consequences(evidence: Evidence, cause: Fault) -> str:
+    """Describe the first error of each other rank; a second error of its own is not one."""
+    errors: dict[int, str] = {}
+    is_own_error = any(error.to_fault() == cause for error in evidence.errors)
     for error in evidence.errors:
-        if error.rank != found.rank and not error.orphaned and (error.follows or not own):
-            told.setdefault(error.rank, f"{error.description}: {error.message}")
-    if not told:
+        if error.rank == cause.rank or error.orphaned:
+            continue
+        if error.follows or not is_own_error:
+            errors.setdefault(error.rank, f"{error.description}: {error.message}")
+    if not errors:
         return ""
-    shown = "; ".join(list(told.values())[:MAX_SHOWN])
-    rest = len(told) - MAX_SHOWN
-    more = f"; {format_quantity(rest, 'more rank')}" if rest > 0 else ""
+    shown = "; ".join(list(errors.values())[:MAX_SHOWN])
+    hidden = len(errors) - MAX_SHOWN
+    more = f"; {format_quantity(hidden, 'more rank')}" if hidden > 0 else ""
     return f"; as a consequence {shown}{more}"

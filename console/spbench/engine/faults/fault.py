@@ -1,4 +1,4 @@
-"""Faults of a job: the one that ended it, and what was seen of it as it came about."""
+"""Faults of a job: the one that ended it, and the observations that lead to it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from spbench_core.events.statuses import CaseStatus
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The fault that ended a job: a verdict for the case it hit, and a sentence with the rank.
+    """The fault that ended a job.
 
-    ``status`` is that of the case: ``error``, ``timeout`` or ``cancelled``. ``case`` None: the
-    fault names no case; it counts for the one that was not through.
+    Attributes:
+        status: The status of the case that it hit: ``error``, ``timeout`` or ``cancelled``.
+        message: The reason, with the rank.
+        case: The case that it hit. None means the one that had not ended.
+        missing: Whether something is missing, such as a module.
     """
 
     status: CaseStatus
@@ -29,14 +32,14 @@ class RankLoss:
     """A connection that ended before its rank had said bye.
 
     Attributes:
-        who: The rank, its host, and when: ``rank 2 on node02, 1.4 s into a``.
+        description: The rank, its host, and the time: ``rank 2 on node02, 1.4 s into a``.
     """
 
     rank: int | None
     description: str
 
 
-# torch's own transports, MPI through mpi4py, and sockets
+# from torch's own transports, MPI through mpi4py, and sockets
 _COMMUNICATION = re.compile(
     r"^(?:mpi4py\.MPI\.Exception|ConnectionError|Connection\w+Error|BrokenPipeError"
     r"|(?:torch\.distributed\.)?Dist(?:Backend|Network|Store)Error)\b"
@@ -48,13 +51,13 @@ _COMMUNICATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RankError:
-    """An exception that a rank has told of.
+    """An exception that a rank has reported.
 
     Attributes:
-        who: As in `RankLoss`.
-        message: Its first line, behind its class.
-        hint: What would mend it, behind the message.
-        orphaned: Whether it is that the launcher's helper which started the rank has ended.
+        description: As in `RankLoss`.
+        message: Its class and the first line of its text.
+        hint: The remedy, which follows the message.
+        orphaned: Whether the launcher's helper that started the rank has ended.
     """
 
     rank: int
@@ -68,20 +71,20 @@ class RankError:
 
     @property
     def interrupted(self) -> bool:
-        """Whether it is what SIGINT becomes, which a launcher sends to end a job."""
+        """Whether it is a SIGINT, which launchers send to end a job."""
         return self.message.startswith("KeyboardInterrupt")
 
     @property
     def follows(self) -> bool:
-        """Whether another rank's end brings about such an error: one of communication, say."""
+        """Whether the end of another rank may cause it, such as an error in communication."""
         text = f"{self.message}\n{self.traceback or ''}"
         return self.orphaned or self.interrupted or _COMMUNICATION.search(text) is not None
 
     def to_fault(self) -> Fault:
-        """Return the fault that it is by itself."""
-        sentence = f"{self.description}: {self.message}{self.hint}"
-        return Fault(CaseStatus.ERROR, sentence, self.rank, self.case, self.missing, self.traceback)
+        """Return the fault with only this error as its reason."""
+        message = f"{self.description}: {self.message}{self.hint}"
+        return Fault(CaseStatus.ERROR, message, self.rank, self.case, self.missing, self.traceback)
 
 
 Observation = RankLoss | RankError
-"""A piece of evidence, as it came."""
+"""A piece of evidence, in the order of arrival."""

@@ -1,4 +1,4 @@
-"""Output of a launcher and its ranks on stdout and stderr, as far as it tells of an end."""
+"""The output of a launcher and its ranks on stdout and stderr, searched for reasons of an end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 TAIL = 100_000
-"""Bytes at the end of each file in which a reason is looked for: ranks may print gigabytes."""
+"""Bytes at the end of each file that are searched, because ranks may print gigabytes."""
 
 _UNREACHED = re.compile(r"spbench: no console at (\S+):\s")
-_WORDS = (
+_RANK_ERRORS = (
     re.compile(r"spbench: (setup line failed: .*)"),
     re.compile(r"^(\S*python\S*: (?:No module named|can't open file) .+)$", re.MULTILINE),
     re.compile(r"^(\S+: error while loading shared libraries: .+)$", re.MULTILINE),
@@ -19,7 +19,7 @@ _WORDS = (
         r"|(?:command )?not found|cannot execute.*))$",
         re.MULTILINE,
     ),
-    # an error in communication is that of a rank which got further
+    # an error in communication is that of a rank that had connected
     re.compile(
         r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+"
         r"(?!mpi4py\.MPI\.|KeyboardInterrupt)(\w[\w.]*(?:Error|Exception|Exit)\b.*)",
@@ -29,12 +29,12 @@ _WORDS = (
 
 
 def read_output(folder: Path) -> str:
-    """Return the end of a launcher's output; Hydra tells of a rank's end on its stdout."""
+    """Return the end of a launcher's output, with stdout, on which Hydra reports ends of ranks."""
     return "\n".join(read_tail(folder / name) for name in ("stderr.log", "stdout.log"))
 
 
 def read_tail(path: Path) -> str:
-    """Return the last TAIL bytes of a file as text; nothing of one that cannot be read."""
+    """Return the last TAIL bytes of a file as text; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
@@ -44,9 +44,9 @@ def read_tail(path: Path) -> str:
 
 
 def extract_rank_stderr(output: str) -> str | None:
-    """Return what ranks that have no connection wrote on stderr: it says more than their status."""
+    """Return the stderr of ranks without a connection, which explains more than their status."""
     unreached = _UNREACHED.search(output)
     if unreached:
         return f"ranks cannot reach the console at {unreached[1]}: check firewalls and routes"
-    found = next(filter(None, (known.search(output) for known in _WORDS)), None)
-    return found[1].strip() if found else None
+    match = next(filter(None, (pattern.search(output) for pattern in _RANK_ERRORS)), None)
+    return match[1].strip() if match else None

@@ -13,16 +13,18 @@ def find_ranks(host: str, spellings: Mapping[int, Collection[str]]) -> list[int]
 
     Short and full names of a host match if no rank's host has exactly the given name.
     """
-    name = _normalized(host)
-    names = {rank: {_normalized(known) for known in spellings[rank]} for rank in sorted(spellings)}
-    exact = [rank for rank, known in names.items() if name in known]
+    name = _normalize(host)
+    names = {
+        rank: {_normalize(spelling) for spelling in spellings[rank]} for rank in sorted(spellings)
+    }
+    exact = [rank for rank, spelling in names.items() if name in spelling]
     if exact or _is_address(name):
         return exact
     short = name.partition(".")[0]
     return [
         rank
-        for rank, known in names.items()
-        if any(_matches_shortened(name, short, other) for other in known)
+        for rank, spelling in names.items()
+        if any(_matches_shortened(name, short, other) for other in spelling)
     ]
 
 
@@ -36,7 +38,7 @@ def names_unknown_host(
     )
 
 
-def _normalized(host: str) -> str:
+def _normalize(host: str) -> str:
     # ssh prints names in lower case; a user may stand before a name in a hostfile
     return host.rpartition("@")[2].lower().rstrip(".")
 

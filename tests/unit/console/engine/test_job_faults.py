@@ -83,9 +83,9 @@ class Played:
         request = Request(Path(), home=Path(), environ={})
         run = Run(SimpleNamespace(request=request), self.state, None)
         current = self.watch.current
-        end = run._turns.make_failure(self.job, self.watch.fault, current and current[0])
-        left = run._turns.settle(self.recorder, [end])
-        self.verdict = run._verdict()
+        end = run._sequence.make_failure(self.job, self.watch.fault, current and current[0])
+        left = run._sequence.settle(self.recorder, [end])
+        self.verdict = run._judge()
         self.left = left[0] if left else None
         return [case.id for job in left for case in job.cases]
 

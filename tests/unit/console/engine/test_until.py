@@ -3,7 +3,7 @@
 import pytest
 
 from spbench.engine.recorder import Recorder
-from spbench.engine.until import plan_further_jobs
+from spbench.engine.verdicts import plan_further_jobs
 from spbench.launch.jobs import Job
 from spbench.record.repeats import describe_repeats
 from spbench.record.runs.event_log import EventLog

@@ -1,0 +1,238 @@
+"""The sequence of a run's jobs, and the jobs that remain after a fault."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spbench.engine.faults.fault import Fault
+from spbench.engine.job_run import JobPlan, JobRun
+from spbench.engine.plan import RunPlan, prepare_job
+from spbench.engine.recorder import Recorder
+from spbench.engine.stop import Stop
+from spbench.engine.verdicts import judge_case
+from spbench.errors import SpbenchError, describe_defect
+from spbench.launch.jobs import Job, Launch
+from spbench.launch.survey.progress import Progress, ignore_progress
+from spbench.record.case_figures import is_open
+from spbench.record.runs.folder import RunFolder
+from spbench.record.state import RunState
+from spbench.suites.case import Case
+from spbench_core.events.statuses import CaseStatus
+
+MAX_SHOWN = 3
+"""The number of faults of one case on several hosts that are shown."""
+PendingJobs = deque[tuple[Job, Launch | None]]
+"""Jobs to run. A job without a launch is prepared when it starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RunContext:
+    """The plan of a run, and where it is recorded."""
+
+    plan: RunPlan
+    folder: RunFolder
+    recorder: Recorder
+
+
+class JobSequence:
+    """Runs jobs one after another. Jobs of one case on separate hosts run at once.
+
+    Attributes:
+        errors: Errors that end the run, such as a launcher that cannot be started.
+        missing: Whether something was missing, such as a module of the ranks.
+    """
+
+    def __init__(self, state: RunState, stop: Stop, progress: Progress = ignore_progress) -> None:
+        self._state = state
+        self._stop = stop
+        self._progress = progress
+        self._number = 0
+        self._running: list[JobRun] = []
+        self.errors: list[SpbenchError] = []
+        self.missing = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no further job may start."""
+        return self._stop.code is not None or bool(self.errors)
+
+    async def run(
+        self,
+        plan: RunPlan,
+        jobs: Iterable[Job],
+        launch_by_job: Mapping[int, Launch],
+        folder: RunFolder,
+        recorder: Recorder,
+    ) -> None:
+        """Run jobs in order, and after a fault the jobs of the remaining cases."""
+        context = _RunContext(plan, folder, recorder)
+        pending: PendingJobs = deque((job, launch_by_job[job.number]) for job in jobs)
+        failures: list[JobFailure] = []
+        while pending and not self.stopped:
+            concurrent = self._take_next(pending)
+            ended = await asyncio.gather(
+                *(self._run_job(job, launch, context) for job, launch in concurrent)
+            )
+            failures += (failure for failure in ended if failure is not None)
+            if pending and concurrent and _share_cases(pending[0][0], concurrent[0][0]):
+                # the same cases are next on other hosts, where this fault does not end them
+                continue
+            remaining = self.settle(recorder, failures)
+            failures = []
+            # new jobs, which are prepared when they start
+            pending.extendleft((job, None) for job in reversed(remaining))
+        self.settle(recorder, failures)
+
+    def _take_next(self, pending: PendingJobs) -> list[tuple[Job, Launch | None]]:
+        """Take the next job with open cases, and the jobs that run at once with it.
+
+        These have the same cases, each on its own host.
+        """
+        concurrent: list[tuple[Job, Launch | None]] = []
+        while pending and _can_run_with(pending[0][0], [job for job, _ in concurrent]):
+            job, launch = pending.popleft()
+            cases = tuple(case for case in job.cases if self._is_open(case))
+            if not cases:  # a fault in an earlier repeat has ended them
+                continue
+            # a resumed run continues the numbers of its earlier jobs
+            self._number = 1 + max(self._number, *self._state.jobs, 0)
+            concurrent.append((replace(job, number=self._number, cases=cases), launch))
+        return concurrent
+
+    async def _run_job(
+        self, job: Job, launch: Launch | None, context: _RunContext
+    ) -> JobFailure | None:
+        """Run a job, and return its failure if a fault ended it."""
+        job_run: JobRun | None = None
+        try:
+            launch = launch or prepare_job(context.plan, job)
+            request = context.plan.request
+            hosts = context.plan.find_hosts(job)
+            plan = JobPlan(job, hosts, launch, request.environ, request.launch_choice)
+            job_run = JobRun(plan, context.folder, context.recorder, self._progress)
+            self._running.append(job_run)
+            self._stop.set_listener(self._cancel)
+            fault = await job_run.run()
+        except SpbenchError as error:
+            self.errors.append(error)
+        except Exception as error:
+            fault = Fault(
+                CaseStatus.ERROR, describe_defect(error), traceback=traceback.format_exc()
+            )
+            current = job_run.current_case if job_run else job.cases[0].id
+            return self.make_failure(job, fault, current)
+        else:
+            return self.make_failure(job, fault, job_run.current_case) if fault else None
+        finally:
+            self._running = [other for other in self._running if other is not job_run]
+        self._give_up(context.recorder, job, Fault(CaseStatus.ERROR, str(self.errors[-1])))
+        return None
+
+    def _cancel(self, reason: str, at_once: bool) -> None:
+        for job_run in self._running:
+            job_run.cancel(reason, at_once=at_once)
+
+    def make_failure(self, job: Job, fault: Fault, current: str | None) -> JobFailure:
+        """Return a job's failure; call it while the state still has the job's ranks."""
+        ranks = self._state.ranks
+        job_ranks = range(job.first_rank, job.first_rank + job.np)
+        started = any(ranks[rank].case is not None for rank in job_ranks if rank in ranks)
+        return JobFailure(job, fault, current, started)
+
+    def settle(self, recorder: Recorder, failures: list[JobFailure]) -> list[Job]:
+        """Record each fault as the verdict of its case; return the jobs of remaining cases."""
+        faults: dict[str, list[Fault]] = {}
+        for failure in failures:
+            faults.setdefault(failure.case, []).append(failure.fault)
+        merged = [
+            replace(failure, fault=_merge_faults(faults[failure.case])) for failure in failures
+        ]
+        remaining = [self._settle_failure(recorder, failure) for failure in merged]
+        return [job for job in remaining if job is not None]
+
+    def _settle_failure(self, recorder: Recorder, failure: JobFailure) -> Job | None:
+        """Record a fault as the verdict of its case; return the job of the remaining cases."""
+        job = failure.job
+        fault = failure.fault
+        started = failure.started
+        self.missing = self.missing or fault.missing
+        if not started and job.deaths:
+            fault = replace(
+                fault,
+                message=f"{fault.message}; it died twice before any case: it is not started a "
+                "third time",
+            )
+        if fault.status == CaseStatus.CANCELLED or (not started and (fault.missing or job.deaths)):
+            self._give_up(recorder, job, fault)
+            return None
+        if self._state.cases[failure.case].verdict.reason != fault.message:
+            judge_case(recorder, failure.case, fault, job=_get_number(job))
+        cases = tuple(
+            case for case in job.cases if self._is_open(case) and not self._has_run(case, job)
+        )
+        return replace(job, cases=cases, deaths=0 if started else 1) if cases else None
+
+    def _is_open(self, case: Case) -> bool:
+        return is_open(self._state.cases[case.id])
+
+    def _has_run(self, case: Case, job: Job) -> bool:
+        """Whether all ranks have ended the single repeat of a case that the job runs."""
+        return job.repeat is not None and self._state.cases[case.id].has_ended(job.repeat)
+
+    def _give_up(self, recorder: Recorder, job: Job, fault: Fault) -> None:
+        for case in job.cases:
+            if self._is_open(case):
+                judge_case(recorder, case.id, fault, job=_get_number(job))
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailure:
+    """The end of a job by a fault.
+
+    Attributes:
+        current: The case that had not ended then.
+        started: Whether a rank had started a case.
+    """
+
+    job: Job
+    fault: Fault
+    current: str | None
+    started: bool
+
+    @property
+    def case(self) -> str:
+        """The case that it counts for; after the last case, a missing bye counts for that case."""
+        return self.fault.case or self.current or self.job.cases[-1].id
+
+
+def _merge_faults(faults: Sequence[Fault]) -> Fault:
+    """Return faults of one case on several hosts as one fault."""
+    messages = list(dict.fromkeys(fault.message for fault in faults))
+    hidden = len(messages) - MAX_SHOWN
+    more = f"; and {hidden} more" if hidden > 0 else ""
+    return replace(faults[0], message="; ".join(messages[:MAX_SHOWN]) + more)
+
+
+def _share_cases(job: Job, other: Job) -> bool:
+    """Whether two jobs on separate hosts belong to the same launch of the same cases."""
+    have_hosts = job.host is not None and other.host is not None
+    same_launch = (job.repeat, job.deaths) == (other.repeat, other.deaths)
+    names = {case.id for case in other.cases}
+    return have_hosts and same_launch and not names.isdisjoint(case.id for case in job.cases)
+
+
+def _can_run_with(job: Job, others: Sequence[Job]) -> bool:
+    """Whether a job runs at once with others: on a separate host, with the same cases."""
+    if not others:
+        return True
+    is_free = job.host not in {other.host for other in others}
+    return is_free and _share_cases(job, others[0]) and len(others) < job.hosts_at_once
+
+
+def _get_number(job: Job) -> int | None:
+    """Return the number of a job on its own host; None for the only job of its cases."""
+    return None if job.host is None else job.number
