@@ -36,7 +36,7 @@ from spbench.engine.connections.descriptors import raise_file_limit
 from spbench.engine.connections.rank_connection import RankConnection
 from spbench_core.events import rank_events
 from spbench_core.events.fields import Event
-from spbench_workers.connect import connect_to_console
+from spbench_workers.channel.connect import connect_to_console
 
 PROCESSES = 4
 STOPPED = 2.0

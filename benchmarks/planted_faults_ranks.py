@@ -28,7 +28,7 @@ from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.benchmarks.model import fault_injection
 from spbench_workers.benchmarks.model import run as benchmark
 from spbench_workers.benchmarks.model.regimes import FULL_SIZE
-from spbench_workers.channel import Channel
+from spbench_workers.channel.base import Channel
 from spbench_workers.comm import World, open_world
 from spbench_workers.context import Context
 

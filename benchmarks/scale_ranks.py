@@ -24,8 +24,8 @@ from benchmarks.goals import argument_parser
 
 from spbench.engine.connections.descriptors import raise_file_limit
 from spbench_core.events import rank_events
-from spbench_workers.channel import encode_event
-from spbench_workers.connect import connect_to_console, relay_name
+from spbench_workers.channel.base import encode_event
+from spbench_workers.channel.connect import connect_to_console, relay_name
 from spbench_workers.relay import carry_events
 
 PROCESSES = 4

@@ -14,7 +14,7 @@ import pytest
 
 from running import find_program
 from spbench_core.events import rank_events
-from spbench_workers.channel import LOST_STATUS
+from spbench_workers.channel.base import LOST_STATUS
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -1,10 +1,10 @@
-"""The check of cases before a launch: a program that the console runs in a process of its own.
+"""Checks of cases before a launch, in a separate process of the console.
 
     python -m spbench_workers.checking < CASES
 
-It reads a JSON list of ``{benchmark, params}``, asks the module that each benchmark's entry names,
-and prints ``spbench-check`` and a JSON list: for each case null, or the sentence that speaks
-against it. No MPI is started.
+It reads a JSON list of ``{benchmark, params}``, and calls the check module that each benchmark's
+entry names. It prints ``spbench-check`` and a JSON list: for each case null, or a message why it
+cannot run. MPI is not started.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MARK = "spbench-check "
 
 
 def main() -> None:
-    """Answer for the cases on standard input."""
-    answers = [_answer(**case) for case in json.load(sys.stdin)]
+    """Check the cases on standard input, and print the answers."""
+    answers = [_check_case(**case) for case in json.load(sys.stdin)]
     print(MARK + json.dumps(answers), flush=True)
 
 
-def _answer(benchmark: str, params: dict[str, Any]) -> str | None:
+def _check_case(benchmark: str, params: dict[str, Any]) -> str | None:
     module = BENCHMARKS[benchmark].check_module
     assert module is not None, "others are not asked for"
     try:

@@ -1,8 +1,10 @@
-"""The MPI world of a job: the start of MPI, the check of equal configurations, and barriers."""
+"""The MPI world of a job, and facts about the machine of a rank."""
 
 from __future__ import annotations
 
 import os
+import platform
+import re
 import signal
 import socket
 from contextlib import AbstractContextManager, nullcontext
@@ -17,19 +19,28 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 FINALIZE_TIMEOUT = 60
-"""Seconds that MPI_Finalize may take. The console ends a job's launcher after 5 s already."""
+"""Seconds that MPI_Finalize may take. The console ends a job's launcher earlier, after 5 s."""
+_MAPS = Path("/proc/self/maps")
+_ALLOCATORS = r"lib((?:tc|je|mi|tbb)malloc)[\w.-]*\.so[\d.]*"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The communicator of all ranks, and this rank's place: rank, host, local rank and cores.
+    """The communicator of all ranks, and the location of this rank.
 
     Attributes:
+        comm: All ranks of the job.
+        rank: This rank.
+        size: The number of ranks.
+        local_rank: The number of this rank among those of its machine.
+        host: The host name.
+        cpus: The CPUs on which this rank may run.
+        threads: The number of OMP threads.
         machine: The lowest rank on this rank's machine.
-        doubt: The sentence on launcher and machines that do not agree on local ranks; see
-            `Located`.
-        hosts: The host of each rank, where the console tells it: to ranks that start no MPI.
+        local_rank_conflict: The message that launcher and machines disagree on local ranks; see
+            `LocalRanks`.
+        hosts: The host of each rank, for ranks that start no MPI and get it from the console.
     """
 
     comm: MPI.Intracomm
@@ -45,13 +56,13 @@ class World:
 
 
 def open_world(guard: AbstractContextManager[None] | None = None) -> World:
-    """Start MPI and return this rank's place.
+    """Start MPI and return the world.
 
-    It sets the number of OMP threads before torch.
+    It sets the number of OMP threads, before torch is imported.
 
     Args:
-        guard: Entered around MPI_Init. MPI_Init holds Python's lock, so that no other thread can
-            run until it returns.
+        guard: Entered around MPI_Init, which holds Python's lock, so that no other thread runs
+            until it returns.
     """
     import mpi4py
 
@@ -59,11 +70,12 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
     from spbench_workers.binding.before_mpi import avoid_ucx_windows, select_gpu
     from spbench_workers.shared_memory import set_private_folder
 
+    # Before MPI starts: UCX chooses adapters by the current GPU, and Open MPI reads its variables.
     select_gpu(os.environ, load_driver)
     set_private_folder(os.environ)
     avoid_ucx_windows(os.environ)
-    # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library
-    # without locks answers faster.
+    # Only one thread at a time calls MPI. With a GPU, autograd's thread alternates with the main
+    # thread. Without locks, an MPI library is faster.
     mpi4py.rc.thread_level = "serialized"
     with guard or nullcontext():
         from mpi4py import MPI
@@ -71,16 +83,20 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
     comm = MPI.COMM_WORLD
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     host = socket.gethostname()
-    mine = RankLocation(host, _boot_id(), read_local_rank(os.environ), cpus)
-    every: list[RankLocation] = comm.allgather(mine)
-    found = assign_local_ranks(every)
-    machine = found.machines[comm.rank]
-    here = [one.cpus for one, of in zip(every, found.machines, strict=True) if of == machine]
-    threads = _threads(cpus, here)
+    own_location = RankLocation(host, _boot_id(), read_local_rank(os.environ), cpus)
+    locations: list[RankLocation] = comm.allgather(own_location)
+    assigned = assign_local_ranks(locations)
+    machine = assigned.machines[comm.rank]
+    local_cpus = [
+        location.cpus
+        for location, other in zip(locations, assigned.machines, strict=True)
+        if other == machine
+    ]
+    threads = _threads(cpus, local_cpus)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    local_rank = found.local_ranks[comm.rank]
+    local_rank = assigned.local_ranks[comm.rank]
     return World(
-        comm, comm.rank, comm.size, local_rank, host, cpus, threads, machine, found.conflict
+        comm, comm.rank, comm.size, local_rank, host, cpus, threads, machine, assigned.conflict
     )
 
 
@@ -89,8 +105,9 @@ def finalize_mpi() -> None:
 
     MPI then removes its files in shared memory.
 
-    SIGALRM ends a process that waits in it for longer than `FINALIZE_TIMEOUT`: its connection to
-    the console is closed by then, and MPI_Finalize holds Python's lock.
+    SIGALRM ends a process that waits in it for longer than `FINALIZE_TIMEOUT`. A handler in Python
+    would not run, because MPI_Finalize holds Python's lock, and the connection to the console is
+    closed.
     """
     from mpi4py import MPI
 
@@ -108,7 +125,7 @@ def _boot_id() -> str:
 
 
 def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
-    """Return OMP_NUM_THREADS where it is set; else this rank's share of its cores."""
+    """Return OMP_NUM_THREADS if it is set, otherwise this rank's share of its cores."""
     if os.environ.get("OMP_NUM_THREADS", "").isdigit():
         return max(1, int(os.environ["OMP_NUM_THREADS"]))
     sharing = sum(bool(set(cpus) & set(other)) for other in local)
@@ -116,21 +133,34 @@ def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
 
 
 def is_oversubscribed(world: World) -> bool:
-    """Whether some machine has more ranks than cores for them; the same on all ranks."""
+    """Return whether some machine has more ranks than cores for them.
+
+    The same on all ranks.
+    """
     machines: dict[int, list[tuple[int, ...]]] = {}
     for machine, cpus in world.comm.allgather((world.machine, tuple(os.sched_getaffinity(0)))):
         machines.setdefault(machine, []).append(cpus)
     return any(len(ranks) > len(set().union(*ranks)) for ranks in machines.values())
 
 
+def find_allocator() -> str:
+    """Return the name of the loaded malloc, such as ``tcmalloc``, or the C library's."""
+    try:
+        maps = _MAPS.read_text()
+    except OSError:
+        maps = ""
+    match = re.search(rf"/{_ALLOCATORS}", maps)
+    return match[1] if match else " ".join(platform.libc_ver()) or "system"
+
+
 def find_fabric() -> str:
-    """Return the network between hosts: the names of the RDMA devices, or tcp."""
+    """Return the network between hosts: the names of the RDMA devices, or ``tcp``."""
     devices = Path("/sys/class/infiniband")
     names = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
     return ",".join(names) or "tcp"
 
 
 def numa_node(cpus: tuple[int, ...]) -> int | None:
-    """Return the NUMA node that holds all these CPUs; None where they span several."""
+    """Return the NUMA node that contains all these CPUs; None if they span several."""
     nodes = core_nodes(cpus)
     return nodes.pop() if len(nodes) == 1 else None

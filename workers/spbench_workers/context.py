@@ -1,4 +1,4 @@
-"""The context that a benchmark is given: its parameters, the ranks, and the calls for results."""
+"""The context of a benchmark: its parameters, the ranks, and the calls that report results."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from spbench_workers.disturbance import Counters, find_disturbances, measure_slo
 
 if TYPE_CHECKING:
     from spbench_parallel.verify.worst_error import WorstError
-    from spbench_workers.channel import Channel
+    from spbench_workers.channel.base import Channel
     from spbench_workers.comm import World
 
 
 class Context:
-    """The context of one case on one rank, the argument of a benchmark module's ``run(context)``.
+    """The context of one case on one rank, the argument of a benchmark's ``run(context)``.
 
     Attributes:
-        world: The ranks of the job, and this rank's place among them.
+        world: The ranks of the job, and this rank's location.
         params: The benchmark's parameters by name, complete and checked;
-            `read_params` has them as attributes.
-        first: Whether the case before is not of this benchmark.
-        last: Whether the case after is not of this benchmark.
-        verbose: Whether the benchmark's own lines say more.
+            `read_params` returns them as attributes.
+        first: Whether the previous case is of another benchmark.
+        last: Whether the next case is of another benchmark.
+        verbose: Whether the benchmark's own lines have more details.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Context:
         self._typed: dict[type, Any] = {}
 
     def read_params(self, cls: type[ParamsT]) -> ParamsT:
-        """Return the parameters as an instance of the benchmark's dataclass, made once."""
+        """Return the parameters as an instance of the benchmark's dataclass, created once."""
         if cls not in self._typed:
             self._typed[cls] = read_params(cls, self.params)
         typed: ParamsT = self._typed[cls]
@@ -74,17 +74,20 @@ class Context:
         """The seed of this repeat's data, the same on every rank."""
         return int(self.params.get("seed", 0)) + 1000003 * self._repeat
 
-    def seed_for(self, *words: str | int) -> int:
-        """Return a seed for these words, the same on every rank that gives the same words."""
-        text = repr((self.seed, *words)).encode()
+    def seed_for(self, *parts: str | int) -> int:
+        """Return a seed for these words, the same on every rank that passes the same words."""
+        text = repr((self.seed, *parts)).encode()
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 2
 
     def planted(self, fault: str) -> bool:
-        """Whether ``--inject`` asks this rank for that fault: the last rank is the victim."""
+        """Return whether ``--inject`` asks this rank for a fault.
+
+        Only the last rank gets it.
+        """
         return self._inject == fault and self.world.rank == self.world.size - 1
 
     def planted_in_job(self, fault: str) -> bool:
-        """Whether ``--inject`` asks for a fault that all ranks must show together."""
+        """Return whether ``--inject`` asks for a fault that all ranks must show together."""
         return self._inject == fault
 
     def with_fault(
@@ -92,7 +95,7 @@ class Context:
     ) -> Callable[[], object]:
         """Return ``body`` with the common fault that is injected on this rank, if any.
 
-        ``seconds`` are those of an iteration without the fault; None: as it then takes.
+        ``seconds`` are those of an iteration without the fault (default: measured).
         """
         if self._inject is None or not self.planted(self._inject):
             return body
@@ -103,13 +106,13 @@ class Context:
         """Return the largest of the ranks' values. All ranks must call it."""
         from mpi4py import MPI
 
-        most: float = self.world.comm.allreduce(value, op=MPI.MAX)
-        return most
+        maximum: float = self.world.comm.allreduce(value, op=MPI.MAX)
+        return maximum
 
     def median_of_slowest(self, times: Sequence[float]) -> float:
-        """Return the median over iterations of the slowest rank's times, as the console does.
+        """Return the median over iterations of the slowest rank's times, like the console does.
 
-        All ranks must call it, with equally many times.
+        All ranks must call it, with the same number of times.
         """
         from mpi4py import MPI
 
@@ -124,24 +127,21 @@ class Context:
 
     def end(self, status: RankStatus, **fields: Any) -> None:
         """Report that the case has ended on this rank: ``ok``, or ``error`` with the reason."""
-        if disturbed := self._disturbed():
-            fields["disturbed"] = disturbed
+        if disturbances := self._find_disturbances():
+            fields["disturbed"] = disturbances
         self._channel.send("case_end", **self._ids, status=status, **fields)
 
-    def _disturbed(self) -> dict[str, float]:
-        """What else had this rank's cores since the case started, or slowed them."""
+    def _find_disturbances(self) -> dict[str, float]:
+        """Return the disturbances of this rank's cores since the case started."""
         if self._before is None:
             return {}
         cpus = os.sched_getaffinity(0)
-        found = find_disturbances(self._before, read_counters(), len(cpus))
-        share = measure_slowdown(cpus)
-        return found | {"slowed": share} if share > 0 else found
+        changes = find_disturbances(self._before, read_counters(), len(cpus))
+        slowdown = measure_slowdown(cpus)
+        return changes | {"slowed": slowdown} if slowdown > 0 else changes
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Report progress in a phase such as ``warmup`` or ``timing``.
-
-        Never in a timed region.
-        """
+        """Report progress in a phase such as ``warmup`` or ``timing``, never in a timed region."""
         self._channel.send("progress", **self._ids, phase=phase, done=done, total=total)
 
     def samples(self, metric: str, values: array[float] | list[float]) -> None:
@@ -154,13 +154,13 @@ class Context:
     ) -> bool:
         """Report the check of a result against its reference; return whether it passed.
 
-        A NaN never passes.
+        NaN never passes.
 
         Args:
             name: One of the benchmark's checks.
             max_abs_error: The largest difference from the reference.
-            tolerance: The largest that is allowed; 0 asks for equality.
-            detail: The place of the largest difference.
+            tolerance: The largest allowed difference; 0 requires equality.
+            detail: The location of the largest difference.
         """
         passed = max_abs_error <= tolerance
         error = max_abs_error if math.isfinite(max_abs_error) else None
@@ -186,7 +186,7 @@ class Context:
         self._channel.send("metric", **self._ids, name=name, value=finite, **fields)
 
     def limit(self, name: str, value: float, measured_by: str) -> None:
-        """Report the limit of a metric as measured in this job, and how it was measured."""
+        """Report the limit of a metric that was measured in this job, and how it was measured."""
         finite = value if math.isfinite(value) else None
         self._channel.send("metric", **self._ids, name=name, value=finite, measured_by=measured_by)
 
@@ -200,8 +200,8 @@ class Context:
         Args:
             name: ``cpu``, or the GPU's number and kind.
             reason: The reason, and facts about the device.
-            speaks: Whether it is also reported as a choice of the case, as one rank does.
-            near: Whether it is near the rank's cores; None where that is not known.
+            speaks: Whether it is also reported as a choice of the case, which one rank does.
+            near: Whether it is near the rank's cores; None if that is unknown.
         """
         self._channel.send("device", **self._ids, device=name, reason=reason, near=near)
         if speaks:

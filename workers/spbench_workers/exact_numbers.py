@@ -1,4 +1,4 @@
-"""Random whole numbers whose sums of products are exact in every number format."""
+"""Random whole numbers with sums of products that are exact in every number format."""
 
 from __future__ import annotations
 
@@ -14,26 +14,32 @@ from spbench_workers.context import Context
 LARGEST_SUM = 1 << 14
 """The largest sum of products, in any format."""
 LARGEST_CONVOLVED = 1 << 13
-"""The largest in a convolution: fast algorithms (Winograd) multiply by fractions and round."""
+"""The largest sum of a convolution: fast algorithms (Winograd) multiply by fractions and round."""
 LARGEST_ROUNDED = 32
-"""The largest where such an algorithm rounds factors to 11 bits, as on tensor cores (fp16, tf32),
-or has tiles of 13x13, as for kernels of 5x5. Modelled with tiles of 6x6 in fp16, sums up to this
-came out within 0.11 of the whole number, sums up to 2048 no nearer than 2.7."""
+"""The largest sum if such an algorithm rounds factors to 11 bits.
+
+Tensor cores do (fp16, tf32). It is also that of tiles of 13x13, which kernels of 5x5 use. In a
+model with tiles of 6x6 in fp16, sums up to this number were within 0.11 of the whole number, and
+sums up to 2048 were off by 2.7.
+"""
 WIDE = range(2049, 2112, 2)
-"""Numbers of twelve bits: TF32, which has eleven, changes each by one."""
+"""Numbers with twelve bits: TF32, which has eleven, changes each by one."""
 
 
 def largest_sum(dtype: torch.dtype) -> int:
-    """Return the number up to which a format has every whole number: 1/u, u the unit roundoff."""
+    """Return the largest number up to which a format has every whole number.
+
+    It is 1/u, with the unit roundoff u.
+    """
     return min(LARGEST_SUM, int(2.0 / torch.finfo(dtype).eps))
 
 
 def largest_convolved(
     dtype: torch.dtype, kernel: tuple[int, int], *, gpu: bool, tf32: bool = False
 ) -> int:
-    """Return the largest sum of a convolution whose rounded value is certain.
+    """Return the largest sum of a convolution that is certain after rounding.
 
-    On the host, where no fast algorithm runs, sums are exact.
+    Sums on the host are exact, since it uses no fast algorithm.
     """
     if not gpu and not tf32:
         return largest_sum(dtype)
@@ -43,33 +49,33 @@ def largest_convolved(
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A distribution: whole numbers up to ``largest`` in size, all but a ``share`` set to zero."""
+    """A distribution of whole numbers up to ``largest``, of which a ``share`` is not zero."""
 
     largest: int
     share: float
 
 
 def choose_spread(terms: int, limit: int, *, wide: bool = False) -> Spread:
-    """Return the distribution of whole numbers that are multiplied and added without rounding.
+    """Return a distribution of whole numbers that are multiplied and added without rounding.
 
-    ``terms`` products of two such numbers can be added in any order: the sum of the products' sizes
-    stays within ``limit``. Where ``terms`` is greater than that, so many of the numbers are zero
-    that a larger sum cannot be expected (the expected one is less than a quarter of it).
+    Sums of ``terms`` products of two such numbers are exact in any order: the sum of the products'
+    sizes stays within ``limit``. If ``terms`` is larger than that, enough numbers are zero that a
+    larger sum is not expected. The expected sum is then less than a quarter of it.
 
     Args:
         terms: The number of products in a sum.
         limit: The largest sum, `largest_sum` or less.
         wide: Whether one factor of each sum may be one of `WIDE`.
     """
-    most = WIDE[-1] if wide else 0
-    if terms > limit - most:
-        return Spread(1, sqrt((limit - most) / (4.0 * terms)))
+    widest = WIDE[-1] if wide else 0
+    if terms > limit - widest:
+        return Spread(1, sqrt((limit - widest) / (4.0 * terms)))
     # The largest n with terms * n^2 + most * n <= limit.
-    return Spread((isqrt(most * most + 4 * terms * limit) - most) // (2 * terms), 1.0)
+    return Spread((isqrt(widest * widest + 4 * terms * limit) - widest) // (2 * terms), 1.0)
 
 
 def shows_tf32(limit: int) -> bool:
-    """Whether sums up to ``limit`` leave room for a factor that TF32 rounds."""
+    """Return whether sums up to ``limit`` allow a factor that TF32 rounds."""
     return limit >= 2 * WIDE[-1]
 
 
@@ -86,14 +92,14 @@ def whole_numbers(shape: tuple[int, ...], spread: Spread, seed: int) -> torch.Te
 def insert_wide(numbers: torch.Tensor, dim: int, seed: int) -> None:
     """Replace one number of each line along a dimension by one of `WIDE`."""
     generator = torch.Generator().manual_seed(seed)
-    shape = [1 if one == dim else size for one, size in enumerate(numbers.shape)]
-    places = torch.randint(numbers.shape[dim], shape, generator=generator)
+    shape = [1 if axis == dim else size for axis, size in enumerate(numbers.shape)]
+    positions = torch.randint(numbers.shape[dim], shape, generator=generator)
     wide = torch.randint(len(WIDE), shape, generator=generator) * WIDE.step + WIDE.start
-    numbers.scatter_(dim, places, wide.to(numbers.dtype))
+    numbers.scatter_(dim, positions, wide.to(numbers.dtype))
 
 
 def fill_uniform(context: Context, name: str, tensors: Sequence[torch.Tensor]) -> None:
-    """Fill what is timed with numbers from -1 to 1, other ones on each rank, where they lie."""
+    """Fill tensors that are timed with random numbers from -1 to 1, which differ between ranks."""
     for index, tensor in enumerate(tensors):
         generator = torch.Generator(tensor.device)
         generator.manual_seed(context.seed_for(name, context.world.rank, index))

@@ -1,4 +1,4 @@
-"""Fault injection for every benchmark, to show that faults are noticed."""
+"""Fault injection for every benchmark, to show that faults are detected."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 LEAST_DELAY = 0.002
+"""The least seconds by which a slow iteration is longer, so that it exceeds noise."""
 
 
 class InjectedFaultError(RuntimeError):
@@ -21,42 +22,42 @@ def plant(
     seconds: float | None = None,
     factor: float | None = None,
 ) -> Callable[[], object]:
-    """Return ``body`` with a fault in it, for the rank that is to fail.
+    """Return ``body`` with an injected fault, for the rank that is to fail.
 
     Args:
         fault: One of the catalog's COMMON_FAULTS.
         body: One iteration.
-        seconds: The seconds of an iteration without the fault; None: as it then takes.
-        factor: How much longer a slow iteration takes.
+        seconds: The seconds of an iteration without the fault (default: measured).
+        factor: The ratio of the times of a slow and a normal iteration.
     """
     if factor is not None:
-        return _longer(body, factor)
+        return _prolong(body, factor)
     if fault == "slow":
         return _slow(body, seconds)
     return _FAULTS[fault]
 
 
 def _slow(body: Callable[[], object], seconds: float | None) -> Callable[[], object]:
-    def slowed() -> None:
+    def slow_body() -> None:
         start = time.perf_counter()
         body()
-        taken = time.perf_counter() - start if seconds is None else seconds
-        time.sleep(max(4 * taken, LEAST_DELAY))
+        elapsed = time.perf_counter() - start if seconds is None else seconds
+        time.sleep(max(4 * elapsed, LEAST_DELAY))
 
-    return slowed
+    return slow_body
 
 
-def _longer(body: Callable[[], object], factor: float) -> Callable[[], object]:
-    """Return ``body`` with work after it: it takes so many times as long, and its core is busy."""
+def _prolong(body: Callable[[], object], factor: float) -> Callable[[], object]:
+    """Return ``body`` with busy waiting until it took ``factor`` times as long."""
 
-    def longer() -> None:
+    def long_body() -> None:
         start = time.perf_counter()
         body()
         end = start + (time.perf_counter() - start) * factor
         while time.perf_counter() < end:
             pass
 
-    return longer
+    return long_body
 
 
 def _hang() -> None:

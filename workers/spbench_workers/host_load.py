@@ -1,7 +1,7 @@
-"""The load of a rank's host, once a second: cores, memory, network and GPUs, from /proc and NVML.
+"""The load of a rank's host per second: cores, memory, network and GPUs, from /proc and NVML.
 
-One rank of each host says it with its heartbeat. A reading takes some 0.1 ms on another thread than
-the rank's own, and is left out where the kernel does not tell.
+One rank per host adds it to its heartbeat. A reading takes about 0.1 ms in another thread than the
+main one. Values that the kernel does not provide are omitted.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from pathlib import Path
 PROC = Path("/proc")
 ADAPTERS = Path("/sys/class/infiniband")
 NVML = "libnvidia-ml.so.1"
+# Columns of a CPU's line in /proc/stat: idle and waiting for a disk; and the number of columns that
+# are times.
 _IDLE = (3, 4)
 _TIMES = 8
-"""Of the words of a CPU's line in /proc/stat: idle and waiting for a disk; those that are times."""
+# An InfiniBand port counts words of this many bytes.
 _WORD = 4
-"""Bytes of the words that an InfiniBand port counts."""
+# NVML's utilisation is in percent.
 _FULL = 100.0
 
 
 class HostLoad:
     """The load of this host since the last call.
 
-    Each call returns, by name: ``cpu`` and ``memory``, shares of what there is; ``received`` and
-    ``sent``, bytes a second over all adapters but loopback; ``gpu``, the share of time in which
-    GPUs computed, their mean.
+    Each call returns by name: ``cpu`` and ``memory``, shares of the total; ``received`` and
+    ``sent``, bytes per second over all adapters except loopback; ``gpu``, the mean share of time in
+    which GPUs computed.
     """
 
     def __init__(self, proc: Path = PROC, adapters: Path = ADAPTERS) -> None:
@@ -37,56 +39,58 @@ class HostLoad:
         self._gpus = _gpu_meter()
         self._cpu = self._cpu_times()
         self._bytes = self._network()
-        self._at = time.monotonic()
+        self._last_time = time.monotonic()
 
     def __call__(self) -> dict[str, float]:
-        """Return the load since the last call; nothing of what cannot be read."""
+        """Return the load since the last call, without values that cannot be read."""
         now = time.monotonic()
-        seconds, self._at = max(now - self._at, 1e-6), now
-        told: dict[str, float] = {}
+        seconds = max(now - self._last_time, 1e-6)
+        self._last_time = now
+        load: dict[str, float] = {}
         busy, total = self._cpu_times()
         busy_before, total_before = self._cpu
         if total > total_before:
-            told["cpu"] = round((busy - busy_before) / (total - total_before), 3)
+            load["cpu"] = round((busy - busy_before) / (total - total_before), 3)
         self._cpu = busy, total
         if (memory := self._memory()) is not None:
-            told["memory"] = round(memory, 3)
+            load["memory"] = round(memory, 3)
         bytes_now = self._network()
         if bytes_now is not None and self._bytes is not None:
             received, sent = (
                 max(0, after - before) for after, before in zip(bytes_now, self._bytes, strict=True)
             )
-            told |= {"received": round(received / seconds), "sent": round(sent / seconds)}
+            load |= {"received": round(received / seconds), "sent": round(sent / seconds)}
         self._bytes = bytes_now
         if self._gpus is not None and (gpu := self._gpus()) is not None:
-            told["gpu"] = round(gpu, 3)
-        return told
+            load["gpu"] = round(gpu, 3)
+        return load
 
     def _cpu_times(self) -> tuple[int, int]:
-        words = _text(self._proc / "stat").partition("\n")[0].split()[1 : 1 + _TIMES]
-        times = [int(word) for word in words]
-        idle = sum(times[at] for at in _IDLE if at < len(times))
+        columns = _text(self._proc / "stat").partition("\n")[0].split()[1 : 1 + _TIMES]
+        times = [int(column) for column in columns]
+        idle = sum(times[index] for index in _IDLE if index < len(times))
         return sum(times) - idle, sum(times)
 
     def _memory(self) -> float | None:
-        found = {}
+        sizes = {}
         for line in _text(self._proc / "meminfo").splitlines():
-            name, _, rest = line.partition(":")
+            name, _, amount = line.partition(":")
             if name in ("MemTotal", "MemAvailable"):
-                found[name] = int(rest.split()[0])
-        if len(found) < 2 or not found["MemTotal"]:
+                sizes[name] = int(amount.split()[0])
+        if len(sizes) < 2 or not sizes["MemTotal"]:
             return None
-        return 1.0 - found["MemAvailable"] / found["MemTotal"]
+        return 1.0 - sizes["MemAvailable"] / sizes["MemTotal"]
 
     def _network(self) -> tuple[int, int] | None:
-        """The bytes that all adapters have received and sent so far."""
+        """Return the bytes that all adapters have received and sent so far."""
         received = sent = 0
         lines = _text(self._proc / "net/dev").splitlines()[2:]
         for line in lines:
-            name, _, rest = line.partition(":")
-            words = rest.split()
-            if name.strip() != "lo" and len(words) > 8:
-                received, sent = received + int(words[0]), sent + int(words[8])
+            name, _, counters = line.partition(":")
+            columns = counters.split()
+            if name.strip() != "lo" and len(columns) > 8:
+                received += int(columns[0])
+                sent += int(columns[8])
         for port in self._adapters.glob("*/ports/*/counters"):
             received += _WORD * _count(port / "port_rcv_data")
             sent += _WORD * _count(port / "port_xmit_data")
@@ -98,9 +102,9 @@ class _Utilization(ctypes.Structure):
 
 
 def _gpu_meter() -> Callable[[], float | None] | None:
-    """Return what asks NVML how busy the GPUs are.
+    """Return a function that reads from NVML how busy the GPUs are.
 
-    None where there is no NVML, or no GPU.
+    None without NVML or GPU.
     """
     try:
         library = ctypes.CDLL(NVML)
@@ -115,15 +119,15 @@ def _gpu_meter() -> Callable[[], float | None] | None:
     except (OSError, AttributeError):
         return None
 
-    def busy() -> float | None:
+    def mean_share() -> float | None:
         shares = []
         for handle in handles:
-            told = _Utilization()
-            if not library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(told)):
-                shares.append(told.gpu / _FULL)
+            utilization = _Utilization()
+            if not library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(utilization)):
+                shares.append(utilization.gpu / _FULL)
         return sum(shares) / len(shares) if shares else None
 
-    return busy if handles else None
+    return mean_share if handles else None
 
 
 def _count(path: Path) -> int:

@@ -1,12 +1,12 @@
 """One rank of a job that runs a program: ``python -m spbench_workers.program``.
 
-It starts no MPI, so that the program can: what the launcher gave this process, its child has.
+It starts no MPI, so that the program can: its child gets the environment of the launcher.
 """
 
 import signal
 
 if __name__ == "__main__":
-    # mpirun_rsh starts ranks with these blocked, SIGTERM among them; their children inherit it.
+    # mpirun_rsh starts ranks with blocked signals, including SIGTERM, which children inherit.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     from spbench_workers.benchmarks.program.serve import serve
 

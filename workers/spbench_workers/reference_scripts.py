@@ -1,4 +1,4 @@
-"""Reference scripts as data: what each is called, its flags with their defaults, its benchmark."""
+"""Reference scripts as data: names, flags with defaults, and benchmarks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from spbench_core.catalog.parameters import Params
 
 GivenFlags = Mapping[str, str]
-"""The flags of a command line that were given, by `ScriptFlag.name`, each with its word."""
+"""The flags that a command line sets, by `ScriptFlag.name`, with their values as text."""
 
 
-def _as_read(params: Params, _: GivenFlags) -> Params:
+def _keep_params(params: Params, _: GivenFlags) -> Params:
     return params
 
 
-def _no_lines(_: Mapping[str, Any]) -> tuple[str, ...]:
+def _print_no_lines(_: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
@@ -26,12 +26,12 @@ class ScriptFlag:
 
     Attributes:
         flag: Its spelling, ``--image-size``.
-        default: The script's own value; None where it leaves that open.
-        param: The parameter that it sets; None where nothing here answers to it.
-        help: What a flag without a parameter is, or why it changes nothing.
-        word: The value of a switch, which takes none; None for a flag that does.
-        silent: Whether it needs no warning: what it asks for is done anyway.
-        also: A further spelling.
+        default: The script's default; None if the script leaves it open.
+        param: The parameter that it sets; None without a corresponding parameter.
+        help: The meaning of a flag without a parameter, or why it has no effect.
+        switch_value: The value of a switch, which takes no argument; None for other flags.
+        silent: Whether no warning is needed, because the request of the flag is satisfied anyway.
+        alias: A second spelling.
     """
 
     flag: str
@@ -44,12 +44,12 @@ class ScriptFlag:
 
     @property
     def name(self) -> str:
-        """Its name without dashes, ``image_size``."""
+        """The name without dashes, ``image_size``."""
         return self.flag.lstrip("-").replace("-", "_")
 
     @property
     def unset(self) -> Any:
-        """The value that says as much as leaving it out: ``false`` of a switch."""
+        """The value that is equivalent to omitting the flag: ``false`` for a switch."""
         return "false" if self.default is None and self.switch_value == "true" else self.default
 
 
@@ -59,12 +59,12 @@ class Script:
 
     Attributes:
         name: Its alias, the first word of a command line.
-        file: The script that it stands for.
+        file: The file name of the script.
         benchmark: The benchmark that does its work.
-        flags: Its flags; the benchmark's others are flags as well.
-        fixed: Parameters that the script sets by what it is.
-        adapt: Turns the parameters that were read into those that do as the script does.
-        head: The lines that it prints first, from its flags' values.
+        flags: Its flags; the benchmark's other parameters are flags, too.
+        fixed: Parameters that the script always sets.
+        adapt: Converts the parsed parameters to those with the script's behaviour.
+        first_lines: Returns the lines that it prints first, from its flags' values.
     """
 
     name: str
@@ -72,8 +72,8 @@ class Script:
     benchmark: str
     flags: tuple[ScriptFlag, ...]
     fixed: Params = field(default_factory=dict)
-    adapt: Callable[[Params, GivenFlags], Params] = _as_read
-    first_lines: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_lines
+    adapt: Callable[[Params, GivenFlags], Params] = _keep_params
+    first_lines: Callable[[Mapping[str, Any]], tuple[str, ...]] = _print_no_lines
 
 
 def value_flag(flag: str, default: Any, **attributes: Any) -> ScriptFlag:

@@ -1,8 +1,8 @@
-"""A node's relay: ``python -m spbench_workers.relay FD``, started by the first rank of the node.
+"""A node's relay: ``python -m spbench_workers.relay FD``, started by the node's first rank.
 
-It carries the lines of the node's ranks to the console over one connection, and the answers back,
-so that the console has a connection a node. It is a process of its own, at low priority and on any
-core, so that it takes no time from a timed rank; it ends with the last of its ranks, or with the
+It forwards the lines of the node's ranks to the console over one connection, and the replies back,
+so that the console has one connection per node. It is a separate process with low priority on any
+core, so that it takes no time from a timed rank. It ends with the last of its ranks, or with the
 console, and its ranks end with it.
 """
 
@@ -21,18 +21,20 @@ from typing import cast
 from spbench_core.events import rank_events
 from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_frame
 from spbench_core.events.fields import EventError
-from spbench_workers.channel import encode_event, hello_fields
-from spbench_workers.connect import RELAY_BACKLOG, connect_to_console, peer_user
+from spbench_workers.channel.base import encode_event
+from spbench_workers.channel.connect import RELAY_BACKLOG, connect_to_console, peer_user
+from spbench_workers.channel.opening import hello_fields
 
 NICENESS = 10
+"""The niceness of the relay, so that timed ranks have priority."""
 GATHER = 0.02
-"""Seconds for which lines are gathered, so that ranks that speak together cost one packet."""
+"""Seconds for which lines are gathered, so that simultaneous lines of ranks cost one packet."""
 MOST_WAITING = 1 << 20
 """Bytes that are gathered at most."""
 
 
 class _Local(asyncio.Protocol):
-    """A rank of this node."""
+    """The connection of a rank of this node."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
@@ -41,7 +43,7 @@ class _Local(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        # anyone on this host may connect to the socket's name
+        # Any user of this host may connect to the socket's name.
         if peer_user(transport.get_extra_info("socket")) == os.getuid():
             self._channel = self._relay.add(self)
         else:
@@ -70,49 +72,49 @@ class Relay(asyncio.Protocol):
         self._sent = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._console: asyncio.Transport | None = None
-        self._full = False
+        self._paused = False
 
     # Ranks
 
     def rank(self) -> asyncio.Protocol:
-        """Return the protocol of a rank that connects."""
+        """Return the protocol of a connecting rank."""
         return _Local(self)
 
     def add(self, local: _Local) -> int:
-        """Give a rank its channel."""
+        """Assign a channel to a rank."""
         self._last += 1
         self._locals[self._last] = local
-        if self._full and local.transport is not None:
+        if self._paused and local.transport is not None:
             local.transport.pause_reading()
         return self._last
 
     def remove(self, channel: int) -> None:
-        """Tell the console that a rank has ended; with the last of them it is all over."""
+        """Report the end of a rank to the console; finish after the last one."""
         if self._locals.pop(channel, None) is not None:
             self.send(encode_frame(channel, b""))
         if not self._locals:
             self.finished.set()
 
     @property
-    def used(self) -> bool:
-        """Whether a rank has come."""
+    def was_used(self) -> bool:
+        """Whether a rank has connected."""
         return self._last > 0
 
     # To the console
 
     def send(self, data: bytes) -> None:
-        """Send with what else there is to send in the next moments."""
+        """Send data together with other data of the next moments."""
         self._waiting.append(data)
         self._waiting_bytes += len(data)
         if self._waiting_bytes >= MOST_WAITING:
-            # Only the transport knows that the console takes nothing, and lets the ranks wait.
+            # The transport then detects if the console does not read, and pauses the ranks.
             self.flush()
         elif self._due is None:
             wait = max(0.0, self._sent + GATHER - time.monotonic())
             self._due = self._loop.call_later(wait, self.flush)
 
     def flush(self) -> None:
-        """Send what is waiting."""
+        """Send all gathered data."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -123,12 +125,12 @@ class Relay(asyncio.Protocol):
         self._waiting_bytes = 0
 
     def send_sign_of_life(self) -> None:
-        """Give a sign of life now and again."""
+        """Send a sign of life per heartbeat interval."""
         self.send(HEARTBEAT_FRAME)
         self._loop.call_later(rank_events.HEARTBEAT_INTERVAL, self.send_sign_of_life)
 
     def close(self) -> None:
-        """Send what is left and end the connection."""
+        """Send the remaining data and end the connection."""
         self.flush()
         if self._console is not None:
             self._console.close()
@@ -145,15 +147,15 @@ class Relay(asyncio.Protocol):
         self.gone.set()
 
     def pause_writing(self) -> None:
-        """Let ranks wait: the console takes no more for now."""
-        self._full = True
+        """Stop reading from ranks, because the console does not read."""
+        self._paused = True
         for local in self._locals.values():
             if local.transport is not None:
                 local.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read from the ranks again."""
-        self._full = False
+        self._paused = False
         for local in self._locals.values():
             if local.transport is not None:
                 local.transport.resume_reading()
@@ -162,17 +164,17 @@ class Relay(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            for channel, said in self._pieces.feed(data):
-                self._answer(channel, said)
+            for channel, reply in self._pieces.feed(data):
+                self._forward_reply(channel, reply)
         except EventError:
             self.close()
 
-    def _answer(self, channel: int, said: bytes) -> None:
+    def _forward_reply(self, channel: int, reply: bytes) -> None:
         local = self._locals.get(channel)
         if local is None or local.transport is None:
             return
-        if said:
-            local.transport.write(said)
+        if reply:
+            local.transport.write(reply)
         else:
             _abort(local)
 
@@ -183,7 +185,7 @@ def _abort(local: _Local) -> None:
 
 
 async def carry_events(listening: socket.socket, console: socket.socket, rest: bytes) -> None:
-    """Carry lines until the console or the last rank has gone, or none has come."""
+    """Forward lines until the console or the last rank has ended, or no rank has connected."""
     loop = asyncio.get_running_loop()
     relay = Relay()
     await loop.connect_accepted_socket(lambda: relay, console)
@@ -191,7 +193,7 @@ async def carry_events(listening: socket.socket, console: socket.socket, rest: b
         relay.data_received(rest)
     server = await loop.create_unix_server(relay.rank, sock=listening, backlog=RELAY_BACKLOG)
     loop.call_later(
-        rank_events.CONNECT_TIMEOUT, lambda: None if relay.used else relay.finished.set()
+        rank_events.CONNECT_TIMEOUT, lambda: None if relay.was_used else relay.finished.set()
     )
     await relay.finished.wait()
     server.close()
@@ -200,7 +202,10 @@ async def carry_events(listening: socket.socket, console: socket.socket, rest: b
 
 
 def detach_from_ranks() -> None:
-    """Take any core, not only those of one rank, and as many files as are allowed."""
+    """Allow all cores, not only those of one rank, and the largest number of open files.
+
+    SIGINT, which launchers send to ranks, is ignored.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
@@ -210,17 +215,19 @@ def detach_from_ranks() -> None:
 
 
 def main() -> None:
-    """Serve the node whose ranks connect to the socket that was inherited."""
+    """Serve the ranks that connect to the inherited socket."""
     detach_from_ranks()
     listening = socket.socket(fileno=int(sys.argv[1]))
     addresses = os.environ[rank_events.ENV_COLLECTOR].split(",")
     _, fields = hello_fields(os.environ)
-    let_in = connect_to_console(addresses, encode_event("hello", None, 0, fields | {"relay": True}))
-    # From here on the cores are the ranks'; before, all of them wait for it.
+    admission = connect_to_console(
+        addresses, encode_event("hello", None, 0, fields | {"relay": True})
+    )
+    # Only now: until the relay is connected, all ranks wait for it.
     os.nice(NICENESS)
-    if let_in is not None:
-        let_in.connection.setblocking(False)
-        asyncio.run(carry_events(listening, let_in.connection, let_in.received))
+    if admission is not None:
+        admission.connection.setblocking(False)
+        asyncio.run(carry_events(listening, admission.connection, admission.received))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""The cases that a batch job has still to run, for its next launch.
-
-Standard library only.
+"""The remaining cases of a batch job, for its next launch. Standard library only.
 
     python -m spbench_workers.remaining JOB LAUNCH
 
-writes them to ``JOB/LAUNCH/cases.json`` and exits with 0; with 1 where none are left, or where two
-launches in a row have started none. A case that was under way when its launch failed is not run
-again; one whose launch was ended from outside (a time limit, a node that failed, a requeue) is.
+It writes them to ``JOB/LAUNCH/cases.json`` and exits with 0. It exits with 1 if no case remains, or
+if two consecutive launches have not started any. A case that was running when its launch failed is
+not run again. If the launch was ended from outside (by a time limit, a failed node or a requeue),
+the case is run again.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from spbench_core.events.rank_events import decode
 from spbench_core.events.statuses import RankStatus
 
 MOST_IDLE = 2
-"""Launches in a row without the start of a case, after which no other is tried."""
+"""Consecutive launches without a started case after which no other launch is tried."""
 
 
 def list_remaining(job: Path) -> list[dict[str, Any]]:
-    """Return the cases of a job that are left to run, an entry a repeat."""
+    """Return the remaining cases of a job, one entry per repeat."""
     planned = read_cases(job)
     spent: set[str] = set()
     idle = 0
@@ -43,12 +42,12 @@ def list_remaining(job: Path) -> list[dict[str, Any]]:
         else:
             spent |= started
             idle = 0 if started else idle + 1
-    left = [case for case in planned if case["id"] not in spent]
-    return left if idle < MOST_IDLE else []
+    cases = [case for case in planned if case["id"] not in spent]
+    return cases if idle < MOST_IDLE else []
 
 
 def read_progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
-    """Return the ids of the cases that a rank has started, and of those that all have ended."""
+    """Return the ids of the cases that any rank has started, and that all have ended."""
     started: set[str] = set()
     ends: dict[str, int] = {}
     size = 0
@@ -70,14 +69,14 @@ def read_progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
     return started, {case for case, count in ends.items() if count == size * repeats.get(case, 0)}
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Write the cases of the next launch; return the exit status."""
-    job = Path(words[0])
-    launch = words[1]
-    left = list_remaining(job)
-    if left:
-        (job / launch / CASES_FILE).write_text(json.dumps(left))
-    return 0 if left else 1
+    job = Path(arguments[0])
+    launch = arguments[1]
+    cases = list_remaining(job)
+    if cases:
+        (job / launch / CASES_FILE).write_text(json.dumps(cases))
+    return 0 if cases else 1
 
 
 if __name__ == "__main__":

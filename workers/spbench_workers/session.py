@@ -21,16 +21,19 @@ from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_core.plugins import describe_error, list_warnings
 from spbench_parallel.device.failures import translate_gpu_error
 from spbench_parallel.errors import CannotRunError
-from spbench_workers.allocator import find_allocator
 from spbench_workers.binding.numa import core_nodes, count_physical_cores
-from spbench_workers.channel import (
-    Channel,
-    ConsoleUnreachableError,
-    FileChannel,
-    TcpChannel,
-    open_channel,
+from spbench_workers.channel.base import Channel, ConsoleUnreachableError
+from spbench_workers.channel.file import FileChannel
+from spbench_workers.channel.opening import open_channel
+from spbench_workers.channel.tcp import TcpChannel
+from spbench_workers.comm import (
+    World,
+    finalize_mpi,
+    find_allocator,
+    find_fabric,
+    numa_node,
+    open_world,
 )
-from spbench_workers.comm import World, finalize_mpi, find_fabric, numa_node, open_world
 from spbench_workers.context import Context
 from spbench_workers.host_load import HostLoad
 
@@ -43,7 +46,8 @@ def serve() -> None:
     try:
         world = open_world(channel.guarded_by_kernel())
         if os.environ.get(rank_events.ENV_DEVICE) == "cuda":
-            # Before ready no rank counts as silent: launch.start_timeout bounds the start of CUDA.
+            # Before the rank reports ready, since it does not count as silent until then. Only
+            # launch.start_timeout limits the start of CUDA.
             start_gpu(world)
         start_reporting(channel, world, mpi_versions())
         if world.local_rank_conflict and world.rank == 0:
@@ -53,7 +57,8 @@ def serve() -> None:
         runners = load_runners(case["benchmark"] for case in cases)
         if any(map(_may_use_gpu, cases)):
             start_gpu(world)
-            # A rank counts as silent again soon after the first one starts a case.
+            # No rank starts a case before all have started CUDA: from the first case on, a rank
+            # without heartbeats counts as silent.
             world.comm.Barrier()
     except BaseException as error:
         report_failure(channel, error)
@@ -62,6 +67,8 @@ def serve() -> None:
     for case, before, name, after in zip(cases, names, names[1:], names[2:], strict=False):
         ends = {"first": before != name, "last": after != name}
         run_case(world, channel, case, runners[name], **ends)
+    # In this order: all ranks have finished, then each closes its connection after every event has
+    # arrived, and only then finalizes MPI, where it may wait or be killed.
     world.comm.Barrier()
     channel.close()
     finalize_mpi()
@@ -76,14 +83,14 @@ def start_gpu(world: World) -> None:
 
 
 def _may_use_gpu(case: Mapping[str, Any]) -> bool:
-    """Return whether a case takes the GPU of each rank's local rank if torch sees one."""
+    """Return whether a case uses the GPU of each rank's local rank, if torch sees one."""
     params = case["params"]
-    elsewhere = params.get("device_ids") or BENCHMARKS[case["benchmark"]].takes_devices
-    return params.get("device") == "auto" and not elsewhere
+    chooses_others = params.get("device_ids") or BENCHMARKS[case["benchmark"]].takes_devices
+    return params.get("device") == "auto" and not chooses_others
 
 
 def connect_or_exit() -> TcpChannel | FileChannel:
-    """Return the channel to the console, or end this process with a sentence."""
+    """Return the channel to the console, or exit with a message."""
     try:
         return open_channel(os.environ)
     except ConsoleUnreachableError as error:
@@ -93,7 +100,10 @@ def connect_or_exit() -> TcpChannel | FileChannel:
 def start_reporting(
     channel: TcpChannel | FileChannel, world: World, mpi: Mapping[str, str | None]
 ) -> None:
-    """Say that this rank is ready; the first one of a host tells its load from now on."""
+    """Report that this rank is ready.
+
+    The first one of a host adds the load to its heartbeats.
+    """
     channel.rank = world.rank
     report_ready(channel, world, mpi)
     if world.local_rank == 0 and os.environ.get(rank_events.ENV_HOST_LOAD) != "off":
@@ -101,12 +111,14 @@ def start_reporting(
 
 
 def report_failure(channel: Channel, error: BaseException) -> None:
-    """Report an exception that is no case's, with its traceback."""
-    channel.send("log", level=LogLevel.ERROR, message=_sentence(error), traceback=_trace())
+    """Report an exception outside of cases, with its traceback."""
+    channel.send(
+        "log", level=LogLevel.ERROR, message=_format_error(error), traceback=_format_traceback()
+    )
 
 
 def mpi_versions() -> dict[str, str | None]:
-    """Return the versions of the MPI library that this rank has started, and of mpi4py."""
+    """Return the versions of the MPI library of this rank, and of mpi4py."""
     from mpi4py import MPI
 
     from spbench_core.mpi_builds import parse_library_name
@@ -149,16 +161,16 @@ def _version(package: str) -> str | None:
 
 
 def load_runners(benchmarks: Any) -> dict[str, Runner]:
-    """Import the modules of these benchmarks and return their ``run``, before the first case.
+    """Import the modules of these benchmarks before the first case, and return their ``run``.
 
     Raises:
-        CannotRunError: The plug-in of one is not installed here, or its module is wrong.
+        CannotRunError: The plug-in of a benchmark is not installed here, or its module is invalid.
     """
-    # numpy is optional here; torch would warn on every rank where it is missing.
+    # numpy is optional here; without it torch would warn on every rank.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     names = sorted(set(benchmarks))
-    # Torch makes 160,000 permanent objects: to collect garbage among them during the import and
-    # at exit takes a fifth of the time in which a rank starts and ends.
+    # Torch creates 160,000 permanent objects. Garbage collection among them, during the import and
+    # at exit, takes a fifth of the time in which a rank starts and ends.
     gc.disable()
     try:
         runners = {name: _runner(name) for name in names}
@@ -174,10 +186,10 @@ def load_runners(benchmarks: Any) -> dict[str, Runner]:
 
 def _runner(name: str) -> Runner:
     if name not in BENCHMARKS:
-        why = "".join(f"; {warning}" for warning in list_warnings())
+        warnings = "".join(f"; {warning}" for warning in list_warnings())
         raise CannotRunError(
             f"{sys.executable} on {platform.node()} has no benchmark {name}: install its plug-in "
-            f"for the ranks, too{why}"
+            f"for the ranks, too{warnings}"
         )
     entry = BENCHMARKS[name]
     if not entry.plugin:
@@ -204,7 +216,7 @@ def run_case(
 ) -> None:
     """Run one case.
 
-    An exception is reported to the console, with its traceback, and raised again.
+    An exception is reported to the console with its traceback, and raised again.
 
     ``first`` and ``last`` are passed on to the case's `Context`.
     """
@@ -227,9 +239,9 @@ def run_case(
             RankStatus.ERROR,
             error={
                 "type": type(error).__name__,
-                "message": _sentence(error),
+                "message": _format_error(error),
                 "missing": getattr(error, "missing", False),
-                "traceback": _trace(),
+                "traceback": _format_traceback(),
             },
         )
         raise
@@ -237,7 +249,7 @@ def run_case(
 
 
 def run(runner: Runner, context: Context) -> None:
-    """Run a benchmark, and free what it has left on a GPU.
+    """Run a benchmark, and free the memory that it has left on a GPU.
 
     Raises:
         CannotRunError: The case cannot run here, or a GPU has failed.
@@ -245,24 +257,24 @@ def run(runner: Runner, context: Context) -> None:
     try:
         runner(context)
         # A pending error of the GPU is raised here, since it belongs to this case.
-        _give_back()
+        _free_gpu_memory()
     except Exception as error:
         reported = translate_gpu_error(error, context.params)
         with suppress(Exception):  # a lost GPU cannot free its memory
-            _give_back(error)
+            _free_gpu_memory(error)
         if reported is error:
             raise
         raise reported from error
 
 
-def _give_back(error: Exception | None = None) -> None:
+def _free_gpu_memory(error: Exception | None = None) -> None:
     if "torch" in sys.modules:
         from spbench_parallel.device.memory import release_memory
 
         release_memory(error)
 
 
-def _sentence(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     """Return the first line of an error, with its class unless it is a CannotRunError."""
     text = str(error).strip().splitlines()
     if text and isinstance(error, CannotRunError):
@@ -270,5 +282,5 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
-def _trace() -> str:
+def _format_traceback() -> str:
     return traceback.format_exc()[-20_000:]

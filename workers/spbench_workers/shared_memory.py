@@ -2,9 +2,10 @@
 
 Ranks on one host exchange messages through files that Open MPI names by host, user, rank and a
 16-bit hash of the job. Two jobs that run on a host at the same time with the same hash open the
-same files, then crash or hang: one pair of jobs in 65,536. A rank that is killed leaves a file of
-16 MiB behind. Each rank therefore creates a folder with a random name, and removes the folders of
-ranks that have ended. A rank locks its folder: the kernel releases the lock however the rank ends.
+same files, and then crash or hang: one pair of jobs in 65,536. A killed rank leaves a file of 16
+MiB behind. Each rank therefore creates a folder with a random name, and removes the folders of
+ranks that have ended. A rank locks its folder, and the kernel releases the lock however the rank
+ends.
 """
 
 from __future__ import annotations

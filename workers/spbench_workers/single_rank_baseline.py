@@ -14,12 +14,13 @@ from spbench_workers.timing import time_batch
 
 MEASURED_BY = "rank 0 alone, the other ranks asleep"
 WARM_SECONDS = 0.01
-"""Seconds of warm-up, or one iteration: after its sleep a core is slow at first."""
+"""Seconds of warm-up, at least one iteration: a core is slow at first after its sleep."""
 FEWEST_ITERATIONS = 10
+"""The least number of timed iterations, unless the case has fewer."""
 MOST_SECONDS = 0.1
-"""The case's iterations are timed, or those of so many seconds if they are at least so many."""
+"""Seconds after which no more than `FEWEST_ITERATIONS` are timed."""
 PARTS = 3
-"""The fastest of so many parts counts, so that a moment of other work does not."""
+"""Parts of the timed iterations. The fastest one counts, so that a short disturbance does not."""
 
 
 def report_rate_and_limit(
@@ -30,18 +31,19 @@ def report_rate_and_limit(
     rate: str,
     amount: float,
 ) -> None:
-    """Report the rate at the slowest rank's time, and as its limit the baseline of rank 0 alone.
+    """Report the rate at the slowest rank's time, and the baseline of rank 0 as its limit.
 
     All ranks must call it.
 
     Args:
         context: The case.
         body: One iteration, without any fault in it.
-        times: This rank's times in ms, as `measure` returned them.
+        times: This rank's times in ms, from `measure`.
         rate: The name of the rate's metric.
         amount: The work of one iteration, in the metric's unit times one second.
     """
     context.metric(rate, amount / (context.median_of_slowest(times) / 1000.0))
+    # All ranks sleep from the first barrier to the second, while rank 0 measures.
     sleep_at_barrier(context.world.comm)
     if context.world.rank == 0:
         seconds = time_single_rank(body, len(times))

@@ -1,4 +1,4 @@
-"""The former name of the operators over tiles in `spbench_parallel.api`, for scripts."""
+"""The former name of the tiled operators in `spbench_parallel.api`, for scripts."""
 
 from spbench_core.late_import import make_lazy_getattr
 from spbench_parallel.api import MODULES

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from spbench_workers.context import Context
 
 MAX_BATCH = 20_000
-"""The most samples in one event, well below the longest line."""
+"""The largest number of samples in one event, well below the longest line."""
 SAMPLE_SECONDS = 100e-6
-"""The seconds of a sample of short calls: so long that the cost of the clock is negligible."""
+"""Seconds of a sample of short calls: long enough that the cost of the clock is negligible."""
 MAX_CALLS = 10_000
-PATIENCE = 1.0
-"""Seconds of warming up after which a call's end is told: fast calls are left alone."""
+"""The largest number of calls in a sample."""
+QUIET_SECONDS = 1.0
+"""Seconds of warm-up after which progress is reported: fast calls are not disturbed."""
 WAITED = "waited_ms"
 """The metric of the time that a rank waits for others within an iteration."""
 NO_PAUSES: Mapping[int, Callable[[], object]] = MappingProxyType({})
@@ -41,20 +42,20 @@ def measure(
 ) -> array[float]:
     """Run warm-up and timed iterations of ``body``; return this rank's times in ms.
 
-    Ranks run batches together: nothing is sent within a batch; between two, each rank sends its
-    samples while the others wait, so that sending lengthens no iteration of another rank.
+    Ranks run batches together, and no event is sent within a batch. Between two batches, each rank
+    sends its samples while the others wait, so that sending lengthens no iteration of another rank.
 
     Args:
         context: The case; its parameters ``warmup`` and ``iterations`` are the numbers of calls.
         body: One iteration. It must return only when its work is done.
         metric: The metric of the samples.
         divide: The repetitions in one call of ``body``; times are of one of them.
-        iterations: The number of iterations, in place of the parameter.
+        iterations: The number of iterations (default: the parameter).
         pauses: Functions that are called, untimed, after a number of iterations, by that number.
-        after_batch: Called, untimed, after each batch with the iterations so far and the seconds
-            of one of the batch's, on the slowest rank.
+        after_batch: Called, untimed, after each batch with the iterations so far and the seconds of
+            an iteration of the batch on the slowest rank.
         waits: A list to which ``body`` appends the seconds of each of its waits for other ranks,
-            equally many in each iteration. They are sent as samples of `WAITED`.
+            the same number in each iteration. They are sent as samples of `WAITED`.
     """
     if iterations is None:
         iterations = context.params["iterations"]
@@ -83,30 +84,31 @@ def measure(
 
 
 def _per_iteration(waits: Sequence[float], iterations: int) -> list[float]:
-    """Return the waits of each iteration together, in ms."""
-    each = len(waits) // iterations
-    return [1000.0 * sum(waits[at : at + each]) for at in range(0, iterations * each, each or 1)]
+    """Return the summed waits of each iteration, in ms."""
+    count = len(waits) // iterations
+    starts = range(0, iterations * count, count or 1)
+    return [1000.0 * sum(waits[start : start + count]) for start in starts]
 
 
 def _to_next(pauses: Iterable[int], done: int, iterations: int) -> int:
     """Return the iterations until the next pause, or the end."""
-    return min((at for at in pauses if at > done), default=iterations) - done
+    return min((pause for pause in pauses if pause > done), default=iterations) - done
 
 
 def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:
     """Warm up.
 
-    Return the seconds of one iteration on the slowest rank, 0 without a warm-up.
+    Return the seconds of an iteration on the slowest rank, 0 without a warm-up.
     """
     context.progress(Activity.WARMUP, 0, count)
     context.world.comm.Barrier()
     start = perf_counter()
-    told = start
+    reported = start
     for done in range(1, count + 1):
         body()
-        if perf_counter() - told >= PATIENCE:
+        if perf_counter() - reported >= QUIET_SECONDS:
             context.progress(Activity.WARMUP, done, count)
-            told = perf_counter()
+            reported = perf_counter()
     elapsed = perf_counter() - start
     return context.largest(elapsed / count) if count else 0.0
 
@@ -122,7 +124,7 @@ def time_batch(
 ) -> None:
     """Call ``body`` ``count`` times.
 
-    Keep each call's seconds, times ``scale``, from ``first``.
+    Store the seconds of each call, times ``scale``, from ``first`` on.
     """
     gc.disable()
     try:
@@ -135,17 +137,17 @@ def time_batch(
 
 
 def calls_per_sample(seconds: float) -> int:
-    """Return the number of calls, each of so many seconds, that make a sample."""
+    """Return the number of calls of ``seconds`` each that make a sample."""
     return max(1, min(MAX_CALLS, round(SAMPLE_SECONDS / max(seconds, 1e-9))))
 
 
 def repeat_calls(body: Callable[[], object], count: int) -> Callable[[], object]:
     """Return a function that calls ``body`` ``count`` times."""
-    return body if count == 1 else partial(_repeat, body, range(count))
+    return body if count == 1 else partial(_run_repeatedly, body, range(count))
 
 
-def _repeat(body: Callable[[], object], times: range) -> None:
-    for _ in times:
+def _run_repeatedly(body: Callable[[], object], calls: range) -> None:
+    for _ in calls:
         body()
 
 
@@ -154,7 +156,7 @@ def hidden_share(whole: float, exposed: float, compute: float) -> float:
 
     Args:
         whole: The time of the communication.
-        exposed: The time that it adds to a computation meanwhile.
+        exposed: The time that it adds to a simultaneous computation.
         compute: The time of the computation.
     """
     return (whole - exposed) / min(whole, compute)

@@ -21,8 +21,7 @@ from spbench_workers.benchmarks.allreduce.sweep import RotatingReduction, WrongE
 from spbench_workers.collectives import plan
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.native import registered_operation
-from spbench_workers.collectives.reduction import open_collective, open_reduction
-from spbench_workers.collectives.staged import StagedReduction
+from spbench_workers.collectives.reduction import StagedReduction, open_collective, open_reduction
 from standins.late_device import install
 
 MODES = ("blocking", "persistent", "nonblocking")

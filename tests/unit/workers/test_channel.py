@@ -15,14 +15,10 @@ import pytest
 
 from spbench_core.events import rank_events
 from spbench_core.events.fields import EventError
-from spbench_workers.channel import (
-    LOST_STATUS,
-    ConsoleUnreachableError,
-    FileChannel,
-    TcpChannel,
-    launcher_rank,
-    open_channel,
-)
+from spbench_workers.channel.base import LOST_STATUS, ConsoleUnreachableError
+from spbench_workers.channel.file import FileChannel
+from spbench_workers.channel.opening import launcher_rank, open_channel
+from spbench_workers.channel.tcp import TcpChannel
 
 PATIENCE = 5.0
 
@@ -186,7 +182,7 @@ def test_a_heartbeat_is_due_each_second():
 
 RANK_THAT_SLEEPS = """
 import os, sys, time
-from spbench_workers.channel import open_channel
+from spbench_workers.channel.opening import open_channel
 open_channel(os.environ)
 time.sleep(60)
 """
@@ -209,7 +205,7 @@ def test_a_rank_whose_console_is_gone_ends_though_it_sleeps(console, way):
 
 RANK_WITHOUT_STDERR = """
 import os, sys, threading, time
-from spbench_workers.channel import open_channel
+from spbench_workers.channel.opening import open_channel
 open_channel(os.environ)
 way = sys.argv[1]
 if way == "closed":
@@ -248,7 +244,7 @@ def test_a_rank_ends_with_its_console_if_stderr_takes_nothing(console, way):
 
 RANK_WITH_A_FAILING_HEARTBEAT = """
 import os, sys, time
-from spbench_workers.channel import open_channel
+from spbench_workers.channel.opening import open_channel
 channel = open_channel(os.environ)
 def fail():
     raise ValueError("no load")
@@ -270,7 +266,7 @@ def test_a_rank_ends_if_its_heartbeat_fails(console, part):
 
 RANK_THAT_HOLDS_PYTHONS_LOCK = """
 import ctypes, os
-from spbench_workers.channel import open_channel
+from spbench_workers.channel.opening import open_channel
 channel = open_channel(os.environ)
 with channel.guarded_by_kernel():
     os.write(1, b"ready")
@@ -314,7 +310,7 @@ def test_a_guarded_rank_that_gets_on_goes_on(console):
 
 RANK_WITH_A_PROGRAM = """
 import os, sys, time
-from spbench_workers.channel import open_channel
+from spbench_workers.channel.opening import open_channel
 from spbench_workers.benchmarks.program.child import ChildProgram, ProgramCommand
 channel = open_channel(os.environ)
 command = ProgramCommand(["sh", "-c", "sleep 60 & echo $!; wait"], None, dict(os.environ))
@@ -352,7 +348,7 @@ def ended(pid):
 
 RANK_THAT_CLOSES = """
 import os
-from spbench_workers.channel import open_channel
+from spbench_workers.channel.opening import open_channel
 open_channel(os.environ).close()
 """
 
@@ -505,7 +501,7 @@ def test_two_ranks_with_one_host_name_and_process_number_have_a_file_each(tmp_pa
 
 OVERDUE = """
 import os, sys, time
-from spbench_workers.channel import open_channel
+from spbench_workers.channel.opening import open_channel
 channel = open_channel(os.environ)
 channel.rank = 3
 channel.send("case_start", case=sys.argv[1], repeat=0)
@@ -542,7 +538,7 @@ def test_without_a_console_a_rank_ends_itself_where_its_case_exceeds_its_timeout
 BATCH_RANK_THAT_HOLDS_PYTHONS_LOCK = """
 import ctypes, os
 from pathlib import Path
-from spbench_workers.channel import FileChannel
+from spbench_workers.channel.file import FileChannel
 channel = FileChannel(Path(os.environ["FOLDER"]), {None: 0.5})
 channel.start()
 with channel.guarded_by_kernel():
@@ -560,7 +556,7 @@ def test_the_kernel_ends_a_batch_rank_that_does_not_start_in_time(tmp_path):
 BATCH_RANK_ON_A_FULL_DISK = """
 import os, time
 from pathlib import Path
-from spbench_workers.channel import FileChannel
+from spbench_workers.channel.file import FileChannel
 channel = FileChannel(Path(os.environ["FOLDER"]))
 full = os.open("/dev/full", os.O_WRONLY)
 os.dup2(full, channel._file.fileno())

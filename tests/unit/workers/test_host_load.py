@@ -6,7 +6,7 @@ import pytest
 
 from spbench_core.events import rank_events
 from spbench_workers import host_load
-from spbench_workers.channel import encode_event
+from spbench_workers.channel.base import encode_event
 from spbench_workers.host_load import HostLoad
 
 NET = (

@@ -1,6 +1,6 @@
 import pytest
 
-from spbench_workers import allocator
+from spbench_workers import comm
 
 
 @pytest.mark.parametrize(
@@ -15,10 +15,10 @@ from spbench_workers import allocator
 def test_a_loaded_malloc_is_named(tmp_path, monkeypatch, line, name):
     maps = tmp_path / "maps"
     maps.write_text(f"7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/libc.so.6\n7f02-7f03 r-xp {line}\n")
-    monkeypatch.setattr(allocator, "_MAPS", maps)
-    assert allocator.find_allocator() == name
+    monkeypatch.setattr(comm, "_MAPS", maps)
+    assert comm.find_allocator() == name
 
 
 def test_else_it_is_the_c_librarys(tmp_path, monkeypatch):
-    monkeypatch.setattr(allocator, "_MAPS", tmp_path / "none")
-    assert allocator.find_allocator().startswith("glibc 2.")
+    monkeypatch.setattr(comm, "_MAPS", tmp_path / "none")
+    assert comm.find_allocator().startswith("glibc 2.")

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from spbench_workers.parent import HELPERS
+from spbench_workers.channel.tcp import HELPERS
 
 # This process names itself and starts a child, whose channel beats before and after its end. The
 # lines are those that the child sends.
 PROGRAM = """
 import ctypes, os, socket, sys, time
-from spbench_workers.channel import TcpChannel
+from spbench_workers.channel.tcp import TcpChannel
 ctypes.CDLL(None).prctl(15, sys.argv[1].encode())
 reading, writing = os.pipe()
 if os.fork():

@@ -6,7 +6,7 @@ import pytest
 
 from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_frame
 from spbench_workers import relay as module
-from spbench_workers.connect import relay_name
+from spbench_workers.channel.connect import relay_name
 from spbench_workers.relay import carry_events
 
 PATIENCE = 5.0

@@ -1,1 +1,1 @@
-"""Binding of a rank: its local rank, its cores and its GPU, before MPI starts."""
+"""Binding of a rank before MPI starts: its local rank, its cores and its GPU."""

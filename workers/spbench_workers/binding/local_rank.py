@@ -1,7 +1,7 @@
-"""The local rank, by the launcher's environment and by the machines of all ranks.
+"""The local rank, from the launcher's environment and from the machines of all ranks.
 
-Standard library only. A launcher sets it before MPI starts, and whatever MPI makes of the host:
-with MVAPICH2's ch3:sock each rank is alone in MPI's communicator of ranks that share memory.
+Standard library only. A launcher sets it before MPI starts. It does not depend on MPI's view of the
+host: with MVAPICH2's ch3:sock, MPI's communicator of ranks that share memory has only one rank.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ VARIABLES = (
     "SLURM_LOCALID",
 )
 """Variables of Open MPI, MVAPICH2, MVAPICH, Hydra with Intel MPI, PALS, Cray's PMI, Flux and srun.
-srun comes last: a Slurm script hands its own on to the ranks of other launchers."""
+
+srun comes last, since a Slurm script passes its own variable on to the ranks of other launchers.
+"""
 _SLURM_STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
 
 
 @dataclass(frozen=True, slots=True)
 class RankLocation:
-    """One rank's word on its machine, which all ranks hear.
+    """The location of one rank, which it sends to all ranks.
 
     Attributes:
-        host: The host name that the rank sees; a container may have one of its own.
-        boot: The kernel's id of this start of the machine; empty where it is not told.
-        told: The launcher's local rank and its variable.
+        host: The host name that the rank sees; a container may have its own.
+        boot: The kernel's id of this start of the machine; empty if it is unknown.
+        launcher_rank: The launcher's local rank and its variable; None if the launcher sets none.
         cpus: The CPUs on which the rank may run.
     """
 
@@ -43,13 +45,13 @@ class RankLocation:
 
 @dataclass(frozen=True, slots=True)
 class LocalRanks:
-    """Places of all ranks.
+    """Local ranks and machines of all ranks.
 
     Attributes:
         local_ranks: The local rank of each rank.
         machines: The machine of each rank, as the lowest rank on it.
-        doubt: The sentence on a rank of which launcher and machines say different things, the same
-            on all ranks; empty where they agree.
+        conflict: A message about a rank for which launcher and machines disagree, the same on all
+            ranks; empty without one.
     """
 
     local_ranks: tuple[int, ...]
@@ -57,21 +59,25 @@ class LocalRanks:
     conflict: str = ""
 
 
-def assign_local_ranks(every: Sequence[RankLocation]) -> LocalRanks:
-    """Return the places of all ranks, from what each of them has said.
+def assign_local_ranks(locations: Sequence[RankLocation]) -> LocalRanks:
+    """Return the local ranks and machines of all ranks, from their locations.
 
-    Machines are told apart by host name and boot id, since several may have one name. The
-    launcher's local ranks hold where they count the ranks of each machine once; if not, machines
-    are taken by boot id alone, for containers have host names of their own. Where that does not fit
-    either, or no launcher tells, ranks are counted in their order.
+    Machines are identified by host name and boot id, since several may have the same name. The
+    launcher's local ranks are used if they number the ranks of each machine from 0. If not,
+    machines are identified only by boot id, because containers may have their own host names. If
+    the launcher's local ranks do not fit either, or if there are none, ranks are numbered in their
+    order.
     """
-    named = _machines((one.host, one.boot) for one in every)
-    for machines in (named, _machines(one.boot or one.host for one in every)):
-        told = [one.launcher_rank[0] for one in every if one.launcher_rank is not None]
-        if len(told) == len(every) and _counts_once(told, machines):
-            return LocalRanks(tuple(told), machines)
-    counted = _number_local_ranks(named)
-    return LocalRanks(counted, named, _doubt(every, counted))
+    by_host_and_boot = _machines((location.host, location.boot) for location in locations)
+    by_boot = _machines(location.boot or location.host for location in locations)
+    launcher_ranks = [
+        location.launcher_rank[0] for location in locations if location.launcher_rank is not None
+    ]
+    for machines in (by_host_and_boot, by_boot):
+        if len(launcher_ranks) == len(locations) and _fits(launcher_ranks, machines):
+            return LocalRanks(tuple(launcher_ranks), machines)
+    numbered = _number_local_ranks(by_host_and_boot)
+    return LocalRanks(numbered, by_host_and_boot, _describe_conflict(locations, numbered))
 
 
 def _machines(keys: Iterable[Hashable]) -> tuple[int, ...]:
@@ -79,38 +85,38 @@ def _machines(keys: Iterable[Hashable]) -> tuple[int, ...]:
     return tuple(first.setdefault(key, rank) for rank, key in enumerate(keys))
 
 
-def _counts_once(told: Iterable[int], machines: Sequence[int]) -> bool:
-    """Whether the local ranks of each machine are 0, 1, 2 and so on, in any order."""
-    pairs = zip(machines, told, strict=True)
+def _fits(local_ranks: Iterable[int], machines: Sequence[int]) -> bool:
+    """Return whether the local ranks of each machine are 0, 1, 2 and so on, in any order."""
+    pairs = zip(machines, local_ranks, strict=True)
     return sorted(pairs) == sorted(zip(machines, _number_local_ranks(machines), strict=True))
 
 
 def _number_local_ranks(machines: Iterable[int]) -> tuple[int, ...]:
     """Return the position of each rank among the ranks of its machine."""
-    seen: dict[int, int] = {}
+    counts: dict[int, int] = {}
     ranks = []
     for machine in machines:
-        ranks.append(seen.get(machine, 0))
-        seen[machine] = ranks[-1] + 1
+        ranks.append(counts.get(machine, 0))
+        counts[machine] = ranks[-1] + 1
     return tuple(ranks)
 
 
-def _doubt(every: Sequence[RankLocation], counted: Iterable[int]) -> str:
-    for rank, (one, local_rank) in enumerate(zip(every, counted, strict=True)):
-        if one.launcher_rank is not None and one.launcher_rank[0] != local_rank:
+def _describe_conflict(locations: Sequence[RankLocation], local_ranks: Iterable[int]) -> str:
+    for rank, (location, local_rank) in enumerate(zip(locations, local_ranks, strict=True)):
+        if location.launcher_rank is None:
+            continue
+        launcher_rank, variable = location.launcher_rank
+        if launcher_rank != local_rank:
             return (
-                f"rank {rank} is local rank {one.launcher_rank[0]} by {one.launcher_rank[1]} and "
-                f"{local_rank} by the host names of the ranks, {one.host} here: give each host one "
+                f"rank {rank} is local rank {launcher_rank} by {variable} and {local_rank} by the "
+                f"host names of the ranks, {location.host} here: give each host one "
                 "name of its own, in the hostfile as in its containers"
             )
     return ""
 
 
 def read_local_rank(environ: Mapping[str, str]) -> tuple[int, str] | None:
-    """Return the local rank and the variable that tells it.
-
-    None where no launcher sets one.
-    """
+    """Return the launcher's local rank and its variable; None if no launcher sets one."""
     for name in VARIABLES:
         value = environ.get(name, "")
         stale = name == "SLURM_LOCALID" and not any(step in environ for step in _SLURM_STEP)

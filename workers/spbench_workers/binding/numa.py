@@ -11,7 +11,7 @@ NODES = Path("/sys/devices/system/node")
 
 
 def gpu_node(address: str) -> int | None:
-    """Return the NUMA node of a PCI address; None where the system does not tell."""
+    """Return the NUMA node of a PCI address; None if the system does not report it."""
     try:
         node = int((PCI / address / "numa_node").read_text())
     except (OSError, ValueError):
@@ -25,9 +25,9 @@ def core_nodes(cpus: Iterable[int]) -> set[int]:
 
 
 def count_physical_cores(cpus: Iterable[int]) -> int:
-    """Return how many physical cores some CPUs are on.
+    """Return the number of physical cores of some CPUs.
 
-    A CPU of unknown siblings is its own.
+    A CPU with unknown siblings counts as one core.
     """
     return len({_siblings(cpu) for cpu in cpus})
 
@@ -40,36 +40,33 @@ def _siblings(cpu: int) -> str:
 
 
 def cores_by_node() -> dict[int, set[int]]:
-    """Return the cores of each NUMA node of this host that has some."""
+    """Return the cores of each NUMA node of this host that has cores."""
     cores: dict[int, set[int]] = {}
     for path in CPUS.glob("cpu[0-9]*/node[0-9]*"):
         cores.setdefault(int(path.name[4:]), set()).add(int(path.parent.name[3:]))
     return cores
 
 
-def farthest_node(node: int, among: Container[int]) -> int | None:
-    """Return the NUMA node of ``among`` that is the farthest from ``node``.
-
-    None without one.
-    """
+def farthest_node(node: int, candidates: Container[int]) -> int | None:
+    """Return the NUMA node among ``candidates`` that is the farthest from ``node``, or None."""
     try:
         distances = list(map(int, (NODES / f"node{node}" / "distance").read_text().split()))
     except (OSError, ValueError):
         return None
-    # The system lists the existing nodes in order, whatever their numbers.
+    # The system lists the distances of existing nodes in the order of their numbers.
     numbers = sorted(int(path.name[4:]) for path in NODES.glob("node[0-9]*"))
-    others = [
+    distances_to_others = [
         (distance, -number)
         for number, distance in zip(numbers, distances, strict=False)
-        if number != node and number in among
+        if number != node and number in candidates
     ]
-    return -max(others)[1] if others else None
+    return -max(distances_to_others)[1] if distances_to_others else None
 
 
 def describe_nearness(address: str | None, cpus: Iterable[int]) -> tuple[bool | None, str]:
-    """Return whether a GPU is near some cores, None where it is not known, and that as a phrase.
+    """Return whether a GPU is near some cores, None if unknown, and a phrase that describes it.
 
-    A GPU is near if it is on a NUMA node of which the rank has cores.
+    A GPU is near if it is on a NUMA node that has cores of the rank.
     """
     node = gpu_node(address) if address is not None else None
     nodes = core_nodes(cpus)

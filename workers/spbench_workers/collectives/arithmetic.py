@@ -1,6 +1,6 @@
 """Memory and arithmetic of vectors: bytes for MPI, and reductions in place.
 
-numpy adds in place at the lowest cost a call; torch computes bf16, which numpy does not have, and
+numpy adds in place at the lowest cost per call. Torch computes bf16, which numpy does not have, and
 fp16, which numpy computes number by number.
 """
 
@@ -32,20 +32,20 @@ TORCH_OPS: dict[str, Callable[..., torch.Tensor]] = {
 }
 """The functions that reduce two tensors, by the operation's name."""
 _SHORT = (torch.float16, torch.bfloat16)
-"""Formats of two bytes: numpy lacks them or is slow, and MPI 3.1 has no type for them."""
+"""Formats with two bytes: numpy lacks them or is slow, and MPI 3.1 has no type for them."""
 
 Action = Callable[[], object]
 
 
 def is_short(dtype: torch.dtype) -> bool:
-    """Whether a format has two bytes, so that neither numpy nor MPI 3.1 reduces it."""
+    """Return whether a format has two bytes, so that neither numpy nor MPI 3.1 reduces it."""
     return dtype in _SHORT
 
 
 def byte_view(vector: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return the bytes of a dense vector of the host, as a view of its memory."""
-    bytes_: np.ndarray[Any, np.dtype[np.uint8]] = vector.view(torch.uint8).numpy()
-    return bytes_
+    """Return a view of the bytes of a dense vector on the host."""
+    view: np.ndarray[Any, np.dtype[np.uint8]] = vector.view(torch.uint8).numpy()
+    return view
 
 
 def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
@@ -53,19 +53,19 @@ def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
 
     Args:
         op: ``sum``, ``prod``, ``max`` or ``min``.
-        target: A dense vector of the host.
-        other: One of the same type and length.
+        target: A dense vector on the host.
+        other: A vector of the same type and length.
     """
     if is_short(target.dtype):
         return partial(TORCH_OPS[op], target, other, out=target)
-    into = target.numpy()
-    return partial(_NUMPY[op], into, other.numpy(), out=into)
+    target_array = target.numpy()
+    return partial(_NUMPY[op], target_array, other.numpy(), out=target_array)
 
 
 def copy_into(target: torch.Tensor, source: torch.Tensor) -> Action:
-    """Return a function that copies a vector of the host to one of the same type and length."""
+    """Return a function that copies a vector on the host to another of the same type and length."""
     return partial(np.copyto, byte_view(target), byte_view(source))
 
 
 def do_nothing() -> None:
-    """Do nothing: the copy of a reduction in place."""
+    """Do nothing, instead of the copy before a reduction that is not in place."""

@@ -24,14 +24,11 @@ class RankTraffic:
 
 
 class Reduction(Protocol):
-    """A collective over fixed memory, opened once and run often.
-
-    All ranks run it together.
-    """
+    """A collective over fixed memory, opened once for repeated runs by all ranks together."""
 
     @property
     def traffic(self) -> RankTraffic | None:
-        """The traffic of this rank in one run; None where the library does not tell."""
+        """The traffic of this rank in one run; None if the library does not report it."""
 
     def run(self) -> object:
         """Run the collective; when it returns, this rank's result is complete."""
@@ -39,7 +36,7 @@ class Reduction(Protocol):
     def start(self) -> object:
         """Start the collective, or in mode ``blocking`` run it.
 
-        Source and result must not be touched until `wait`.
+        Source and result must not be used until `wait`.
         """
 
     def poll(self) -> bool:
@@ -52,4 +49,4 @@ class Reduction(Protocol):
         """Wait until the started collective has ended."""
 
     def free(self) -> None:
-        """Free what MPI or torch holds. All ranks must call it."""
+        """Free the resources of MPI or torch. All ranks must call it."""

@@ -25,13 +25,13 @@ class DistributedReduction:
 
     Args:
         comm: The ranks.
-        backend: ``gloo`` or ``nccl``, which needs source and result on a GPU of each rank's own.
+        backend: ``gloo``, or ``nccl``, which needs source and result on a separate GPU per rank.
         source: The input of this rank, a dense vector.
         result: Memory of the output; the source itself reduces in place.
         op: ``sum``, ``prod``, ``max`` or ``min``.
 
     Raises:
-        CannotRunError: The ranks cannot make such a group; all of them raise it.
+        CannotRunError: The ranks cannot create such a group; all of them raise it.
     """
 
     traffic = None
@@ -67,7 +67,7 @@ class DistributedReduction:
 
     def wait(self) -> None:
         if self._work is not None:
-            # On a GPU it lets the current stream wait, and no other.
+            # On a GPU only the current stream waits, so that the host has to wait for it.
             self._work.wait()
             synchronize_stream(self._device)
             self._work = None

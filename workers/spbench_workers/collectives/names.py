@@ -1,6 +1,6 @@
-"""Names of the algorithms of collectives, and what each is for.
+"""Names of the algorithms of collectives, by kind. Standard library only.
 
-Standard library only.
+It is separate from `plan` so that entries of benchmarks do not load the algorithms.
 """
 
 ROOTED = (
@@ -14,15 +14,15 @@ ROOTED = (
     "two_level",
     "chain",
 )
-"""Algorithms whose root does more than the others: `rotate_roots` moves it."""
+"""Algorithms with a root that has more work than the others; `rotate_roots` moves it."""
 SCHEDULED = ("ring", "bidirectional_ring", "recursive_doubling", "rabenseifner", *ROOTED)
-"""Algorithms of our own, over messages between two ranks."""
+"""spbench's algorithms, over messages between two ranks."""
 LIBRARIES = ("native", "gloo", "nccl")
-"""Allreduces of a library: the MPI, and torch.distributed."""
+"""Allreduces of a library: MPI, and torch.distributed."""
 
 ITEM_BYTES = {"fp32": 4, "fp64": 8, "fp16": 2, "bf16": 2, "int32": 4, "int64": 8}
 """Bytes of a number, by its format."""
 MUJI_SIZES = (2, 4, 8)
 """Numbers of ranks for which muji has a tree."""
 FIXED_SIZES = {f"muji_{size}": size for size in MUJI_SIZES}
-"""Algorithms for one number of ranks only."""
+"""Algorithms for only one number of ranks, with that number."""

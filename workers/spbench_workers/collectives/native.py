@@ -1,6 +1,6 @@
-"""The collectives of the MPI itself: blocking, persistent (MPI 4) and nonblocking.
+"""MPI's collectives: blocking, persistent (MPI 4) and nonblocking.
 
-MPI 3.1 has no floating-point type of two bytes. fp16 and bf16 are sent as pairs of bytes, and an
+MPI 3.1 has no floating-point type with two bytes. fp16 and bf16 are sent as pairs of bytes, and an
 operation that torch computes is registered with MPI for them.
 """
 
@@ -43,9 +43,9 @@ _REDUCING = ("allreduce", "reduce_scatter")
 
 
 def registered_operation(dtype: torch.dtype, op: str) -> str:
-    """Return in words the operation that is registered where MPI has none.
+    """Return a description of the operation that is registered for a format.
 
-    Empty where it has.
+    Empty if MPI has one.
     """
     if not is_short(dtype):
         return ""
@@ -87,7 +87,7 @@ def open_native(
     op: str,
     mode: Mode,
 ) -> Reduction:
-    """Return a collective of MPI's own on memory of the host.
+    """Return one of MPI's collectives, in memory of the host.
 
     Args:
         comm: The ranks, n of them.
@@ -95,8 +95,8 @@ def open_native(
             ``allgather`` c to n c, ``reduce_scatter`` n c to c, ``alltoall`` n c to n c.
         source: The input of this rank, a dense vector.
         result: Memory of the output; the source itself works in place. In place, ``allgather``
-            finds a rank's own part in it, and ``reduce_scatter`` leaves the output at the
-            beginning, of n c elements.
+            reads a rank's part from its position in the output. In place, ``reduce_scatter`` writes
+            the output to the beginning of n c elements.
         op: ``sum``, ``prod``, ``max`` or ``min``.
         mode: The kind of MPI call: blocking, persistent or nonblocking.
 
@@ -114,12 +114,16 @@ def open_native(
         if source is not result and comm.rank == 0:
             copy = copy_into(result, source)
     call = _Call(comm, _NAMES[collective], arguments)
-    return _Blocking(call, copy) if mode == "blocking" else _Requested(call, copy, mode)
+    return (
+        _BlockingCollective(call, copy)
+        if mode == "blocking"
+        else _RequestCollective(call, copy, mode)
+    )
 
 
 def _message(vector: torch.Tensor) -> list[Any]:
     """Return memory and type; mpi4py derives the counts from the call."""
-    # mpi4py inspects a buffer of its own kind in less time than an array.
+    # mpi4py inspects its own buffer type in less time than an array.
     buffer = MPI.buffer.frombuffer(byte_view(vector))
     if is_short(vector.dtype):
         return [buffer, _pair_type()]
@@ -132,26 +136,24 @@ def _pair_type() -> MPI.Datatype:
 
 
 def _operation(op: str, dtype: torch.dtype) -> MPI.Op:
-    return _registered(op, dtype) if is_short(dtype) else _OPS[op]
+    return _create_operation(op, dtype) if is_short(dtype) else _OPS[op]
 
 
 @cache
-def _registered(op: str, dtype: torch.dtype) -> MPI.Op:
-    """Return an operation for numbers of two bytes.
+def _create_operation(op: str, dtype: torch.dtype) -> MPI.Op:
+    """Create an operation for numbers with two bytes, which MPI keeps for the rest of the job."""
 
-    MPI keeps it for the rest of the job.
-    """
-
-    def reduce(incoming: Any, held: Any, _: MPI.Datatype) -> None:
-        if len(held):
-            one, other = (torch.frombuffer(part, dtype=dtype) for part in (held, incoming))
-            reduce_into(op, one, other)()
+    def reduce(incoming: Any, target: Any, _: MPI.Datatype) -> None:
+        if len(target):
+            target_vector = torch.frombuffer(target, dtype=dtype)
+            incoming_vector = torch.frombuffer(incoming, dtype=dtype)
+            reduce_into(op, target_vector, incoming_vector)()
 
     return MPI.Op.Create(reduce, commute=True)
 
 
-class _Blocking:
-    """A blocking collective: one call of MPI, with as little around it as can be."""
+class _BlockingCollective:
+    """A blocking collective: one call of MPI, with as little overhead as possible."""
 
     traffic = None
 
@@ -175,21 +177,21 @@ class _Blocking:
         pass
 
 
-class _Requested:
+class _RequestCollective:
     """A collective by a request: a persistent one, or a new one from each nonblocking call."""
 
     traffic = None
 
     def __init__(self, call: _Call, copy: Action, mode: Mode) -> None:
         self._copy = copy
-        self._kept = call.persistent() if mode == "persistent" else None
-        self._begin = call.nonblocking() if self._kept is None else self._restart
+        self._persistent = call.persistent() if mode == "persistent" else None
+        self._begin = call.nonblocking() if self._persistent is None else self._restart
         self._request: MPI.Request = MPI.REQUEST_NULL
 
     def _restart(self) -> MPI.Request:
-        assert self._kept is not None
-        self._kept.Start()
-        return self._kept
+        assert self._persistent is not None
+        self._persistent.Start()
+        return self._persistent
 
     def run(self) -> None:
         self.start()
@@ -206,5 +208,5 @@ class _Requested:
         self._request.Wait()
 
     def free(self) -> None:
-        if self._kept is not None:
-            self._kept.Free()
+        if self._persistent is not None:
+            self._persistent.Free()

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from spbench_workers.collectives.algorithms.chain import chain
-from spbench_workers.collectives.algorithms.doubling import recursive_doubling
-from spbench_workers.collectives.algorithms.flat import flat
-from spbench_workers.collectives.algorithms.muji import muji, muji_2, muji_4, muji_8, muji_fallback
-from spbench_workers.collectives.algorithms.place import AlgorithmRank
-from spbench_workers.collectives.algorithms.rabenseifner import rabenseifner
-from spbench_workers.collectives.algorithms.ring import bidirectional_ring, ring
-from spbench_workers.collectives.algorithms.tree import binomial
-from spbench_workers.collectives.algorithms.two_level import two_level
+from spbench_workers.collectives.algorithms.doubling import rabenseifner, recursive_doubling
+from spbench_workers.collectives.algorithms.position import AlgorithmRank
+from spbench_workers.collectives.algorithms.rings import bidirectional_ring, chain, ring
+from spbench_workers.collectives.algorithms.trees import (
+    binomial,
+    flat,
+    muji,
+    muji_2,
+    muji_4,
+    muji_8,
+    muji_fallback,
+    two_level,
+)
 from spbench_workers.collectives.names import FIXED_SIZES
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep
 
@@ -47,36 +51,37 @@ def schedule(
 ) -> Schedule:
     """Return the schedule of one rank.
 
-    All ranks must call it with equal arguments but ``rank``.
+    All ranks must call it with equal arguments except ``rank``.
 
-    Transfers of no elements are left out, on both sides alike.
+    Transfers without elements are left out, on both sides alike.
 
     Args:
         algorithm: One of `ALGORITHMS`.
         ranks: Ranks that reduce together, at least 1.
         rank: This rank, from 0.
         count: Elements of the result, from 0.
-        order: The ranks by position in the algorithm: ``order[p]`` is at position ``p``. By default
-            0, 1, 2, ...
-        group: Ranks of a group of ``two_level``; unused by others.
-        chunks: Chunks of ``chain``; unused by others.
+        order: The ranks by position in the algorithm: ``order[p]`` is at position ``p`` (default:
+            0, 1, 2, ...).
+        group: Ranks per group of ``two_level``; ignored by others.
+        chunks: Chunks of ``chain``; ignored by others.
 
     Raises:
-        ValueError: The algorithm cannot run on so many ranks, or an argument is out of range.
+        ValueError: The algorithm cannot run on this number of ranks, or an argument is out of
+            range.
     """
     reason = refusal(algorithm, ranks) or _out_of_range(ranks, rank, count, group, chunks)
     if reason:
         raise ValueError(reason)
     members = _members(ranks, order)
-    place = AlgorithmRank(members, members.index(rank), count, group, chunks)
-    steps = [_without_empty(step) for step in ALGORITHMS[algorithm](place)]
+    position = AlgorithmRank(members, members.index(rank), count, group, chunks)
+    steps = [_drop_empty(step) for step in ALGORITHMS[algorithm](position)]
     return [step for step in steps if step.sends or step.receives]
 
 
 def refusal(algorithm: str, ranks: int) -> str:
-    """Return why an algorithm cannot run on so many ranks, in a sentence.
+    """Return a message why an algorithm cannot run on a number of ranks.
 
-    Empty where it can.
+    Empty if it can.
     """
     if algorithm not in ALGORITHMS:
         return f"{algorithm!r} is no algorithm; there are {', '.join(ALGORITHMS)}"
@@ -104,7 +109,7 @@ def _members(ranks: int, order: Sequence[int] | None) -> list[int]:
     return members
 
 
-def _without_empty(step: ScheduleStep) -> ScheduleStep:
+def _drop_empty(step: ScheduleStep) -> ScheduleStep:
     sends = tuple(transfer for transfer in step.sends if transfer.count)
     receives = tuple(transfer for transfer in step.receives if transfer.count)
     return replace(step, sends=sends, receives=receives)

@@ -7,17 +7,20 @@ reduction.free()
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.errors import CannotRunError
+from spbench_parallel.device.streams import synchronize_stream
+from spbench_parallel.errors import CannotRunError, catch_out_of_memory
 from spbench_workers.collectives import plan
-from spbench_workers.collectives.base import Mode, Reduction
+from spbench_workers.collectives.base import Mode, RankTraffic, Reduction
 from spbench_workers.collectives.native import open_native
-from spbench_workers.collectives.staged import Opener, StagedReduction
 from spbench_workers.collectives.stepped import open_stepped
+
+Opener = Callable[[torch.Tensor, torch.Tensor], Reduction]
+"""Opens a reduction from a source to a result, both on the host."""
 
 
 def open_reduction(
@@ -32,36 +35,36 @@ def open_reduction(
     group: int | None = None,
     chunks: int | None = None,
 ) -> Reduction:
-    """Return an allreduce that can be run often.
+    """Return an allreduce for repeated runs.
 
     All ranks must call it with the same arguments.
 
-    Messages travel on ``comm`` itself: reductions that are under way at the same time, or in
-    another order on another rank, need communicators of their own.
+    Messages use ``comm`` itself. Simultaneous reductions, or reductions in another order on another
+    rank, need separate communicators.
 
     Args:
         comm: The ranks.
-        algorithm: One of `plan.ALGORITHMS`, or ``native`` (the MPI's own), ``gloo``, ``nccl``.
+        algorithm: One of `plan.ALGORITHMS`, or ``native`` (MPI's allreduce), ``gloo``, ``nccl``.
         source: The input of this rank, a dense vector: fp64, fp32, fp16, bf16, int32 or int64.
         result: Memory of the output, of the same type, length and device; the source itself
             reduces in place. Vectors on a GPU are staged through the host, except with ``nccl``.
         op: ``sum``, ``prod``, ``max`` or ``min``.
-        mode: ``blocking`` or ``persistent`` for `Reduction.run`, ``nonblocking`` for `start` and
-            `wait` as well. Persistent requests cost the least where messages are small.
+        mode: ``blocking`` or ``persistent`` for `Reduction.run`; ``nonblocking`` also for `start`
+            and `wait`. Persistent requests are cheapest for small messages.
         order: The ranks by position in the algorithm; see `plan.schedule`.
-        group: Ranks of a group of ``two_level``.
+        group: Ranks per group of ``two_level``.
         chunks: Chunks of ``chain``.
 
     Raises:
         CannotRunError: The ranks cannot run the algorithm, or not in this mode.
     """
     if algorithm in ("gloo", "nccl"):
-        return _distributed(comm, algorithm, source, result, op, mode)
+        return _open_distributed(comm, algorithm, source, result, op, mode)
 
     if algorithm == "native":
         return open_collective(comm, "allreduce", source, result, op, mode)
 
-    def on_host(source: torch.Tensor, result: torch.Tensor) -> Reduction:
+    def open_on_host(source: torch.Tensor, result: torch.Tensor) -> Reduction:
         if reason := plan.refusal(algorithm, comm.size):
             raise CannotRunError(reason)
         steps = plan.schedule(
@@ -75,7 +78,7 @@ def open_reduction(
         )
         return open_stepped(comm, steps, source, result, op, mode)
 
-    return _staged(source, result, on_host)
+    return _open_staged(source, result, open_on_host)
 
 
 def open_collective(
@@ -86,28 +89,28 @@ def open_collective(
     op: str = "sum",
     mode: Mode = "blocking",
 ) -> Reduction:
-    """Return a collective of the MPI itself; see `open_native`.
+    """Return one of MPI's collectives; see `open_native`.
 
-    All ranks must call it alike.
+    All ranks must call it with equal arguments.
 
     Raises:
         CannotRunError: The mode is persistent, and the MPI has no persistent collectives.
     """
 
-    def on_host(source: torch.Tensor, result: torch.Tensor) -> Reduction:
+    def open_on_host(source: torch.Tensor, result: torch.Tensor) -> Reduction:
         return open_native(comm, collective, source, result, op, mode)
 
-    return _staged(source, result, on_host)
+    return _open_staged(source, result, open_on_host)
 
 
-def _staged(source: torch.Tensor, result: torch.Tensor, open_: Opener) -> Reduction:
+def _open_staged(source: torch.Tensor, result: torch.Tensor, open_: Opener) -> Reduction:
     """Open a reduction on the host, directly or staged from a GPU."""
     if result.device.type == "cpu":
         return open_(source, result)
     return StagedReduction(source, result, open_)
 
 
-def _distributed(
+def _open_distributed(
     comm: MPI.Intracomm,
     algorithm: str,
     source: torch.Tensor,
@@ -115,7 +118,7 @@ def _distributed(
     op: str,
     mode: Mode,
 ) -> Reduction:
-    # torch.distributed starts threads and is slow to import: only those who need it pay for it.
+    # Imported only when needed: torch.distributed starts threads and is slow to import.
     from spbench_workers.collectives.distributed import DistributedReduction
 
     if mode == "persistent":
@@ -123,7 +126,57 @@ def _distributed(
             f"mode persistent is for MPI; use mode blocking or nonblocking with {algorithm}"
         )
 
-    def open_(source: torch.Tensor, result: torch.Tensor) -> Reduction:
+    def open_distributed(source: torch.Tensor, result: torch.Tensor) -> Reduction:
         return DistributedReduction(comm, algorithm, source, result, op)
 
-    return open_(source, result) if algorithm == "nccl" else _staged(source, result, open_)
+    if algorithm == "nccl":
+        return open_distributed(source, result)
+    return _open_staged(source, result, open_distributed)
+
+
+class StagedReduction:
+    """A reduction in pinned memory of the host, between two copies that count as its time.
+
+    Args:
+        source: The input of this rank, on a GPU.
+        result: Memory of the output; the source itself reduces in place.
+        open_on_host: Opens the reduction on the host.
+    """
+
+    def __init__(self, source: torch.Tensor, result: torch.Tensor, open_on_host: Opener) -> None:
+        self._source = source
+        self._result = result
+        self._device = result.device
+        self._host_source = _allocate_pinned(source)
+        self._host_result = self._host_source if source is result else _allocate_pinned(result)
+        self._host_reduction = open_on_host(self._host_source, self._host_result)
+
+    @property
+    def traffic(self) -> RankTraffic | None:
+        return self._host_reduction.traffic
+
+    def run(self) -> None:
+        self.start()
+        self.wait()
+
+    def start(self) -> None:
+        self._host_source.copy_(self._source, non_blocking=True)
+        synchronize_stream(self._device)
+        self._host_reduction.start()
+
+    def poll(self) -> bool:
+        return self._host_reduction.poll()
+
+    def wait(self) -> None:
+        self._host_reduction.wait()
+        self._result.copy_(self._host_result, non_blocking=True)
+        # The next run overwrites the memory from which this copies.
+        synchronize_stream(self._device)
+
+    def free(self) -> None:
+        self._host_reduction.free()
+
+
+def _allocate_pinned(vector: torch.Tensor) -> torch.Tensor:
+    with catch_out_of_memory(vector.nbytes):
+        return torch.empty_like(vector, device="cpu", pin_memory=vector.device.type == "cuda")

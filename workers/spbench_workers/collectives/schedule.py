@@ -1,7 +1,7 @@
 """The schedule of one rank in an allreduce, as data without MPI: sends, receives and additions.
 
 An algorithm is a function that returns the steps of one rank. `spbench_workers.collectives.stepped`
-runs them; bytes, messages and rounds are counted from the same steps.
+runs them. Bytes, messages and rounds are counted from the same steps.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ class Transfer:
     Attributes:
         peer: The other rank.
         first: The first element.
-        last: One beyond the last; equal to ``first`` where there is nothing to send, and then
-            neither side has a message.
-        add: Whether a received message is reduced into the result; otherwise it replaces it.
-            It has no meaning for a sent message.
+        last: One beyond the last. If it equals ``first``, neither side has a message.
+        add: Whether a received message is reduced into the result; otherwise it replaces it. It has
+            no meaning for a sent message.
     """
 
     peer: int
@@ -38,13 +37,13 @@ class Transfer:
 class ScheduleStep:
     """One step of a schedule: its transfers all end before the rank's next step begins.
 
-    Sends read the result as it is when the step begins. Receives with ``add`` are kept aside until
-    all transfers have ended and then reduced into the result, in the order of ``receives``; no two
-    receives of a step overlap unless all of them add, and a receive that replaces never overlaps
-    with a send.
+    Sends read the result from the beginning of the step. Receives with ``add`` are stored in
+    scratch memory until all transfers have ended, and are then reduced into the result, in the
+    order of ``receives``. No two receives of a step overlap unless all of them add, and a receive
+    that replaces never overlaps with a send.
 
     Attributes:
-        round: The round of the whole group, from 0; a rank may have none in a round, never two.
+        round: The round of the whole group, from 0; a rank has at most one step in a round.
         sends: Transfers to other ranks, at most one to each.
         receives: Transfers from other ranks, at most one from each.
     """
@@ -62,10 +61,10 @@ class ScheduleCosts:
     """The costs of the schedules of all ranks, to compare with an algorithm's formulas.
 
     Attributes:
-        rounds: Rounds in which anyone sends.
-        messages: Messages that the busiest sender sends.
-        elements: Elements that the busiest sender sends.
-        added: Elements that the busiest rank reduces.
+        rounds: Rounds in which any rank sends.
+        messages: The largest number of messages that a rank sends.
+        elements: The largest number of elements that a rank sends.
+        added: The largest number of elements that a rank reduces.
     """
 
     rounds: int
@@ -81,7 +80,7 @@ def count_costs(schedules: Sequence[Schedule]) -> ScheduleCosts:
         rounds=len({step.round for steps in schedules for step in steps if _sends(step)}),
         messages=max(sum(transfer.count > 0 for transfer in transfers) for transfers in sent),
         elements=max(sum(transfer.count for transfer in transfers) for transfers in sent),
-        added=max(sum(_added(step) for step in steps) for steps in schedules),
+        added=max(sum(_count_added(step) for step in steps) for steps in schedules),
     )
 
 
@@ -89,5 +88,5 @@ def _sends(step: ScheduleStep) -> bool:
     return any(transfer.count for transfer in step.sends)
 
 
-def _added(step: ScheduleStep) -> int:
+def _count_added(step: ScheduleStep) -> int:
     return sum(transfer.count for transfer in step.receives if transfer.add)

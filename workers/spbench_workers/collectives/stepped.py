@@ -1,7 +1,7 @@
 """Execution of a schedule: messages of MPI, and reductions between them.
 
 All memory is allocated before the first run. Messages use the given communicator, with a tag for
-each round; two reductions that are under way at once need communicators of their own.
+each round. Two simultaneous reductions need separate communicators.
 """
 
 from __future__ import annotations
@@ -50,34 +50,35 @@ def open_stepped(
     op: str,
     mode: Mode,
 ) -> Reduction:
-    """Return an allreduce by a schedule, on memory of the host.
+    """Return an allreduce by a schedule, in memory of the host.
 
     Args:
-        comm: The ranks; a schedule's peers are their numbers.
+        comm: The ranks; peers in a schedule are ranks of it.
         schedule: The steps of this rank.
         source: The input of this rank, a dense vector.
         result: Memory of the output; the source itself reduces in place. Otherwise the source is
-            copied there first, in the time of a run.
+            copied there first, as part of a run.
         op: ``sum``, ``prod``, ``max`` or ``min``.
         mode: ``blocking`` uses blocking sends and receives, the others persistent requests.
     """
     phases = _phases(schedule, result, op)
     copy = do_nothing if source is result else copy_into(result, source)
-    made = _Blocking if mode == "blocking" else _Persistent
-    return made(comm, phases, copy)
+    if mode == "blocking":
+        return _BlockingExecution(comm, phases, copy)
+    return _PersistentExecution(comm, phases, copy)
 
 
 def _phases(schedule: Schedule, result: torch.Tensor, op: str) -> list[_Phase]:
-    """Return the steps in which this rank sends or receives anything.
+    """Return the steps in which this rank sends or receives.
 
     They share scratch memory.
     """
-    scratch = result.new_empty(max(map(_kept_aside, schedule), default=0))
+    scratch = result.new_empty(max(map(_scratch_size, schedule), default=0))
     phases = [_phase(step, result, scratch, op) for step in schedule]
     return [phase for phase in phases if phase.sends or phase.receives]
 
 
-def _kept_aside(step: ScheduleStep) -> int:
+def _scratch_size(step: ScheduleStep) -> int:
     return sum(transfer.count for transfer in step.receives if transfer.add)
 
 
@@ -85,18 +86,22 @@ def _phase(step: ScheduleStep, result: torch.Tensor, scratch: torch.Tensor, op: 
     receives = []
     sums = []
     used = 0
-    for transfer in filter(_travels, step.receives):
-        place = _part(result, transfer)
+    for transfer in filter(_has_elements, step.receives):
+        target = _part(result, transfer)
         if transfer.add:
-            aside = scratch[used : used + transfer.count]
-            sums.append(reduce_into(op, place, aside))
-            place, used = aside, used + transfer.count
-        receives.append(_message(place, transfer, step))
-    sends = [_message(_part(result, one), one, step) for one in filter(_travels, step.sends)]
+            received = scratch[used : used + transfer.count]
+            used += transfer.count
+            sums.append(reduce_into(op, target, received))
+            target = received
+        receives.append(_message(target, transfer, step))
+    sends = [
+        _message(_part(result, transfer), transfer, step)
+        for transfer in filter(_has_elements, step.sends)
+    ]
     return _Phase(sends, receives, sums)
 
 
-def _travels(transfer: Transfer) -> bool:
+def _has_elements(transfer: Transfer) -> bool:
     return transfer.count > 0
 
 
@@ -114,10 +119,10 @@ def _traffic(phases: list[_Phase]) -> RankTraffic:
     return RankTraffic(bytes=sum(sizes), messages=len(sends), rounds=len(phases))
 
 
-class _Blocking:
+class _BlockingExecution:
     """Execution by blocking calls.
 
-    A step of several transfers uses nonblocking ones and a wait.
+    A step with several transfers uses nonblocking ones and a wait.
     """
 
     def __init__(self, comm: MPI.Intracomm, phases: list[_Phase], copy: Action) -> None:
@@ -146,8 +151,8 @@ class _Blocking:
 
 def _call(comm: MPI.Intracomm, phase: _Phase) -> Action:
     """Return the cheapest call that makes all transfers of a phase."""
-    sends = [(one.memory, one.peer, one.tag) for one in phase.sends]
-    receives = [(one.memory, one.peer, one.tag) for one in phase.receives]
+    sends = [(message.memory, message.peer, message.tag) for message in phase.sends]
+    receives = [(message.memory, message.peer, message.tag) for message in phase.receives]
     match sends, receives:
         case [send], [receive]:
             return partial(comm.Sendrecv, *send, *receive)
@@ -158,20 +163,20 @@ def _call(comm: MPI.Intracomm, phase: _Phase) -> Action:
     starts = [partial(comm.Irecv, *receive) for receive in receives]
     starts += [partial(comm.Isend, *send) for send in sends]
 
-    def all_at_once() -> None:
+    def transfer_all() -> None:
         MPI.Request.Waitall([start() for start in starts])
 
-    return all_at_once
+    return transfer_all
 
 
-class _Persistent:
+class _PersistentExecution:
     """Execution by persistent requests, which are started in each run, step by step."""
 
     def __init__(self, comm: MPI.Intracomm, phases: list[_Phase], copy: Action) -> None:
         self.traffic = _traffic(phases)
         self._copy = copy
         self._steps = [(_requests(comm, phase), phase.sums) for phase in phases]
-        self._at = len(phases)
+        self._current = len(phases)
 
     def run(self) -> None:
         self._copy()
@@ -183,20 +188,20 @@ class _Persistent:
 
     def start(self) -> None:
         self._copy()
-        self._at = -1
+        self._current = -1
         self._begin_next()
 
     def poll(self) -> bool:
-        while self._at < len(self._steps):
-            requests, sums = self._steps[self._at]
+        while self._current < len(self._steps):
+            requests, sums = self._steps[self._current]
             if not MPI.Prequest.Testall(requests):
                 return False
             self._end(sums)
         return True
 
     def wait(self) -> None:
-        while self._at < len(self._steps):
-            requests, sums = self._steps[self._at]
+        while self._current < len(self._steps):
+            requests, sums = self._steps[self._current]
             MPI.Prequest.Waitall(requests)
             self._end(sums)
 
@@ -206,18 +211,21 @@ class _Persistent:
         self._begin_next()
 
     def _begin_next(self) -> None:
-        self._at += 1
-        if self._at < len(self._steps):
-            MPI.Prequest.Startall(self._steps[self._at][0])
+        self._current += 1
+        if self._current < len(self._steps):
+            MPI.Prequest.Startall(self._steps[self._current][0])
 
     def free(self) -> None:
         for requests, _ in self._steps:
             for request in requests:
                 request.Free()
         self._steps.clear()
-        self._at = 0
+        self._current = 0
 
 
 def _requests(comm: MPI.Intracomm, phase: _Phase) -> list[MPI.Prequest]:
-    receives = [comm.Recv_init(one.memory, one.peer, one.tag) for one in phase.receives]
-    return receives + [comm.Send_init(one.memory, one.peer, one.tag) for one in phase.sends]
+    receives = [
+        comm.Recv_init(message.memory, message.peer, message.tag) for message in phase.receives
+    ]
+    sends = [comm.Send_init(message.memory, message.peer, message.tag) for message in phase.sends]
+    return receives + sends

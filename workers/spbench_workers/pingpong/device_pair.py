@@ -1,9 +1,13 @@
 """Ping-pong of two ranks between the memories of their devices.
 
-There are four paths. ``pinned``: from the device to pinned memory of the host, by MPI, and from
-there to the other device, as the transport ``cuda`` does. ``pointers``: MPI reads and writes the
-memory of the device. ``cuda-ipc``: the receiver reads the memory of the sender's device, as the
-transport of that name does. ``nccl``: by NCCL, and where the device is the host by gloo.
+There are four paths:
+
+- ``pinned``: from the device to pinned memory of the host, by MPI, and from there to the other
+  device, like the transport ``cuda``.
+- ``pointers``: MPI reads and writes the memory of the device.
+- ``cuda-ipc``: the receiver reads the memory of the sender's device, like the transport of that
+  name.
+- ``nccl``: by NCCL; if the device is the host, by gloo.
 """
 
 from __future__ import annotations
@@ -33,8 +37,8 @@ class DevicePair(ABC):
 
     Args:
         peer: The other rank.
-        outgoing: The message that is sent: bytes on the device.
-        incoming: Memory of the other's message, as long.
+        outgoing: The sent message: bytes on the device.
+        incoming: Memory of the other's message, of the same size.
 
     Attributes:
         peer: The other rank.
@@ -59,7 +63,7 @@ class DevicePair(ABC):
 
     @abstractmethod
     def receive(self) -> None:
-        """Receive once; later work of the current stream finds the message."""
+        """Receive once; later work of the current stream can use the message."""
 
     def trips(self, count: int) -> None:
         """Make ``count`` round trips; both ranks must ask for the same number.
@@ -67,20 +71,20 @@ class DevicePair(ABC):
         When it returns, the last message has arrived on the device.
         """
         first = self.send
-        then = self.receive
+        second = self.receive
         if not self.peer.leads:
-            first, then = then, first
+            first, second = second, first
         for _ in range(count):
             first()
-            then()
+            second()
             synchronize_stream(self._device)
 
     @abstractmethod
     def free(self) -> None:
-        """Free what MPI or the group holds."""
+        """Free the resources of MPI or of the group."""
 
 
-class _Pinned(DevicePair):
+class _PinnedPair(DevicePair):
     """A ping-pong through pinned memory of the host."""
 
     def _open(self) -> None:
@@ -98,7 +102,7 @@ class _Pinned(DevicePair):
 
     def receive(self) -> None:
         self._pair.receive()
-        # `trips` or `send` waits for the stream before the next message comes.
+        # `trips` or `send` waits for the stream before the next message arrives.
         self._incoming.copy_(self._inbox, non_blocking=True)
 
     def free(self) -> None:
@@ -106,7 +110,7 @@ class _Pinned(DevicePair):
         self._pair.free()
 
 
-class _Pointers(DevicePair):
+class _PointersPair(DevicePair):
     """A ping-pong in which MPI reads and writes the device's memory."""
 
     def _open(self) -> None:
@@ -119,7 +123,7 @@ class _Pointers(DevicePair):
         self._pair.send()
 
     def receive(self) -> None:
-        # Nor do they know MPI: work that still reads the memory must have ended.
+        # Streams do not know MPI either: work that still reads the memory must have ended.
         synchronize_stream(self._device)
         self._pair.receive()
 
@@ -127,20 +131,21 @@ class _Pointers(DevicePair):
         self._pair.free()
 
 
-class _CudaIpc(DevicePair):
-    """A ping-pong by the transport ``cuda-ipc``, one for each way, of these two ranks alone."""
+class _CudaIpcPair(DevicePair):
+    """A ping-pong by the transport ``cuda-ipc``, one transport per direction."""
 
     def _open(self) -> None:
-        everyone = self.peer.comm.Get_group()
-        two = everyone.Incl(sorted((self.peer.comm.rank, self.peer.rank)))
-        self._comm = self.peer.comm.Create_group(two, TAG)
-        two.Free()
-        everyone.Free()
-        ways = [self._way(sender) for sender in range(2)]
-        self._out = ways[self._comm.rank]
-        self._back = ways[1 - self._comm.rank]
+        all_ranks = self.peer.comm.Get_group()
+        both_ranks = all_ranks.Incl(sorted((self.peer.comm.rank, self.peer.rank)))
+        self._comm = self.peer.comm.Create_group(both_ranks, TAG)
+        both_ranks.Free()
+        all_ranks.Free()
+        # Opening is collective: both ranks open the transport of sender 0 first.
+        transports = [self._open_transport(sender) for sender in range(2)]
+        self._out = transports[self._comm.rank]
+        self._back = transports[1 - self._comm.rank]
 
-    def _way(self, sender: int) -> CudaIpcTransport:
+    def _open_transport(self, sender: int) -> CudaIpcTransport:
         shape = (1, 1, 1, self.count)
         other = 1 - self._comm.rank
         sends = self._comm.rank == sender
@@ -165,13 +170,15 @@ class _CudaIpc(DevicePair):
         exchange_once(self._back)
 
     def free(self) -> None:
-        for way in (self._out, self._back) if self.peer.leads else (self._back, self._out):
-            way.free()
+        # Freeing is collective, so that both ranks need the same order.
+        transports = self._out, self._back
+        for transport in transports if self.peer.leads else reversed(transports):
+            transport.free()
         self._comm.Free()
 
 
-class _Nccl(DevicePair):
-    """A ping-pong by NCCL, whose stream waits for the current one, and the current one for it."""
+class _NcclPair(DevicePair):
+    """A ping-pong by NCCL. Its stream waits for the current one, which then waits for it."""
 
     def _open(self) -> None:
         self._group = torch_group.acquire(self.peer.comm, self._device)
@@ -188,41 +195,41 @@ class _Nccl(DevicePair):
         torch_group.release(self.peer.comm, self._device)
 
 
-_KINDS: dict[Path, type[DevicePair]] = {
-    "pinned": _Pinned,
-    "pointers": _Pointers,
-    "cuda-ipc": _CudaIpc,
-    "nccl": _Nccl,
+_PAIR_TYPES: dict[Path, type[DevicePair]] = {
+    "pinned": _PinnedPair,
+    "pointers": _PointersPair,
+    "cuda-ipc": _CudaIpcPair,
+    "nccl": _NcclPair,
 }
 
 
 def open_pair(peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: Path) -> DevicePair:
-    """Return the pair of this rank and a peer, which must open it too, within `path_open`.
+    """Return the pair of this rank and a peer, which must also open it, within `open_path`.
 
     Args:
         peer: The other rank.
-        outgoing: The message that is sent: a dense vector of bytes on the device.
-        incoming: Memory of the other's message, as long.
+        outgoing: The sent message: a dense vector of bytes on the device.
+        incoming: Memory of the other's message, of the same size.
         path: The path of the messages.
     """
-    return _KINDS[path](peer, outgoing, incoming)
+    return _PAIR_TYPES[path](peer, outgoing, incoming)
 
 
 def check_cuda_ipc(comm: MPI.Intracomm, device: torch.device) -> None:
-    """Look whether all ranks read each other's memory by CUDA IPC. All ranks must call it.
+    """Check that all ranks can read each other's memory by CUDA IPC. All ranks must call it.
 
     Raises:
-        TransportError: One cannot; all of them raise it, and none waits for a pair that failed.
+        TransportError: A rank cannot; all of them raise it, and none waits for a pair that failed.
     """
-    others = [rank for rank in range(comm.size) if rank != comm.rank]
+    peers = [rank for rank in range(comm.size) if rank != comm.rank]
     CudaIpcTransport(
         TransportSpec(
             comm=comm,
             tag=TAG,
-            outgoing=[torch.zeros((1, 1, 1, 1), dtype=torch.uint8, device=device)] * len(others),
-            targets=others,
-            shapes=[(1, 1, 1, 1)] * len(others),
-            sources=others,
+            outgoing=[torch.zeros((1, 1, 1, 1), dtype=torch.uint8, device=device)] * len(peers),
+            targets=peers,
+            shapes=[(1, 1, 1, 1)] * len(peers),
+            sources=peers,
             into=None,
             dtype=torch.uint8,
             device=device,
@@ -232,9 +239,9 @@ def check_cuda_ipc(comm: MPI.Intracomm, device: torch.device) -> None:
 
 @contextmanager
 def open_path(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator[None]:
-    """Hold what a path needs on all ranks of ``comm``, also on those without a pair.
+    """Open the resources of a path on all ranks of ``comm``, including those without a pair.
 
-    All ranks of ``comm`` must enter and leave it; for ``nccl`` it holds their group.
+    All ranks of ``comm`` must enter and leave it; for ``nccl`` these are their group.
 
     Raises:
         CannotRunError: The path cannot serve these ranks; all of them raise it.
@@ -248,7 +255,7 @@ def open_path(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator
         raise CannotRunError(f"path nccl {reason}; choose another path")
     torch_group.acquire(comm, device)
     yield
-    # Not after an exception: a release waits for all ranks.
+    # Not after an exception, because a release waits for all ranks.
     torch_group.release(comm, device)
 
 
@@ -258,14 +265,14 @@ def one_way_device_seconds(
     """Return half the median round trip of ``count`` bytes between two ranks' devices.
 
     Both ranks of the pair must call it. With path ``nccl`` all ranks of its ``comm`` must be within
-    `path_open`, unless the pair are all of them: the group is that of the whole communicator.
+    `open_path`, unless the pair are all of them: the group is that of the whole communicator.
 
     Args:
         peer: The other rank.
         count: Bytes of a message.
         trips: The number of timed round trips.
         device: This rank's device.
-        path: The path; with ``pointers`` MPI must take memory of the device.
+        path: The path; with ``pointers`` MPI must support memory of the device.
     """
     outgoing, incoming = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
     pair = open_pair(peer, outgoing, incoming, path)

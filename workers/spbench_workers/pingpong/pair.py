@@ -15,12 +15,14 @@ from spbench_workers.timing import time_batch
 
 TAG = 77
 
+# Round trips before the timed ones.
 _WARM_UP = 3
-_MOST_TRIPS = 1000
-_TRIP_SECONDS = 0.005
-"""Round trips of a short message, and their seconds, at most: the first ones are slower."""
+# The largest number of round trips, and of their seconds, of a short message: the first ones are
+# slower.
+_MAX_TRIPS = 1000
+_MAX_TRIP_SECONDS = 0.005
+# Round trips between two readings of the clock, since a reading takes as long as a short message.
 _TRIPS_PER_SAMPLE = 10
-"""Round trips between two readings of the clock, which takes as long as a short message."""
 
 
 class Peer(NamedTuple):
@@ -74,7 +76,7 @@ class Pair:
         wait_send = self._send.Wait
         start_receive = self._receive.Start
         wait_receive = self._receive.Wait
-        # The receive is started while the message is under way, before the answer can come.
+        # The receive is started while the message is in flight, before the answer can arrive.
         for _ in repeat(None, count):
             start_send()
             start_receive()
@@ -86,7 +88,7 @@ class Pair:
         wait_send = self._send.Wait
         start_receive = self._receive.Start
         wait_receive = self._receive.Wait
-        # The next receive is started before the answer has left: it is ready when the next comes.
+        # The next receive is started before the answer is sent, so that it is ready in time.
         start_receive()
         for _ in repeat(None, count - 1):
             wait_receive()
@@ -104,10 +106,10 @@ class Pair:
 
 
 def half_trip_seconds(make_trips: Callable[[int], object], count: int) -> float:
-    """Return half the time of a round trip, after some that are not timed.
+    """Return half the time of a round trip, after a few that are not timed.
 
     Args:
-        make_trips: Makes so many round trips.
+        make_trips: Makes a number of round trips.
         count: The number of round trips; the result is the median of samples of a few of them.
     """
     make_trips(_WARM_UP)
@@ -129,20 +131,20 @@ def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
     incoming[:] = bytes(count)
     pair = Pair(peer, outgoing, incoming, count)
     seconds = half_trip_seconds(pair.trips, trips)
-    more = _agreed_trips(peer, seconds)
-    if more > trips:
-        seconds = half_trip_seconds(pair.trips, more)
+    agreed = _agree_on_trips(peer, seconds)
+    if agreed > trips:
+        seconds = half_trip_seconds(pair.trips, agreed)
     pair.free()
     MPI.Free_mem(outgoing)
     MPI.Free_mem(incoming)
     return seconds
 
 
-def _agreed_trips(peer: Peer, seconds: float) -> int:
-    """Return how many further round trips the leading rank has time for, on both ranks."""
+def _agree_on_trips(peer: Peer, seconds: float) -> int:
+    """Return the further round trips for which the leading rank has time, on both ranks."""
     if not peer.leads:
         received: int = peer.comm.recv(source=peer.rank, tag=TAG)
         return received
-    more = min(_MOST_TRIPS, round(_TRIP_SECONDS / (2.0 * seconds))) if seconds > 0 else 0
+    more = min(_MAX_TRIPS, round(_MAX_TRIP_SECONDS / (2.0 * seconds))) if seconds > 0 else 0
     peer.comm.send(more, dest=peer.rank, tag=TAG)
     return more

@@ -1,11 +1,17 @@
-"""Order in which pairs of ranks are measured."""
+"""Order in which pairs of ranks are measured.
+
+It is separate from `pair` because it needs no MPI.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
 MAX_SERIAL = 28
-"""The most pairs (all of eight ranks) that are measured one by one while other ranks rest."""
+"""The largest number of pairs that are measured one by one, while the other ranks rest.
+
+It is the number of all pairs of eight ranks.
+"""
 
 Pairing = Literal["all", "neighbours"]
 
@@ -15,13 +21,13 @@ def pair_rounds(
 ) -> list[list[tuple[int, int]]]:
     """Return rounds of pairs ``(lower, higher)``; in a round no rank is in two pairs.
 
-    Few pairs are measured one after another, since concurrent pairs disturb each other; more than
+    Few pairs are measured one after another, since concurrent pairs disturb each other. More than
     `MAX_SERIAL` are measured in concurrent rounds, to end in reasonable time.
 
     Args:
         size: The number of ranks.
         pairs: The pairs.
-        at_once: The most pairs of a round, in place of that rule.
+        at_once: The largest number of pairs in a round, instead of that rule.
     """
     parallel = _neighbours(size) if pairs == "neighbours" else _circle(size)
     if at_once is None:
@@ -44,10 +50,10 @@ def _circle(size: int) -> list[list[tuple[int, int]]]:
     """Return rounds of all pairs by the circle method of round-robin tournaments."""
     seats: list[int] = list(range(size + size % 2))
     half = len(seats) // 2
-    result = []
+    all_rounds = []
     for _ in range(len(seats) - 1):
-        facing = zip(seats[:half], reversed(seats[half:]), strict=True)
-        met = [(min(pair), max(pair)) for pair in facing]
-        result.append(sorted(pair for pair in met if pair[1] < size))
+        opposite = zip(seats[:half], reversed(seats[half:]), strict=True)
+        round_pairs = [(min(pair), max(pair)) for pair in opposite]
+        all_rounds.append(sorted(pair for pair in round_pairs if pair[1] < size))
         seats.insert(1, seats.pop())
-    return result
+    return all_rounds

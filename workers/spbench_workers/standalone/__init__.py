@@ -1,1 +1,1 @@
-"""A standalone benchmark: command lines, ours and the reference scripts', and what they print."""
+"""Standalone benchmarks: command lines of spbench and of reference scripts, and their output."""

@@ -1,6 +1,6 @@
-"""Command lines of benchmarks, from words to parameters.
+"""Command lines of benchmarks, from arguments to parameters.
 
-Their flags come from the catalog.
+The flags are in the catalog.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from spbench_core.catalog.parameters import Param, Params
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A command line that was read.
+    """A parsed command line.
 
     Attributes:
         entry: The benchmark.
         cases: The complete parameters of its cases.
-        inject: The fault to plant, if any.
-        verbose: Whether each step says more.
-        head: The lines to print first.
-        warnings: The sentences on flags that do nothing.
+        inject: The fault to inject, if any.
+        verbose: Whether each step prints more details.
+        first_lines: The lines to print first.
+        warnings: Messages about flags without effect.
     """
 
     entry: Benchmark
@@ -38,7 +38,10 @@ class CommandLine:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises errors instead of printing them: all ranks parse, rank 0 prints."""
+    """A parser that raises errors instead of printing them.
+
+    All ranks parse, but only rank 0 prints.
+    """
 
     def error(self, message: str) -> NoReturn:
         """Raise a ValueError with the message."""
@@ -48,12 +51,11 @@ class Parser(argparse.ArgumentParser):
 def create_parser(entry: Benchmark, defaults: Mapping[str, Any] | None = None) -> Parser:
     """Return the parser of a benchmark's command line.
 
-    It raises a ValueError for wrong words.
+    It raises a ValueError for invalid arguments.
 
     Args:
         entry: The benchmark.
-        defaults: What each parameter is where it is left out, for the help; None for the
-            catalog's.
+        defaults: The values of omitted parameters, for the help (default: the catalog's).
     """
     parser = Parser(
         prog=f"spbench_workers {entry.name}", description=entry.summary, allow_abbrev=False
@@ -65,7 +67,7 @@ def create_parser(entry: Benchmark, defaults: Mapping[str, Any] | None = None) -
 def add_params(
     parser: Parser, entry: Benchmark, params: Iterable[Param], defaults: Mapping[str, Any]
 ) -> None:
-    """Add flags for some parameters of a benchmark, and the one for faults."""
+    """Add flags for some parameters of a benchmark, and the flag for faults."""
     for param in params:
         flags = [param.flag, *("--" + alias.replace("_", "-") for alias in param.aliases)]
         default = defaults.get(param.name) if param.default is None else param.default
@@ -76,15 +78,15 @@ def add_params(
     faults = [*entry.faults, *COMMON_FAULTS]
     parser.add_argument(
         "--inject",
-        action=_Once,
-        type=partial(_fault_among, faults),
+        action=_UniqueOption,
+        type=partial(_parse_fault, faults),
         metavar=f"{{{','.join(faults)}}}",
         help="plant a fault in the last rank",
     )
 
 
-class _Once(argparse.Action):
-    """The action of an option that is not repeated: argparse itself keeps the last value."""
+class _UniqueOption(argparse.Action):
+    """The action of an option that must not be repeated: argparse would keep the last value."""
 
     def __call__(
         self,
@@ -93,67 +95,72 @@ class _Once(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        """Take the value.
+        """Store the value.
 
         Raises:
-            argparse.ArgumentError: There is one already.
+            argparse.ArgumentError: The option is repeated.
         """
-        before = getattr(namespace, self.dest)
-        if before is not None:
-            raise argparse.ArgumentError(self, f"{before} is planted already, and a run takes one")
+        previous = getattr(namespace, self.dest)
+        if previous is not None:
+            raise argparse.ArgumentError(
+                self, f"{previous} is planted already, and a run takes one"
+            )
         setattr(namespace, self.dest, values)
 
 
-def _fault_among(faults: Sequence[str], word: str) -> str:
+def _parse_fault(faults: Sequence[str], text: str) -> str:
     try:
-        name, _ = parse_fault(word)
+        name, _ = parse_fault(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if name not in faults:
-        known = ", ".join(faults)
-        raise argparse.ArgumentTypeError(f"invalid choice: {word!r} (choose from {known})")
-    return word
+        choices = ", ".join(faults)
+        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {choices})")
+    return text
 
 
 def help_text(param: Param, default: Any, meaning: str | None = None) -> str:
-    """Return the help of a parameter: what it is, its choices, and its default where it has one.
+    """Return the help of a parameter: its meaning, its choices and its default, if any.
 
     Args:
         param: The parameter.
-        default: Its value where it is left out; None where that is open.
-        meaning: What it is on this command line; None for what the catalog says.
+        default: Its value if it is omitted; None if that is open.
+        meaning: Its meaning on this command line (default: the catalog's).
     """
-    words = [*param.choices, *(word for word in param.spellings if word not in param.choices)]
-    among = f"; of {', '.join(words)}" if words else ""
-    told = "" if default is None else f" (default: {_as_word(default)})"
-    return f"{meaning or param.help}{among}{told}".replace("%", "%%")
+    spellings = [
+        *param.choices,
+        *(spelling for spelling in param.spellings if spelling not in param.choices),
+    ]
+    choices = f"; of {', '.join(spellings)}" if spellings else ""
+    default_text = "" if default is None else f" (default: {_format_argument(default)})"
+    return f"{meaning or param.help}{choices}{default_text}".replace("%", "%%")
 
 
-def _as_word(value: Any) -> str:
+def _format_argument(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def true_defaults(entry: Benchmark) -> Params:
-    """Return the parameters of a command line without flags, derived ones among them."""
+    """Return the parameters of a command line without flags, including derived ones."""
     try:
         return entry.complete({})
-    except ExceptionGroup:  # it does not run without one that must be given
+    except ExceptionGroup:  # a required parameter is missing
         return {}
 
 
-def read_benchmark(words: list[str]) -> CommandLine:
+def read_benchmark(arguments: list[str]) -> CommandLine:
     """Return the command line of a benchmark by its name in the catalog.
 
     Raises:
-        ValueError: The words are wrong.
+        ValueError: The arguments are invalid.
     """
-    entry = find_benchmark(words[0])
-    given = vars(create_parser(entry).parse_args(words[1:]))
-    inject = given.pop("inject")
+    entry = find_benchmark(arguments[0])
+    params = vars(create_parser(entry).parse_args(arguments[1:]))
+    inject = params.pop("inject")
     try:
-        cases = entry.list_cases(given)
+        cases = entry.list_cases(params)
     except ExceptionGroup as group:
         raise ValueError(join_errors(group)) from None
     return CommandLine(entry, tuple(params for _, params in cases), inject)
@@ -165,25 +172,25 @@ def join_errors(group: ExceptionGroup[Exception]) -> str:
 
 
 def check_ranks(line: CommandLine, size: int) -> None:
-    """Refuse another number of ranks than the cases need.
+    """Check that the number of ranks fits the cases.
 
     Raises:
-        ValueError: The number of ranks is another.
+        ValueError: The cases need another number of ranks.
     """
     entry = line.entry
     for params in line.cases:
         ranks = entry.ranks(params)
         if ranks.exact not in (None, size) or size < ranks.minimum:
             needed = ranks.exact if ranks.exact is not None else f"at least {ranks.minimum}"
-            why = f" ({ranks.why})" if ranks.why else ""
-            which = _which(line, params)
+            reason = f" ({ranks.why})" if ranks.why else ""
+            case = _describe_case(line, params)
             raise ValueError(
-                f"{entry.name} with {which} runs on {needed} ranks{why}, not on {size}"
+                f"{entry.name} with {case} runs on {needed} ranks{reason}, not on {size}"
             )
 
 
-def _which(line: CommandLine, params: Params) -> str:
-    """Return in which parameters a case differs from the others, in words."""
+def _describe_case(line: CommandLine, params: Params) -> str:
+    """Return the parameters in which a case differs from the others, in words."""
     differs = [
         f"{name} {value}"
         for name, value in params.items()
@@ -196,7 +203,7 @@ def find_benchmark(name: str) -> Benchmark:
     """Return the benchmark of that name.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The benchmark is unknown.
     """
     if name not in BENCHMARKS:
         raise ValueError(

@@ -15,16 +15,17 @@ class PrintingChannel:
 
     Args:
         rank: This rank.
-        named: Whether a passed check is named; the reference scripts print one without a name.
-        silence: What says how far the case is where nothing else is said; None says nothing.
+        named: Whether lines about passed checks have the check's name, unlike those of the
+            reference scripts.
+        reporter: Reports progress while nothing is printed; None for no reports.
     """
 
     def __init__(
-        self, rank: int, *, named: bool = False, silence: ProgressReporter | None = None
+        self, rank: int, *, named: bool = False, reporter: ProgressReporter | None = None
     ) -> None:
         self.rank: int | None = rank
         self._named = named
-        self._silence = silence
+        self._reporter = reporter
         self.failed = False
         self._times: list[float] = []
 
@@ -35,18 +36,18 @@ class PrintingChannel:
             printer(**fields)
 
     def receive_cases(self) -> list[dict[str, Any]]:
-        """Return no cases: there is no console."""
+        """Return no cases, since there is no console."""
         return []
 
     def close(self) -> None:
-        """Print the mean time, as the reference scripts do."""
+        """Print the mean time, like the reference scripts."""
         if self._times:
             mean = sum(self._times) / len(self._times)
             self._line(f"Rank:{self.rank} Time taken (ms):{mean:.6f}")
 
     def _print_progress(self, phase: str, done: int, total: int, **_: Any) -> None:
-        if self._silence is not None:
-            self._silence.note_progress(phase, done, total)
+        if self._reporter is not None:
+            self._reporter.note_progress(phase, done, total)
 
     def _print_samples(self, metric: str, values: list[float], **_: Any) -> None:
         if metric == "time_ms":
@@ -64,9 +65,9 @@ class PrintingChannel:
 
     def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
         labels = "".join(f" {key}={label}" for key, label in fields.get("labels", {}).items())
-        by = f" (limit, by {fields['measured_by']})" if "measured_by" in fields else ""
+        source = f" (limit, by {fields['measured_by']})" if "measured_by" in fields else ""
         number = f"{value:.7g}" if isinstance(value, float) else value
-        self._line(f"Rank:{self.rank} {name}:{number}{labels}{by}")
+        self._line(f"Rank:{self.rank} {name}:{number}{labels}{source}")
 
     def _print_choice(self, name: str, value: str, reason: str, **_: Any) -> None:
         self._line(f"Rank:{self.rank} {name}:{value} ({reason})")
@@ -77,20 +78,20 @@ class PrintingChannel:
     def _line(self, text: str) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
-        if self._silence is not None:
-            self._silence.note_output()
+        if self._reporter is not None:
+            self._reporter.note_output()
 
 
 class OwnLinesChannel(PrintingChannel):
     """A channel that prints the benchmark's own lines on rank 0, and failed checks.
 
-    ``named`` has a rank say at the end that all its checks passed, as MPI4DL's halo scripts do.
+    With ``named`` a rank reports at the end that all its checks passed, like MPI4DL's halo scripts.
     """
 
     _passed = 0
 
     def close(self) -> None:
-        """Print that all checks passed, where that is asked for."""
+        """Print that all checks passed, if that is requested."""
         if self._named and self._passed and not self.failed:
             self._line(f"Validation passed Rank:{self.rank}")
 
@@ -100,10 +101,10 @@ class OwnLinesChannel(PrintingChannel):
             super()._print_check(name, passed, **fields)
 
     def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
-        """Print nothing: the benchmark's own lines have it."""
+        """Print nothing, since the benchmark's own lines show it."""
 
     def _print_choice(self, name: str, value: str, reason: str, **_: Any) -> None:
-        """Print nothing: the benchmark's own lines have it."""
+        """Print nothing, since the benchmark's own lines show it."""
 
     def _print_log(self, message: str, level: str = "line", **_: Any) -> None:
         if level == LogLevel.LINE and self.rank == 0:
@@ -111,9 +112,9 @@ class OwnLinesChannel(PrintingChannel):
 
 
 def open_printing_channel(
-    entry: Benchmark, rank: int, silence: ProgressReporter | None
+    entry: Benchmark, rank: int, reporter: ProgressReporter | None
 ) -> PrintingChannel:
     """Return the channel of a case of this benchmark."""
     if entry.own_lines:
-        return OwnLinesChannel(rank, named=entry.says_passed, silence=silence)
-    return PrintingChannel(rank, named=len(entry.checks) > 1, silence=silence)
+        return OwnLinesChannel(rank, named=entry.says_passed, reporter=reporter)
+    return PrintingChannel(rank, named=len(entry.checks) > 1, reporter=reporter)

@@ -2,9 +2,9 @@
 
     mpiexec -n 4 python -m mpi4py -m spbench_workers halo.exchange --num-spatial-parts 4
 
-prints the lines of the reference scripts: rank and size, the mean time, the result of the check.
-In place of a benchmark's name the first word may be a reference script's (`scripts`), whose flags
-and defaults then hold.
+It prints the lines of the reference scripts: rank and size, the mean time, the result of the check.
+Instead of a benchmark, the first argument may name a reference script (`scripts`), with the flags
+and defaults of that script.
 """
 
 from __future__ import annotations
@@ -40,75 +40,75 @@ from spbench_workers.standalone.script_command_line import (
 USAGE_STATUS = 2
 
 
-def main(words: list[str]) -> None:
-    """Run the benchmark that the words name.
+def main(arguments: list[str]) -> None:
+    """Run the benchmark of a command line.
 
-    Exit 1 where a check failed, 2 on wrong words.
+    Exit with 1 if a check failed, 2 for invalid arguments.
     """
-    if words[0] in BENCHMARKS and BENCHMARKS[words[0]].starts_program:
-        _say("error", f"{words[0]} has no line by hand: launch the program itself")
+    if arguments[0] in BENCHMARKS and BENCHMARKS[arguments[0]].starts_program:
+        _print_message("error", f"{arguments[0]} has no line by hand: launch the program itself")
         sys.exit(USAGE_STATUS)
-    request_eager_loading(words, os.environ)
+    request_eager_loading(arguments, os.environ)
     world = open_world()
     if world.rank == 0 and world.local_rank_conflict:
-        _say("warning", world.local_rank_conflict)
+        _print_message("warning", world.local_rank_conflict)
     try:
-        # First, since from here on all ranks must do the same.
-        require_agreement(world.comm, {"words": words})
-        if {"-h", "--help"} & set(words):
-            _help(world, words)
-        line = read_command_line(words, world.size)
+        # First of all, because from here on all ranks must run the same benchmark.
+        require_agreement(world.comm, {"words": arguments})
+        if {"-h", "--help"} & set(arguments):
+            _print_help(world, arguments)
+        line = read_command_line(arguments, world.size)
     except (ValueError, DisagreementError) as error:
         if world.rank == 0:
-            _say("error", str(error))
-        _leave(world, USAGE_STATUS)
-    silence = ProgressReporter() if world.rank == 0 else None
+            _print_message("error", str(error))
+        _exit(world, USAGE_STATUS)
+    reporter = ProgressReporter() if world.rank == 0 else None
     try:
         runner = load_runners([line.entry.name])[line.entry.name]
-        failed = run_line(world, line, runner, silence)
+        failed = run_line(world, line, runner, reporter)
     except Exception as error:
         if isinstance(error, CannotRunError):
-            _say("error", f"rank {world.rank}: {error}")
+            _print_message("error", f"rank {world.rank}: {error}")
         else:
             traceback.print_exc()
-        # Other ranks may be in the midst of a message to this one.
+        # Abort and not exit: other ranks may be waiting for a message of this one.
         world.comm.Abort(1)
     finally:
-        if silence is not None:
-            silence.close()
-    _leave(world, int(failed))
+        if reporter is not None:
+            reporter.close()
+    _exit(world, int(failed))
 
 
-def read_command_line(words: list[str], size: int) -> CommandLine:
-    """Return the command line of these words.
+def read_command_line(arguments: list[str], size: int) -> CommandLine:
+    """Return the parsed command line.
 
     Args:
-        words: A benchmark's name, or a reference script's, and its flags.
+        arguments: A benchmark's name, or a reference script's, and its flags.
         size: The number of ranks that were started.
 
     Raises:
-        ValueError: The words are wrong, or do not fit the number of ranks.
+        ValueError: The arguments are invalid, or do not fit the number of ranks.
     """
-    line = read_script(words) if words[0] in SCRIPTS else read_benchmark(words)
+    line = read_script(arguments) if arguments[0] in SCRIPTS else read_benchmark(arguments)
     check_ranks(line, size)
     return line
 
 
-def _help(world: World, words: list[str]) -> NoReturn:
+def _print_help(world: World, arguments: list[str]) -> NoReturn:
     if world.rank == 0:
-        if words[0].startswith("-"):
+        if arguments[0].startswith("-"):
             sys.stdout.write(list_names())
-        elif words[0] in SCRIPTS:
-            create_script_parser(SCRIPTS[words[0]]).print_help()
+        elif arguments[0] in SCRIPTS:
+            create_script_parser(SCRIPTS[arguments[0]]).print_help()
         else:
-            entry = find_benchmark(words[0])
+            entry = find_benchmark(arguments[0])
             create_parser(entry, true_defaults(entry)).print_help()
         sys.stdout.flush()
-    _leave(world, 0)
+    _exit(world, 0)
 
 
 def list_names() -> str:
-    """Return the names that a command line may begin with, benchmarks' and scripts'."""
+    """Return the usage, with the names of all benchmarks and scripts."""
     lines = ["usage: spbench_workers BENCHMARK [--flags]", ""]
     lines += [f"  {entry.name:20} {entry.summary}" for entry in BENCHMARKS.values()]
     lines += ["", "with the flags and defaults of a reference script:", ""]
@@ -116,26 +116,29 @@ def list_names() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _say(kind: str, text: str) -> None:
+def _print_message(kind: str, text: str) -> None:
     sys.stderr.write(f"spbench_workers: {kind}: {text}\n")
     sys.stderr.flush()
 
 
-def _leave(world: World, status: int) -> NoReturn:
-    """End all ranks together, MPI first: it would report a status above 0 as a crash."""
+def _exit(world: World, status: int) -> NoReturn:
+    """End all ranks together.
+
+    MPI ends first, because it would report a status above 0 as a crash.
+    """
     world.comm.Barrier()
     finalize_mpi()
     sys.exit(status)
 
 
 def run_line(
-    world: World, line: CommandLine, runner: Runner, silence: ProgressReporter | None = None
+    world: World, line: CommandLine, runner: Runner, reporter: ProgressReporter | None = None
 ) -> bool:
     """Run the cases one after another; return whether a check failed on any rank."""
-    _begin(world, line)
+    _print_first_lines(world, line)
     failed = False
     for index, params in enumerate(line.cases):
-        channel = open_printing_channel(line.entry, world.rank, silence)
+        channel = open_printing_channel(line.entry, world.rank, reporter)
         context = Context(
             world,
             channel,
@@ -153,13 +156,13 @@ def run_line(
     return bool(world.comm.allreduce(int(failed)))
 
 
-def _begin(world: World, line: CommandLine) -> None:
-    """Print what comes first."""
+def _print_first_lines(world: World, line: CommandLine) -> None:
+    """Print rank and size, warnings, and the first lines of a script."""
     if not line.entry.own_lines:
         sys.stdout.write(f"rank : {world.rank} size:  {world.size}\n")
         sys.stdout.flush()
     if world.rank == 0:
         for warning in line.warnings:
-            _say("warning", warning)
-        sys.stdout.write("".join(f"{said}\n" for said in line.first_lines))
+            _print_message("warning", warning)
+        sys.stdout.write("".join(f"{text}\n" for text in line.first_lines))
         sys.stdout.flush()

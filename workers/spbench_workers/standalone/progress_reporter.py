@@ -1,4 +1,4 @@
-"""Signs of progress on stderr, where a case's own lines leave the user waiting."""
+"""Progress on stderr while a case prints no lines."""
 
 from __future__ import annotations
 
@@ -6,62 +6,64 @@ import sys
 from threading import Event, Thread
 from time import monotonic
 
-PATIENCE = 2.0
-"""Seconds of silence after which something is said."""
-_RARELY = 30.0
-"""Seconds from one sentence to the next of a phase that goes on and on."""
+QUIET_SECONDS = 2.0
+"""Seconds without output after which progress is reported."""
+# The longest pause between two reports of the same phase, in seconds.
+_MAX_PAUSE = 30.0
+# Seconds between two checks whether a report is due.
+_POLL_INTERVAL = 0.5
 
 
 class ProgressReporter:
-    """The silence of rank 0's output: a thread ends it on stderr once it has lasted.
+    """A thread that reports progress on stderr when rank 0 has been quiet for a while.
 
-    It wakes twice a second, and writes where nothing was written for `PATIENCE` seconds, in one
-    phase more and more rarely.
+    Within one phase the pause between reports doubles, up to half a minute.
     """
 
     def __init__(self) -> None:
-        self._spoken = self._begun = monotonic()
-        self._pause = PATIENCE
+        self._last_output = self._phase_start = monotonic()
+        self._pause = QUIET_SECONDS
         self._phase = "start"
         self._share: float | None = None
-        self._ended = Event()
-        self._thread = Thread(target=self._listen, name="silence", daemon=True)
+        self._closed = Event()
+        self._thread = Thread(target=self._run, name="progress", daemon=True)
         self._thread.start()
 
     def note_progress(self, phase: str, done: int, total: int) -> None:
-        """Note how far the case is."""
+        """Update the progress of the case."""
         if phase != self._phase:
             self._phase = phase
-            self._begun = monotonic()
-            self._pause = PATIENCE
+            self._phase_start = monotonic()
+            self._pause = QUIET_SECONDS
         self._share = done / total if total > 1 else None
 
     def note_output(self) -> None:
-        """Note that a line was written."""
-        self._spoken = monotonic()
+        """Note that a line was printed."""
+        self._last_output = monotonic()
 
     def close(self) -> None:
         """End the thread."""
-        self._ended.set()
+        self._closed.set()
         self._thread.join()
 
     def next_message(self, now: float) -> str | None:
-        """Return what to say at a time; None where it is not yet time to speak."""
-        if now - max(self._spoken, self._begun) < self._pause:
+        """Return the report that is due at a time, or None."""
+        if now - max(self._last_output, self._phase_start) < self._pause:
             return None
-        self._spoken, self._pause = now, min(2 * self._pause, _RARELY)
-        return f"spbench_workers: {self._phase}: {self._far(now - self._begun)}"
+        self._last_output = now
+        self._pause = min(2 * self._pause, _MAX_PAUSE)
+        return f"spbench_workers: {self._phase}: {self._describe(now - self._phase_start)}"
 
-    def _far(self, seconds: float) -> str:
-        """Return how far the phase is after so many seconds, and how long it takes yet."""
+    def _describe(self, seconds: float) -> str:
+        """Return the progress of the phase after some seconds, and its remaining time."""
         so_far = f"{seconds:.0f} s so far"
         if self._share is None:
             return so_far
-        yet = f", {seconds / self._share - seconds:.0f} s yet" if self._share else ""
-        return f"{100 * self._share:.0f} %, {so_far}{yet}"
+        remaining = f", {seconds / self._share - seconds:.0f} s yet" if self._share else ""
+        return f"{100 * self._share:.0f} %, {so_far}{remaining}"
 
-    def _listen(self) -> None:
-        while not self._ended.wait(0.5):
-            if said := self.next_message(monotonic()):
-                sys.stderr.write(said + "\n")
+    def _run(self) -> None:
+        while not self._closed.wait(_POLL_INTERVAL):
+            if message := self.next_message(monotonic()):
+                sys.stderr.write(message + "\n")
                 sys.stderr.flush()

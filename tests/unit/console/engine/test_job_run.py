@@ -26,7 +26,7 @@ from unit.events import described, run_start
 RANKS = """
 import os, socket, sys, time
 from unit.events import BY_KIND
-from spbench_workers.channel import open_channel
+from spbench_workers.channel.opening import open_channel
 
 ERROR = {"message": "ValueError: no", "traceback": "Traceback ..."}
 INTERRUPT = {"message": "KeyboardInterrupt", "traceback": "Traceback ..."}

@@ -24,7 +24,7 @@ from unit.heard import Heard, until
 pytestmark = pytest.mark.slow
 RANK = """
 import os
-from spbench_workers.channel import open_channel
+from spbench_workers.channel.opening import open_channel
 
 channel = open_channel(os.environ)
 channel.send("log", level="info", message="let in")

@@ -8,7 +8,7 @@ import pytest
 
 from spbench_core.events import clock
 from spbench_core.events.run_events import make_run_event
-from spbench_workers.channel import encode_event
+from spbench_workers.channel.base import encode_event
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

@@ -254,11 +254,11 @@ def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
     check(cases[6])
     with pytest.raises(CannotRunError, match="7 stages are more than the 6 layers of the model"):
         check(cases[7])
-    assert checking._answer("model.network", cases[7]) == (
+    assert checking._check_case("model.network", cases[7]) == (
         "network own_networks:UNet: 7 stages are more than the 6 layers of the model: "
         "take 6 at most"
     )
-    assert checking._answer("model.network", cases[2]) is None
+    assert checking._check_case("model.network", cases[2]) is None
 
 
 def test_modules_that_write_into_their_input_make_new_maps():

@@ -23,7 +23,8 @@ from spbench_workers.benchmarks.program.entry import (
     read_expectation,
     select_argv,
 )
-from spbench_workers.channel import FileChannel, TcpChannel
+from spbench_workers.channel.file import FileChannel
+from spbench_workers.channel.tcp import TcpChannel
 from spbench_workers.comm import World
 from spbench_workers.context import Context
 

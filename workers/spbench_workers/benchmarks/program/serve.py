@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.program.run import run
 from spbench_workers.binding.local_rank import read_local_rank
-from spbench_workers.channel import FileChannel, launcher_rank
+from spbench_workers.channel.file import FileChannel
+from spbench_workers.channel.opening import launcher_rank
 from spbench_workers.comm import World
 from spbench_workers.session import connect_or_exit, report_failure, run_case, start_reporting
 from spbench_workers.shared_memory import set_private_folder

@@ -1,29 +1,58 @@
-"""Recursive doubling: whole vectors between ranks at distance 1, 2, 4, ....
+"""Algorithms between ranks at distances of powers of two.
 
-For small messages.
+Recursive doubling exchanges whole vectors, for small messages. Rabenseifner's algorithm is a
+reduce-scatter by recursive halving and an allgather by doubling (Thakur, Rabenseifner and Gropp,
+IJHPCA 2005). It sends as few bytes as a ring, in few rounds.
 """
 
 from __future__ import annotations
 
-from spbench_workers.collectives.algorithms.fold import fold
-from spbench_workers.collectives.algorithms.place import AlgorithmRank, levels
-from spbench_workers.collectives.schedule import Schedule, ScheduleStep
+from spbench_core.layout.tiles import Interval, part_bounds
+from spbench_workers.collectives.algorithms.position import AlgorithmRank, fold, levels
+from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
 
 
-def recursive_doubling(place: AlgorithmRank) -> Schedule:
-    """Return the steps; numbers of ranks that are no power of two are folded.
+def recursive_doubling(rank: AlgorithmRank) -> Schedule:
+    """Return the steps of recursive doubling, folded unless ranks are a power of two.
 
-    Partners add the same two values, one the other way round: the sums are the same in every bit,
-    since IEEE addition commutes.
+    Partners add the same two values in opposite order. The sums are equal in every bit, since IEEE
+    addition commutes.
     """
-    return fold(place, _doubling, levels(place.power))
+    return fold(rank, _double, levels(rank.power))
 
 
-def _doubling(place: AlgorithmRank, start: int) -> Schedule:
+def _double(rank: AlgorithmRank, start: int) -> Schedule:
     steps = []
-    for level in range(levels(place.size)):
-        partner = place.index ^ (1 << level)
-        send = place.transfer_all(partner)
-        receive = place.transfer_all(partner, add=True)
+    for level in range(levels(rank.size)):
+        partner = rank.index ^ (1 << level)
+        send = rank.transfer_all(partner)
+        receive = rank.transfer_all(partner, add=True)
         steps.append(ScheduleStep(start + level, (send,), (receive,)))
     return steps
+
+
+def rabenseifner(rank: AlgorithmRank) -> Schedule:
+    """Return the steps of Rabenseifner's algorithm, folded unless ranks are a power of two."""
+    return fold(rank, _halve_and_double, 2 * levels(rank.power))
+
+
+def _halve_and_double(rank: AlgorithmRank, start: int) -> Schedule:
+    """Halve from far to near, so that a rank always keeps one window of adjacent chunks."""
+    depth = levels(rank.size)
+    steps = []
+    for turn in range(2 * depth):
+        halving = turn < depth
+        distance = 1 << (depth - 1 - turn if halving else turn - depth)
+        partner = rank.index ^ distance
+        mine = _window(rank, rank.index, distance)
+        theirs = _window(rank, partner, distance)
+        sent, received = (theirs, mine) if halving else (mine, theirs)
+        peer = rank.members[partner]
+        receive = Transfer(peer, *received, add=halving)
+        steps.append(ScheduleStep(start + turn, (Transfer(peer, *sent),), (receive,)))
+    return steps
+
+
+def _window(rank: AlgorithmRank, index: int, chunks: int) -> Interval:
+    """Return the elements of the window of ``chunks`` chunks that contains a member's chunk."""
+    return part_bounds(index // chunks, rank.size // chunks, rank.count)

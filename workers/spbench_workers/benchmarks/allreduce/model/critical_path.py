@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spbench_workers.collectives.algorithms.chain import chunk_count
-from spbench_workers.collectives.algorithms.two_level import group_size
+from spbench_workers.collectives.algorithms.rings import chunk_count
+from spbench_workers.collectives.algorithms.trees import group_size
 from spbench_workers.collectives.names import MUJI_SIZES
 from spbench_workers.collectives.plan import refusal
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from spbench_workers.benchmarks.allreduce.verification.data import ExpectedPeriod, Numbers, Values
-from spbench_workers.collectives.algorithms.two_level import group_size
+from spbench_workers.collectives.algorithms.trees import group_size
 from spbench_workers.collectives.names import FIXED_SIZES, MUJI_SIZES
 
 InputSource = Callable[[int], Values]
