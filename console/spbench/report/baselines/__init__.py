@@ -1,1 +1,1 @@
-"""Baselines: what a run measured, kept in a small file that later runs are held against."""
+"""Baselines: results of runs in small files, with which later runs are compared."""

@@ -20,14 +20,14 @@ from spbench.report.baselines.model import SCHEMA, BaselineFile
 SUFFIX = ".json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _RUN = re.compile(r"last(~\d+)?|\d{8}(-.*)?")
-"""The words that name runs."""
+"""The names that are reserved for runs."""
 
 
 def baseline_path(home: Path, name: str) -> Path:
-    """Return the file of a baseline: that path where it ends in ``.json``, or the home's.
+    """Return the file of a baseline by its name, or by its path to a ``.json`` file.
 
     Raises:
-        UsageError: It is neither a path nor a name.
+        UsageError: `name` is neither a path nor a valid name.
     """
     if name.endswith(SUFFIX):
         return Path(name)
@@ -50,27 +50,29 @@ def list_baseline_names(home: Path) -> list[str]:
 
 
 def load_baseline(home: Path, name: str) -> BaselineFile:
-    """Return a baseline by its name or path.
+    """Load a baseline by its name or path.
 
     Raises:
-        UsageError: There is none, or the file holds none that this spbench reads.
+        UsageError: There is no such file, or this version of spbench cannot read it.
     """
     path = baseline_path(home, name)
     try:
         content = read_json(path)
     except FileNotFoundError:
-        known = list_baseline_names(home)
-        near = did_you_mean(name, known) or (f"; there are {', '.join(known)}" if known else "")
-        raise UsageError(f"there is no baseline {name!r} ({path}){near}") from None
+        names = list_baseline_names(home)
+        hint = did_you_mean(name, names)
+        if names and not hint:
+            hint = f"; there are {', '.join(names)}"
+        raise UsageError(f"there is no baseline {name!r} ({path}){hint}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"baseline {path} cannot be read: {error}") from None
     return _read(content, path)
 
 
 def is_baseline(path: Path) -> bool:
-    """Whether a file says that it is a baseline, of whatever number."""
+    """Return whether the format of a file is a baseline, in any version."""
     try:
-        content, _ = read_report_file(path, lambda case: None)  # it may be a report
+        content, _ = read_report_file(path, lambda case: None)  # works for large reports, too
     except (OSError, ValueError):
         return False
     schema = content.get("schema")
@@ -88,19 +90,19 @@ def _read(content: Any, path: Path) -> BaselineFile:
         return BaselineFile.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path} is no baseline of spbench: {where}: {first['msg']}") from None
+        field = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path} is no baseline of spbench: {field}: {first['msg']}") from None
 
 
 def save_baseline(home: Path, name: str, baseline: BaselineFile) -> Path:
     """Write a baseline under its name or path, and return the file.
 
     Raises:
-        UsageError: It is no name, or the file is something else.
-        FailedRunError: It cannot be written.
+        UsageError: The name is invalid, or the file exists and is not a baseline.
+        FailedRunError: The file cannot be written.
     """
     path = baseline_path(home, name)
-    _check_ours(home, path)
+    _check_is_baseline(home, path)
     text = baseline.model_dump_json(by_alias=True, indent=1) + "\n"
     write_file(path, text, root=path.parent)
     return path
@@ -110,13 +112,13 @@ def remove_baseline(home: Path, name: str) -> Path:
     """Remove a baseline, and return its file.
 
     Raises:
-        UsageError: There is none, or the file is something else.
-        FailedRunError: It cannot be removed.
+        UsageError: There is no such baseline, or the file is not a baseline.
+        FailedRunError: The file cannot be removed.
     """
     path = baseline_path(home, name)
-    _check_ours(home, path)
+    _check_is_baseline(home, path)
     if not path.exists():
-        load_baseline(home, name)
+        load_baseline(home, name)  # raises the error, with similar names
     try:
         path.unlink()
     except OSError as error:
@@ -124,14 +126,14 @@ def remove_baseline(home: Path, name: str) -> Path:
     return path
 
 
-def _check_ours(home: Path, path: Path) -> None:
-    """Refuse to touch a file of someone else's; the home's baselines are ours, damaged or not."""
+def _check_is_baseline(home: Path, path: Path) -> None:
+    """Reject a file that is not a baseline and not in the home's folder."""
     if path.exists() and path.parent != home / BASELINES and not is_baseline(path):
         raise UsageError(f"{path} is no baseline of spbench; it stays")
 
 
 def load_baselines(home: Path) -> Iterator[tuple[str, BaselineFile | UsageError]]:
-    """Yield the baselines of a home by name; of one that cannot be read why not."""
+    """Yield the baselines of a home by name, or the errors of those not readable."""
     for name in list_baseline_names(home):
         try:
             yield name, load_baseline(home, name)

@@ -1,4 +1,4 @@
-"""Baselines made of runs, and brought up to date with later ones."""
+"""Make baselines from runs, and update them with later runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 _OUTCOMES: Mapping[str, str] = {Outcome.TOO_FEW: "not judged"}
-"""The words for outcomes that people read otherwise."""
+"""The displayed words of outcomes, if they differ from the format's words."""
 
 
 class CaseChanges:
-    """The changes of a baseline's cases, those of the same kind in one line."""
+    """The changes of a baseline's cases, with one line per kind of change."""
 
     def __init__(self) -> None:
         self._cases: dict[str, list[str]] = {}
@@ -40,20 +40,20 @@ class CaseChanges:
 
 
 def make_baseline(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]:
-    """Return the baseline of a run, and lines on the cases that are left out.
+    """Make the baseline of a run, and return it with lines on excluded cases.
 
     Raises:
-        UsageError: The run still goes on, or no case of it has results.
+        UsageError: The run is still running, or no case of it has results.
     """
     id_ = run.summary.id
     if run.summary.verdict == RunStatus.RUNNING:
         raise UsageError(f"run {id_} is still running; wait for its end")
     reasons = {case.id: explain_unfit(case) for case in run.cases.values()}
-    cases = [_case(case, id_) for case in run.cases.values() if reasons[case.id] is None]
+    cases = [_make_case(case, id_) for case in run.cases.values() if reasons[case.id] is None]
     if not any(case.metrics for case in cases):
         raise UsageError(f"no case of run {id_} has results that a later run could be held against")
     version = run.environment.get("spbench")
-    made = BaselineFile(
+    baseline = BaselineFile(
         name=name,
         run=id_,
         runs=[id_],
@@ -66,10 +66,10 @@ def make_baseline(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]
     for id_, reason in reasons.items():
         if reason:
             left_out.add(f"left out, {reason}", id_)
-    return made, left_out.lines()
+    return baseline, left_out.lines()
 
 
-def _case(case: CasePart, run: str) -> BaselineCase:
+def _make_case(case: CasePart, run: str) -> BaselineCase:
     return BaselineCase(
         id=case.id,
         name=case.name,
@@ -99,7 +99,7 @@ def _case(case: CasePart, run: str) -> BaselineCase:
 
 
 def fault_warnings(run: RecordedRun) -> Iterator[str]:
-    """Yield a warning if a baseline is made of a run with planted faults."""
+    """Yield a warning if a baseline comes from a run with planted faults."""
     if faults := find_faults(run.summary):
         yield (
             f"warning: run {run.summary.id} was made with the planted fault "
@@ -108,7 +108,7 @@ def fault_warnings(run: RecordedRun) -> Iterator[str]:
 
 
 def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
-    """Yield a warning for cases with fewer launches than a comparison of all cases needs."""
+    """Yield warnings on cases with too few launches for a comparison of all cases."""
     counts = {
         case.id: len(case.metrics[HEADLINE].launches)
         for case in baseline.cases
@@ -116,7 +116,7 @@ def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
     }
     needed = least_launches(len(counts)) if counts else 0
     for count in sorted({count for count in counts.values() if count < needed}):
-        few = [id_ for id_, of_case in counts.items() if of_case == count]
+        few = [id_ for id_, launches in counts.items() if launches == count]
         yield (
             f"warning: too few launches to find a difference ({count} per case, {needed} needed): "
             f"{name_cases(few)}; repeat the run with `--set repeat={needed}`"
@@ -126,31 +126,32 @@ def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
 def update_baseline(
     old: BaselineFile, run: RecordedRun, comparison: RunComparison, *, widen: bool
 ) -> tuple[BaselineFile, list[str]]:
-    """Return a baseline brought up to date with a run, and lines on what became of its cases.
+    """Return a baseline updated with a run, and lines on the changes of its cases.
 
-    What is better takes the place of what was, and cases that are new are added. Of the other cases
-    the launches are added to those that are there only where that is asked for: what counts as
-    usual is wider then.
+    Better cases replace those of the baseline, and new cases are added. The launches of other cases
+    are added only with `widen`, which widens the range of usual times.
 
     Args:
         old: The baseline.
         run: The later run.
-        comparison: The baseline, a, against that run, b.
-        widen: Whether launches that are not better are taken in, too.
+        comparison: The comparison of that run, b, with the baseline, a.
+        widen: Whether launches of cases that are not better are added, too.
 
     Raises:
-        UsageError: The run is of other machines, still goes on, or has no results.
+        UsageError: The run is from other machines, is still running, or has no results.
     """
     rows = [row for row in comparison.rows if row.metric == HEADLINE]
-    if apart := next((row.reason for row in rows if row.outcome == Outcome.NOT_COMPARABLE), None):
-        raise UsageError(f"run {run.summary.id} cannot update {old.name}: {apart}")
+    mismatches = (row.reason for row in rows if row.outcome == Outcome.NOT_COMPARABLE)
+    if mismatch := next(mismatches, None):
+        raise UsageError(f"run {run.summary.id} cannot update {old.name}: {mismatch}")
     new, left_out = make_baseline(old.name, run)
     changes = CaseChanges()
     outcomes = {row.case: row.outcome for row in rows}
     later = {case.id: case for case in new.cases}
-    cases = [_merged(case, later.get(case.id), outcomes, changes, widen) for case in old.cases]
+    cases = [_update_case(case, later.get(case.id), outcomes, changes, widen) for case in old.cases]
+    old_ids = {case.id for case in old.cases}
     for case in later.values():
-        if case.id not in {before.id for before in old.cases}:
+        if case.id not in old_ids:
             cases.append(case)
             changes.add("added, new in the run", case.id)
     lines = [*left_out, *changes.lines()]
@@ -160,7 +161,7 @@ def update_baseline(
     return old.model_copy(update={"cases": cases, "runs": runs}), lines
 
 
-def _merged(
+def _update_case(
     old: BaselineCase,
     new: BaselineCase | None,
     outcomes: Mapping[str, Outcome | None],
@@ -180,15 +181,14 @@ def _merged(
         changes.add(f"kept, {word} in the run (--widen adds its launches)", old.id)
         return old
     changes.add(f"widened, {word} in the run, launches added", old.id)
-    both = {
-        name: _wider(of, new.metrics[name]) if name in new.metrics else of
-        for name, of in old.metrics.items()
+    merged_metrics = {
+        name: _merge_metrics(metric, new.metrics[name]) if name in new.metrics else metric
+        for name, metric in old.metrics.items()
     }
-    runs = [*old.runs, *new.runs]
     return new.model_copy(
         update={
-            "metrics": new.metrics | both,
-            "runs": runs,
+            "metrics": new.metrics | merged_metrics,
+            "runs": [*old.runs, *new.runs],
             "noisy": old.noisy or new.noisy,
             "crowded": _either_crowded(old, new),
         }
@@ -196,13 +196,13 @@ def _merged(
 
 
 def _either_crowded(old: BaselineCase, new: BaselineCase) -> bool | None:
-    """Return whether one of two cases had more ranks than cores; None if that is unknown."""
+    """Return whether one of two cases had more ranks than cores; None: unknown."""
     if old.crowded or new.crowded:
         return True
     return None if None in (old.crowded, new.crowded) else False
 
 
-def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
+def _merge_metrics(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
     launches = [*old.launches, *new.launches]
     fastest = [*old.fastest, *new.fastest] if old.fastest and new.fastest else []
     return BaselineMetric(
@@ -218,7 +218,7 @@ def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
 
 
 def make_baseline_run(baseline: BaselineFile, path: Path) -> RecordedRun:
-    """Return a baseline as a run that others are compared with."""
+    """Return a baseline in the form of a run, for comparisons with other runs."""
     summary = RunSummary(
         folder=RunFolder(path.parent),
         id=baseline.name,
@@ -232,19 +232,19 @@ def make_baseline_run(baseline: BaselineFile, path: Path) -> RecordedRun:
         duration_s=None,
         host=", ".join(_hosts(baseline)) or None,
     )
-    cases = {case.id: _as_part(case) for case in baseline.cases}
+    cases = {case.id: _make_part(case) for case in baseline.cases}
     made_of = (baseline.run, *baseline.runs)
     return RecordedRun(summary, cases, environment=baseline.environment, made_of=made_of)
 
 
 def _hosts(baseline: BaselineFile) -> Iterator[str]:
-    found = baseline.environment.get("fingerprint")
-    hosts = found.get("hosts") if isinstance(found, dict) else None
+    fingerprint = baseline.environment.get("fingerprint")
+    hosts = fingerprint.get("hosts") if isinstance(fingerprint, dict) else None
     return map(str, hosts) if isinstance(hosts, list) else iter(())
 
 
 def _launch(case: BaselineCase) -> LaunchPart | None:
-    """Return the launch: a baseline knows only whether it had more ranks than cores, if at all."""
+    """Return the launch; only whether it was crowded is known, if at all."""
     if case.crowded is None:
         return None
     return LaunchPart.model_construct(
@@ -258,12 +258,17 @@ def _limits(case: BaselineCase) -> dict[str, LimitPart]:
     return {HEADLINE: LimitPart(value=case.reference_ms, unit="ms", measured_by="a baseline's run")}
 
 
-def _as_part(case: BaselineCase) -> CasePart:
+def _make_part(case: BaselineCase) -> CasePart:
     metrics = {
         name: MetricPart.model_construct(
-            value=of.value, unit=of.unit, better=of.better, n=of.n, min=of.min, max=of.max
+            value=metric.value,
+            unit=metric.unit,
+            better=metric.better,
+            n=metric.n,
+            min=metric.min,
+            max=metric.max,
         )
-        for name, of in case.metrics.items()
+        for name, metric in case.metrics.items()
     }
     return CasePart.model_construct(
         id=case.id,
@@ -279,13 +284,13 @@ def _as_part(case: BaselineCase) -> CasePart:
         limits=_limits(case),
         checks=[_passed_check(name, case.np) for name in case.checks],
         metrics=metrics,
-        medians={name: of.launches for name, of in case.metrics.items()},
+        medians={name: metric.launches for name, metric in case.metrics.items()},
         fastest=case.metrics[HEADLINE].fastest if HEADLINE in case.metrics else [],
     )
 
 
 def _passed_check(name: str, np: int) -> CheckPart:
-    """Return a check that passed on all ranks; a baseline does not keep its figures."""
+    """Return a check that passed on all ranks; a baseline does not keep its numbers."""
     return CheckPart(
         name=name,
         status=CheckOutcome.PASSED,

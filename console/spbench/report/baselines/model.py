@@ -17,7 +17,7 @@ class _Part(BaseModel):
 
 
 class BaselineMetric(_Part):
-    """A metric of a case: the medians of its launches, and how far its samples reach."""
+    """A metric of a case: the medians of its launches, and the range of its samples."""
 
     unit: str
     better: Better
@@ -32,7 +32,7 @@ class BaselineMetric(_Part):
 
 
 class BaselineCase(_Part):
-    """A case, and what it measured."""
+    """A case with its metrics."""
 
     id: str
     name: str
@@ -55,7 +55,7 @@ class BaselineCase(_Part):
 
 
 class BaselineFile(_Part):
-    """A baseline: the cases of one run, or of several, whose numbers are results."""
+    """A baseline: the cases with results of one run or of several."""
 
     schema_: Literal["spbench.baseline/1"] = Field(default="spbench.baseline/1", alias="schema")
     name: str

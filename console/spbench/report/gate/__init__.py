@@ -1,1 +1,1 @@
-"""The gate of a baseline: the decision whether a run fails it, and a check of the gate itself."""
+"""The gate of a baseline: whether a run fails it, and a check of the gate."""

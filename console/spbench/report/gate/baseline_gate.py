@@ -1,4 +1,4 @@
-"""The comparison of a run with another or a baseline, and whether the run fails it."""
+"""The gate: compare a run with a baseline, and decide whether the run fails."""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ from spbench_core.quantities import format_quantity
 def compare_with_past(
     home: Path, a: RecordedRun, b: RecordedRun, *, force: bool = False
 ) -> RunComparison:
-    """Return run b against run a; ``force`` compares although their machines or work differ."""
-    apart = None if force else describe_machine_differences(a, b)
-    return compare(a, b, find_past_launches(home, a, b), mismatch=apart, force=force)
+    """Compare run b with run a, with the launches of earlier runs.
+
+    ``force`` compares them although their machines or work differ.
+    """
+    mismatch = None if force else describe_machine_differences(a, b)
+    return compare(a, b, find_past_launches(home, a, b), mismatch=mismatch, force=force)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,47 +61,47 @@ class GatePolicy:
         outcomes = {case.outcome for case in comparison.judgements}
         if comparison.judged_as(JudgementKind.BROKEN) or not self.outcomes.isdisjoint(outcomes):
             return ExitCode.FAILED
-        if not self._known(comparison):
+        if not self._has_result(comparison):
             return ExitCode.UNJUDGED
         return ExitCode.FAILED if self.list_failing_unjudged(comparison) else ExitCode.PASSED
 
     def list_failing_unjudged(self, comparison: RunComparison) -> list[CaseJudgement]:
-        """Return the unjudged cases that fail a comparison: all, if there are more than allowed."""
-        harmless = self._harmless(comparison)
+        """Return the unjudged cases if there are too many, so that a comparison fails."""
+        harmless = self._find_harmless(comparison)
         unjudged = comparison.judged_as(JudgementKind.UNJUDGED)
         cases = [case for case in unjudged if case.case not in harmless]
-        allowed = len(cases) <= self.most_unjudged and self._known(comparison)
+        allowed = len(cases) <= self.most_unjudged and self._has_result(comparison)
         return cases if self.outcomes and not allowed else []
 
-    def _known(self, comparison: RunComparison) -> bool:
-        """Return whether anything is known of how a case compares."""
+    def _has_result(self, comparison: RunComparison) -> bool:
+        """Return whether any case is judged or cannot fail the comparison."""
         judged = comparison.judged_as(JudgementKind.JUDGED)
-        return bool(judged or self._harmless(comparison))
+        return bool(judged or self._find_harmless(comparison))
 
-    def _harmless(self, comparison: RunComparison) -> set[str]:
-        """Return the unjudged cases that cannot fail the comparison, whatever their outcome is."""
+    def _find_harmless(self, comparison: RunComparison) -> set[str]:
+        """Return the unjudged cases that cannot fail the comparison with any outcome."""
         if Outcome.BETTER in self.outcomes:
             return set()
         rows = (pair.headline for pair in comparison.cases)
         return {row.case for row in rows if row is not None and rules_out_slowdown(row)}
 
     def explain_failures(self, comparison: RunComparison, word: str = "unjudged") -> Iterator[str]:
-        """Yield why a comparison fails for too few judged cases.
+        """Yield the reasons why a comparison fails because of too few judged cases.
 
         Args:
             comparison: The comparison.
-            word: How a case is called that is not judged; programs search reports for the default.
+            word: The word for unjudged cases; programs search reports for the default.
         """
         if not self.outcomes:
             return
-        if not self._known(comparison) and not comparison.judged_as(JudgementKind.BROKEN):
+        if not self._has_result(comparison) and not comparison.judged_as(JudgementKind.BROKEN):
             yield f"no case was judged against {comparison.a.id}"
         elif cases := self.list_failing_unjudged(comparison):
             count = format_quantity(len(cases), "case")
             yield f"{count} {word}, and --max-unjudged allows {self.most_unjudged}"
 
     def explain_failures_to_users(self, comparison: RunComparison) -> Iterator[str]:
-        """Yield the same in the words that people read, and the number of cases that fail it."""
+        """Yield the reasons why a comparison fails, in the wording for users."""
         if not self.outcomes:
             return
         failing = [
@@ -107,9 +110,10 @@ class GatePolicy:
             if case.judgement is JudgementKind.BROKEN or case.outcome in self.outcomes
         ]
         if failing:
-            found = " or ".join(dict.fromkeys(map(str, failing)))
-            yield f"{format_quantity(len(failing), 'case')} {found} compared with {comparison.a.id}"
-        is_partial = bool(self._harmless(comparison))
+            outcomes = " or ".join(dict.fromkeys(map(str, failing)))
+            count = format_quantity(len(failing), "case")
+            yield f"{count} {outcomes} compared with {comparison.a.id}"
+        is_partial = bool(self._find_harmless(comparison))
         word = "not judged and maybe slower" if is_partial else "not judged"
         yield from self.explain_failures(comparison, word)
 
@@ -122,7 +126,7 @@ def rows_with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricR
 
 
 def describe_difference(row: MetricRow, baseline: str) -> str:
-    """Return a row in a sentence: how a case's time differs from the baseline's."""
+    """Return a message on the difference of a case's time from the baseline's."""
     assert row.ratio is not None, "it was compared"
     if row.by_fastest:
         fastest = f"the fastest iteration of each launch takes {row.fastest:.3g} times that"
@@ -145,16 +149,16 @@ class GateResult:
 
     @property
     def failure_reasons(self) -> list[str]:
-        """A sentence for each reason why the run fails the comparison."""
-        of_cases = [f"{case}: {why}" for case, why in self._failing_cases().items()]
-        return [*of_cases, *self.policy.explain_failures(self.comparison)]
+        """The reasons why the run fails the comparison."""
+        reasons = [f"{case}: {reason}" for case, reason in self._failing_cases().items()]
+        return [*reasons, *self.policy.explain_failures(self.comparison)]
 
     @property
     def run_for_programs(self) -> RecordedRun:
-        """The run as CI servers read it: cases that fail the comparison have failed.
+        """The run for CI servers: cases that fail the comparison have the status failed.
 
-        A finding has the number of judged cases, whether the run fails or not. The words are
-        those that programs search reports for.
+        A finding has the number of judged cases, whether the run fails or not. Its wording is
+        fixed, since programs search reports for it.
         """
         return self._with_failed(
             self._failing_cases(),
@@ -164,10 +168,10 @@ class GateResult:
 
     @property
     def run_for_readers(self) -> RecordedRun:
-        """The run as people read it: each case as it ended, and the run failed if it fails.
+        """The run for users: cases keep their status, and a failing run is failed.
 
-        The errors of the run say how many cases fail the comparison or were not judged, and the
-        comparison which and why. If it judged no case, it is not known whether the run fails it.
+        The errors of the run count the cases that fail the comparison or were not judged. The
+        comparison lists them with reasons. If it judged no case, the run keeps its status.
         """
         return self._with_failed(
             {},
@@ -184,11 +188,11 @@ class GateResult:
             return replace(self.run, findings=findings)
         cases = dict(self.run.cases)
         missing = []
-        for id_, why in failing.items():
+        for id_, reason in failing.items():
             if id_ in cases:
-                cases[id_] = _failed(cases[id_], why)
+                cases[id_] = _fail_case(cases[id_], reason)
             else:
-                missing.append(f"{id_}: {why}")
+                missing.append(f"{id_}: {reason}")
         errors = (*self.run.errors, *missing, *failures)
         summary = self.run.summary
         if summary.verdict == RunStatus.PASSED and (failing or exit_code == ExitCode.FAILED):
@@ -196,15 +200,15 @@ class GateResult:
         return replace(self.run, cases=cases, errors=errors, findings=findings, summary=summary)
 
     def exit_code(self, code: ExitCode) -> ExitCode:
-        """Return the exit code of a run that had this one without its baseline."""
+        """Return the exit code of a run, given its exit code without the baseline."""
         return self.policy.exit_code(self.comparison) if code == ExitCode.PASSED else code
 
     def print_to(
         self, write: Callable[[str], None], *, quiet: bool = False, width: int = PIPE_WIDTH
     ) -> None:
-        """Print what differs from the baseline, and how many cases were judged.
+        """Print the differences from the baseline, and the number of judged cases.
 
-        With ``quiet`` cases are named only if the comparison fails.
+        With ``quiet``, cases are listed only if the comparison fails.
         """
         passes = self.policy.exit_code(self.comparison) == ExitCode.PASSED
         if not quiet or not passes:
@@ -218,7 +222,9 @@ class GateResult:
                 write(line)
 
     def note_failure(self, folder: RunFolder) -> None:
-        """Note that the run fails its baseline, so that lists of runs show it, if it has no note.
+        """Write a note that the run fails its baseline, if it has no note.
+
+        Lists of runs show this note.
 
         Raises:
             FailedRunError: The note cannot be written.
@@ -230,7 +236,7 @@ class GateResult:
             write_note(folder, RunNote(f"fails baseline {self.comparison.a.id}: {summary}"))
 
     def add_to_report(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a report with the comparison, and the verdict that follows from it."""
+        """Return a report with the comparison and the resulting status."""
         document = {**report, "comparison": comparison_object(self.comparison)}
         run = document["run"]
         code = self.exit_code(ExitCode(run["exit_code"]))
@@ -240,7 +246,7 @@ class GateResult:
         return document
 
     def _failing_cases(self) -> dict[str, str]:
-        """Return why each failing case fails, by its id."""
+        """Return the reason why each failing case fails, by case id."""
         name = self.comparison.a.id
         unjudged = {
             case.case: f"not judged against {name}: {case.reason}"
@@ -249,7 +255,7 @@ class GateResult:
         return unjudged | self._differing_cases()
 
     def _differing_cases(self) -> dict[str, str]:
-        """Return why each case fails that was judged or is broken, by its id."""
+        """Return the reason why judged and broken cases fail, by case id."""
         if not self.policy.outcomes:
             return {}
         rows = rows_with_outcome(self.comparison, *self.policy.outcomes)
@@ -260,15 +266,15 @@ class GateResult:
         }
 
 
-def _failed(case: CasePart, why: str) -> CasePart:
+def _fail_case(case: CasePart, reason: str) -> CasePart:
     if case.status != CaseStatus.PASSED:
         return case
-    return case.model_copy(update={"status": CaseStatus.FAILED, "reason": why})
+    return case.model_copy(update={"status": CaseStatus.FAILED, "reason": reason})
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineGate:
-    """A baseline to compare a run with, and the policy that decides whether the run fails."""
+    """A baseline to compare a run with, and the policy that decides on failure."""
 
     home: Path
     baseline: RecordedRun

@@ -1,7 +1,7 @@
-"""A gate tested by known differences: slowdowns and an error, planted into recorded launches.
+"""Check a gate with known slowdowns and errors, planted into recorded launches.
 
-Each resample draws the launches of two runs of one code from those that were recorded, and plants
-a slowdown in one case of the second; `compare`'s own code judges it, together with the other cases.
+Each resample draws the launches of two runs of the same code from the recorded launches. It plants
+a slowdown in one case of the second run. The code of `compare` judges it with the other cases.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from spbench.stats.difference import least_launches
 from spbench.stats.launch_noise import Launches, Noise, estimate_noise
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
-_Thing = TypeVar("_Thing")
+_Item = TypeVar("_Item")
 SLOWDOWNS = (0.05, 0.10, 0.20, 0.50)
+"""The planted slowdowns, as shares of the time."""
 POWER = 0.8
-"""A slowdown counts as found where it is found in this share of resamples."""
+"""The share of resamples in which a slowdown must be found to count as found."""
 RESAMPLES = 200
 FIRST = 40
-"""After so many of them it is looked whether the others can change anything."""
+"""The number of resamples after which clear results need no further ones."""
 MORE_LAUNCHES = (4, 5, 6, 8, 10, 12, 16, 24, 32)
-"""The launches a side that are tried where those of the run tell too little."""
+"""The launches per side that are tried if those of the run do not suffice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,15 @@ class CaseGate:
     """The findings of the gate in one case.
 
     Attributes:
-        launches: The launches of the run, a side of each comparison.
-        past: The number of earlier runs on the same machines that are drawn from, too.
+        launches: The launches of the run, which are those of each side of a comparison.
+        past: The number of earlier runs on the same machines with launches that are drawn, too.
         found: The share of resamples in which a planted slowdown was called worse, by slowdown:
-            from the smallest to the first that is found often enough, or the largest alone.
-        alarms: The share in which it was called worse with nothing planted.
-        needed: The launches a side that would find the largest slowdown, where it is not found;
-            None where none that was tried would.
-        error: Whether a comparison tells a failed check that was planted; None: none was.
-        reason: Why no slowdown could be planted.
+            from the smallest to the first that is found often enough, or only the largest.
+        alarms: The share of resamples in which it was called worse with nothing planted.
+        needed: The launches per side that would find the largest slowdown, if it is not found;
+            None if no tried number would.
+        error: Whether a comparison reports a planted failed check; None: there is no planted check.
+        reason: The reason why no slowdown could be planted.
     """
 
     case: str
@@ -62,8 +63,8 @@ class CaseGate:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest slowdown that is found; None where none is."""
-        return next((each for each, share in self.found.items() if share >= POWER), None)
+        """The smallest slowdown that is found, if any."""
+        return next((slowdown for slowdown, share in self.found.items() if share >= POWER), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,80 +82,82 @@ class GateCheck:
 
     @property
     def missed_errors(self) -> tuple[str, ...]:
-        """The cases in which a planted error was not told."""
-        return tuple(one.case for one in self.cases if one.error is False)
+        """The cases in which a planted error was not reported."""
+        return tuple(case.case for case in self.cases if case.error is False)
 
 
 def check_gate(
     run: RecordedRun,
-    past: PastLaunches = no_past_launches,
+    past_launches: PastLaunches = no_past_launches,
     *,
     resamples: int = RESAMPLES,
     seed: int = 1,
     progress: Progress = ignore_progress,
 ) -> GateCheck:
-    """Plant known differences into the launches of a run, and say which of them are found.
+    """Plant known differences into the launches of a run, and return those found.
 
     Args:
-        run: The run whose launches are drawn from.
-        past: The launches of earlier runs on the same machines.
+        run: The run from which launches are drawn.
+        past_launches: The launches of earlier runs on the same machines.
         resamples: The number of comparisons for each slowdown.
-        seed: The seed of the draws; equal seeds give equal answers.
+        seed: The seed of the draws; equal seeds give equal results.
         progress: Receives a line per second on the progress.
     """
-    fit = [case for case in run.cases.values() if _unfit(case) is None]
-    sources = {case.id: source for case in fit if (source := _source(case, past)) is not None}
+    usable = [case for case in run.cases.values() if _explain_unusable(case) is None]
+    sources = {}
+    for case in usable:
+        if (source := _make_source(case, past_launches)) is not None:
+            sources[case.id] = source
     trials = _Trials(sources, resamples, seed, progress)
-    every = _told(run.cases.values(), "planting slowdowns: case", progress)
     cases = [
-        trials.gate_of(case.id) if case.id in sources else _unknown(case, len(fit))
-        for case in every
+        trials.check_case(case.id) if case.id in sources else _unchecked_case(case, len(usable))
+        for case in _with_progress(run.cases.values(), "planting slowdowns: case", progress)
     ]
     return GateCheck(run.summary.id, resamples, seed, tuple(cases), trials.alarms)
 
 
-def _unfit(case: CasePart) -> str | None:
-    """Say why nothing can be planted in a case."""
-    if why := explain_unfit(case):
-        return why
+def _explain_unusable(case: CasePart) -> str | None:
+    """Return the reason why nothing can be planted in a case, if there is one."""
+    if reason := explain_unfit(case):
+        return reason
     if HEADLINE not in case.metrics:
         return f"{HEADLINE} was not measured"
     return None if min(launch_medians(case, HEADLINE)) > 0 else f"{HEADLINE} of a launch is 0"
 
 
-def _unknown(case: CasePart, together: int) -> CaseGate:
-    """Return the gate of a case whose noise is not known, and why."""
-    if reason := _unfit(case):
+def _unchecked_case(case: CasePart, tests: int) -> CaseGate:
+    """Return the findings for a case without known noise, with the reason."""
+    if reason := _explain_unusable(case):
         return CaseGate(case.id, reason=reason)
     return CaseGate(
         case.id,
         launches=1,
-        needed=least_launches(together),
+        needed=least_launches(tests),
         error=finds_error(case),
         reason="one launch does not tell how much launches differ",
     )
 
 
-# A known error
+# Known errors
 
 
 def finds_error(case: CasePart) -> bool:
-    """Return whether a comparison of a case with itself finds a planted failed check."""
-    planted = _with_failed_check(case)
+    """Return whether comparing a case with itself finds a planted failed check."""
+    planted = _fail_check(case)
     pair = pair_cases(case, planted, no_past_launches)
     rows = judge_pair(pair, find_different(collect_chances([pair]))).rows
     reason = f"check {planted.checks[0].name} failed in b"
     return pair.broken and all(row.outcome is None and row.reason == reason for row in rows)
 
 
-def _with_failed_check(case: CasePart) -> CasePart:
-    """Return a case whose first check found an error, on one rank."""
-    was = case.checks[0] if case.checks else None
+def _fail_check(case: CasePart) -> CasePart:
+    """Return a case with a first check that failed on one rank."""
+    check = case.checks[0] if case.checks else None
     failed = CheckPart(
-        name=was.name if was else "planted",
+        name=check.name if check else "planted",
         status=CheckOutcome.FAILED,
-        max_abs_error=None if was is None else 2 * was.tolerance + 1,
-        tolerance=was.tolerance if was else 0.0,
+        max_abs_error=None if check is None else 2 * check.tolerance + 1,
+        tolerance=check.tolerance if check else 0.0,
         ranks_passed=case.np - 1,
         ranks_failed=1,
         detail="planted",
@@ -172,55 +175,62 @@ def _with_failed_check(case: CasePart) -> CasePart:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A case that launches are drawn for: with its time alone, and what is known of that.
+    """A case from which launches are drawn.
 
-    ``fastest`` says whether the fastest iterations of its launches are known.
+    Attributes:
+        part: The case with its time as the only metric.
+        noise: The noise of its launches.
+        launches: The number of its launches.
+        past_runs: The launches of earlier runs.
+        finds_error: Whether a comparison finds a planted failed check.
+        has_fastest: Whether the fastest iterations of its launches are known.
     """
 
     part: CasePart
     noise: Noise
     launches: int
-    earlier: list[list[float]]
-    error: bool
-    fastest: bool
+    past_runs: list[list[float]]
+    finds_error: bool
+    has_fastest: bool
 
-    def known(self, case: str, metric: str) -> list[list[float]]:
-        """Return the launches of earlier runs, as a comparison asks for them."""
-        return self.earlier
-
-    def sides(self, chance: Random, launches: int) -> _Sides:
+    def draw_sides(self, rng: Random, launches: int) -> _Sides:
         """Draw the launches of two runs."""
-        return self.noise.draw(chance, launches), self.noise.draw(chance, launches)
+        return self.noise.draw(rng, launches), self.noise.draw(rng, launches)
 
-    def pair(self, sides: _Sides, slowdown: float = 0.0) -> CasePair:
-        """Return two runs of the case with these launches, those of the second slowed down."""
+    def make_pair(self, sides: _Sides, slowdown: float = 0.0) -> CasePair:
+        """Return the case in two runs with these launches, slowed down in the second."""
         a, b = sides
-        return pair_cases(self._with(a), self._with(b.slow_down(slowdown)), self.known)
+        case_a = self._with_launches(a)
+        case_b = self._with_launches(b.slow_down(slowdown))
+        return pair_cases(case_a, case_b, self._past_launches)
 
-    def _with(self, launches: Launches) -> CasePart:
+    def _past_launches(self, case: str, metric: str) -> list[list[float]]:
+        return self.past_runs
+
+    def _with_launches(self, launches: Launches) -> CasePart:
         medians = {HEADLINE: launches.medians}
-        fastest = launches.fastest if self.fastest else []
+        fastest = launches.fastest if self.has_fastest else []
         return self.part.model_copy(update={"medians": medians, "fastest": fastest})
 
 
 _Sides = tuple[Launches, Launches]
 
 
-def _source(case: CasePart, past: PastLaunches) -> _Source | None:
-    """Return what launches of a case are drawn from; None where only one is known."""
+def _make_source(case: CasePart, past_launches: PastLaunches) -> _Source | None:
+    """Return the source of a case's launches; None if only one launch is known."""
     launches = launch_medians(case, HEADLINE)
-    earlier = [list(run) for run in past(case.id, HEADLINE) if run and min(run) > 0]
-    fastest = len(case.fastest) == len(launches) and min(case.fastest) > 0
-    noise = estimate_noise([launches, *earlier], case.fastest if fastest else None)
+    past_runs = [list(run) for run in past_launches(case.id, HEADLINE) if run and min(run) > 0]
+    has_fastest = len(case.fastest) == len(launches) and min(case.fastest) > 0
+    noise = estimate_noise([launches, *past_runs], case.fastest if has_fastest else None)
     if noise is None:
         return None
-    alone = case.model_copy(update={"metrics": {HEADLINE: case.metrics[HEADLINE]}})
-    return _Source(alone, noise, len(launches), earlier, finds_error(case), fastest)
+    part = case.model_copy(update={"metrics": {HEADLINE: case.metrics[HEADLINE]}})
+    return _Source(part, noise, len(launches), past_runs, finds_error(case), has_fastest)
 
 
 @dataclass(frozen=True, slots=True)
 class _Resample:
-    """Two runs of one code: their launches by case, and what a comparison says of each."""
+    """Two runs of the same code: launches, chances and outcomes by case."""
 
     sides: Mapping[str, _Sides]
     chances: Mapping[str, float]
@@ -228,110 +238,116 @@ class _Resample:
 
 
 class _Trials:
-    """Resamples of all cases of a run, and what is found of a slowdown in one of them."""
+    """Resamples of all cases of a run, into which slowdowns are planted."""
 
     def __init__(
-        self, sources: Mapping[str, _Source], resamples: int, seed: int, say: Progress
+        self, sources: Mapping[str, _Source], resamples: int, seed: int, progress: Progress
     ) -> None:
         self._sources = sources
         self._seed = seed
-        chance = Random(seed)
+        rng = Random(seed)
         numbers = range(resamples if sources else 0)
-        self._resamples = [self._drawn(chance) for _ in _told(numbers, "resample", say)]
+        self._resamples = [
+            self._draw_resample(rng) for _ in _with_progress(numbers, "resample", progress)
+        ]
 
     @property
     def alarms(self) -> float | None:
-        """The share of resamples in which any case was called worse; None without any."""
+        """The share of resamples in which any case is called worse; None without any."""
         if not self._resamples:
             return None
-        return _share(Outcome.WORSE in one.outcomes.values() for one in self._resamples)
+        return _share(Outcome.WORSE in resample.outcomes.values() for resample in self._resamples)
 
-    def gate_of(self, case: str) -> CaseGate:
+    def check_case(self, case: str) -> CaseGate:
         """Plant each slowdown in a case until one is found."""
         source = self._sources[case]
-        found = self._found(case)
-        largest = found.get(SLOWDOWNS[-1], 1.0)
+        powers = self._find_slowdowns(case)
+        power_of_largest = powers.get(SLOWDOWNS[-1], 1.0)
         return CaseGate(
             case,
-            source.launches,
-            len(source.earlier),
-            found,
-            _share(one.outcomes[case] == Outcome.WORSE for one in self._resamples),
-            None if largest >= POWER else self._needed(case),
-            source.error,
+            launches=source.launches,
+            past=len(source.past_runs),
+            found=powers,
+            alarms=_share(resample.outcomes[case] == Outcome.WORSE for resample in self._resamples),
+            needed=None if power_of_largest >= POWER else self._count_needed_launches(case),
+            error=source.finds_error,
         )
 
-    def _found(self, case: str) -> dict[float, float]:
-        largest = {SLOWDOWNS[-1]: self._power(case, SLOWDOWNS[-1])}
-        if largest[SLOWDOWNS[-1]] < POWER:
-            return largest
-        found: dict[float, float] = {}
+    def _find_slowdowns(self, case: str) -> dict[float, float]:
+        """Return the power by slowdown, up to the first that is found."""
+        largest = SLOWDOWNS[-1]
+        power_of_largest = self._compute_power(case, largest)
+        if power_of_largest < POWER:
+            return {largest: power_of_largest}
+        powers: dict[float, float] = {}
         for slowdown in SLOWDOWNS[:-1]:
-            found[slowdown] = self._power(case, slowdown)
-            if found[slowdown] >= POWER:
-                return found
-        return found | largest
+            powers[slowdown] = self._compute_power(case, slowdown)
+            if powers[slowdown] >= POWER:
+                return powers
+        return powers | {largest: power_of_largest}
 
-    def _power(self, case: str, slowdown: float) -> float:
-        """Return the share of resamples that find a slowdown; of the first where that is clear."""
-        said = [self._worse(case, one, slowdown) for one in self._resamples[:FIRST]]
-        if not all(said) and sum(said) > len(said) / 2:
-            said += [self._worse(case, one, slowdown) for one in self._resamples[FIRST:]]
-        return _share(said)
+    def _compute_power(self, case: str, slowdown: float) -> float:
+        """Return the share of resamples that find a slowdown.
 
-    def _needed(self, case: str) -> int | None:
-        """Return the launches a side that find the largest slowdown, of those that are tried."""
+        If the first `FIRST` resamples give a clear result, only they count.
+        """
+        first = [self._is_worse(case, resample, slowdown) for resample in self._resamples[:FIRST]]
+        if all(first) or sum(first) <= len(first) / 2:
+            return _share(first)
+        others = [self._is_worse(case, resample, slowdown) for resample in self._resamples[FIRST:]]
+        return _share(first + others)
+
+    def _count_needed_launches(self, case: str) -> int | None:
+        """Return the launches per side that find the largest slowdown, if any."""
         source = self._sources[case]
-        chance = Random(self._seed)
+        rng = Random(self._seed)
         for launches in MORE_LAUNCHES:
-            if launches > source.launches and self._enough(case, source, chance, launches):
+            if launches > source.launches and self._suffices(case, source, rng, launches):
                 return launches
         return None
 
-    def _enough(self, case: str, source: _Source, chance: Random, launches: int) -> bool:
+    def _suffices(self, case: str, source: _Source, rng: Random, launches: int) -> bool:
         missed = 0
         first = self._resamples[:FIRST]
-        for one in first:
-            sides = source.sides(chance, launches)
-            missed += not self._worse(case, one, SLOWDOWNS[-1], sides)
+        for resample in first:
+            sides = source.draw_sides(rng, launches)
+            missed += not self._is_worse(case, resample, SLOWDOWNS[-1], sides)
             if missed > (1 - POWER) * len(first):
                 return False
         return True
 
-    def _worse(
-        self, case: str, one: _Resample, slowdown: float, sides: _Sides | None = None
+    def _is_worse(
+        self, case: str, resample: _Resample, slowdown: float, sides: _Sides | None = None
     ) -> bool:
-        """Say whether a slowdown is called worse, beside the other cases as they were drawn."""
-        pair = self._sources[case].pair(sides or one.sides[case], slowdown)
-        return (
-            _outcome(pair, find_different({**one.chances, **collect_chances([pair])}))
-            == Outcome.WORSE
-        )
+        """Return whether a slowdown in one case is called worse, among all cases."""
+        pair = self._sources[case].make_pair(sides or resample.sides[case], slowdown)
+        chances = {**resample.chances, **collect_chances([pair])}
+        return _outcome(pair, find_different(chances)) == Outcome.WORSE
 
-    def _drawn(self, chance: Random) -> _Resample:
+    def _draw_resample(self, rng: Random) -> _Resample:
         sources = self._sources.items()
-        sides = {case: source.sides(chance, source.launches) for case, source in sources}
-        pairs = [source.pair(sides[case]) for case, source in sources]
-        told = collect_chances(pairs)
-        found = find_different(told)
-        return _Resample(sides, told, {pair.id: _outcome(pair, found) for pair in pairs})
+        sides = {case: source.draw_sides(rng, source.launches) for case, source in sources}
+        pairs = [source.make_pair(sides[case]) for case, source in sources]
+        chances = collect_chances(pairs)
+        is_different = find_different(chances)
+        return _Resample(sides, chances, {pair.id: _outcome(pair, is_different) for pair in pairs})
 
 
-def _told(things: Collection[_Thing], doing: str, say: Progress) -> Iterator[_Thing]:
-    """Yield things one by one, and say once a second which of them it is."""
-    told = time.monotonic()
-    for number, thing in enumerate(things, 1):
-        if time.monotonic() - told >= INTERVAL:
-            told = time.monotonic()
-            say(f"{doing} {number} of {len(things)}")
-        yield thing
+def _with_progress(items: Collection[_Item], activity: str, progress: Progress) -> Iterator[_Item]:
+    """Yield items, and report about once per second which of them is next."""
+    reported = time.monotonic()
+    for number, item in enumerate(items, 1):
+        if time.monotonic() - reported >= INTERVAL:
+            reported = time.monotonic()
+            progress(f"{activity} {number} of {len(items)}")
+        yield item
 
 
-def _outcome(pair: CasePair, found: Mapping[str, bool]) -> Outcome | None:
-    (row,) = judge_pair(pair, found).rows
+def _outcome(pair: CasePair, is_different: Mapping[str, bool]) -> Outcome | None:
+    (row,) = judge_pair(pair, is_different).rows
     return row.outcome
 
 
-def _share(said: Iterable[bool]) -> float:
-    told = list(said)
-    return sum(told) / len(told)
+def _share(flags: Iterable[bool]) -> float:
+    values = list(flags)
+    return sum(values) / len(values)

@@ -1,4 +1,4 @@
-"""The text of a check of the gate: a table with a row for each case, and notes below it."""
+"""The text of a gate check: a table with a row for each case, and notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLUMNS = (
     TextColumn("false alarms", right=True),
 )
 MOST_ALARMS = 0.1
-"""The share of false alarms above which a gate is not usable: twice what the test allows."""
+"""The share of false alarms above which a gate is not usable: twice the level of the test."""
 NONE_FOUND = "? none found"
 NO_TIME = "✗ no time"
 _TOO_MANY = "-"
@@ -46,7 +46,7 @@ def gate_notes(check: GateCheck) -> Iterator[str]:
     missed = [case for case in check.cases if case.launches and case.smallest is None]
     needed = [case.needed for case in missed if case.needed is not None]
     if missed:
-        largest = _slowdown(SLOWDOWNS[-1])
+        largest = _format_slowdown(SLOWDOWNS[-1])
         too_many = f"; {_TOO_MANY}: more than {MORE_LAUNCHES[-1]}"
         yield (
             f"none found: a slowdown of {largest} is found in less than {format_percent(POWER)} of "
@@ -61,19 +61,19 @@ def gate_notes(check: GateCheck) -> Iterator[str]:
             by_reason.setdefault(case.reason, []).append(case.case)
     for reason, cases in by_reason.items():
         yield f"Nothing was planted, {reason}: {name_cases(cases)}."
-    past = [
+    with_past = [
         f"{case.case} ({format_quantity(case.past, 'run')})" for case in check.cases if case.past
     ]
-    if past:
-        yield f"With the launches of earlier runs on these machines: {name_cases(past)}."
+    if with_past:
+        yield f"With the launches of earlier runs on these machines: {name_cases(with_past)}."
     yield from _method_notes(check)
 
 
 def _method_notes(check: GateCheck) -> Iterator[str]:
-    """Yield how slowdowns and errors were planted, and how often there were false alarms."""
+    """Yield notes on the planted slowdowns and errors, and on false alarms."""
     if check.alarms is not None:
         yield (
-            f"Slowdowns of {', '.join(map(_slowdown, SLOWDOWNS))} were planted. "
+            f"Slowdowns of {', '.join(map(_format_slowdown, SLOWDOWNS))} were planted. "
             f"One is found if it is called worse in {format_percent(POWER)} of "
             f"{check.resamples} resamples (seed {check.seed})."
         )
@@ -98,34 +98,35 @@ def _method_notes(check: GateCheck) -> Iterator[str]:
 
 
 def gate_object(check: GateCheck) -> dict[str, Any]:
-    """Return a check of the gate as JSON has it."""
+    """Return the JSON object of a gate check."""
     cases = [_case_object(case) for case in check.cases]
     return asdict(check) | {"power": POWER, "slowdowns": list(SLOWDOWNS), "cases": cases}
 
 
-def _slowdown(share: float) -> str:
-    """Return a planted slowdown, such as ``5 %``: it is exact, so that it needs no digits."""
+def _format_slowdown(share: float) -> str:
+    """Return a planted slowdown, which is exact, such as ``5 %``."""
     return f"{100 * share:.3g} %"
 
 
 def _cells(case: CaseGate) -> tuple[str, ...]:
     alarms = "" if case.alarms is None else format_percent(case.alarms)
-    return (_smallest(case), case.case, str(case.launches or ""), _needed(case), alarms)
+    launches = str(case.launches or "")
+    return (_format_smallest(case), case.case, launches, _format_needed(case), alarms)
 
 
-def _smallest(case: CaseGate) -> str:
+def _format_smallest(case: CaseGate) -> str:
     if case.smallest is not None:
-        return _slowdown(case.smallest)
+        return _format_slowdown(case.smallest)
     return NONE_FOUND if case.launches else NO_TIME
 
 
-def _needed(case: CaseGate) -> str:
-    """Return the launches per side that find the largest slowdown; empty if those of the run do."""
+def _format_needed(case: CaseGate) -> str:
+    """Return the needed launches; empty if those of the run suffice."""
     if not case.launches or case.smallest is not None:
         return ""
     return _TOO_MANY if case.needed is None else str(case.needed)
 
 
 def _case_object(case: CaseGate) -> dict[str, Any]:
-    found = [{"slowdown": slowdown, "share": share} for slowdown, share in case.found.items()]
-    return asdict(case) | {"found": found, "smallest": case.smallest}
+    shares = [{"slowdown": slowdown, "share": share} for slowdown, share in case.found.items()]
+    return asdict(case) | {"found": shares, "smallest": case.smallest}
