@@ -1,6 +1,9 @@
-"""Each page at two sizes and in two themes, as it must look; docs/console.md shows these pictures.
+"""Compare pictures of each page, at two sizes and in two themes; docs/console.md shows them.
 
-After a change that is meant: SPBENCH_SNAPSHOTS=write pytest tests/tui/test_snapshots.py, and look.
+The pictures leave the tab bar out. The tab bars of all pages are in snapshots/tab_bar.txt, so that
+a new page changes one file.
+
+To accept a change, run SPBENCH_SNAPSHOTS=write pytest tests/tui/test_snapshots.py and look at it.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from spbench.launch.survey.facts import HostFacts
 from spbench.record.runs.playback import find_demo_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.hosts import asking, sources
+from spbench.tui.pages import PAGES
 from spbench.tui.suites import reading
+from spbench.tui.tab_bar import Tab, TabBar
 from tui.driving import SIZES, console, shown, until
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -140,12 +145,44 @@ async def test_a_page_looks_as_it_did(place, page, size, theme, artefacts):
         await until(pilot, lambda: "Palette" in shown(app) or "Help" in shown(app))
         await ready(pilot)
         assert not isinstance(app.screen, Confirm)
+        app.screen.query_one(TabBar).visible = False
         picture = await settled(pilot)
-    name = f"{named(page, size, theme)}.svg"
+    compare(f"{named(page, size, theme)}.svg", picture, artefacts)
+
+
+async def test_tab_bar_looks_as_it_did(place, artefacts):
+    lines = []
+    for size in SIZES:
+        for theme in THEMES:
+            (place / "console.yaml").write_text(f"theme: {theme}\n")
+            app = console(place, page="suites")
+            async with app.run_test(size=size) as pilot:
+                await until(pilot, lambda app=app: "Palette" in shown(app) or "Help" in shown(app))
+                for digit, entry in enumerate(PAGES, 1):
+                    page = entry.name
+                    await pilot.press(str(digit))
+                    await until(pilot, lambda app=app, page=page: current_page(app) == page)
+                    await pilot.pause()
+                    lines.append(f"{named(page, size, theme)}: {first_line(app)}\n")
+    compare("tab_bar.txt", "".join(lines), artefacts)
+
+
+def current_page(app):
+    return app.screen.query_one("TabBar Tab.current", Tab).page
+
+
+def first_line(app):
+    """Return the first line of the screen, with the style of each part before it."""
+    line = app.screen._compositor.render_strips()[0]
+    return "".join(f"[{segment.style}]{segment.text}" for segment in line)
+
+
+def compare(name, text, artefacts):
+    """Fail if a snapshot differs, and keep the new one; write it if the environment asks for it."""
     if os.environ.get("SPBENCH_SNAPSHOTS") == "write":
-        (SNAPSHOTS / name).write_text(picture)
-    if not (SNAPSHOTS / name).exists() or (SNAPSHOTS / name).read_text() != picture:
-        (artefacts / name).write_text(picture)
+        (SNAPSHOTS / name).write_text(text)
+    if not (SNAPSHOTS / name).exists() or (SNAPSHOTS / name).read_text() != text:
+        (artefacts / name).write_text(text)
         pytest.fail(f"{artefacts / name} differs from {SNAPSHOTS / name}; look at both")
 
 
