@@ -429,7 +429,7 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
         chart = page._views.plot.chart
 
         def points():
-            return [(spot.series, spot.point.x, spot.point.y) for spot in chart._spots]
+            return [(spot.series, spot.point.x, spot.point.y) for spot in chart._points]
 
         await pilot.press("down", "m")
         await until(pilot, lambda: [y for _, _, y in points()] == [1.0, 2.0, 1.02])

@@ -16,12 +16,11 @@ from spbench.record.findings import collect_findings
 from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.dialogs import Confirm
-from spbench.tui.feed import BATCH_BYTES, LiveSource, ReplaySource
+from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
 from spbench.tui.run.body import Body
 from spbench.tui.run.details import DetailsScreen
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.presenter import RunPresenter
-from spbench.tui.run.replaying import SPEEDS
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
@@ -911,7 +910,7 @@ async def test_a_replay_is_stopped_and_played_faster_and_slower(opened):
         assert source.speed == 5.0
         await run.press("p")
         await run.until(lambda: source.played > before)
-        await run.press(*["plus"] * len(SPEEDS))
+        await run.press(*["plus"] * len(REPLAY_SPEEDS))
         await run.sees("■ played", "✓ passed")
         assert source.speed is None
 

@@ -138,8 +138,8 @@ def test_own_times_have_a_column_if_waits_are_measured():
         "passed",
         active=0.5,
     )
-    keys = [column.key for column in rank_columns((), own=True)]
+    keys = [column.key for column in rank_columns((), with_own_time=True)]
     assert keys[keys.index("p50") + 1] == "own"
-    cells = dict(zip(keys, texts(rank_cells(rank, (), own=True)), strict=True))
+    cells = dict(zip(keys, texts(rank_cells(rank, (), with_own_time=True)), strict=True))
     assert (cells["p50"], cells["own"]) == ("2.00 ms", "500 us")
     assert "own" not in [column.key for column in rank_columns(())]

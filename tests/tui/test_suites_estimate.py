@@ -11,7 +11,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import Feed, LiveSource
-from spbench.tui.run.headline import _first
+from spbench.tui.run.headline import _build_first
 from tui.driving import until
 from tui.suites_driving import (
     AT_SECOND,
@@ -116,12 +116,12 @@ def test_the_headline_of_a_run_has_what_remains_of_it(tmp_path):
     start = run_start(described("a"), described("b")) | {"time": 0.0}
     begin = console_event("case_begin", case="a") | {"time": 0.0}
     feed = watched(RunFolder(tmp_path), start, begin, judged("a") | {"time": 30.0})
-    assert "about 30 s left" in [part.text for part in _first(feed, 1.0)]
+    assert "about 30 s left" in [part.text for part in _build_first(feed, 1.0)]
     feed.ended = True
-    assert not any("left" in part.text for part in _first(feed, 1.0))
+    assert not any("left" in part.text for part in _build_first(feed, 1.0))
     unknown = watched(RunFolder(tmp_path), start)
     unknown.estimate = RunEstimate()
-    assert not any("left" in part.text for part in _first(unknown, 1.0))
+    assert not any("left" in part.text for part in _build_first(unknown, 1.0))
 
 
 async def test_a_watched_run_is_estimated_from_its_folder(suite):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -30,6 +31,10 @@ BATCH_EVENTS = 2_000
 APPLY_SECONDS = 0.008
 PAUSE_SECONDS = 0.001
 MAX_LOG_LINES = 10_000
+
+
+REPLAY_SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, None)
+"""The speeds that keys step through; None is as fast as possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,17 @@ class ReplaySource:
     @property
     def left_out(self) -> str | None:
         return self._events.skipped if isinstance(self._events, RecordedEvents) else None
+
+    def step_speed(self, faster: bool) -> None:
+        """Change the speed to the next one of `REPLAY_SPEEDS`, up or down."""
+        # None is the highest speed.
+        order = [math.inf if speed is None else speed for speed in REPLAY_SPEEDS]
+        current = math.inf if self.speed is None else self.speed
+        if faster:
+            index = next((i for i, speed in enumerate(order) if speed > current), len(order) - 1)
+        else:
+            index = max((i for i, speed in enumerate(order) if speed < current), default=0)
+        self.speed = REPLAY_SPEEDS[index]
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield the events that are due, until all are replayed."""

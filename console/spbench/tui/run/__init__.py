@@ -1,1 +1,1 @@
-"""The Run page: cases, ranks, charts and words of the run that is watched."""
+"""The Run page: cases, ranks, charts and findings of the watched run."""

@@ -10,47 +10,46 @@ from textual.widgets import Input, Static
 from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import COLUMNS, LEGEND
 from spbench.tui.run.charts import HistogramPane, TimeLinePane
+from spbench.tui.run.findings import FindingsPanel
 from spbench.tui.run.hosts_panel import COLUMNS as HOST_COLUMNS
 from spbench.tui.run.log_view import LogView
 from spbench.tui.run.rank_cells import rank_columns
-from spbench.tui.run.words import FindingsPanel
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 
-MEDIUM_WIDTH = 100
-WIDE_WIDTH = 150
-TALL_HEIGHT = 32
-"""Columns from which charts stand side by side and cases beside ranks; lines for frames."""
+MEDIUM_WIDTH = 100  # columns from which two charts are next to each other
+WIDE_WIDTH = 150  # columns from which cases are next to ranks
+TALL_HEIGHT = 32  # lines from which panes have borders
 MAX_STRIP_LINES = 4
 MAX_TABLE_SHARE = 0.58
+"""Largest share of the height that a table takes if there is a panel below it."""
 MIN_TABLE_LINES = 4
-"""The part of a column that its table takes at most, and the fewest lines of it."""
 NO_LOADS = "no host has said its load"
 NO_CASES = "waiting for the run to begin ..."
 NO_RANKS = "no rank has begun here"
 MAX_CASE_LINES = 10
 MAX_CASE_LINES_SHORT = 5
-"""Lines that the cases take at most above the ranks, without frames in the second."""
+"""Most lines of the cases above the ranks on a short screen, without their border."""
+# On a short screen with few ranks, the free lines show findings or a chart if they exceed these.
 MIN_SPARE_FOR_FINDINGS = 3
 MIN_SPARE_FOR_CHART = 9
-"""Lines that few ranks leave free on a short screen: enough for findings, and for a chart."""
-_WORDS = "lower-words-pane"
-_SHOWN = {
+_FINDINGS_PANE = "lower-words-pane"
+_PANEL_PANES = {
     "charts": ("histogram-pane", "time-line-pane"),
     "histogram": ("histogram-pane",),
     "time line": ("time-line-pane",),
-    "words": (_WORDS,),
-    "words and times": (_WORDS, "time-line-pane"),
+    "words": (_FINDINGS_PANE,),
+    "words and times": (_FINDINGS_PANE, "time-line-pane"),
     "logs": ("logs-pane",),
     "hosts": ("host-loads-pane",),
     "none": (),
 }
-"""The panes of each panel below the ranks."""
+"""The ids of the panes of each panel below the ranks."""
 
 
 def list_panels(size: Size) -> tuple[str, ...]:
-    """Return the panels that there are at a size; the first is shown until another is chosen."""
+    """Return the panels for a size; the first is shown until the user chooses another."""
     if size.width >= WIDE_WIDTH:
         panels: tuple[str, ...] = ("charts", "hosts", "logs", "none")
     elif size.width >= MEDIUM_WIDTH:
@@ -61,7 +60,7 @@ def list_panels(size: Size) -> tuple[str, ...]:
 
 
 class Body(Container):
-    """Cases and words at the left or above; strip, ranks, and a panel below them.
+    """The panes: cases and findings at the left or above; strip, ranks and a panel.
 
     Attributes:
         panel: The name of the panel that is shown.
@@ -93,7 +92,7 @@ class Body(Container):
         super().__init__(id="body")
         self.panel = "none"
         self._panels: tuple[str, ...] = ("none",)
-        self._asked = False
+        self._user_chose_panel = False
 
     def compose(self) -> ComposeResult:
         with Vertical(id="left"):
@@ -115,7 +114,7 @@ class Body(Container):
                 yield Static("/")
                 yield _FilterInput(placeholder="words that a rank's row must have")
             with Horizontal(id="lower"):
-                yield Pane("findings", FindingsPanel(id="lower-words"), id=_WORDS)
+                yield Pane("findings", FindingsPanel(id="lower-words"), id=_FINDINGS_PANE)
                 yield HistogramPane()
                 yield TimeLinePane()
                 yield Pane(
@@ -128,7 +127,7 @@ class Body(Container):
                 yield Pane("logs", LogView(id="logs"), id="logs-pane")
 
     def fit(self, size: Size) -> None:
-        """Lay the panes out for a size of the screen."""
+        """Lay out the panes for a screen size."""
         self.set_class(size.width >= WIDE_WIDTH, "-wide")
         if size.width >= WIDE_WIDTH:
             self.query_one("#left").styles.height = "1fr"
@@ -138,62 +137,69 @@ class Body(Container):
         panels = list_panels(size)
         if panels != self._panels:
             self._panels = panels
-            self._asked = False
+            self._user_chose_panel = False
             self._show(panels[0])
 
     def next_panel(self) -> None:
-        """Show the next panel below the ranks; the last is none."""
+        """Show the next panel below the ranks; the panel "none" hides all of them."""
         self.show_panel(self._panels[(self._panels.index(self.panel) + 1) % len(self._panels)])
 
     @property
     def shows_findings(self) -> bool:
-        """Whether the findings are on the page."""
-        return self.has_class("-wide") or _WORDS in _SHOWN[self.panel]
+        """Whether the findings are visible."""
+        return self.has_class("-wide") or _FINDINGS_PANE in _PANEL_PANES[self.panel]
 
     def suggest_findings(self) -> None:
-        """Show the panel with the findings, unless the reader has asked for another panel."""
-        if self._words_panel is not None and not self._asked:
-            self._show(self._words_panel)
+        """Show the panel with the findings, unless the user has chosen a panel."""
+        if self._findings_panel is not None and not self._user_chose_panel:
+            self._show(self._findings_panel)
 
     @property
-    def _words_panel(self) -> str | None:
+    def _findings_panel(self) -> str | None:
         """The panel with the findings; None on a wide screen, which always shows them."""
-        return next((panel for panel in self._panels if _WORDS in _SHOWN[panel]), None)
+        panels = (panel for panel in self._panels if _FINDINGS_PANE in _PANEL_PANES[panel])
+        return next(panels, None)
 
     def show_panel(self, panel: str) -> None:
-        """Show a panel below the ranks, or none; by its name again, the first one."""
-        self._asked = True
+        """Show a panel below the ranks; if it is shown already, show the first one."""
+        self._user_chose_panel = True
         self._show(panel if panel != self.panel else self._panels[0])
 
     def _show(self, panel: str) -> None:
         self.panel = panel
         self.query_one("#lower").display = self.panel != "none"
         for pane in self.query("#lower > *"):
-            pane.display = pane.id in _SHOWN[self.panel]
+            pane.display = pane.id in _PANEL_PANES[self.panel]
 
     @property
     def filtering(self) -> bool:
-        """Whether the line of the filter is shown."""
+        """Whether the input of the filter is visible."""
         return bool(self.query_one("#filter").display)
 
     def open_filter(self) -> None:
-        """Ask for words that a rank's row must have."""
+        """Show the input of the filter and focus it."""
         self.query_one("#filter").display = True
-        # Not `focus`, which waits: keys that came with this one are for the line already.
+        # Unlike `focus`, this takes effect at once, so that keys typed ahead go to the input.
         self.screen.set_focus(self.query_one(_FilterInput))
 
     def close_filter(self) -> bool:
-        """Show all ranks again; return whether there was a filter."""
+        """Show all ranks again; return whether the filter was open."""
         line = self.query_one("#filter")
-        was_open, line.display = line.display, False
+        was_open = bool(line.display)
+        line.display = False
         self.query_one(_FilterInput).clear()
         return was_open
 
     def size_tables(self, cases: int, ranks: int, *, has_findings: bool) -> None:
-        """Let tables of few rows take no more lines than they need.
+        """Limit the heights of tables with few rows.
 
-        Where that leaves room on a short screen, and the reader asked for no panel, the findings
-        appear there, or a chart if there are none.
+        If that leaves lines free on a short screen, and the user has chosen no panel, show the
+        findings there, or a chart if there are no findings.
+
+        Args:
+            cases: Number of cases.
+            ranks: Number of ranks.
+            has_findings: Whether there are findings.
         """
         short = self.has_class("-short")
         wide = self.has_class("-wide")
@@ -207,31 +213,33 @@ class Body(Container):
         strip = self.query_one(RankStrip)
         lines = -(-ranks // max(1, strip.size.width))
         strip.styles.height = 1 + max(1, min(lines, 1 if short else MAX_STRIP_LINES))
-        self._bound("#cases-pane", cases + frame, left.size.height if wide else 0)
-        if short and not self._asked:
+        self._limit_height("#cases-pane", cases + frame, left.size.height if wide else 0)
+        if short and not self._user_chose_panel:
             spare = right.size.height - ranks - frame
-            drawn = [panel for panel in self._panels if panel in ("histogram", "charts")]
-            if has_findings and spare > MIN_SPARE_FOR_FINDINGS and self._words_panel is not None:
+            charts = [panel for panel in self._panels if panel in ("histogram", "charts")]
+            if has_findings and spare > MIN_SPARE_FOR_FINDINGS and self._findings_panel is not None:
                 self.suggest_findings()
             else:
-                self._show(drawn[0] if spare > MIN_SPARE_FOR_CHART else "none")
-        charted = right.size.height if self.panel != "none" else 0
-        self._bound("#ranks-pane", ranks + frame, charted)
+                self._show(charts[0] if spare > MIN_SPARE_FOR_CHART else "none")
+        shared_height = right.size.height if self.panel != "none" else 0
+        self._limit_height("#ranks-pane", ranks + frame, shared_height)
 
-    def _bound(self, pane: str, wanted: int, shared: int) -> None:
-        """Give a pane the lines it wants, a share of what there is at most; all where none is."""
-        lines = (
-            max(MIN_TABLE_LINES, min(wanted, round(shared * MAX_TABLE_SHARE))) if shared else "1fr"
-        )
-        zoomed = self.screen.maximized is not None
-        self.query_one(pane).styles.height = "1fr" if zoomed else lines
+    def _limit_height(self, pane: str, needed: int, shared: int) -> None:
+        """Set the height of a pane to the needed lines, or its share of ``shared`` lines.
+
+        With 0 shared lines, or if a pane fills the page, it takes all lines.
+        """
+        height: int | str = "1fr"
+        if shared and self.screen.maximized is None:
+            height = max(MIN_TABLE_LINES, min(needed, round(shared * MAX_TABLE_SHARE)))
+        self.query_one(pane).styles.height = height
 
 
 class _FilterInput(Input):
-    """A line without a frame."""
+    """An input without a border."""
 
     HELP = "Words that a rank's row must have: `node03`, `slow`, `failed`, `tile 0,1`. Enter keeps."
 
     def on_mount(self) -> None:
-        # The rule for all inputs stands in the application's own sheet, which comes first.
+        # A rule in DEFAULT_CSS would lose against the rule for all inputs in console.tcss.
         self.styles.border = ("none", "transparent")

@@ -1,4 +1,4 @@
-"""The cases of a run as rows of a table: verdict, progress, time and its reference, checks."""
+"""The cases of a run as rows of a table, with status, progress and times."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ COLUMNS = (
     Column("checks", "checks", 9, "right"),
 )
 LEGEND = "time: slowest rank, median"
-"""The statistic of the column of times, for the table's title."""
-_SO_FAR = "…"
+"""The meaning of the times, for the title of the table."""
+_PRELIMINARY_MARK = "…"
 _DISTURBED = "~ disturbed: ranks shared cores or other work had them"
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """A case as its row shows it.
+    """The values of a case in its row.
 
     Attributes:
-        short: Whether its id is written without the keys of what is swept.
-        done: The part of its iterations that its ranks have done, until it is judged.
-        time: Its headline time in ms: the slowest rank's of each iteration, then the median.
-        so_far: Whether it still runs, so that the time is that of the iterations so far.
+        short_id: Whether the id is shown without the names of swept parameters.
+        done: The completed share of the iterations; None unless the case is running.
+        time: The time in ms: that of the slowest rank per iteration, then the median.
+        so_far: Whether the case is running, so that the time is preliminary.
         reference: The reference of the time, in ms.
-        checks: How many checks have passed and were made, each counted once per rank.
-        noisy: Whether other work had the cores of its ranks.
-        disturbed: Whether it is noisy, or had more ranks than cores.
+        checks: Numbers of passed and of all checks, each counted once per rank.
+        noisy: Whether other work used the cores of the ranks.
+        disturbed: Whether the case is noisy, or had more ranks than cores.
     """
 
     status: CaseStatus
@@ -61,13 +61,13 @@ class CaseRow:
 
     @property
     def efficiency(self) -> float | None:
-        """Its reference over its time."""
+        """The reference divided by the time."""
         return compute_efficiency(self.time, self.reference)
 
     def cells(self) -> list[TableCell | str]:
-        """Return its cells, in the columns' order."""
-        passed, made = self.checks
-        preliminary = _SO_FAR if self.so_far and self.time is not None else ""
+        """Return the cells, in the order of the columns."""
+        passed, total = self.checks
+        preliminary = _PRELIMINARY_MARK if self.so_far and self.time is not None else ""
         efficiency = format_efficiency(self.efficiency, disturbed=self.disturbed)
         return [
             status_cell(self.status, noisy=self.noisy),
@@ -77,23 +77,25 @@ class CaseRow:
             preliminary + format_time_cell(self.time),
             TableCell(format_time_cell(self.reference), "muted"),
             TableCell(efficiency, "muted" if self.so_far or self.disturbed else ""),
-            TableCell(f"{passed}/{made}", "failed" if passed < made else "passed") if made else "",
+            TableCell(f"{passed}/{total}", "failed" if passed < total else "passed")
+            if total
+            else "",
         ]
 
     def sort_value(self, column: str) -> Any:
-        """Return what it is sorted by."""
+        """Return the sort key in a column."""
         if column == "checks":
-            passed, made = self.checks
-            return passed - made if made else None
+            passed, total = self.checks
+            return passed - total if total else None
         names = {"case": "id", "progress": "done"}
         return getattr(self, names.get(column, column))
 
 
 class RunCaseRows:
-    """The rows of all cases; those that are judged are made once.
+    """The rows of all cases; the row of a finished case is built once.
 
     Attributes:
-        short: Whether ids are written without the keys of what is swept.
+        short_ids: Whether ids are shown without the names of swept parameters.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -103,50 +105,50 @@ class RunCaseRows:
         self._times: dict[str, float | None] = {}
 
     def update(self) -> None:
-        """Make the rows again of the cases that may have changed."""
+        """Rebuild the rows of the cases that may have changed."""
         for case in self._feed.state.cases.values():
-            known = self._rows.get(case.id)
-            now = (self._feed.case_status(case), self.short_ids)
+            row = self._rows.get(case.id)
             if (
-                case.status == CaseStatus.RUNNING
-                or known is None
-                or (known.status, known.short_id) != now
+                row is None
+                or case.status == CaseStatus.RUNNING
+                or row.status != self._feed.case_status(case)
+                or row.short_id != self.short_ids
             ):
-                self._rows[case.id] = self._row(case)
+                self._rows[case.id] = self._build_row(case)
 
     async def compute_times(self) -> None:
-        """Find the times of judged cases, one after another; a thread does the counting."""
-        while (case := self._next()) is not None:
+        """Compute the times of finished cases in threads, one after another."""
+        while (case := self._find_pending_case()) is not None:
             try:
                 summary = await asyncio.to_thread(case.summary, "time_ms")
-            except RuntimeError:  # it had a late event just then
+            except RuntimeError:  # a late event changed the samples at the same time
                 return
             self._times[case.id] = summary.p50 if summary else None
-            self._rows[case.id] = self._row(case)
+            self._rows[case.id] = self._build_row(case)
 
     @property
     def has_pending_times(self) -> bool:
-        """Whether there are judged cases whose time is not known yet."""
-        return self._next() is not None
+        """Whether the time of a finished case has not been computed."""
+        return self._find_pending_case() is not None
 
-    def _next(self) -> CaseState | None:
+    def _find_pending_case(self) -> CaseState | None:
         cases = self._feed.state.cases.values()
-        judged = (case for case in cases if case.status.is_final)
-        return next((case for case in judged if case.id not in self._times), None)
+        finished = (case for case in cases if case.status.is_final)
+        return next((case for case in finished if case.id not in self._times), None)
 
-    def _row(self, case: CaseState) -> CaseRow:
+    def _build_row(self, case: CaseState) -> CaseRow:
         running = case.status == CaseStatus.RUNNING
-        here = running and case is self._feed.rows.case
-        known = self._rows.get(case.id)
-        # Until a thread has the final time, the last one so far is shown: they are the same.
-        time = self._times.get(case.id, known.time if known is not None else None)
+        is_live = running and case is self._feed.rows.case
+        # Until the final time is computed, the last preliminary time is shown; they are equal.
+        previous = self._rows.get(case.id)
+        time = self._times.get(case.id, previous.time if previous is not None else None)
         return CaseRow(
             status=self._feed.case_status(case),
             id=case.id,
             short_id=self.short_ids,
             ranks=case.identity.np,
-            done=self._done(case) if running else None,
-            time=self._feed.rows.headline_time() if here else time,
+            done=self._compute_progress(case) if running else None,
+            time=self._feed.rows.headline_time() if is_live else time,
             so_far=running and not self._feed.ended,
             reference=case.measured.limits.get("time_ms", {}).get("value"),
             checks=case.check_counts,
@@ -154,27 +156,28 @@ class RunCaseRows:
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),
         )
 
-    def _done(self, case: CaseState) -> float:
-        """The part of the timed iterations that is done, over all ranks and repeats."""
+    def _compute_progress(self, case: CaseState) -> float:
+        """Return the completed share of the iterations over all ranks and repeats."""
         ranks = (rank for rank in self._feed.state.ranks.values() if rank.case == case.id)
-        begun = sum(rank.done / rank.total for rank in ranks if rank.total)
-        return min(1.0, (len(case.measured.ended) + begun) / (case.identity.np * case.repeats))
+        unfinished = sum(rank.done / rank.total for rank in ranks if rank.total)
+        finished = len(case.measured.ended)
+        return min(1.0, (finished + unfinished) / (case.identity.np * case.repeats))
 
     def efficiency_note(self) -> str:
-        """Return one explanation of the efficiencies that are shown; nothing if none needs it."""
+        """Return an explanation of unusual efficiencies; empty if there are none."""
         rows = self._rows.values()
         if any((row.efficiency or 0.0) > 1 and not row.so_far for row in rows):
             return ABOVE_REFERENCE
         return _DISTURBED if any(row.disturbed and row.efficiency for row in rows) else ""
 
-    # What a table asks for
+    # The interface of `Rows`
 
     def keys(self) -> Sequence[Hashable]:
-        """Return the cases' ids in the suite's order."""
+        """Return the ids of the cases in the order of the suite."""
         return list(self._rows)
 
     def version(self, key: Hashable) -> Hashable:
-        """Return the row itself: it is equal as long as its cells are."""
+        """Return the row itself, since equal rows have equal cells."""
         return self._rows[str(key)]
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
@@ -182,10 +185,10 @@ class RunCaseRows:
         return self._rows[str(key)].cells()
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return what a case is sorted by."""
+        """Return the sort key of a case."""
         return self._rows[str(key)].sort_value(column)
 
     def text(self, key: Hashable) -> str:
-        """Return what a filter looks in."""
+        """Return the text that a filter searches."""
         row = self._rows[str(key)]
         return f"{row.status} {row.id}".lower()

@@ -1,4 +1,4 @@
-"""The details of one case or rank, in a panel over the page."""
+"""The details of a case or a rank, in a dialog over the page."""
 
 from __future__ import annotations
 
@@ -15,16 +15,10 @@ from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
 from spbench.record.comparison import RankComparison
-from spbench.record.coordinates import MIRRORED
-from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
-from spbench.record.judge import describe_failed_checks, divide_by_limit
+from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
+from spbench.record.judge import failed_checks, share_of
 from spbench.record.machine.cores import fold_numbers
-from spbench.record.metric_names import (
-    SEPARATELY,
-    find_iteration_name,
-    format_metric_name,
-    name_separate_metrics,
-)
+from spbench.record.metric_names import SEPARATELY, iteration_name, measured_separately, metric_name
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import (
     format_factor,
@@ -33,25 +27,28 @@ from spbench.record.number_formatting import (
     format_time,
     format_value,
 )
+from spbench.record.places import MIRRORED, place_names, place_words, short_place
 from spbench.record.repeats import describe_repeats
 from spbench.record.run_parts import RankState
-from spbench.record.runs.job_output import read_job_output
-from spbench.record.shares import compute_all_shares
+from spbench.record.runs.job_output import job_output
+from spbench.record.shares import Shares, ranks_with_shares, shares, shares_of
 from spbench.tui.cells import format_status
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
-from spbench.tui.run.bars import build_case_bars, build_rank_bars, describe_missing_bars
 from spbench.tui.run.selection import RunSelection
-from spbench.tui.widgets.stacked_bars import StackedBars
+from spbench.tui.widgets.stacked_bars import Bar, StackedBars
+from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankStatus
 from spbench_core.quantities import format_quantity
 
+MAX_RANK_BARS = 24
+"""Most ranks with a bar in the details of a case."""
 Line = tuple[str, str]
-"""A line of details: its title, and its text."""
+"""A line of details: title and text."""
 
 
 class DetailsScreen(Modal[None]):
-    """Names and texts below each other, then bars; a traceback stands last, as it came."""
+    """A dialog with titles and texts, then bars, then verbatim output."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q", "app.pop_screen", "Close", id="details.close"),
@@ -82,204 +79,269 @@ class DetailsScreen(Modal[None]):
             frame.border_title = Content(self._title)
             frame.border_subtitle = Content("y copies  esc closes")
             with VerticalScroll():
-                yield Static(self._table())
+                yield Static(self._build_table())
                 yield from self._bars
                 if self._verbatim:
                     yield Static(self._verbatim, markup=False, classes="verbatim")
 
-    def _table(self) -> Table:
+    def _build_table(self) -> Table:
         table = Table.grid(padding=(0, 2))
-        for name, text in self._lines:
-            table.add_row(Text(name, style="dim"), Text(text))
+        for title, text in self._lines:
+            table.add_row(Text(title, style="dim"), Text(text))
         return table
 
     def action_copy(self) -> None:
         """Copy everything."""
-        text = "\n".join(f"{name}: {text}" for name, text in self._lines)
+        text = "\n".join(f"{title}: {text}" for title, text in self._lines)
         self.app.copy_to_clipboard("\n".join(filter(None, (self._title, text, self._verbatim))))
         self.notify("copied", timeout=2)
 
 
 def build_case_details(feed: Feed, case_id: str) -> DetailsScreen:
-    """Return what is known of a case; of one that did not pass with traceback and raw output."""
+    """Return the details of a case, for a failed one with the output of its job."""
     case = feed.state.cases[case_id]
     disturbed = is_disturbed(case, feed.state.jobs)
     lines = list(_case_lines(case, feed.case_status(case), disturbed=disturbed))
-    raw = _raw(feed, case, case.verdict.traceback)
-    return DetailsScreen(case_id, lines, build_case_bars(case), raw)
+    output = _failure_output(feed, case, case.verdict.traceback)
+    return DetailsScreen(case_id, lines, _build_case_bars(case), output)
 
 
-def _raw(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
-    """The traceback, and what the job wrote; of a case that passed, or runs, nothing."""
+def _failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
+    """Return the traceback and the job's output if a case ended without passing."""
     if case is None:
         return ""
     status = feed.case_status(case)
     if status == CaseStatus.PASSED or not status.is_final:
         return ""
-    ends = read_job_output(feed.folder, case.verdict.job)
-    parts = [traceback or "", *(f"{end.title}\n{end.text.rstrip()}" for end in ends)]
+    streams = job_output(feed.folder, case.verdict.job)
+    parts = [traceback or "", *(f"{stream.title}\n{stream.text.rstrip()}" for stream in streams)]
     return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
 def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Line]:
-    yield (
-        "status",
-        format_status(status) + (f": {case.verdict.reason}" if case.verdict.reason else ""),
-    )
+    identity = case.identity
+    reason = f": {case.verdict.reason}" if case.verdict.reason else ""
+    yield "status", format_status(status) + reason
     yield (
         "benchmark",
-        f"{case.identity.benchmark}, {format_quantity(case.identity.np, 'rank')}, "
+        f"{identity.benchmark}, {format_quantity(identity.np, 'rank')}, "
         f"{format_quantity(case.repeats, 'repetition')}",
     )
-    if iteration := find_iteration_name(case.identity.benchmark):
+    if iteration := iteration_name(identity.benchmark):
         yield "iteration", iteration
-    if told := describe_repeats(case):
-        yield "repeats", told
-    yield "parameters", ", ".join(f"{name}={value}" for name, value in case.identity.params.items())
-    if case.identity.inject:
-        yield "planted fault", case.identity.inject
+    if repeats := describe_repeats(case):
+        yield "repeats", repeats
+    yield "parameters", ", ".join(f"{name}={value}" for name, value in identity.params.items())
+    if identity.inject:
+        yield "planted fault", identity.inject
     for name, choice in case.measured.choices.items():
         yield name, f"{choice['value']} ({choice['reason']})"
     yield from _reference_lines(case, disturbed=disturbed)
-    if separate := name_separate_metrics(case):
+    if separate := measured_separately(case):
         yield SEPARATELY, f"{', '.join(separate)}: not parts of the time"
-    for item in case.verdict.expectations:
-        unit = _unit_of(case, item["metric"])
-        value = "not measured"
-        if item["value"] is not None:
-            value = format_value(item["value"], unit, item["metric"])
-        why = f" ({item['reason']})" if item.get("reason") else ""
-        share = divide_by_limit(item["value"], item["limit"])
-        part = "" if share is None else f", {format_percent(share)} of that"
-        yield (
-            "expected",
-            f"{format_status(item['status'])}: {_bound(item, unit)}, it is {value}{part}{why}",
-        )
-    for sentence in set(describe_failed_checks(case)) - {case.verdict.reason}:
-        yield "check", format_status(CheckOutcome.FAILED) + f": {sentence}"
-    passed = [name for name in case.measured.checks if _all_passed(case, name)]
+    for expectation in case.verdict.expectations:
+        yield "expected", _describe_expectation(case, expectation)
+    yield from _case_check_lines(case)
+    for share in shares(case):
+        yield share.title, share.words
+    if note := _describe_missing_bars(case):
+        yield "bars", note
+
+
+def _case_check_lines(case: CaseState) -> Iterator[Line]:
+    # The reason of the verdict is in the line of the status.
+    for message in set(failed_checks(case)) - {case.verdict.reason}:
+        yield "check", format_status(CheckOutcome.FAILED) + f": {message}"
+    passed = [
+        name
+        for name, results in case.measured.checks.items()
+        if all(check.passed for check in results.values())
+    ]
     if passed:
         yield "checks", format_status(CheckOutcome.PASSED) + f": {', '.join(passed)}"
-    for of in compute_all_shares(case):
-        yield of.title, of.text
-    if beyond := describe_missing_bars(case):
-        yield "bars", beyond
+
+
+def _describe_expectation(case: CaseState, expectation: Mapping[str, Any]) -> str:
+    """Return the status, bound and value of an expectation."""
+    metric = expectation["metric"]
+    unit = _get_unit(case, metric)
+    limit = ""
+    if expectation["limit"] is not None:
+        limit = format_value(expectation["limit"], unit, metric)
+    bound = " = ".join(part for part in (limit, expectation.get("expression")) if part)
+    value = "not measured"
+    if expectation["value"] is not None:
+        value = format_value(expectation["value"], unit, metric)
+    share = share_of(expectation["value"], expectation["limit"])
+    part = "" if share is None else f", {format_percent(share)} of that"
+    reason = f" ({expectation['reason']})" if expectation.get("reason") else ""
+    status = format_status(expectation["status"])
+    return f"{status}: {metric} {expectation['op']} {bound}, it is {value}{part}{reason}"
 
 
 def _reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
-    """The references, and the efficiency of the metric that each belongs to."""
-    is_beaten = False
+    """Yield the references and the efficiencies of their metrics."""
+    exceeds_reference = False
     for name, limit in case.measured.limits.items():
-        info = case.identity.metrics.get(name)
+        spec = case.identity.metrics.get(name)
+        unit = _get_unit(case, name)
         summary = case.summary(name)
-        better = info.better if info is not None else "lower"
-        value = summary.p50 if summary is not None else None
-        efficiency = compute_efficiency(value, limit["value"], better)
+        better = spec.better if spec is not None else "lower"
+        median = summary.p50 if summary is not None else None
         reference = "unknown"
         if limit["value"] is not None:
-            reference = format_value(limit["value"], _unit_of(case, name), name)
-        suffix = f", efficiency {format_efficiency(efficiency, disturbed=disturbed)}"
-        more = suffix if efficiency is not None else ""
-        metric = format_metric_name(name, _unit_of(case, name))
-        yield "reference", f"{metric} {reference}{more}, by {limit['measured_by']}"
-        is_beaten = is_beaten or (efficiency or 0.0) > 1
-    if is_beaten:
+            reference = format_value(limit["value"], unit, name)
+        efficiency = efficiency_of(median, limit["value"], better)
+        suffix = ""
+        if efficiency is not None:
+            suffix = f", efficiency {format_efficiency(efficiency, disturbed=disturbed)}"
+            exceeds_reference = exceeds_reference or efficiency > 1
+        metric = metric_name(name, unit)
+        yield "reference", f"{metric} {reference}{suffix}, by {limit['measured_by']}"
+    if exceeds_reference:
         yield "", ABOVE_REFERENCE
 
 
-def _bound(item: Mapping[str, Any], unit: str) -> str:
-    """Return what an expectation asks for: ``time_ms.p95 max 5.00 ms``."""
-    known = "" if item["limit"] is None else format_value(item["limit"], unit, item["metric"])
-    bound = " = ".join(part for part in (known, item.get("expression")) if part)
-    return f"{item['metric']} {item['op']} {bound}"
-
-
-def _unit_of(case: CaseState, metric: str) -> str:
+def _get_unit(case: CaseState, metric: str) -> str:
     """Return the unit of a metric or of its statistic, such as ``time_ms.p95``."""
-    info = case.identity.metrics.get(metric.partition(".")[0])
-    return info.unit if info is not None else ""
-
-
-def _all_passed(case: CaseState, check: str) -> bool:
-    return all(result.passed for result in case.measured.checks[check].values())
+    spec = case.identity.metrics.get(metric.partition(".")[0])
+    return spec.unit if spec is not None else ""
 
 
 def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
-    """Return where a rank runs, and how its checks came out in the case that is shown."""
+    """Return the details of a rank: its location, and its checks in the shown case."""
     case = selection.case
     live = selection.feed.state.ranks.get(rank) if case is selection.running else None
-    bars = build_rank_bars(case, rank) if case else []
-    part = case.measured.ranks.get(rank) if case else None
-    traceback = part.error.get("traceback") if part and part.error else None
-    raw = _raw(selection.feed, case, traceback)
-    return DetailsScreen(f"rank {rank}", list(_rank_lines(case, rank, live)), bars, raw)
+    bars = _build_rank_bars(case, rank) if case else []
+    recorded = case.measured.ranks.get(rank) if case else None
+    traceback = recorded.error.get("traceback") if recorded and recorded.error else None
+    output = _failure_output(selection.feed, case, traceback)
+    return DetailsScreen(f"rank {rank}", list(_rank_lines(case, rank, live)), bars, output)
 
 
 def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
-    part = case.measured.ranks.get(rank) if case else None
-    known = part or live
-    if part is not None and part.error is not None:
-        yield (
-            "error",
-            format_status(RankStatus.ERROR) + f": {part.error.get('message', 'no message')}",
-        )
-    elif part is not None and part.status == RankStatus.LOST and case is not None:
+    recorded = case.measured.ranks.get(rank) if case else None
+    if recorded is not None and recorded.error is not None:
+        message = recorded.error.get("message", "no message")
+        yield "error", f"{format_status(RankStatus.ERROR)}: {message}"
+    elif case is not None and recorded is not None and recorded.status == RankStatus.LOST:
         yield "lost", case.verdict.reason or "the rank has ended without an error message"
-    if known is not None:
-        facts = known.facts
-        device = part.device if part is not None else facts.device
-        yield "host", f"{facts.host}, local rank {facts.local_rank}"
-        yield "device", device or "unknown"
-        yield "cores", fold_numbers(facts.cpus) or "unknown"
-        yield "NUMA nodes", fold_numbers(facts.nodes) or "unknown"
-        yield "fabric", facts.fabric or "unknown"
-    if part is not None:
-        yield from _places(part.coordinates)
+    if recorded is not None:
+        yield from _location_lines(recorded.facts, recorded.device)
+        yield from _place_lines(recorded.place)
+    elif live is not None:
+        yield from _location_lines(live.facts, live.facts.device)
     if live is not None:
         yield "process", f"{live.facts.pid}, {live.facts.threads} threads"
         versions = (f"{name} {text}" for name, text in live.facts.versions.items() if text)
         yield "versions", ", ".join(versions)
-    yield from _compared(case, rank) if case else ()
-    for name, results in (case.measured.checks if case else {}).items():
-        for (repeat, of), result in sorted(results.items()):
-            if of == rank:
-                yield "check", f"{name}, repeat {repeat}: {_checked(result)}"
-    for own in compute_all_shares(case, rank) if case else ():
-        yield own.title, own.text
+    if case is not None:
+        yield from _time_lines(case, rank)
+        for name, results in case.measured.checks.items():
+            for (repeat, checked_rank), check in sorted(results.items()):
+                if checked_rank == rank:
+                    yield "check", f"{name}, repeat {repeat}: {_describe_check(check)}"
+        for share in shares(case, rank):
+            yield share.title, share.words
 
 
-def _compared(case: CaseState, rank: int) -> Iterator[Line]:
-    """The median time of a rank, its waits, and how it compares with ranks of the same work."""
-    times = case.active_medians()
-    comparison = RankComparison(case.identity)
+def _location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
+    """Yield host, device, cores and network of a rank."""
+    yield "host", f"{facts.host}, local rank {facts.local_rank}"
+    yield "device", device or "unknown"
+    yield "cores", fold_numbers(facts.cpus) or "unknown"
+    yield "NUMA nodes", fold_numbers(facts.nodes) or "unknown"
+    yield "fabric", facts.fabric or "unknown"
+
+
+def _place_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
+    """Yield the coordinates of a rank, and those in a mirrored pipeline."""
+    direct = [
+        f"{name} {text}" for name, text in coordinates.items() if not name.startswith(MIRRORED)
+    ]
+    mirrored = [
+        f"{name.removeprefix(MIRRORED)} {text}"
+        for name, text in coordinates.items()
+        if name.startswith(MIRRORED)
+    ]
+    if direct:
+        yield "place", ", ".join(direct)
+    if mirrored:
+        yield "mirrored", ", ".join(mirrored)
+
+
+def _time_lines(case: CaseState, rank: int) -> Iterator[Line]:
+    """Yield the median time of a rank, its waits, and its skew among its peers."""
+    times = case.own_medians()
     if rank not in times:
         return
     time = times[rank]
-    yield "median time", format_time(time.total)
-    if time.active is not None and time.waits is not None:
-        yield (
-            "of that",
-            f"own {format_time(time.active)}, waits for other ranks {format_time(time.waits)}",
-        )
+    yield "median time", format_time(time.whole)
+    if time.own is not None and time.waits is not None:
+        own_time = format_time(time.own)
+        yield "of that", f"own {own_time}, waits for other ranks {format_time(time.waits)}"
+    comparison = RankComparison(case.identity)
     skew = comparison.compare(times).ratios.get(rank)
     if skew is not None:
-        alike = fold_numbers(tuple(comparison.find_comparable(times)[rank]))
-        yield "skew", f"{format_factor(skew)} the median of ranks {alike}, which do the same work"
+        peers = fold_numbers(tuple(comparison.alike(times)[rank]))
+        yield "skew", f"{format_factor(skew)} the median of ranks {peers}, which do the same work"
 
 
-def _places(place: Mapping[str, Any]) -> Iterator[Line]:
-    """The place of the rank, and its place in a mirrored pipeline."""
-    first = {name: text for name, text in place.items() if not name.startswith(MIRRORED)}
-    second = {name: text for name, text in place.items() if name.startswith(MIRRORED)}
-    if first:
-        yield "place", ", ".join(f"{name} {text}" for name, text in first.items())
-    if second:
-        told = (f"{name.removeprefix(MIRRORED)} {text}" for name, text in second.items())
-        yield "mirrored", ", ".join(told)
+def _describe_check(check: CheckResult) -> str:
+    error = "not a number"
+    if check.max_abs_error is not None:
+        error = format_number(check.max_abs_error)
+    outcome = format_status(CheckOutcome.PASSED if check.passed else CheckOutcome.FAILED)
+    detail = f": {check.detail}" if check.detail else ""
+    tolerance = format_number(check.tolerance)
+    return f"{outcome}, largest error {error} (tolerance {tolerance}){detail}"
 
 
-def _checked(result: CheckResult) -> str:
-    error = "not a number" if result.max_abs_error is None else format_number(result.max_abs_error)
-    where = f": {result.detail}" if result.detail else ""
-    verdict = format_status(CheckOutcome.PASSED if result.passed else CheckOutcome.FAILED)
-    return f"{verdict}, largest error {error} (tolerance {format_number(result.tolerance)}){where}"
+# Bars with the shares of a time
+
+
+def _build_case_bars(case: CaseState) -> list[StackedBars]:
+    """Return a chart for each metric with shares, of all ranks and of single ranks."""
+    ranks = ranks_with_shares(case)
+    shown = ranks[:MAX_RANK_BARS] if len(ranks) > 1 else []
+    labels = dict(zip(shown, _label_ranks(case, shown), strict=True))
+    charts = []
+    for total in shares(case):
+        rows = [(labels[rank], shares_of(case, total.whole, rank)) for rank in shown]
+        charts.append(_build_bars(total, [("all ranks", total), *rows]))
+    return charts
+
+
+def _build_rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
+    """Return a chart for each metric with shares, of the rank and of all ranks."""
+    charts = []
+    for total in shares(case):
+        rank_shares = shares_of(case, total.whole, rank)
+        charts.append(_build_bars(total, [(f"rank {rank}", rank_shares), ("all ranks", total)]))
+    return charts
+
+
+def _build_bars(total: Shares, rows: list[tuple[str, Shares | None]]) -> StackedBars:
+    """Return the bars of labelled shares; a rank without shares has no bar."""
+    chart = StackedBars()
+    bars = [Bar(label, [*row.parts.values()]) for label, row in rows if row is not None]
+    chart.update([*total.parts], bars, total.remainder)
+    return chart
+
+
+def _label_ranks(case: CaseState, ranks: list[int]) -> Iterator[str]:
+    """Yield a label for each rank, with the coordinates that differ between ranks."""
+    differing = {name.name for name in place_names(case.identity.places) if name.differs}
+    for rank in ranks:
+        recorded = case.measured.ranks.get(rank)
+        coordinates = short_place(recorded.place) if recorded is not None else {}
+        shown = {name: text for name, text in coordinates.items() if name in differing}
+        yield f"rank {rank} {place_words(shown)}".rstrip()
+
+
+def _describe_missing_bars(case: CaseState) -> str:
+    """Return a message on ranks without a bar; empty if all ranks have one."""
+    ranks = ranks_with_shares(case)
+    if len(ranks) <= MAX_RANK_BARS:
+        return ""
+    return f"of the first {MAX_RANK_BARS} of {len(ranks)} ranks; a rank's own details have its bar"

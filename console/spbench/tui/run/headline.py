@@ -1,4 +1,4 @@
-"""The two lines at the top: the run, its status and progress, and the speed of a replay."""
+"""The two lines at the top: run, status, progress, and the speed of a replay."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from spbench.record.messages.phases import describe_phase, describe_start
 from spbench.record.state import RunState
 from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
-from spbench.tui.run.replaying import describe_replay
-from spbench.tui.run.words import MUTED, RunFinding, status_colour
+from spbench.tui.run.findings import MUTED, RunFinding, status_colour
 from spbench.tui.widgets.text import cell_width, fit
 from spbench_core.events import clock
 from spbench_core.quantities import format_quantity
@@ -25,7 +24,7 @@ BAR_WIDTH = 16
 
 
 class HeadlinePart(NamedTuple):
-    """A piece of a line; where there is no room for it, it is cut or else left out."""
+    """A part of a line; if it does not fit, it is cut or left out."""
 
     text: str
     style: str = ""
@@ -33,7 +32,7 @@ class HeadlinePart(NamedTuple):
 
 
 class EventRate:
-    """Events a second, over the last second or longer."""
+    """The number of events per second, averaged over one second or longer."""
 
     def __init__(self) -> None:
         self._since = 0.0
@@ -41,7 +40,7 @@ class EventRate:
         self.value = 0.0
 
     def update(self, events: int) -> None:
-        """Take in how many events have come by now."""
+        """Update the rate with the number of events so far."""
         now = time.monotonic()
         if not self._since:
             self._since = now
@@ -53,7 +52,7 @@ class EventRate:
 
 
 class Headline(Static):
-    """The two lines about the run that go on even while the page is paused."""
+    """The two lines about the run, which are updated even while the page is paused."""
 
     DEFAULT_CSS = (
         "Headline { dock: top; height: 2; margin-top: 1; padding: 0 1; background: $boost; }"
@@ -65,12 +64,12 @@ class Headline(Static):
         self._rate = EventRate()
         self._shown: object = None
 
-    def show_start(self, words: str) -> None:
-        """Show that another run is being started, in place of what is known of the one before."""
-        if words == self._shown:
+    def show_start(self, progress: str) -> None:
+        """Show that another run is being started, instead of the previous run."""
+        if progress == self._shown:
             return
-        self._shown = words
-        self.update(Content.assemble(("… starting a run", "bold"), f"\n{words}"), layout=False)
+        self._shown = progress
+        self.update(Content.assemble(("… starting a run", "bold"), f"\n{progress}"), layout=False)
 
     def show(
         self, feed: Feed, paused: bool, worst: RunFinding | None, noisy: RunFinding | None
@@ -79,28 +78,28 @@ class Headline(Static):
 
         Args:
             feed: The run.
-            paused: Whether table and charts stand still.
-            worst: The most pressing sentence, if the page has no room for the findings.
-            noisy: A sentence on noise; it comes after the phase of the run.
+            paused: Whether table and charts are paused.
+            worst: The most severe finding, if the findings are not visible.
+            noisy: A finding on noise, shown after the phase of the run.
         """
         if feed is not self._feed:
             self._feed = feed
             self._rate = EventRate()
         self._rate.update(feed.events)
-        lines = (_first(feed, self._rate.value), _second(feed, paused, worst, noisy))
+        lines = (_build_first(feed, self._rate.value), _build_second(feed, paused, worst, noisy))
         width = max(1, self.content_size.width)
         if (lines, width) != self._shown:
             self._shown = lines, width
-            text = Content("\n").join(_fitting(line, width) for line in lines)
+            text = Content("\n").join(_join_fitting(line, width) for line in lines)
             self.update(text, layout=False)
 
 
-def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
+def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
     run = feed.state.run
     cases = feed.state.cases.values()
     if run is None:
-        why = feed.failure or "waiting for the run's first events"
-        return [HeadlinePart(why, "$text-error" if feed.failure else MUTED, cut=True)]
+        reason = feed.failure or "waiting for the run's first events"
+        return [HeadlinePart(reason, "$text-error" if feed.failure else MUTED, cut=True)]
     counts = count_cases(cases)
     filled = BAR_WIDTH * counts.ran // max(1, counts.total)
     bar = "█" * filled + "░" * (BAR_WIDTH - filled)
@@ -108,7 +107,7 @@ def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
     return [
         HeadlinePart(run.suite, "bold", cut=True),
         HeadlinePart(
-            format_status(feed.status) + _elsewhere(feed), f"bold {status_colour(feed.status)}"
+            format_status(feed.status) + _format_host(feed), f"bold {status_colour(feed.status)}"
         ),
         HeadlinePart(f"{bar} {counts.describe(ended)}", "$text-primary"),
         HeadlinePart(_format_elapsed(max(0.0, (run.finished or feed.now) - run.started))),
@@ -118,61 +117,76 @@ def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
     ]
 
 
-def _second(
+def _build_second(
     feed: Feed, paused: bool, worst: RunFinding | None, noisy: RunFinding | None
 ) -> list[HeadlinePart]:
-    replay = describe_replay(feed) if isinstance(feed.source, ReplaySource) else ""
     parts = [
         HeadlinePart("PAUSED" if paused else "", "bold reverse"),
-        HeadlinePart(replay, "$text-accent"),
+        HeadlinePart(_describe_replay(feed), "$text-accent"),
     ]
     if worst is not None:
         return [*parts, HeadlinePart(worst.line, status_colour(worst.kind), cut=True)]
-    doing = "" if feed.ended else describe_phase(feed.state, feed.now) or _starting(feed)
-    return [*parts, HeadlinePart(doing, "$text-primary"), *_launched(feed.state, noisy)]
+    phase = "" if feed.ended else describe_phase(feed.state, feed.now) or _describe_start(feed)
+    return [*parts, HeadlinePart(phase, "$text-primary"), *_describe_job(feed.state, noisy)]
 
 
-def _starting(feed: Feed) -> str:
-    """What the run waits for; of a run that goes on the clock goes on as well."""
+def _describe_start(feed: Feed) -> str:
+    """Describe the start of the run; for a live run, with the time until now."""
     live = isinstance(feed.source, LiveSource) and feed.remote_host is None
     return describe_start(feed.state, clock.now() if live else feed.now)
 
 
-def _launched(state: RunState, noisy: RunFinding | None) -> Iterator[HeadlinePart]:
+def _describe_job(state: RunState, noisy: RunFinding | None) -> Iterator[HeadlinePart]:
     if not state.jobs:
         return
     job = state.jobs[max(state.jobs)]
-    hosts = len({rank.host for rank in state.ranks.values()})
-    where = f" on {format_quantity(hosts, 'host')}" if hosts else ""
-    yield HeadlinePart(f"job {job.number}: {format_quantity(job.np, 'rank')}{where}")
+    host_count = len({rank.host for rank in state.ranks.values()})
+    hosts = f" on {format_quantity(host_count, 'host')}" if host_count else ""
+    yield HeadlinePart(f"job {job.number}: {format_quantity(job.np, 'rank')}{hosts}")
     if noisy is not None:
         yield HeadlinePart(noisy.line, status_colour(noisy.kind), cut=True)
     yield HeadlinePart(f"{job.launcher}, {job.version}", MUTED)
 
 
-def _elsewhere(feed: Feed) -> str:
+def _format_host(feed: Feed) -> str:
     return f" on {feed.remote_host}" if feed.remote_host and not feed.ended else ""
 
 
-def _fitting(parts: Iterable[HeadlinePart], width: int) -> Content:
-    """As many of the parts as fit in a line, the first ones first."""
-    chosen: list[tuple[str, str]] = []
-    room = width
+def _join_fitting(parts: Iterable[HeadlinePart], width: int) -> Content:
+    """Return the parts that fit in a line; earlier parts take precedence."""
+    spans: list[tuple[str, str]] = []
+    available = width
     for part in parts:
-        gap = "  " if chosen else ""
+        gap = "  " if spans else ""
         text = gap + part.text
-        if not part.text or (cell_width(text) > room and not part.cut):
+        if not part.text or (cell_width(text) > available and not part.cut):
             continue
-        text = fit(text, room) if cell_width(text) > room else text
-        chosen.append((text, part.style))
-        room -= cell_width(text)
-    return Content.assemble(*chosen)
+        if cell_width(text) > available:
+            text = fit(text, available)
+        spans.append((text, part.style))
+        available -= cell_width(text)
+    return Content.assemble(*spans)
 
 
 def _format_elapsed(seconds: float) -> str:
-    """Return the time since the start, to a whole second: ``95 s`` or ``2 min 05 s``."""
+    """Return the time since the start in whole seconds: ``95 s`` or ``2 min 05 s``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, remaining_seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {remaining_seconds:02d} s"
+
+
+def _describe_replay(feed: Feed) -> str:
+    """Return speed and position of a replay: ``▶ 2x at 12 s``; empty for a live run."""
+    source = feed.source
+    if not isinstance(source, ReplaySource):
+        return ""
+    if feed.ended:
+        return f"■ played, {source.played:,} events"
+    speed = "max" if source.speed is None else f"{source.speed:g}x"
+    run = feed.state.run
+    position = f" at {max(0.0, feed.now - run.started):.1f} s" if run is not None else ""
+    return f"{'▶' if source.playing else '⏸'} {speed}{position}, {source.played:,} events"

@@ -1,4 +1,4 @@
-"""The hosts of a run: their cores, memory, network and GPUs, as their ranks say them."""
+"""The load of the hosts of a run: cores, memory, network and GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spbench.tui.widgets.glyphs import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 SPARKLINE_WIDTH = 12
-"""Cells of a sparkline, each a second."""
+"""Cells of a sparkline, one per second."""
 _SHARES = ("cpu", "memory", "gpu")
 _RATES = ("received", "sent")
 BUSY_SHARE = 0.95
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 class HostLoadRows:
-    """A row a host: each quantity as a sparkline of its last seconds, and as it is now."""
+    """One row per host: a sparkline of the last seconds and the newest value."""
 
     def __init__(self, loads: HostLoads) -> None:
         self._loads = loads
@@ -41,37 +41,37 @@ class HostLoadRows:
         return self._loads.hosts()
 
     def version(self, key: Hashable) -> Hashable:
-        """Return what changes with each reading of the host."""
+        """Return the numbers of readings, which change with each reading of the host."""
         return tuple(
             history.count if (history := self._loads.get(str(key), name)) else 0
             for name in (*_SHARES, *_RATES)
         )
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return the host's cells."""
+        """Return the cells of a host."""
         host = str(key)
         names = (column.key for column in COLUMNS[1:])
-        return [host, *(_cell(name, self._loads.get(host, name)) for name in names)]
+        return [host, *(_render_load(name, self._loads.get(host, name)) for name in names)]
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return what a host is sorted by: its newest reading."""
+        """Return the sort key of a host, its newest reading."""
         if column == "host":
             return key
         history = self._loads.get(str(key), column)
         return history.last[-1] if history else None
 
     def text(self, key: Hashable) -> str:
-        """Return the host's name."""
+        """Return the name of the host."""
         return str(key).lower()
 
 
-def _cell(name: str, history: LoadHistory | None) -> TableCell:
+def _render_load(name: str, history: LoadHistory | None) -> TableCell:
     if history is None or not history.last:
         return TableCell("")
-    now = history.last[-1]
+    newest = history.last[-1]
     if name in _SHARES:
-        text = f"{sparkline(history.last, SPARKLINE_WIDTH, 1.0)} {format_percent(now):>6}"
-        return TableCell(text, "slow" if name == "cpu" and now > BUSY_SHARE else "")
+        text = f"{sparkline(history.last, SPARKLINE_WIDTH, 1.0)} {format_percent(newest):>6}"
+        return TableCell(text, "slow" if name == "cpu" and newest > BUSY_SHARE else "")
     return TableCell(
-        f"{sparkline(history.last, SPARKLINE_WIDTH, history.maximum)} {format_rate(now / 1e9)}"
+        f"{sparkline(history.last, SPARKLINE_WIDTH, history.maximum)} {format_rate(newest / 1e9)}"
     )

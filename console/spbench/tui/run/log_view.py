@@ -1,4 +1,4 @@
-"""The log of the ranks: the newest lines that fit, of one rank or of all."""
+"""The log of all ranks or of one rank: the newest lines that fit."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LEVELS: Mapping[str, str] = {
 
 
 class LogView(Widget, can_focus=True):
-    """The feed's log from its end upwards; lines that are not in view are never looked at.
+    """The log of a feed from its end upwards; lines out of view are never processed.
 
     Attributes:
-        rank: The rank whose lines are shown; None for all.
+        rank: The rank with the lines that are shown; None for all ranks.
     """
 
     HELP = """\
@@ -44,7 +44,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
         key("log.end", "end,G", "newest", "Newest", "The newest lines, from now on"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"log--{word}" for word in ("muted", "failed", "slow", "rank")
+        f"log--{name}" for name in ("muted", "failed", "slow", "rank")
     }
     DEFAULT_CSS = """
     LogView {
@@ -60,77 +60,77 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
         super().__init__(id=id)
         self.rank: int | None = None
         self._feed: Feed | None = None
-        self._seen: tuple[object, ...] = ()
-        self._last: int | None = None
+        self._state: tuple[object, ...] = ()
+        self._last_line: int | None = None
         self._strips: list[Strip] = []
         self._style = ComponentStyles(self, "log")
 
     def show(self, feed: Feed, rank: int | None) -> None:
-        """Show what the ranks of a run have said by now, of one rank or of all."""
+        """Show the current log lines of a run, of one rank or of all ranks."""
         if (feed, rank) != (self._feed, self.rank):
-            self._last = None
+            self._last_line = None
         self._feed = feed
         self.rank = rank
-        seen = (id(feed), rank, feed.log_count, self._last, self.size)
-        if seen != self._seen:
-            self._seen = seen
+        state = (id(feed), rank, feed.log_count, self._last_line, self.size)
+        if state != self._state:
+            self._state = state
             self._strips = self._draw()
             self.refresh()
 
     def on_resize(self) -> None:
-        """Show as many lines as there is room for now."""
+        """Show the lines that fit the new size."""
         if self._feed is not None:
             self.show(self._feed, self.rank)
 
     def notify_style_update(self) -> None:
-        """Forget what was drawn in the colours of before."""
+        """Discard the lines that were drawn in the previous colours."""
         super().notify_style_update()
         self._style.clear()
-        self._seen = ()
+        self._state = ()
 
     def render_line(self, y: int) -> Strip:
-        """Return a line; the newest stands at the bottom once there are enough."""
+        """Return a line; the newest is at the bottom if the lines fill the view."""
         if y < len(self._strips):
             return self._strips[y]
         return Strip.blank(self.size.width, self._style())
 
     def _draw(self) -> list[Strip]:
-        width, room = self.size
+        width, height = self.size
         strips: list[Strip] = []
-        for _, line in self._upwards():
-            strips[:0] = self._lines(line, width)
-            if len(strips) >= room:
+        for _, line in self._read_upwards():
+            strips[:0] = self._render_log_line(line, width)
+            if len(strips) >= height:
                 break
         if not strips and self._feed is not None:
-            who = "no rank" if self.rank is None else f"rank {self.rank}"
-            words = (
-                f"{who} has printed anything" if self.rank is None else f"{who} has printed nothing"
-            )
-            words += "; Enter on a case that did not pass shows the job's stdout and stderr"
-            return [Strip([Segment(fit(words, width), self._style("muted"))], width)]
-        return strips[-room:] if room else []
+            text = f"rank {self.rank} has printed nothing"
+            if self.rank is None:
+                text = "no rank has printed anything"
+            text += "; Enter on a case that did not pass shows the job's stdout and stderr"
+            return [Strip([Segment(fit(text, width), self._style("muted"))], width)]
+        return strips[-height:] if height else []
 
-    def _upwards(self) -> Iterator[tuple[int, LogLine]]:
-        """The lines of the rank with their numbers, from the last that is shown."""
+    def _read_upwards(self) -> Iterator[tuple[int, LogLine]]:
+        """Yield numbers and lines of the rank, from the last one that is shown."""
         assert self._feed is not None
         number = self._feed.log_count
         for line in reversed(self._feed.logs):
             number -= 1
-            if self._last is not None and number > self._last:
+            if self._last_line is not None and number > self._last_line:
                 continue
             if self.rank is None or line.rank == self.rank:
                 yield number, line
 
-    def _lines(self, line: LogLine, width: int) -> list[Strip]:
-        """A log line in as many lines as it needs."""
+    def _render_log_line(self, line: LogLine, width: int) -> list[Strip]:
+        """Return a log line, wrapped into several lines if needed."""
         clock = datetime.fromtimestamp(line.time).strftime("%H:%M:%S")
         head = f"{clock} rank {line.rank:<4} "
-        room = max(8, width - len(head))
-        pieces = [piece for text in line.message.splitlines() or [""] for piece in wrap(text, room)]
+        text_width = max(8, width - len(head))
+        texts = line.message.splitlines() or [""]
+        pieces = [piece for text in texts for piece in wrap(text, text_width)]
         style = self._style(_LEVELS.get(line.level, ""))
-        first = [Segment(head, self._style("rank")), Segment(fit(pieces[0], room), style)]
+        first = [Segment(head, self._style("rank")), Segment(fit(pieces[0], text_width), style)]
         more = [
-            [Segment(" " * len(head), style), Segment(fit(piece, room), style)]
+            [Segment(" " * len(head), style), Segment(fit(piece, text_width), style)]
             for piece in pieces[1:]
         ]
         return [Strip(segments).adjust_cell_length(width) for segments in (first, *more)]
@@ -138,30 +138,31 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
     # Scrolling
 
     def action_scroll_lines(self, up: int) -> None:
-        """Show older lines, or newer ones where ``up`` is negative."""
+        """Show older lines, or newer ones if ``up`` is negative."""
         if self._feed is None:
             return
         if up > 0:
-            numbers = [number for number, _ in islice(self._upwards(), up + 1)]
-            self._last = numbers[-1] if numbers else self._last
+            numbers = [number for number, _ in islice(self._read_upwards(), up + 1)]
+            self._last_line = numbers[-1] if numbers else self._last_line
         else:
-            self._newer(-up)
+            self._scroll_down(-up)
         self.show(self._feed, self.rank)
 
-    def _newer(self, lines: int) -> None:
-        if self._last is None or self._feed is None:
+    def _scroll_down(self, lines: int) -> None:
+        if self._last_line is None or self._feed is None:
             return
-        before, self._last = self._last, None
-        newer = [number for number, _ in self._upwards() if number > before]
+        before = self._last_line
+        self._last_line = None
+        newer = [number for number, _ in self._read_upwards() if number > before]
         if len(newer) > lines:
-            self._last = newer[-lines]
+            self._last_line = newer[-lines]
 
     def action_scroll_pages(self, up: int) -> None:
         """Show older or newer lines, as many as are in view."""
         self.action_scroll_lines(up * max(1, self.size.height - 1))
 
     def action_newest(self) -> None:
-        """Go on with the newest lines."""
-        self._last = None
+        """Show the newest lines from now on."""
+        self._last_line = None
         if self._feed is not None:
             self.show(self._feed, self.rank)

@@ -1,4 +1,4 @@
-"""The Run page: the run that is watched, as it runs, as it ended, or played again."""
+"""The Run page: the watched run, live, ended or replayed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from textual.widgets import Input, Static
 from spbench.engine import background
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
-from spbench.suites.shipped import locate_suite_file, resolve_suite_path
+from spbench.suites.shipped import file_of, seen_from
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
 from spbench.tui.panes import Pane
-from spbench.tui.run import replaying
 from spbench.tui.run.body import Body
 from spbench.tui.run.details import build_case_details, build_rank_details
 from spbench.tui.run.headline import Headline
@@ -39,20 +38,21 @@ No run is watched.
 A run that is started in a shell is found too: `spbench run SUITE` there, then open the console.
 `spbench tui --demo` plays a recorded run and needs no MPI."""
 STARTING_TEXT = "… starting the run"
-_OF_A_REPLAY = frozenset({"play", "speed"})
-_OF_A_RUN = _OF_A_REPLAY | {
+_REPLAY_ACTIONS = frozenset({"play", "speed"})
+"""Actions that need a replay."""
+_RUN_ACTIONS = _REPLAY_ACTIONS | {
     *("pause", "filter", "panel", "cancel", "again", "failed", "follow", "slowest"),
     *("metric", "logs", "next_failed", "copy", "back"),
 }
-"""The actions that there is nothing to do for without a replay, or without a run."""
+"""Actions that need a run."""
 
 
 class RunPage(Page):
-    """Cases and ranks, charts, words and logs of the watched run.
+    """Cases, ranks, charts, findings and logs of the watched run.
 
     Attributes:
-        opened: The run that is shown; None before there is one.
-        startable: Whether it can be started again.
+        shown_feed: The run that is shown; None before the first one.
+        can_rerun: Whether the run can be started again.
     """
 
     NAME = "run"
@@ -120,12 +120,12 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self._presenter: RunPresenter | None = None
         self.shown_feed: Feed | None = None
         self.can_rerun = False
-        self._keys_for: object = None
+        self._bindings_state: object = None
         super().__init__(context)
 
     @property
     def presenter(self) -> RunPresenter:
-        """The presenter of the run that is shown; there must be one."""
+        """The presenter of the shown run; there must be one."""
         assert self._presenter is not None
         return self._presenter
 
@@ -134,48 +134,46 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         return self.presenter.selection
 
     def compose_body(self) -> ComposeResult:
-        """Return what stands here while no run is watched, and the panes of one, not shown yet."""
+        """Yield the text shown without a run, and the hidden panes of a run."""
         yield Static(NO_RUN, id="no-run", markup=False)
         yield Headline()
         yield Body()
 
-    # Bringing up to date
+    # Updates
 
     def refresh_page(self) -> None:
-        """Take in what the feed has by now."""
+        """Show the current state of the watched run."""
         feed = self.context.feed
         starting = self.context.starting_since
         if feed is None:
-            words = (
-                f"{STARTING_TEXT}: {describe_start(starting)}" if starting is not None else NO_RUN
-            )
-            self.query_one("#no-run", Static).update(words)
+            text = NO_RUN
+            if starting is not None:
+                text = f"{STARTING_TEXT}: {describe_start(starting)}"
+            self.query_one("#no-run", Static).update(text)
             return
         if self.shown_feed is not feed:
             self._open(feed)
         self.presenter.tick()
-        if (
-            starting is not None
-        ):  # what stands below is of the run before, and its verdict is no news
+        if starting is not None:  # the panes still show the previous run
             self.query_one(Headline).show_start(describe_start(starting))
         else:
             self._show_headline()
-        self._find_times()
+        self._compute_times()
         if self.presenter.show_outcome():
             self.call_after_refresh(self.presenter.update_all)
-        keys_for = (
+        bindings_state = (
             self.context.is_run_active(),
             feed,
             feed.remote_host,
             self.can_rerun,
             self._offers("back"),
         )
-        if keys_for != self._keys_for:
-            self._keys_for = keys_for
+        if bindings_state != self._bindings_state:
+            self._bindings_state = bindings_state
             self.refresh_bindings()
 
     def _open(self, feed: Feed) -> None:
-        """Show another run in place of what is there."""
+        """Show another run."""
         body = self.query_one(Body)
         self.query_one("#no-run").display = False
         self.query_one(Headline).display = body.display = True
@@ -189,38 +187,40 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self.run_worker(self._find_suite(feed), group="suite", exclusive=True)
 
     async def _find_suite(self, feed: Feed) -> None:
-        """Offer to start the run again where its suite is there."""
-        here = self.context.options.folder
-        self.can_rerun = await asyncio.to_thread(_startable, feed.folder, here)
+        """Offer to start the run again if its suite exists."""
+        folder = self.context.options.folder
+        self.can_rerun = await asyncio.to_thread(_has_suite, feed.folder, folder)
 
     def _show_headline(self) -> None:
-        body = self.query_one(Body)
-        words = self.presenter.findings
-        unseen = [] if body.shows_findings else words
-        worst = next((word for word in unseen[:1] if word.kind not in ("noisy", "note")), None)
-        noisy = next((word for word in unseen if word.kind == "noisy"), None)
+        # Findings are in the headline only while they are not visible elsewhere.
+        findings = self.presenter.findings
+        hidden = [] if self.query_one(Body).shows_findings else findings
+        worst = None
+        if hidden and hidden[0].kind not in ("noisy", "note"):
+            worst = hidden[0]
+        noisy = next((finding for finding in hidden if finding.kind == "noisy"), None)
         self.query_one(Headline).show(self._selection.feed, self.presenter.paused, worst, noisy)
 
-    def _find_times(self) -> None:
+    def _compute_times(self) -> None:
         cases = self._selection.cases
         if cases.has_pending_times and not any(worker.group == "times" for worker in self.workers):
             self.run_worker(cases.compute_times(), group="times")
 
     def on_resize(self, event: Resize) -> None:
-        """Lay the panes out for the new size."""
+        """Lay out the panes for the new size."""
         if self._presenter is not None:
             self.query_one(Body).fit(event.size)
             self.call_after_refresh(self._presenter.update_all)
 
     def watch_maximized(self) -> None:
-        """Give a pane that fills the page all its lines, and the others theirs again."""
+        """Update the heights of all panes when one fills the page, or no longer does."""
         if self._presenter is not None:
             self.call_after_refresh(self._presenter.update_all)
 
-    # What the reader chooses
+    # Selection
 
     def on_line_table_row_highlighted(self, message: LineTable.RowHighlighted) -> None:
-        """Show the case, or the rank in charts and logs, that the reader has chosen."""
+        """Show the case, or the rank in charts and logs, that the user selected."""
         if self._presenter is None or not self._presenter.is_user_choice(message):
             return
         if message.table is self._presenter.cases:
@@ -231,20 +231,20 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             self._presenter.update_rank_soon()
 
     def _show_case(self) -> None:
-        """Show the chosen case with all its ranks; what stood still goes on."""
+        """Show the selected case with all its ranks, and end a pause."""
         self._selection.rank = None
         self.presenter.pause(False)
         self.presenter.update_rank_soon()
 
     def on_line_table_row_selected(self, message: LineTable.RowSelected) -> None:
-        """Tell all that is known of a case or a rank."""
+        """Show the details of a case or a rank."""
         if message.table is self.presenter.cases:
             self.app.push_screen(build_case_details(self._selection.feed, str(message.key)))
         elif isinstance(message.key, int):
             self.app.push_screen(build_rank_details(self._selection, message.key))
 
     def on_rank_strip_rank_selected(self, message: RankStrip.RankSelected) -> None:
-        """Show the rank everywhere."""
+        """Select the rank in all panes."""
         self._choose_rank(message.rank)
 
     def _choose_rank(self, rank: int | None) -> None:
@@ -254,24 +254,24 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self.presenter.update_rank_soon()
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Filter as the words are typed."""
+        """Filter while the user types."""
         self.presenter.filter(message.value)
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
-        """Go back to the ranks that match."""
+        """Focus the ranks that match."""
         self.presenter.ranks.focus()
 
     # Actions
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out what there is no run for, and what is only for runs of another kind."""
+        """Disable actions that the shown run does not support."""
         return self._offers(action) and super().check_action(action, parameters)
 
     def _offers(self, action: str) -> bool:
         feed = self.shown_feed
         if feed is None:
-            return action not in _OF_A_RUN
-        if action in _OF_A_REPLAY:
+            return action not in _RUN_ACTIONS
+        if action in _REPLAY_ACTIONS:
             return isinstance(feed.source, ReplaySource)
         if action == "back":
             return self._selection.rank is not None or self.query_one(Body).filtering
@@ -280,11 +280,11 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         return action != "again" or self.can_rerun
 
     def action_pause(self) -> None:
-        """Hold what is shown of the ranks, or let it go on."""
+        """Pause the display of the ranks, or continue."""
         self.presenter.pause(not self.presenter.paused)
 
     def action_filter(self) -> None:
-        """Ask for words that a rank's row must have."""
+        """Ask for the filter of the ranks."""
         self.query_one(Body).open_filter()
 
     def action_panel(self) -> None:
@@ -293,40 +293,40 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self.call_after_refresh(self.presenter.update_all)
 
     def action_logs(self) -> None:
-        """Show the logs below the ranks, or what was there before."""
+        """Show the logs below the ranks, or the first panel again."""
         self.query_one(Body).show_panel("logs")
         self.call_after_refresh(self.presenter.update_all)
 
     def action_cancel(self) -> None:
-        """Ask whether to cancel the run, and let it end as by Ctrl-C."""
+        """Cancel the run after a question, with the effect of Ctrl-C."""
         self.start_action(self._cancel, self._selection.feed.folder)
 
     async def _cancel(self, folder: RunFolder) -> None:
         question = f"Cancel the run {folder.id}? Its ranks are ended; what was measured is kept."
         if await self.confirm(question, "Cancel it", "Let it run"):
             try:
-                await asyncio.to_thread(background.cancel_run, folder)
+                await asyncio.to_thread(background.cancel, folder)
                 self.app.notify("the run is being cancelled", timeout=4)
             except SpbenchError as error:
                 self.show_error(str(error), timeout=10)
 
     def action_again(self) -> None:
-        """Ask whether to start a run with the same words."""
-        self.start_action(self._again, self._selection.feed.folder)
+        """Start a run with the same arguments after a question."""
+        self.start_action(self._rerun, self._selection.feed.folder)
 
-    async def _again(self, folder: RunFolder) -> None:
-        more = " The one that is watched keeps running." if self.context.is_run_active() else ""
-        question = f"Start {folder.id} again, as a new run?{more}"
+    async def _rerun(self, folder: RunFolder) -> None:
+        note = " The one that is watched keeps running." if self.context.is_run_active() else ""
+        question = f"Start {folder.id} again, as a new run?{note}"
         if await self.confirm(question, "Rerun", "Cancel"):
             try:
-                words = await asyncio.to_thread(background.build_rerun_args, folder)
-                where = await asyncio.to_thread(background.find_start_folder, folder)
-                self.context.start_run(words, where)
+                args = await asyncio.to_thread(background.again, folder)
+                cwd = await asyncio.to_thread(background.started_in, folder)
+                self.context.start_run(args, cwd)
             except SpbenchError as error:
                 self.show_error(str(error), timeout=10)
 
     def action_failed(self) -> None:
-        """Start a run of what failed in this one."""
+        """Start a run of the failed cases of this one."""
         feed = self._selection.feed
         if feed.state.run is None or (feed.state.run.verdict is None and not feed.ended):
             self.notify("the run is still running; what failed can be run when it has ended")
@@ -336,14 +336,14 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             self.start_action(self.rerun_failed_cases, feed.folder)
 
     def action_follow(self) -> None:
-        """Show the running case, and each that comes after it."""
+        """Show the running case from now on."""
         self._selection.follows_running = True
         self._show_case()
         self.presenter.update_all()
 
     def action_slowest(self) -> None:
-        """Sort by slowness, or by number again."""
-        self.presenter.sort_by_slowness()
+        """Sort the slowest ranks first, or by number again."""
+        self.presenter.toggle_slowest_first()
 
     def action_metric(self) -> None:
         """Show the next metric in the charts."""
@@ -351,7 +351,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self.presenter.update_rank_soon()
 
     def action_next_failed(self) -> None:
-        """Choose the next rank that failed; where none has in the shown case, in the next one."""
+        """Select the next failed rank of the shown case, or of the next case with one."""
         rank = self._selection.next_failed_rank()
         if rank is None and (case := self._selection.next_case_with_failed_rank()):
             self._selection.choose(case)
@@ -366,33 +366,37 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             self._choose_rank(rank)
 
     def action_copy(self) -> None:
-        """Copy the words where they have the focus, else the row under the cursor."""
+        """Copy the findings if they have the focus, or else the row under the cursor."""
         text = self.presenter.get_text_to_copy(self.focused)
         if text:
             self.app.copy_to_clipboard(text)
             self.notify("copied", timeout=2)
 
     def action_zoom(self) -> None:
-        """Let the pane that has the focus fill the page, or give the others room again."""
+        """Let the focused pane fill the page, or show all panes again."""
         nodes = self.focused.ancestors_with_self if self.focused is not None else ()
         pane = next((node for node in nodes if isinstance(node, Pane)), None)
         if self.maximized is not None:
             self.minimize()
         elif pane is not None:
-            # Set before: a page that one pane fills does not notice its new height.
+            # Set first, since a maximized pane ignores changes of its height.
             pane.styles.height = "1fr"
             self.maximize(pane, container=False)
 
     def action_play(self) -> None:
-        """Stop a replay, or let it go on."""
-        replaying.toggle_playback(self._selection.feed)
+        """Pause a replay, or continue."""
+        source = self._selection.feed.source
+        if isinstance(source, ReplaySource):
+            source.playing = not source.playing
 
     def action_speed(self, faster: bool) -> None:
-        """Play a replay faster or slower."""
-        replaying.change_speed(self._selection.feed, faster)
+        """Replay faster or slower."""
+        source = self._selection.feed.source
+        if isinstance(source, ReplaySource):
+            source.step_speed(faster)
 
     def action_back(self) -> None:
-        """Leave the filter, and then the chosen rank."""
+        """Leave the filter, or else the selected rank."""
         if self.query_one(Body).close_filter():
             self.presenter.ranks.focus()
         else:
@@ -400,16 +404,15 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
 
 def describe_start(since: float) -> str:
-    """Return what a run that was started waits for until it has a folder, and for how long."""
+    """Return the progress of a run that has no folder, with the time since its start."""
     elapsed = time.monotonic() - since
     return f"it reads its suite and asks hosts what they have, {elapsed:.0f} s"
 
 
-def _startable(folder: RunFolder, here: Path) -> bool:
-    """Whether the suite of a run is there, so that it can be started again; looks at files."""
+def _has_suite(folder: RunFolder, default_cwd: Path) -> bool:
+    """Return whether the suite of a run exists, so that the run can be started again."""
     file = folder.read_json("run.json").get("file")
     if not isinstance(file, str):
         return False
-    return locate_suite_file(
-        resolve_suite_path(background.find_start_folder(folder) or here, Path(file))
-    ).is_file()
+    cwd = background.started_in(folder) or default_cwd
+    return file_of(seen_from(cwd, Path(file))).is_file()

@@ -1,4 +1,9 @@
-"""The presenter of a run: it updates each pane as often as needed, and only where it is seen."""
+"""The presenter of a run, which schedules the updates of the panes.
+
+The table of ranks and the logs are updated in each tick. The other parts (charts, strip, findings,
+cases, hosts) take longer, so each tick updates only a share of them, in turn, such that all are
+updated once per `SLOW_INTERVAL`. Requested parts come first.
+"""
 
 from __future__ import annotations
 
@@ -13,34 +18,36 @@ from spbench.tui.cells import FULL_IDS_WIDTH
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import Body
 from spbench.tui.run.charts import ChartPane
+from spbench.tui.run.findings import FindingsPanel, RunFinding
 from spbench.tui.run.hosts_panel import HostLoadRows
 from spbench.tui.run.log_view import LogView
 from spbench.tui.run.rank_cells import describe_row
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.selection import RunSelection
-from spbench.tui.run.words import FindingsPanel, RunFinding
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.table_columns import Column, Rows
 from spbench_core.events.statuses import CaseStatus
 
 SLOW_INTERVAL = 0.5
-"""Seconds between two looks at cases, strip, charts and words, at least."""
+"""Time in which all slow parts are updated once, in seconds."""
 SETTLE_SECONDS = 1.2
-"""Seconds for which the panes are looked at after the last change: each has its own pace."""
+"""Time for which updates continue after the last change, in seconds.
 
-_OUTCOMES = frozenset({"slow", CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT})
-"""The kinds of sentences that open the findings when a run ends."""
+It exceeds `SLOW_INTERVAL`, so that every part shows the last change.
+"""
+_SEVERE_KINDS = frozenset({"slow", CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT})
+"""The kinds of findings that open the panel of findings when a run ends."""
 _Update = Callable[[], None]
 
 
 class RunPresenter:
-    """Presents a run in the panes.
+    """The updates of the panes of the Run page for one run.
 
     Attributes:
-        selection: The run, and what was chosen in it.
-        paused: Whether ranks, strip, charts, words and logs stand still.
-        words: The words that are shown.
+        selection: The run, and the selected case, rank and metric.
+        paused: Whether ranks, strip, charts, findings and logs are paused.
+        findings: The findings that are shown.
     """
 
     def __init__(self, body: Body, selection: RunSelection) -> None:
@@ -52,19 +59,23 @@ class RunPresenter:
         self.paused = False
         self.findings: list[RunFinding] = []
         self._version = -1
-        self._until = 0.0
+        self._active_until = 0.0
         self._settled = True
-        self._ticked = 0.0
+        self._last_tick = 0.0
         self._case = selection.case
-        self._shows_outcome = False
+        self._outcome_shown = False
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
         charts = [partial(self._show_chart, pane) for pane in panes]
-        self._of_rank: list[_Update] = [*charts, self._show_strip]
-        self._parts = deque([*self._of_rank, self._show_words, self._show_cases, self._show_hosts])
-        self._asked: set[_Update] = set()
+        self._rank_parts: list[_Update] = [*charts, self._show_strip]
+        # The parts in the order of their next update.
+        self._parts = deque(
+            [*self._rank_parts, self._show_findings, self._show_cases, self._show_hosts]
+        )
+        self._requested: set[_Update] = set()
         self._source: RankSource = selection.ranks
-        self._known: dict[LineTable, Hashable] = {}
-        self._strip_shows: object = None
+        # The cursor that the page, or the user before, has set in each table.
+        self._cursors: dict[LineTable, Hashable] = {}
+        self._strip_content: object = None
         self._ended = False
         self.ranks.paused = False
         self.ranks.filter = ""
@@ -74,69 +85,73 @@ class RunPresenter:
         self._set_rows(self.ranks, self._source, self._source.columns)
 
     def tick(self) -> None:
-        """Bring up to date what is due: the ranks each time, of the other parts one or two."""
+        """Update the ranks and a share of the other parts, if there were recent changes."""
         now = monotonic()
-        passed, self._ticked = now - self._ticked, now
-        if self.selection.feed.ended and not self._ended:
+        elapsed = now - self._last_tick
+        self._last_tick = now
+        feed = self.selection.feed
+        if feed.ended and not self._ended:
             self._ended = True
-            self.pause(False)  # nothing moves any more, and what came while it was held is shown
-        if self._version != self.selection.feed.version or self.selection.ranks.busy:
-            self._version = self.selection.feed.version
-            self._go_on(now)
-        if self.selection.case is not self._case and not self.paused:
-            # The title of the ranks changes in this tick; so do charts and strip.
-            self._case = self.selection.case
-            self._asked.update(self._of_rank)
-            self._bring_up(len(self._of_rank))
-        elif now <= self._until:
-            # One after another, so that no tick has to do them all.
-            share = round(len(self._parts) * passed / SLOW_INTERVAL)
-            self._bring_up(max(1, min(share, len(self._parts))))
-        elif not self._settled:  # where ticks are far apart, none may have come in time
-            self._settled = True
-            self._bring_up(len(self._parts))
+            self.pause(False)  # show the events that came during the pause
+        if self._version != feed.version or self.selection.ranks.busy:
+            self._version = feed.version
+            self._stay_active(now)
 
-    def _go_on(self, now: float) -> None:
-        """Bring parts up to date for a while, and at last all of them once more."""
-        self._until = now + SETTLE_SECONDS
+        if self.selection.case is not self._case and not self.paused:
+            # Charts and strip have to change in the same tick as the title of the ranks.
+            self._case = self.selection.case
+            self._requested.update(self._rank_parts)
+            self._update_parts(len(self._rank_parts))
+        elif now <= self._active_until:
+            share = round(len(self._parts) * elapsed / SLOW_INTERVAL)
+            self._update_parts(max(1, min(share, len(self._parts))))
+        elif not self._settled:
+            # If ticks are far apart, some parts had no update since the last change.
+            self._settled = True
+            self._update_parts(len(self._parts))
+
+    def _stay_active(self, now: float) -> None:
+        """Continue updates for a while, with a last update of all parts."""
+        self._active_until = now + SETTLE_SECONDS
         self._settled = False
 
     def update_all(self) -> None:
-        """Bring everything up to date at once: there is another run or another size."""
-        self._go_on(monotonic())
-        self._asked.update(self._parts)
+        """Update everything at once, for another run or another size."""
+        self._stay_active(monotonic())
+        self._requested.update(self._parts)
         self._show_logs()
-        self._bring_up(len(self._parts))
+        self._update_parts(len(self._parts))
 
     def update_rank_soon(self) -> None:
-        """Bring up to date first what is of the chosen rank, even while all stands still."""
-        self._go_on(monotonic())
-        self._asked.update(self._of_rank)
+        """Update the parts that show the selected rank next, even while paused."""
+        self._stay_active(monotonic())
+        self._requested.update(self._rank_parts)
         self._show_logs()
 
-    def _bring_up(self, parts: int) -> None:
+    def _update_parts(self, count: int) -> None:
+        """Update ranks, logs and the next ``count`` parts; in a pause only requested ones."""
         if not self.paused:
             self._show_ranks()
             self._show_logs()
-        for _ in range(parts):
-            part = next((part for part in self._parts if part in self._asked), self._parts[0])
+        for _ in range(count):
+            part = next((part for part in self._parts if part in self._requested), self._parts[0])
             self._parts.remove(part)
             self._parts.append(part)
-            if not self.paused or part in self._asked or part == self._show_cases:
+            if not self.paused or part in self._requested or part == self._show_cases:
                 part()
-            self._asked.discard(part)
+            self._requested.discard(part)
 
     def show_outcome(self) -> bool:
-        """Show the first failed case and the findings when the run ends; return whether it did now.
+        """Show the first failed case and the findings once the run has ended.
 
-        A case, a rank or a panel that the reader chose stays.
+        A case, a rank or a panel that the user chose stays. Return whether it was done now.
         """
         run = self.selection.feed.state.run
         selection = self.selection
-        if self._shows_outcome or run is None or run.finished is None:
+        if self._outcome_shown or run is None or run.finished is None:
             return False
-        self._shows_outcome = True
-        if any(word.kind in _OUTCOMES for word in selection.findings.collect()):
+        self._outcome_shown = True
+        if any(finding.kind in _SEVERE_KINDS for finding in selection.findings.collect()):
             self._body.suggest_findings()
         failed = selection.first_failed_case()
         if failed is not None and selection.follows_running and selection.rank is None:
@@ -144,71 +159,74 @@ class RunPresenter:
         return True
 
     def pause(self, paused: bool) -> None:
-        """Let the ranks stand still, or go on."""
+        """Pause the ranks, or continue."""
         self.paused = self.ranks.paused = paused
-        self._go_on(monotonic())
+        self._stay_active(monotonic())
 
-    def filter(self, words: str) -> None:
-        """Show only the ranks whose rows have these words."""
+    def filter(self, text: str) -> None:
+        """Show only the ranks with these words in their rows."""
         before = self.ranks.cursor_key
-        self.ranks.filter = words
-        self._note(self.ranks, before)
-        self._go_on(monotonic())
+        self.ranks.filter = text
+        self._record_cursor(self.ranks, before)
+        self._stay_active(monotonic())
 
-    def sort_by_slowness(self) -> None:
-        """Let the slowest ranks stand first, or sort by number again."""
-        slowest_first = self.ranks.sorted_by == ("skew", True)
-        self.ranks.sort_by(*((None, False) if slowest_first else ("skew", True)))
+    def toggle_slowest_first(self) -> None:
+        """Sort the slowest ranks first, or sort by number again."""
+        if self.ranks.sorted_by == ("skew", True):
+            self.ranks.sort_by(None)
+        else:
+            self.ranks.sort_by("skew", reverse=True)
 
     def get_text_to_copy(self, focused: Widget | None) -> str:
-        """Return what there is to copy: the words where they have the focus, else the row."""
+        """Return the findings if they have the focus, or else the row of the rank."""
         if isinstance(focused, FindingsPanel):
-            return "\n".join(word.text for word in self.findings)
+            return "\n".join(finding.text for finding in self.findings)
         rank = self.ranks.cursor_key
         row = self.selection.ranks.row(rank) if isinstance(rank, int) else None
         return describe_row(row) if row else ""
 
     def is_user_choice(self, message: LineTable.RowHighlighted) -> bool:
-        """Whether a row was chosen by key or pointer, not by an update of the page."""
+        """Return whether the user selected a row, not an update of the page."""
         table = message.table
-        if message.key in (self._known.get(table), None) or message.key != table.cursor_key:
+        if message.key in (self._cursors.get(table), None) or message.key != table.cursor_key:
             return False
-        self._known[table] = message.key
+        self._cursors[table] = message.key
         return table.has_focus
 
     def move_cursor(self, table: LineTable, key: Hashable) -> None:
-        """Put a table's cursor on a row for the page."""
+        """Move the cursor of a table on behalf of the page."""
         before = table.cursor_key
         table.move_to(key)
-        self._note(table, before)
+        self._record_cursor(table, before)
 
-    def _note(self, table: LineTable, before: Hashable) -> None:
+    def _record_cursor(self, table: LineTable, before: Hashable) -> None:
+        """Remember the cursor if the page has moved it."""
         if table.cursor_key != before:
-            self._known[table] = table.cursor_key
+            self._cursors[table] = table.cursor_key
 
     def _set_rows(
         self, table: LineTable, rows: Rows, columns: Sequence[Column] | None = None
     ) -> None:
         before = table.cursor_key
         table.set_rows(rows, columns)
-        self._note(table, before)
+        self._record_cursor(table, before)
 
-    def _update(self, table: LineTable) -> None:
+    def _update_table(self, table: LineTable) -> None:
         before = table.cursor_key
         table.update_rows()
-        self._note(table, before)
+        self._record_cursor(table, before)
 
     def _show_cases(self) -> None:
         selection = self.selection
         selection.cases.short_ids = self.cases.size.width < FULL_IDS_WIDTH
         selection.cases.update()
-        self._update(self.cases)
+        self._update_table(self.cases)
         self._body.query_one("#cases-pane", Pane).set_remark(selection.cases.efficiency_note())
-        findings = self.selection.feed.state.findings
-        has_findings = bool(findings) or any(word.kind != "note" for word in self.findings)
+        recorded = selection.feed.state.findings
+        has_findings = bool(recorded) or any(finding.kind != "note" for finding in self.findings)
         self._body.size_tables(self.cases.total, self.ranks.total, has_findings=has_findings)
-        # what the reader has just chosen is heard of after this: it must not be moved away from
-        untouched = self.cases.cursor_key == self._known.get(self.cases)
+        # If the user has just moved the cursor, its message is still to come: do not move it back.
+        untouched = self.cases.cursor_key == self._cursors.get(self.cases)
         if untouched and selection.case is not None:
             self.move_cursor(self.cases, selection.case.id)
 
@@ -216,7 +234,7 @@ class RunPresenter:
         source = self.selection.ranks
         source.update()
         if source is self._source and source.columns == self.ranks.columns:
-            self._update(self.ranks)
+            self._update_table(self.ranks)
         else:
             self._source = source
             self._set_rows(self.ranks, source, source.columns)
@@ -225,7 +243,7 @@ class RunPresenter:
             title += f", {self.ranks.shown} of {self.ranks.total} match {self.ranks.filter!r}"
         self._body.query_one("#ranks-pane", Pane).set_title(title)
 
-    def _show_words(self) -> None:
+    def _show_findings(self) -> None:
         self.findings = self.selection.findings.collect()
         for panel in self._body.query(FindingsPanel):
             if panel.is_on_screen:
@@ -238,25 +256,25 @@ class RunPresenter:
     def _show_strip(self) -> None:
         source = self._source
         rank = self.selection.rank
-        shows = (source.ratios(), source.failed_ranks(), rank)
-        if shows != self._strip_shows:
-            self._strip_shows = shows
-            self.strip.update(*shows)
+        content = (source.ratios(), source.failed_ranks(), rank)
+        if content != self._strip_content:
+            self._strip_content = content
+            self.strip.update(*content)
 
     def _show_chart(self, pane: ChartPane) -> None:
-        counted = self.selection.samples()
+        samples = self.selection.samples()
         metric = self.selection.metric
         if not pane.is_on_screen:
             return
-        if counted is None or metric is None:
+        if samples is None or metric is None:
             pane.clear()
         else:
-            pane.show(counted, metric, self.selection.rank)
+            pane.show(samples, metric, self.selection.rank)
 
     def _show_logs(self) -> None:
         view = self._body.query_one(LogView)
         rank = self.selection.rank
         if view.is_on_screen:
             view.show(self.selection.feed, rank)
-            whose = "all ranks" if rank is None else f"rank {rank}"
-            self._body.query_one("#logs-pane", Pane).set_title(f"logs of {whose}")
+            owner = "all ranks" if rank is None else f"rank {rank}"
+            self._body.query_one("#logs-pane", Pane).set_title(f"logs of {owner}")

@@ -1,4 +1,4 @@
-"""A rank's row as cells: the same columns for ranks that run and for those of a judged case."""
+"""The columns and cells of a rank, for running and for finished cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spbench_core.events.statuses import RankPhase
 
 _RANK = Column("rank", "rank", 5, "right")
 _HOST = Column("host", "host", 9, rank=2)
-_AFTER = (
+_COLUMNS_AFTER_PLACE = (
     Column("phase", "phase", 14, rank=1),
     Column("iterations", "iters", 7, "right", rank=5),
     Column("last", "last", 8, "right", rank=7),
@@ -29,7 +29,7 @@ _AFTER = (
     Column("gb_s", "bandwidth", 9, "right", rank=5),
     Column("check", "check", 8),
 )
-_OWN = Column("own", "own", 8, "right", rank=8)
+_OWN_TIME = Column("own", "own", 8, "right", rank=8)
 _NUMBERS = re.compile(r"\d+")
 _PHASES = {
     **dict.fromkeys((RankPhase.ERROR, RankPhase.LOST), "error"),
@@ -37,57 +37,63 @@ _PHASES = {
     RankPhase.UNFINISHED: "slow",
 }
 PLACE_PREFIX = "place."
-"""How the keys of columns begin that are parts of the ranks' places."""
+"""Prefix of the keys of columns that show a coordinate of the ranks."""
 
 
-def rank_columns(places: Sequence[CoordinateName], *, own: bool = False) -> tuple[Column, ...]:
-    """Return the columns of ranks whose places have these names.
+def rank_columns(
+    coordinates: Sequence[CoordinateName], *, with_own_time: bool = False
+) -> tuple[Column, ...]:
+    """Return the columns of ranks with these coordinates.
 
-    Where there is little room, those go first in which all ranks are alike.
+    In a narrow table, columns with equal values for all ranks are left out first.
 
     Args:
-        places: The names of the places.
-        own: Whether the times of ranks without waits for others are measured.
+        coordinates: The names of the coordinates.
+        with_own_time: Whether times without waits for other ranks are measured.
     """
-    *others, last = [_HOST, *map(_place_column, places)]
+    *others, last = [_HOST, *map(_coordinate_column, coordinates)]
     columns = [_RANK, *others, replace(last, flexible=True)]
-    for column in _AFTER:
-        columns += [column, _OWN] if own and column.key == "p50" else [column]
+    for column in _COLUMNS_AFTER_PLACE:
+        columns += [column, _OWN_TIME] if with_own_time and column.key == "p50" else [column]
     return tuple(columns)
 
 
-def _place_column(place: CoordinateName) -> Column:
-    width = max(len(place.name), place.width)
-    return Column(PLACE_PREFIX + place.name, place.name, width, rank=4 if place.differs else 7)
+def _coordinate_column(coordinate: CoordinateName) -> Column:
+    width = max(len(coordinate.name), coordinate.width)
+    return Column(
+        PLACE_PREFIX + coordinate.name, coordinate.name, width, rank=4 if coordinate.differs else 7
+    )
 
 
-def empty_cells(places: Sequence[CoordinateName], *, own: bool = False) -> list[TableCell | str]:
-    """Return the cells of a rank that is not there."""
-    return [""] * len(rank_columns(places, own=own))
+def empty_cells(
+    coordinates: Sequence[CoordinateName], *, with_own_time: bool = False
+) -> list[TableCell | str]:
+    """Return the cells of a rank that no longer exists."""
+    return [""] * len(rank_columns(coordinates, with_own_time=with_own_time))
 
 
 def rank_cells(
-    row: RankRow, places: Sequence[CoordinateName], *, own: bool = False
+    row: RankRow, coordinates: Sequence[CoordinateName], *, with_own_time: bool = False
 ) -> list[TableCell | str]:
     """Return the cells of a row, in the order of `rank_columns`."""
     return [
         str(row.rank),
         row.host,
-        *(row.coordinates.get(place.name, "") for place in places),
+        *(row.coordinates.get(coordinate.name, "") for coordinate in coordinates),
         TableCell(row.activity, _PHASES.get(row.phase, "")),
         str(row.iterations or ""),
         format_time_cell(row.last),
         TableCell(sparkline(row.recent, MAX_RECENT) if row.recent else "", "muted"),
         format_time_cell(row.p50),
-        *([format_time_cell(row.active)] if own else []),
+        *([format_time_cell(row.active)] if with_own_time else []),
         *(format_time_cell(value) for value in (row.p95, row.p99)),
-        _skew(row.skew),
+        _skew_cell(row.skew),
         "" if row.gb_s is None else format_rate(row.gb_s),
         status_cell(row.check) if row.check else "",
     ]
 
 
-def _skew(skew: float | None) -> TableCell | str:
+def _skew_cell(skew: float | None) -> TableCell | str:
     if skew is None:
         return ""
     if is_slow(skew):
@@ -96,35 +102,37 @@ def _skew(skew: float | None) -> TableCell | str:
 
 
 def place_sort_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
-    """Return what ranks are sorted by in a column of their places: 0,10 comes after 0,9."""
+    """Return the sort key of a coordinate; 0,10 comes after 0,9."""
     text = row.coordinates.get(name)
     return None if text is None else (tuple(map(int, _NUMBERS.findall(text))), text)
 
 
 def is_slow(skew: float | None) -> bool:
-    """Whether a rank is so slow that it is named."""
+    """Return whether the skew of a rank is notable."""
     return skew is not None and skew >= NOTABLE_RANK
 
 
 def filter_text(row: RankRow) -> str:
-    """Return what a filter looks in: ``rank 7 node03 tile 0,1 timing slow failed``."""
+    """Return the text for a filter: ``rank 7 node03 tile 0,1 timing slow failed``."""
     slow = "slow" if is_slow(row.skew) else ""
-    place = describe_coordinates(row.coordinates)
-    return f"rank {row.rank} {row.host} {place} {row.activity} {slow} {row.check or ''}".lower()
+    coordinates = describe_coordinates(row.coordinates)
+    return (
+        f"rank {row.rank} {row.host} {coordinates} {row.activity} {slow} {row.check or ''}".lower()
+    )
 
 
 def describe_row(row: RankRow) -> str:
-    """Return a row as one line for the clipboard, figures with their names and units."""
-    figures = {
+    """Return a row as one line of text, values with their names and units."""
+    values = {
         "last": row.last,
         "median": row.p50,
         "own": row.active,
         "p95": row.p95,
         "p99": row.p99,
     }
-    times = [f"{name} {format_time(value)}" for name, value in figures.items() if value is not None]
-    where = (f"rank {row.rank} on {row.host}", describe_coordinates(row.coordinates))
-    parts = (*where, row.activity, f"{row.iterations} iterations")
+    times = [f"{name} {format_time(value)}" for name, value in values.items() if value is not None]
+    location = (f"rank {row.rank} on {row.host}", describe_coordinates(row.coordinates))
+    parts = (*location, row.activity, f"{row.iterations} iterations")
     skew = f"skew {format_factor(row.skew)}" if row.skew is not None else ""
     rate = format_rate(row.gb_s) if row.gb_s is not None else ""
     check = f"checks {row.check}" if row.check else ""

@@ -1,4 +1,4 @@
-"""The ranks of a case as rows of a table: as they run, or as the case has left them."""
+"""The base class of a table's rows of ranks."""
 
 from __future__ import annotations
 
@@ -22,104 +22,113 @@ from spbench.tui.run.rank_cells import (
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 UPDATE_SECONDS = 0.004
-"""Seconds that one look may take."""
+"""Longest time of one update, in seconds."""
 UPDATES_AFTER_SORT = 10
-"""Looks for which rows are kept up to date after the last time that they were sorted by."""
+"""Number of updates that keep the cached rows up to date after their last use."""
 
 
-class _Drawn(NamedTuple):
+class _CachedCells(NamedTuple):
     stamp: int
     version: int
     cells: list[TableCell | str]
 
 
 class RankSource(ABC):
-    """Ranks for table, strip and charts; a rank that is not there any more has empty cells.
+    """Ranks for table, strip and charts; a rank that no longer exists has empty cells.
+
+    Cells are built for the rows in view. Sorting and filtering need the rows of all ranks. Since
+    thousands of rows take too long to build at once, these come from a cache that each `update`
+    refreshes in part.
 
     Attributes:
-        columns: The table's columns; they change when ranks are looked at, never in between.
+        columns: The columns of the table; only `update` changes them.
     """
 
     def __init__(self) -> None:
-        self._drawn: dict[int, _Drawn] = {}
+        self._cells_cache: dict[int, _CachedCells] = {}
         self._versions = count(1)
-        self._kept: dict[int, tuple[int, RankRow | None]] = {}
-        self._turn = 0
-        self._wanted = 0
+        self._row_cache: dict[int, tuple[int, RankRow | None]] = {}
+        self._next_index = 0
+        self._updates_left = 0
         self._names: tuple[CoordinateName, ...] = ()
-        self._own = False
+        self._has_own_times = False
         self.columns: tuple[Column, ...] = rank_columns(())
 
     @abstractmethod
     def place_names(self) -> tuple[CoordinateName, ...]:
-        """Return the names that the ranks' places have in the case."""
+        """Return the names of the ranks' coordinates in the case."""
 
     @property
     @abstractmethod
     def case(self) -> CaseState | None:
-        """The case in which the ranks are compared; None before there is one."""
+        """The case in which the ranks are compared; None before the first one."""
 
     def update(self) -> None:
-        """Bring up to date columns, and for sorting and filtering thousands of rows in portions."""
+        """Update the columns and a part of the cached rows."""
         names = self.place_names()
         case = self.case
-        own = case is not None and any(info.waits for info in case.identity.metrics.values())
-        if (names, own) != (self._names, self._own):
+        has_own_times = case is not None and any(
+            metric.waits for metric in case.identity.metrics.values()
+        )
+        if (names, has_own_times) != (self._names, self._has_own_times):
             self._names = names
-            self._own = own
-            self.columns = rank_columns(names, own=own)
-            self._drawn.clear()
-        # All are kept once before anybody asks: thousands at a key's press take 0.2 s.
-        if not self._wanted and len(self._kept) >= len(self.ranks()):
+            self._has_own_times = has_own_times
+            self.columns = rank_columns(names, with_own_time=has_own_times)
+            self._cells_cache.clear()
+        # All rows are cached once in advance: thousands of rows on a key press would take 0.2 s.
+        if not self._updates_left and len(self._row_cache) >= len(self.ranks()):
             return
-        self._wanted = max(0, self._wanted - 1)
+        self._updates_left = max(0, self._updates_left - 1)
         ranks = self.ranks()
         until = time.monotonic() + UPDATE_SECONDS
         for _ in range(len(ranks)):
-            self._turn = (self._turn + 1) % len(ranks)
-            self._keep(ranks[self._turn])
+            self._next_index = (self._next_index + 1) % len(ranks)
+            self._refresh_row(ranks[self._next_index])
             if time.monotonic() > until:
                 break
 
-    def _keep(self, rank: int) -> RankRow | None:
-        known = self._kept.get(rank)
+    def _refresh_row(self, rank: int) -> RankRow | None:
+        cached = self._row_cache.get(rank)
         stamp = self.stamp(rank)
-        if known is None or known[0] != stamp:
-            known = self._kept[rank] = stamp, self.row(rank)
-        return known[1]
+        if cached is None or cached[0] != stamp:
+            cached = self._row_cache[rank] = stamp, self.row(rank)
+        return cached[1]
 
-    def _kept_row(self, rank: int) -> RankRow | None:
-        """A row that may be of a moment ago: all rows anew would take too long."""
-        self._wanted = UPDATES_AFTER_SORT
-        return self._kept[rank][1] if rank in self._kept else self._keep(rank)
+    def _get_cached_row(self, rank: int) -> RankRow | None:
+        """Return a row that may be slightly out of date."""
+        self._updates_left = UPDATES_AFTER_SORT
+        return self._row_cache[rank][1] if rank in self._row_cache else self._refresh_row(rank)
 
     @property
     def busy(self) -> bool:
-        """Whether some ranks have no figures yet, and looking again brings more."""
+        """Whether another `update` is needed to evaluate all ranks."""
         return False
 
     @abstractmethod
     def ranks(self) -> Sequence[int]:
-        """Return the ranks' numbers, in order."""
+        """Return the ranks, ascending."""
 
     @abstractmethod
     def stamp(self, rank: int) -> int:
-        """Return a number that grows when the rank's row changes."""
+        """Return a number that grows when the row of a rank changes."""
 
     @abstractmethod
     def row(self, rank: int) -> RankRow | None:
-        """Return a rank's row; None where there is no such rank."""
+        """Return the row of a rank; None if it does not exist."""
 
     @abstractmethod
     def medians(self) -> Mapping[int, float]:
-        """Return the p50 of each rank that has times, in ms."""
+        """Return the median time of each rank with times, in ms."""
 
     @abstractmethod
     def skews(self) -> Mapping[int, float]:
-        """Return each rank's own time over that of the typical rank with the same work."""
+        """Return each rank's own time divided by that of its typical peer.
+
+        The peers of a rank are the ranks with the same work.
+        """
 
     def ratios(self) -> list[float | None]:
-        """Return the same at the rank's number; None for a rank that is not compared."""
+        """Return the skews as a list by rank, with None for ranks without one."""
         ranks = self.ranks()
         return list(map(self.skews().get, range(ranks[-1] + 1 if ranks else 0)))
 
@@ -127,47 +136,51 @@ class RankSource(ABC):
         """Return the ranks that failed a check, ended in error or were lost."""
         if self.case is None:
             return set()
-        unequal = {rank for rank, passed in self.case.measured.checked.items() if not passed}
-        return unequal | {
-            number for number, rank in self.case.measured.ranks.items() if rank.status.is_broken
-        }
+        measured = self.case.measured
+        failed = {rank for rank, passed in measured.checked.items() if not passed}
+        return failed | {rank for rank, state in measured.ranks.items() if state.status.is_broken}
 
-    # What a table asks for
+    # The interface of `Rows`
 
     def keys(self) -> Sequence[Hashable]:
         """Return the ranks."""
         return self.ranks()
 
     def version(self, key: Hashable) -> Hashable:
-        """Return what changes with the cells: a row that only differs unseen is not drawn again."""
-        return self._draw(_rank(key)).version
+        """Return a version that changes only if a shown cell changes."""
+        return self._get_cells(_to_rank(key)).version
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return a rank's cells."""
-        return self._draw(_rank(key)).cells
+        """Return the cells of a rank."""
+        return self._get_cells(_to_rank(key)).cells
 
-    def _draw(self, rank: int) -> _Drawn:
-        known = self._drawn.get(rank)
+    def _get_cells(self, rank: int) -> _CachedCells:
+        cached = self._cells_cache.get(rank)
         stamp = self.stamp(rank)
-        if known is None or known.stamp != stamp:
+        if cached is None or cached.stamp != stamp:
             row = self.row(rank)
             names = self._names
-            own = self._own
-            cells = rank_cells(row, names, own=own) if row else empty_cells(names, own=own)
-            same = known is not None and known.cells == cells
-            version = known.version if known and same else next(self._versions)
-            known = self._drawn[rank] = _Drawn(stamp, version, cells)
-        return known
+            own_time = self._has_own_times
+            if row is None:
+                cells = empty_cells(names, with_own_time=own_time)
+            else:
+                cells = rank_cells(row, names, with_own_time=own_time)
+            if cached is not None and cached.cells == cells:
+                version = cached.version
+            else:
+                version = next(self._versions)
+            cached = self._cells_cache[rank] = _CachedCells(stamp, version, cells)
+        return cached
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return what a rank is sorted by; its row is made only where that is needed."""
+        """Return the sort key of a rank; its row is built only if needed."""
         if column == "rank":
             return key
         if column in ("p50", "skew"):
             # If no ranks do the same work, those with the longest times come first.
             values = (self.skews() if column == "skew" else {}) or self.medians()
-            return values.get(_rank(key))
-        row = self._kept_row(_rank(key))
+            return values.get(_to_rank(key))
+        row = self._get_cached_row(_to_rank(key))
         if row is None:
             return None
         if column.startswith(PLACE_PREFIX):
@@ -176,11 +189,11 @@ class RankSource(ABC):
         return None if value == "" else value
 
     def text(self, key: Hashable) -> str:
-        """Return what a filter looks in."""
-        row = self._kept_row(_rank(key))
+        """Return the text that a filter searches."""
+        row = self._get_cached_row(_to_rank(key))
         return filter_text(row) if row else ""
 
 
-def _rank(key: Hashable) -> int:
+def _to_rank(key: Hashable) -> int:
     assert isinstance(key, int)
     return key

@@ -1,0 +1,153 @@
+"""The ranks of a running case and of a finished one, as rows of a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from spbench.record.case_state import CaseState
+from spbench.record.comparison import RankComparison, RankTime
+from spbench.record.places import PlaceName, place_names
+from spbench.record.rank_rows import RankFigures, RankRow
+from spbench.tui.feed import Feed
+from spbench.tui.run.rank_source import UPDATE_SECONDS, RankSource
+from spbench_core.events.statuses import RankPhase, RankStatus, RunStatus
+
+_PHASES = {
+    RankStatus.WAITING: RankPhase.STARTING,
+    RankStatus.RUNNING: RankPhase.UNFINISHED,
+    RankStatus.OK: RankPhase.DONE,
+    RankStatus.ERROR: RankPhase.ERROR,
+    RankStatus.LOST: RankPhase.LOST,
+}
+
+
+class LiveRanks(RankSource):
+    """The ranks of the running job in the case that started last."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__()
+        self._feed = feed
+        self._rows = feed.rows
+        self._state = feed.state
+
+    @property
+    def case(self) -> CaseState | None:
+        return self._rows.case
+
+    def place_names(self) -> tuple[PlaceName, ...]:
+        return self._rows.place_names()
+
+    def ranks(self) -> Sequence[int]:
+        return self._rows.ranks()
+
+    def stamp(self, rank: int) -> int:
+        version = self._rows.version(rank) if rank in self._state.ranks else 0
+        return version + self._is_abandoned
+
+    def row(self, rank: int) -> RankRow | None:
+        # A table may still ask for ranks of the previous job.
+        row = self._rows.row(rank) if rank in self._state.ranks else None
+        if row is not None and self._is_abandoned and not row.phase.is_over:
+            return replace(row, phase=RankPhase.UNFINISHED, activity=RankPhase.UNFINISHED.value)
+        return row
+
+    @property
+    def _is_abandoned(self) -> bool:
+        """Whether the controller was killed, so that no more events follow."""
+        return self._feed.status == RunStatus.UNFINISHED
+
+    def medians(self) -> Mapping[int, float]:
+        return self._rows.medians()
+
+    def skews(self) -> Mapping[int, float]:
+        return self._rows.skews()
+
+
+class RecordedRanks(RankSource):
+    """The ranks of a case that is not running; each `update` evaluates some of them."""
+
+    def __init__(self, case: CaseState) -> None:
+        super().__init__()
+        self._case = case
+        self._ranks = sorted(case.measured.ranks)
+        self._place_names = place_names(case.identity.places)
+        self._figures: dict[int, RankFigures] = {}
+        self._medians: dict[int, float] = {}
+        self._comparison = RankComparison(case.identity)
+        self._times: dict[int, RankTime] = {}
+        self._skews: Mapping[int, float] = {}
+        self._pending: Iterator[int] = iter(self._ranks)
+        self._is_compared = False
+
+    @property
+    def case(self) -> CaseState:
+        return self._case
+
+    @property
+    def busy(self) -> bool:
+        return not self._is_compared
+
+    def update(self) -> None:
+        """Evaluate some more ranks; when all are evaluated, compare them."""
+        super().update()
+        until = time.monotonic() + UPDATE_SECONDS
+        for rank in self._pending:
+            self._evaluate(rank)
+            if time.monotonic() > until:
+                return
+        if not self._is_compared:
+            self._is_compared = True
+            self._skews = self._comparison.compare(self._times).ratios
+
+    def _evaluate(self, rank: int) -> None:
+        figures = self._figures[rank] = RankFigures(rank, self._case, self._comparison)
+        median = figures.take_times()
+        if median is not None and figures.time is not None:
+            self._medians[rank] = median
+            self._times[rank] = figures.time
+
+    def place_names(self) -> tuple[PlaceName, ...]:
+        return self._place_names
+
+    def ranks(self) -> Sequence[int]:
+        return self._ranks
+
+    def stamp(self, rank: int) -> int:
+        return self._is_compared + (rank in self._figures)
+
+    def row(self, rank: int) -> RankRow | None:
+        recorded = self._case.measured.ranks.get(rank)
+        if recorded is None:
+            return None
+        figures = self._figures.get(rank) or RankFigures(rank, self._case)
+        phase = _PHASES[recorded.status]
+        return RankRow(
+            rank=rank,
+            host=recorded.host,
+            place=figures.place,
+            phase=phase,
+            activity=phase.value,
+            iterations=len(figures.times),
+            last=self._find_last_time(rank),
+            p50=figures.p50,
+            p95=figures.percentile(0.95),
+            p99=figures.percentile(0.99),
+            skew=self._skews.get(rank),
+            gb_s=figures.gb_s(self._case.repeats - 1),
+            check=figures.check(),
+            recent=figures.recent(),
+            own=figures.own.median() if figures.own else None,
+        )
+
+    def _find_last_time(self, rank: int) -> float | None:
+        repeats = self._case.measured.samples.get("time_ms", {}).get(rank)
+        values = repeats[max(repeats)] if repeats else None
+        return values[-1] if values else None
+
+    def medians(self) -> Mapping[int, float]:
+        return self._medians
+
+    def skews(self) -> Mapping[int, float]:
+        return self._skews

@@ -1,0 +1,250 @@
+"""Findings about a run: errors, stragglers, failed checks and cases, and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from spbench.record.case_state import CaseState
+from spbench.record.findings import names_slow_part
+from spbench.record.judge import failed_checks
+from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
+from spbench.record.noise import summarize_noise
+from spbench.record.number_formatting import NOISY
+from spbench.record.sentences.enumeration import enumerate_names, name_cases
+from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
+from spbench.tui.cells import format_status
+from spbench.tui.feed import Feed
+from spbench_core.events.statuses import CaseStatus, RunStatus
+
+MUTED = "$foreground 60%"
+"""Muted text in a style; `$text-muted` would have full brightness outside of CSS rules."""
+_COLOURS: Mapping[str, str] = {
+    CaseStatus.PASSED: "$text-success",
+    CaseStatus.FAILED: "$text-error",
+    CaseStatus.ERROR: "$text-error",
+    CaseStatus.TIMEOUT: "$text-error",
+    CaseStatus.RUNNING: "$text-primary",
+    CaseStatus.CANCELLED: MUTED,
+    CaseStatus.SKIPPED: MUTED,
+    CaseStatus.UNFINISHED: "$text-warning",
+    "slow": "$text-warning",
+    "noisy": "$text-warning",
+    "note": MUTED,
+}
+_SIGNS = {"slow": "▲ slow", "noisy": f"{NOISY} noisy", "note": "•"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinding:
+    """A message on a subject, and its kind: a status, ``slow``, ``noisy`` or ``note``."""
+
+    kind: str
+    subject: str
+    message: str
+
+    @property
+    def sign(self) -> str:
+        """The kind, as glyph and word."""
+        return _SIGNS.get(self.kind) or format_status(self.kind)
+
+    @property
+    def text(self) -> str:
+        """The message with its subject in front."""
+        return f"{self.subject}: {self.message}" if self.subject else self.message
+
+    @property
+    def line(self) -> str:
+        """The text with its sign in front."""
+        return f"{self.sign} {self.text}"
+
+    def content(self) -> Content:
+        """Return the line with a coloured sign."""
+        return Content.assemble((self.sign, status_colour(self.kind)), f" {self.text}")
+
+
+def status_colour(kind: str) -> str:
+    """Return the style of a status or of another kind of finding."""
+    return _COLOURS.get(kind, "")
+
+
+class RunFindings:
+    """The findings about a run.
+
+    While the run is running, they are derived from its state. After its end they are the recorded
+    findings, which another version of spbench may have written.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._finished_cases: list[tuple[str, float | None]] = []
+        self._failures_by_case: dict[str, tuple[RunFinding, ...]] = {}
+        self._lags_by_case: dict[tuple[str, float | None], list[Lag]] = {}
+        self._sharing_cache: tuple[object, str | None] = (None, None)
+        self._noise: list[str] = []
+
+    def collect(self) -> list[RunFinding]:
+        """Return all findings, the most severe first."""
+        self._update_finished_cases()
+        slow = [RunFinding("slow", "", message) for message in describe_lags(self._collect_lags())]
+        noise = [*self._describe_core_sharing(), *self._noise]
+        noisy = [RunFinding("noisy", "", message) for message in noise]
+        notes = list(self._collect_notes())
+        if self._has_ended:
+            derived = {finding.message: finding for finding in (*slow, *noisy)}
+            recorded = [
+                derived.get(message, RunFinding(_classify(message), "", message))
+                for message in self._feed.state.findings
+            ]
+            slow = [finding for finding in recorded if finding.kind == "slow"]
+            noisy = [finding for finding in recorded if finding.kind == "noisy"]
+            notes += [finding for finding in recorded if finding.kind == "note"]
+        return [*self._collect_errors(), *slow, *self._collect_failures(), *noisy, *notes]
+
+    def _collect_failures(self) -> list[RunFinding]:
+        """Return why cases failed; cases with the same reason are grouped."""
+        ids: dict[tuple[str, str], list[str]] = {}
+        for case in self._feed.state.cases.values():
+            for finding in self._get_failures(case):
+                ids.setdefault((finding.kind, finding.message), []).append(case.id)
+        return [
+            RunFinding(kind, enumerate_names(cases, "cases"), message)
+            for (kind, message), cases in ids.items()
+        ]
+
+    def _update_finished_cases(self) -> None:
+        """Summarize the finished cases again if they have changed."""
+        state = self._feed.state
+        cases = [case for case in state.cases.values() if case.status.is_final]
+        keys = [(case.id, case.verdict.finished) for case in cases]
+        if keys == self._finished_cases:
+            return
+        self._finished_cases = keys
+        self._failures_by_case.clear()
+        previous = self._lags_by_case
+        self._lags_by_case = {
+            key: previous[key] if key in previous else lags_of(case, case.verdict.stragglers)
+            for key, case in zip(keys, cases, strict=True)
+        }
+        self._noise = summarize_noise(state)
+
+    def _collect_lags(self) -> list[Lag]:
+        """Return the stragglers of the running case, then those of the finished cases."""
+        case = self._feed.rows.case
+        finished = [lag for lags in self._lags_by_case.values() for lag in lags]
+        if self._feed.ended or case is None or case.status != CaseStatus.RUNNING:
+            return finished
+        return [*self._feed.stragglers.lags(), *finished]
+
+    def _describe_core_sharing(self) -> list[str]:
+        """Return a message if ranks share cores: in the run, or else in its newest job."""
+        state = self._feed.state
+        if not state.jobs:
+            return []
+        newest = state.jobs[max(state.jobs)]
+        # Cached, since thousands of ranks take milliseconds.
+        key = (newest.number, len(newest.ranks), len(self._finished_cases))
+        if key != self._sharing_cache[0]:
+            sharing = summarize_sharing(state) or describe_sharing(newest)
+            self._sharing_cache = (key, sharing)
+        sharing = self._sharing_cache[1]
+        return [sharing] if sharing else []
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the end of the run, and with it its findings, were recorded."""
+        run = self._feed.state.run
+        return run is not None and run.finished is not None
+
+    def _collect_errors(self) -> Iterator[RunFinding]:
+        feed = self._feed
+        if feed.failure:
+            yield RunFinding(CaseStatus.ERROR, "", feed.failure)
+        elif feed.status == RunStatus.UNFINISHED:
+            yield RunFinding(CaseStatus.UNFINISHED, "", _explain_unfinished(feed.remote_host))
+        for error in feed.state.errors:
+            yield RunFinding(CaseStatus.ERROR, "", error)
+        if feed.state.left_out:
+            yield RunFinding(CaseStatus.ERROR, "", feed.state.left_out)
+
+    def _get_failures(self, case: CaseState) -> tuple[RunFinding, ...]:
+        if case.status == CaseStatus.WAITING:
+            return ()
+        if case.status == CaseStatus.RUNNING:
+            return _list_failed_checks(case) if not all(case.measured.checked.values()) else ()
+        if case.id not in self._failures_by_case:
+            self._failures_by_case[case.id] = _list_failures(case)
+        return self._failures_by_case[case.id]
+
+    def _collect_notes(self) -> Iterator[RunFinding]:
+        cases_by_fault: dict[str, list[str]] = {}
+        for case in self._feed.state.cases.values():
+            # If a case failed because of its fault, the reason names the fault.
+            if case.identity.inject and "planted fault" not in (case.verdict.reason or ""):
+                cases_by_fault.setdefault(case.identity.inject, []).append(case.id)
+        if cases_by_fault:
+            planted = [f"{fault} {name_cases(cases)}" for fault, cases in cases_by_fault.items()]
+            yield RunFinding("note", "", f"planted faults: {'; '.join(planted)}")
+        if self._feed.remote_host and not self._feed.ended:
+            note = f"the run is running on {self._feed.remote_host}, as far as its log shows"
+            yield RunFinding("note", "", f"{note}; it can be cancelled there")
+
+
+def _explain_unfinished(host: str | None) -> str:
+    cause = "its console was killed"
+    if host:
+        cause = f"nothing came from its console on {host} for long"
+    return f"the run has no end: {cause}; what it had measured is here"
+
+
+def _list_failed_checks(case: CaseState) -> tuple[RunFinding, ...]:
+    return tuple(RunFinding(CaseStatus.FAILED, case.id, message) for message in failed_checks(case))
+
+
+def _list_failures(case: CaseState) -> tuple[RunFinding, ...]:
+    """Return the reason of a finished case that did not pass, and each failed check."""
+    if case.status == CaseStatus.PASSED:
+        return ()
+    reason = case.verdict.reason
+    failures = _list_failed_checks(case)
+    if reason and all(failure.message != reason for failure in failures):
+        failures = (RunFinding(case.status, case.id, reason), *failures)
+    return failures or (RunFinding(case.status, case.id, "no reason was given"),)
+
+
+class FindingsPanel(VerticalScroll):
+    """The findings, one below the other."""
+
+    HELP = """\
+What there is to say of the run: who lags behind and for how long, which checks failed on which
+ranks with the largest error and where, why cases did not pass, and what the run has found.
+y copies it all; up and down scroll."""
+    DEFAULT_CSS = """
+    FindingsPanel { height: 1fr; scrollbar-size: 1 1; }
+    FindingsPanel Static { height: auto; }
+    """
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._text = Static("", markup=False)
+        self._shown: list[RunFinding] | None = None
+
+    def compose(self) -> Iterator[Static]:
+        yield self._text
+
+    def show(self, findings: list[RunFinding]) -> None:
+        """Show these findings."""
+        if findings == self._shown:
+            return
+        self._shown = findings
+        text = Content("\n").join(finding.content() for finding in findings)
+        self._text.update(text or Content.assemble(("no problems found so far", MUTED)))
+
+
+def _classify(message: str) -> str:
+    """Return the kind of a recorded finding."""
+    return "slow" if names_slow_part(message) else "note"
