@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankTime
-from spbench.record.places import PlaceName, place_names
+from spbench.record.coordinates import CoordinateName, list_coordinate_names
 from spbench.record.rank_rows import RankFigures, RankRow
 from spbench.tui.feed import Feed
 from spbench.tui.run.rank_source import UPDATE_SECONDS, RankSource
@@ -36,8 +36,8 @@ class LiveRanks(RankSource):
     def case(self) -> CaseState | None:
         return self._rows.case
 
-    def place_names(self) -> tuple[PlaceName, ...]:
-        return self._rows.place_names()
+    def place_names(self) -> tuple[CoordinateName, ...]:
+        return self._rows.coordinate_names()
 
     def ranks(self) -> Sequence[int]:
         return self._rows.ranks()
@@ -72,7 +72,7 @@ class RecordedRanks(RankSource):
         super().__init__()
         self._case = case
         self._ranks = sorted(case.measured.ranks)
-        self._place_names = place_names(case.identity.places)
+        self._place_names = list_coordinate_names(case.identity.coordinates)
         self._figures: dict[int, RankFigures] = {}
         self._medians: dict[int, float] = {}
         self._comparison = RankComparison(case.identity)
@@ -108,7 +108,7 @@ class RecordedRanks(RankSource):
             self._medians[rank] = median
             self._times[rank] = figures.time
 
-    def place_names(self) -> tuple[PlaceName, ...]:
+    def place_names(self) -> tuple[CoordinateName, ...]:
         return self._place_names
 
     def ranks(self) -> Sequence[int]:
@@ -126,7 +126,7 @@ class RecordedRanks(RankSource):
         return RankRow(
             rank=rank,
             host=recorded.host,
-            place=figures.place,
+            coordinates=figures.coordinates,
             phase=phase,
             activity=phase.value,
             iterations=len(figures.times),
@@ -138,7 +138,7 @@ class RecordedRanks(RankSource):
             gb_s=figures.gb_s(self._case.repeats - 1),
             check=figures.check(),
             recent=figures.recent(),
-            own=figures.own.median() if figures.own else None,
+            active=figures.active.median() if figures.active else None,
         )
 
     def _find_last_time(self, rank: int) -> float | None:

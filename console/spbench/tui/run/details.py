@@ -15,10 +15,21 @@ from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
 from spbench.record.comparison import RankComparison
-from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
-from spbench.record.judge import failed_checks, share_of
+from spbench.record.coordinates import (
+    MIRRORED,
+    describe_coordinates,
+    list_coordinate_names,
+    shorten_coordinates,
+)
+from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
+from spbench.record.judge import describe_failed_checks, divide_by_limit
 from spbench.record.machine.cores import fold_numbers
-from spbench.record.metric_names import SEPARATELY, iteration_name, measured_separately, metric_name
+from spbench.record.metric_names import (
+    SEPARATELY,
+    find_iteration_name,
+    format_metric_name,
+    name_separate_metrics,
+)
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import (
     format_factor,
@@ -27,11 +38,10 @@ from spbench.record.number_formatting import (
     format_time,
     format_value,
 )
-from spbench.record.places import MIRRORED, place_names, place_words, short_place
 from spbench.record.repeats import describe_repeats
 from spbench.record.run_parts import RankState
-from spbench.record.runs.job_output import job_output
-from spbench.record.shares import Shares, ranks_with_shares, shares, shares_of
+from spbench.record.runs.job_output import read_job_output
+from spbench.record.shares import Shares, compute_all_shares, compute_shares, list_ranks_with_shares
 from spbench.tui.cells import format_status
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
@@ -113,7 +123,7 @@ def _failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -
     status = feed.case_status(case)
     if status == CaseStatus.PASSED or not status.is_final:
         return ""
-    streams = job_output(feed.folder, case.verdict.job)
+    streams = read_job_output(feed.folder, case.verdict.job)
     parts = [traceback or "", *(f"{stream.title}\n{stream.text.rstrip()}" for stream in streams)]
     return "\n\n".join(part.strip("\n") for part in parts if part)
 
@@ -127,7 +137,7 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
         f"{identity.benchmark}, {format_quantity(identity.np, 'rank')}, "
         f"{format_quantity(case.repeats, 'repetition')}",
     )
-    if iteration := iteration_name(identity.benchmark):
+    if iteration := find_iteration_name(identity.benchmark):
         yield "iteration", iteration
     if repeats := describe_repeats(case):
         yield "repeats", repeats
@@ -137,20 +147,20 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
     for name, choice in case.measured.choices.items():
         yield name, f"{choice['value']} ({choice['reason']})"
     yield from _reference_lines(case, disturbed=disturbed)
-    if separate := measured_separately(case):
+    if separate := name_separate_metrics(case):
         yield SEPARATELY, f"{', '.join(separate)}: not parts of the time"
     for expectation in case.verdict.expectations:
         yield "expected", _describe_expectation(case, expectation)
     yield from _case_check_lines(case)
-    for share in shares(case):
-        yield share.title, share.words
+    for share in compute_all_shares(case):
+        yield share.title, share.text
     if note := _describe_missing_bars(case):
         yield "bars", note
 
 
 def _case_check_lines(case: CaseState) -> Iterator[Line]:
     # The reason of the verdict is in the line of the status.
-    for message in set(failed_checks(case)) - {case.verdict.reason}:
+    for message in set(describe_failed_checks(case)) - {case.verdict.reason}:
         yield "check", format_status(CheckOutcome.FAILED) + f": {message}"
     passed = [
         name
@@ -172,7 +182,7 @@ def _describe_expectation(case: CaseState, expectation: Mapping[str, Any]) -> st
     value = "not measured"
     if expectation["value"] is not None:
         value = format_value(expectation["value"], unit, metric)
-    share = share_of(expectation["value"], expectation["limit"])
+    share = divide_by_limit(expectation["value"], expectation["limit"])
     part = "" if share is None else f", {format_percent(share)} of that"
     reason = f" ({expectation['reason']})" if expectation.get("reason") else ""
     status = format_status(expectation["status"])
@@ -191,12 +201,12 @@ def _reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
         reference = "unknown"
         if limit["value"] is not None:
             reference = format_value(limit["value"], unit, name)
-        efficiency = efficiency_of(median, limit["value"], better)
+        efficiency = compute_efficiency(median, limit["value"], better)
         suffix = ""
         if efficiency is not None:
             suffix = f", efficiency {format_efficiency(efficiency, disturbed=disturbed)}"
             exceeds_reference = exceeds_reference or efficiency > 1
-        metric = metric_name(name, unit)
+        metric = format_metric_name(name, unit)
         yield "reference", f"{metric} {reference}{suffix}, by {limit['measured_by']}"
     if exceeds_reference:
         yield "", ABOVE_REFERENCE
@@ -228,7 +238,7 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         yield "lost", case.verdict.reason or "the rank has ended without an error message"
     if recorded is not None:
         yield from _location_lines(recorded.facts, recorded.device)
-        yield from _place_lines(recorded.place)
+        yield from _place_lines(recorded.coordinates)
     elif live is not None:
         yield from _location_lines(live.facts, live.facts.device)
     if live is not None:
@@ -241,8 +251,8 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
             for (repeat, checked_rank), check in sorted(results.items()):
                 if checked_rank == rank:
                     yield "check", f"{name}, repeat {repeat}: {_describe_check(check)}"
-        for share in shares(case, rank):
-            yield share.title, share.words
+        for share in compute_all_shares(case, rank):
+            yield share.title, share.text
 
 
 def _location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
@@ -272,18 +282,18 @@ def _place_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
 
 def _time_lines(case: CaseState, rank: int) -> Iterator[Line]:
     """Yield the median time of a rank, its waits, and its skew among its peers."""
-    times = case.own_medians()
+    times = case.active_medians()
     if rank not in times:
         return
     time = times[rank]
-    yield "median time", format_time(time.whole)
-    if time.own is not None and time.waits is not None:
-        own_time = format_time(time.own)
+    yield "median time", format_time(time.total)
+    if time.active is not None and time.waits is not None:
+        own_time = format_time(time.active)
         yield "of that", f"own {own_time}, waits for other ranks {format_time(time.waits)}"
     comparison = RankComparison(case.identity)
     skew = comparison.compare(times).ratios.get(rank)
     if skew is not None:
-        peers = fold_numbers(tuple(comparison.alike(times)[rank]))
+        peers = fold_numbers(tuple(comparison.find_comparable(times)[rank]))
         yield "skew", f"{format_factor(skew)} the median of ranks {peers}, which do the same work"
 
 
@@ -302,12 +312,12 @@ def _describe_check(check: CheckResult) -> str:
 
 def _build_case_bars(case: CaseState) -> list[StackedBars]:
     """Return a chart for each metric with shares, of all ranks and of single ranks."""
-    ranks = ranks_with_shares(case)
+    ranks = list_ranks_with_shares(case)
     shown = ranks[:MAX_RANK_BARS] if len(ranks) > 1 else []
     labels = dict(zip(shown, _label_ranks(case, shown), strict=True))
     charts = []
-    for total in shares(case):
-        rows = [(labels[rank], shares_of(case, total.whole, rank)) for rank in shown]
+    for total in compute_all_shares(case):
+        rows = [(labels[rank], compute_shares(case, total.metric, rank)) for rank in shown]
         charts.append(_build_bars(total, [("all ranks", total), *rows]))
     return charts
 
@@ -315,8 +325,8 @@ def _build_case_bars(case: CaseState) -> list[StackedBars]:
 def _build_rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
     """Return a chart for each metric with shares, of the rank and of all ranks."""
     charts = []
-    for total in shares(case):
-        rank_shares = shares_of(case, total.whole, rank)
+    for total in compute_all_shares(case):
+        rank_shares = compute_shares(case, total.metric, rank)
         charts.append(_build_bars(total, [(f"rank {rank}", rank_shares), ("all ranks", total)]))
     return charts
 
@@ -331,17 +341,19 @@ def _build_bars(total: Shares, rows: list[tuple[str, Shares | None]]) -> Stacked
 
 def _label_ranks(case: CaseState, ranks: list[int]) -> Iterator[str]:
     """Yield a label for each rank, with the coordinates that differ between ranks."""
-    differing = {name.name for name in place_names(case.identity.places) if name.differs}
+    differing = {
+        name.name for name in list_coordinate_names(case.identity.coordinates) if name.differs
+    }
     for rank in ranks:
         recorded = case.measured.ranks.get(rank)
-        coordinates = short_place(recorded.place) if recorded is not None else {}
+        coordinates = shorten_coordinates(recorded.coordinates) if recorded is not None else {}
         shown = {name: text for name, text in coordinates.items() if name in differing}
-        yield f"rank {rank} {place_words(shown)}".rstrip()
+        yield f"rank {rank} {describe_coordinates(shown)}".rstrip()
 
 
 def _describe_missing_bars(case: CaseState) -> str:
     """Return a message on ranks without a bar; empty if all ranks have one."""
-    ranks = ranks_with_shares(case)
+    ranks = list_ranks_with_shares(case)
     if len(ranks) <= MAX_RANK_BARS:
         return ""
     return f"of the first {MAX_RANK_BARS} of {len(ranks)} ranks; a rank's own details have its bar"

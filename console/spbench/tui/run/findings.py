@@ -11,12 +11,12 @@ from textual.widgets import Static
 
 from spbench.record.case_state import CaseState
 from spbench.record.findings import names_slow_part
-from spbench.record.judge import failed_checks
+from spbench.record.judge import describe_failed_checks
 from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
+from spbench.record.messages.enumeration import enumerate_names, name_cases
+from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.noise import summarize_noise
 from spbench.record.number_formatting import NOISY
-from spbench.record.sentences.enumeration import enumerate_names, name_cases
-from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
 from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed
 from spbench_core.events.statuses import CaseStatus, RunStatus
@@ -127,7 +127,7 @@ class RunFindings:
         self._failures_by_case.clear()
         previous = self._lags_by_case
         self._lags_by_case = {
-            key: previous[key] if key in previous else lags_of(case, case.verdict.stragglers)
+            key: previous[key] if key in previous else find_lags(case, case.verdict.stragglers)
             for key, case in zip(keys, cases, strict=True)
         }
         self._noise = summarize_noise(state)
@@ -138,7 +138,7 @@ class RunFindings:
         finished = [lag for lags in self._lags_by_case.values() for lag in lags]
         if self._feed.ended or case is None or case.status != CaseStatus.RUNNING:
             return finished
-        return [*self._feed.stragglers.lags(), *finished]
+        return [*self._feed.stragglers.find_lags(), *finished]
 
     def _describe_core_sharing(self) -> list[str]:
         """Return a message if ranks share cores: in the run, or else in its newest job."""
@@ -168,8 +168,8 @@ class RunFindings:
             yield RunFinding(CaseStatus.UNFINISHED, "", _explain_unfinished(feed.remote_host))
         for error in feed.state.errors:
             yield RunFinding(CaseStatus.ERROR, "", error)
-        if feed.state.left_out:
-            yield RunFinding(CaseStatus.ERROR, "", feed.state.left_out)
+        if feed.state.skipped:
+            yield RunFinding(CaseStatus.ERROR, "", feed.state.skipped)
 
     def _get_failures(self, case: CaseState) -> tuple[RunFinding, ...]:
         if case.status == CaseStatus.WAITING:
@@ -202,7 +202,9 @@ def _explain_unfinished(host: str | None) -> str:
 
 
 def _list_failed_checks(case: CaseState) -> tuple[RunFinding, ...]:
-    return tuple(RunFinding(CaseStatus.FAILED, case.id, message) for message in failed_checks(case))
+    return tuple(
+        RunFinding(CaseStatus.FAILED, case.id, message) for message in describe_failed_checks(case)
+    )
 
 
 def _list_failures(case: CaseState) -> tuple[RunFinding, ...]:

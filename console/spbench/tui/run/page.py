@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from spbench.engine import background
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
-from spbench.suites.shipped import file_of, seen_from
+from spbench.suites.shipped import locate_suite_file, resolve_suite_path
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
@@ -305,7 +305,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         question = f"Cancel the run {folder.id}? Its ranks are ended; what was measured is kept."
         if await self.confirm(question, "Cancel it", "Let it run"):
             try:
-                await asyncio.to_thread(background.cancel, folder)
+                await asyncio.to_thread(background.cancel_run, folder)
                 self.app.notify("the run is being cancelled", timeout=4)
             except SpbenchError as error:
                 self.show_error(str(error), timeout=10)
@@ -319,8 +319,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         question = f"Start {folder.id} again, as a new run?{note}"
         if await self.confirm(question, "Rerun", "Cancel"):
             try:
-                args = await asyncio.to_thread(background.again, folder)
-                cwd = await asyncio.to_thread(background.started_in, folder)
+                args = await asyncio.to_thread(background.build_rerun_args, folder)
+                cwd = await asyncio.to_thread(background.find_start_folder, folder)
                 self.context.start_run(args, cwd)
             except SpbenchError as error:
                 self.show_error(str(error), timeout=10)
@@ -414,5 +414,5 @@ def _has_suite(folder: RunFolder, default_cwd: Path) -> bool:
     file = folder.read_json("run.json").get("file")
     if not isinstance(file, str):
         return False
-    cwd = background.started_in(folder) or default_cwd
-    return file_of(seen_from(cwd, Path(file))).is_file()
+    cwd = background.find_start_folder(folder) or default_cwd
+    return locate_suite_file(resolve_suite_path(cwd, Path(file))).is_file()
