@@ -30,7 +30,6 @@ from benchmarks.goals import argument_parser
 from benchmarks.trial_log import Line, TrialLog
 from benchmarks.two_hosts import RunPlace, two_hosts
 
-from spbench.cli.tables import align_columns
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.model import HEADLINE, OUTCOMES
@@ -38,7 +37,7 @@ from spbench.report.comparison.past import find_past_launches
 from spbench.report.gate.check import check_gate
 from spbench.report.gate.check_text import gate_check_lines
 from spbench.report.recorded import RecordedRun, load_run
-from spbench.report.text_tables import PIPE_WIDTH
+from spbench.report.text_tables import PIPE_WIDTH, align_columns
 from spbench.suites.yaml_nodes import parse_yaml
 
 SUITES = Path(__file__).parents[1] / "suites"

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.goals import argument_parser
 from benchmarks.mpi_ranks import ENVIRONMENT, find_mpiexec
 
-from spbench.cli.tables import align_columns
+from spbench.report.text_tables import align_columns
 
 ALONE = "one process"
 LAYOUTS: dict[str, tuple[int, dict[str, str]]] = {

@@ -36,7 +36,6 @@ from benchmarks.goals import argument_parser
 from benchmarks.rates import upper_bound
 from benchmarks.trial_log import Line, TrialLog
 
-from spbench.cli.tables import align_columns
 from spbench.record.runs.folder import list_runs
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.deciding_factor import LEAST_RECORDED
@@ -45,6 +44,7 @@ from spbench.report.comparison.past import PastLaunches, no_past_launches
 from spbench.report.gate.check import POWER
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
+from spbench.report.text_tables import align_columns
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 SIDES = ("plain", "slowed")

@@ -37,7 +37,7 @@ from benchmarks.goals import argument_parser
 from benchmarks.rates import upper_bound
 from benchmarks.trial_log import TrialLog
 
-from spbench.cli.tables import align_columns
+from spbench.report.text_tables import align_columns
 
 SPBENCH = (sys.executable, "-m", "spbench")
 OUTCOMES = ("right", "wrong", "none")

@@ -16,8 +16,7 @@ from typing import Any
 from benchmarks.fuzz import inputs
 from benchmarks.fuzz.mutations import mutated_lines, mutated_text, mutated_value
 
-from spbench.cli.records.replay import replay_lines
-from spbench.cli.runs.lines import LineView
+from spbench.cli.runs.lines import LineView, replay_lines
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.rank_connection import RankConnection
 from spbench.engine.connections.relay_connection import RelayConnection

@@ -1,10 +1,10 @@
-"""The commands, and what becomes of their errors: one line on stderr and an exit code."""
+"""The commands, and their errors: one line on stderr and an exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import cast
 
@@ -17,16 +17,13 @@ from spbench.cli import (
     benchmarks,
     completion,
     doctor,
-    init,
     networks,
     suites,
 )
 from spbench.cli.error_reporting import ENV_COMPLETE, print_to_stderr, run_reporting_errors
-from spbench.cli.help_pages import HelpGroup, usage_lines, usage_message
-from spbench.cli.once import reject_repeats
+from spbench.cli.help_pages import HelpGroup, reject_repeats, usage_lines, usage_message
 from spbench.cli.planning import plan, profile
 from spbench.cli.records import baseline, compare, gate, report, results
-from spbench.cli.renamed import replace_old_names
 from spbench.cli.runs import run, scale
 from spbench.cli.runs.reports import report_usage
 from spbench.errors import ExitCode
@@ -42,6 +39,16 @@ Exit codes
 6         no case could be compared with the baseline
 124       the time of --budget is used up
 130, 143  interrupted by Ctrl-C or SIGTERM"""
+
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "script": {"--out": "--output"},
+    "submit": {"--out": "--output"},
+    "profile": {"--out": "--output", "--ranks": "--np"},
+    "plan": {"--out": "--output"},
+    "doctor": {"--ranks": "--np"},
+    "results show": {"--output": "--logs"},
+}
+"""The new name of each old one, by the words of the command."""
 
 app = typer.Typer(
     name="spbench",
@@ -61,7 +68,6 @@ batch.register(app)
 suites.register(app)
 benchmarks.register(app)
 completion.register(app)
-init.register(app)
 networks.register(app)
 profile.register(app)
 plan.register(app)
@@ -73,12 +79,12 @@ gate.register(app)
 report.register(app)
 reject_repeats(app)
 
-# The base of all of Typer's errors of usage, which Typer does not export by a name of its own.
-_Usage = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])
+# The base class of Typer's usage errors, which Typer does not export.
+_UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(show: bool) -> None:
+    if show:
         print(f"spbench {__version__}")
         raise typer.Exit
 
@@ -92,51 +98,91 @@ def _common(
     """Read the options before a command."""
 
 
-def run_command_line(words: list[str] | None = None) -> int:
-    """Run a command and return its exit code; an error is one line on stderr, no traceback."""
-    return run_reporting_errors(lambda: _run(words))
+def run_command_line(arguments: list[str] | None = None) -> int:
+    """Run a command and return its exit code; print an error as one line on stderr."""
+    return run_reporting_errors(lambda: _run(arguments))
 
 
-def _run(words: list[str] | None) -> int:
+def _run(arguments: list[str] | None) -> int:
     if ENV_COMPLETE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
-    typed = sys.argv[1:] if words is None else words
-    given = replace_old_names(typed, print_to_stderr)
+    typed_arguments = sys.argv[1:] if arguments is None else arguments
+    renamed_arguments = replace_old_names(typed_arguments, print_to_stderr)
     try:
-        return int(_narrowed(given)(args=given, prog_name="spbench", standalone_mode=False) or 0)
-    except _Usage as error:
+        return int(
+            _narrow_app(renamed_arguments)(
+                args=renamed_arguments, prog_name="spbench", standalone_mode=False
+            )
+            or 0
+        )
+    except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print_to_stderr(error.format_message())
             return ExitCode.USAGE
         text = usage_message(error)
         print_to_stderr("\n".join([f"spbench: error: {text}", *usage_lines(error)]))
-        report_usage(text, given)
+        report_usage(text, renamed_arguments)
         return ExitCode.USAGE
     except typer.Abort:
         return ExitCode.INTERRUPTED
     except SystemExit as end:
-        # Completion ends so with 0; Typer with 1 where the reader of stdout has gone, as `| head`
-        # does, and then nothing is left to say to anyone.
+        # Completion exits with 0. Typer exits with 1 if the reader of stdout is gone, as with
+        # `| head`, and then no message can be printed.
         return ExitCode.PASSED if end.code in (0, 1, None) else ExitCode.USAGE
 
 
-def _narrowed(words: Sequence[str]) -> typer.Typer:
-    """Return the app with the command that the words begin with alone, for Typer builds them all.
+def _narrow_app(arguments: Sequence[str]) -> typer.Typer:
+    """Return the app with only the command of a command line, since Typer builds all.
 
-    All of the app where they begin otherwise, or a shell asks for completions.
+    It is the complete app for an unknown command, and if a shell asks for completions.
     """
-    named = [each for each in app.registered_commands if [_name(each)] == [*words[:1]]]
-    if ENV_COMPLETE in os.environ or not named:
+    matching = [
+        command
+        for command in app.registered_commands
+        if [_command_name(command)] == [*arguments[:1]]
+    ]
+    if ENV_COMPLETE in os.environ or not matching:
         return app
-    narrowed = copy(app)
-    narrowed.registered_commands = named
-    narrowed.registered_groups = []
-    return narrowed
+    small_app = copy(app)
+    small_app.registered_commands = matching
+    small_app.registered_groups = []
+    return small_app
 
 
-def _name(command: CommandInfo) -> str:
-    """Return a command's name as Typer makes it."""
-    assert command.callback is not None  # as of each that is registered
+def _command_name(command: CommandInfo) -> str:
+    """Return the name that Typer derives for a command."""
+    assert command.callback is not None  # registered commands have one
     return command.name or command.callback.__name__.replace("_", "-")
+
+
+def replace_old_names(arguments: Sequence[str], warn: Callable[[str], None]) -> list[str]:
+    """Return a command line with the new names of renamed options.
+
+    Args:
+        arguments: The words after ``spbench``.
+        warn: Called once for each old name.
+    """
+    for command, names in RENAMED.items():
+        length = len(command.split())
+        if " ".join(arguments[:length]) == command:
+            return [*arguments[:length], *_replace_options(arguments[length:], names, warn)]
+    return list(arguments)
+
+
+def _replace_options(
+    arguments: Sequence[str], names: Mapping[str, str], warn: Callable[[str], None]
+) -> list[str]:
+    options = list(arguments)
+    end = options.index("--") if "--" in options else len(options)
+    warned = set()
+    for index, argument in enumerate(options[:end]):
+        name, equals, value = argument.partition("=")
+        if name not in names:
+            continue
+        options[index] = f"{names[name]}{equals}{value}"
+        if name not in warned:
+            warn(f"warning: {name} is now {names[name]}")
+            warned.add(name)
+    return options

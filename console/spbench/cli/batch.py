@@ -65,7 +65,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice(CaseSelection):
-    """The cases that are meant; the batch system, site file, folders, launcher and system."""
+    """The options of a batch job."""
 
     scheduler: str | None = None
     site: Path | None = None
@@ -77,7 +77,7 @@ class BatchChoice(CaseSelection):
 
 _NO_CHOICE = BatchChoice()
 batch_options = group_options("batch", BatchChoice, _OPTIONS)
-"""Gives a command the options of a batch job as its argument ``batch``."""
+"""A decorator that adds the options of a batch job to a command, as ``batch``."""
 
 
 def register(app: typer.Typer) -> None:
@@ -92,8 +92,8 @@ def script(
     batch: BatchChoice = _NO_CHOICE,
 ) -> None:
     """Write a suite as a batch job, and print the path of its script."""
-    job = _written(suite, batch)
-    sys.stderr.write(f"{_told(job)}: submit it, then spbench collect {job.folder}\n")
+    job = _write_job(suite, batch)
+    sys.stderr.write(f"{_describe_job(job)}: submit it, then spbench collect {job.folder}\n")
     print(job.script)
 
 
@@ -103,21 +103,21 @@ def submit(
     batch: BatchChoice = _NO_CHOICE,
 ) -> None:
     """Write and submit a batch job, and print its number and folder."""
-    from spbench.batch.job import submit_job as hand_in
+    from spbench.batch.job import submit_job
 
-    job = _written(suite, batch)
-    number = hand_in(job, os.environ)
-    sys.stderr.write(f"{_told(job)}: when it has ended, spbench collect {job.folder}\n")
+    job = _write_job(suite, batch)
+    number = submit_job(job, os.environ)
+    sys.stderr.write(f"{_describe_job(job)}: when it has ended, spbench collect {job.folder}\n")
     print(f"{number} {job.folder}")
 
 
-def _written(suite: Path, batch: BatchChoice) -> BatchJob:
+def _write_job(suite: Path, batch: BatchChoice) -> BatchJob:
     from spbench.batch.job import write_batch
     from spbench.batch.launches import BatchRequest
     from spbench.cli.error_reporting import print_to_stderr
 
     chosen = LaunchChoice(launcher=batch.launcher)
-    run = build_request(
+    run_request = build_request(
         suite,
         chosen=chosen,
         selected=batch,
@@ -125,16 +125,16 @@ def _written(suite: Path, batch: BatchChoice) -> BatchJob:
         system=batch.system,
         argv=sys.argv[1:],
     )
-    asked = BatchRequest(run, batch.scheduler, batch.site)
+    request = BatchRequest(run_request, batch.scheduler, batch.site)
     job = write_batch(
-        asked, batch.output, lambda text: print_to_stderr(f"spbench: warning: {text}")
+        request, batch.output, lambda text: print_to_stderr(f"spbench: warning: {text}")
     )
     if job.unused_hostfile:
         sys.stderr.write("note: launch.hostfile is not used: the allocation is the hosts\n")
     return job
 
 
-def _told(job: BatchJob) -> str:
+def _describe_job(job: BatchJob) -> str:
     jobs = format_quantity(job.launches, "job")
     return f"{format_quantity(job.cases, 'case')} in {jobs} for {job.scheduler.name}"
 
@@ -148,11 +148,11 @@ def collect(
     verbose: VerboseOption = False,
 ) -> None:
     """Make a run of the results of a batch job, ended or not."""
-    from spbench.batch.collect import collect as made_of
+    from spbench.batch.collect import collect as collect_results
+    from spbench.cli.runs.execution import line_writer
     from spbench.cli.runs.lines import LineView
     from spbench.cli.runs.reports import report_refusal, write_report
-    from spbench.cli.runs.views import line_writer
-    from spbench.cli.tables import output_width
+    from spbench.cli.text_layout import output_width
     from spbench.errors import SpbenchError
     from spbench.record.runs.folder import find_home
     from spbench.record.state import RunState
@@ -161,7 +161,7 @@ def collect(
     stream = sys.stderr if json_target == "-" else sys.stdout
     view = LineView(state, line_writer(stream), -1 if quiet else int(verbose), output_width(stream))
     try:
-        outcome = made_of(folder, find_home(home, os.environ), state, view)
+        outcome = collect_results(folder, home_of(home, os.environ), state, view)
     except SpbenchError as error:
         report_refusal(error, json_target)
         raise

@@ -23,7 +23,7 @@ _DEFAULTS_IN_HELP = (
     re.compile(r"(?:;|; else|, or else) (?P<value>[\w.^]+)$"),
     re.compile(r"(?<=\b)(?P<value>\w+)(?:, default(?=\))| \(default\))"),
 )
-"""Where the help of a parameter names a default that holds only if other parameters are set."""
+"""Patterns of a default in a parameter's help that depends on other parameters."""
 _FREE = frozenset({"text", "words", "lines", "data"})
 """Kinds of parameters that have no value if they are not set."""
 
@@ -52,8 +52,8 @@ def benchmarks(
         print("\n".join(format_definitions(rows, width, indent=0)))
         return
     if name not in BENCHMARKS:
-        near = did_you_mean(name, BENCHMARKS)
-        raise UsageError(f"unknown benchmark {name}{near}; see spbench benchmarks")
+        suggestion = did_you_mean(name, BENCHMARKS)
+        raise UsageError(f"unknown benchmark {name}{suggestion}; see spbench benchmarks")
     for line in _description(BENCHMARKS[name], width):
         print(line)
 
@@ -74,8 +74,8 @@ def _description(entry: Benchmark, width: int) -> list[str]:
     sections: list[tuple[str, list[str]]] = [
         ("Parameters (params, matrix or zip of a case)", format_definitions(params, width)),
         ("Metrics (expect of a case)", format_definitions(metrics, width)),
-        ("Checks (the case fails if one fails)", _indented(", ".join(entry.checks), width)),
-        ("Faults (--inject, to see a check fail)", _indented(faults, width)),
+        ("Checks (the case fails if one fails)", _wrap_indented(", ".join(entry.checks), width)),
+        ("Faults (--inject, to see a check fail)", _wrap_indented(faults, width)),
     ]
     for title, body in sections:
         lines += ["", f"{title}:", *body]
@@ -126,7 +126,7 @@ def _param_text(param: Param, default: str) -> str:
     return f"{text} [default: {default}]" if default else text
 
 
-def _indented(text: str, width: int) -> list[str]:
+def _wrap_indented(text: str, width: int) -> list[str]:
     return [f"  {line}" for line in wrap_description(text, width - 2)]
 
 

@@ -1,7 +1,7 @@
-"""The words that a shell completes: runs, baselines, cases, faults, benchmarks and launchers.
+"""Shell completion of runs, baselines, cases, faults, benchmarks and launchers.
 
-A shell waits for these with its prompt frozen: each reads as little as it can, and where something
-is wrong there is nothing to complete; the command itself will say why.
+A shell's prompt is blocked until these return, so each reads as little as possible. On errors
+there are no completions; the command itself reports the error.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 Completion = Callable[[typer.Context, str], list[str]]
 MOST_RUNS = 50
-"""The newest runs that are offered."""
+"""The number of newest runs that are offered."""
 
 
-def _completion(words: Callable[[typer.Context], Iterable[str]]) -> Completion:
+def _make_completion(list_words: Callable[[typer.Context], Iterable[str]]) -> Completion:
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         try:
-            return [word for word in words(context) if word.startswith(incomplete)]
+            return [word for word in list_words(context) if word.startswith(incomplete)]
         except (SpbenchError, OSError):
             return []
 
@@ -56,7 +56,7 @@ def _sides(context: typer.Context) -> Iterable[str]:
     return [*_baselines(context), *_runs(context)]
 
 
-def _cases_of(context: typer.Context) -> Sequence[Case]:
+def _load_cases(context: typer.Context) -> Sequence[Case]:
     from spbench.suites.loader import load_suite_file
 
     suite = context.params.get("suite")
@@ -64,8 +64,8 @@ def _cases_of(context: typer.Context) -> Sequence[Case]:
 
 
 def _cases(context: typer.Context) -> Iterable[str]:
-    cases = _cases_of(context)
-    # bash takes a word apart at its = signs
+    cases = _load_cases(context)
+    # bash splits a word at its = signs
     bash = os.environ.get("_SPBENCH_COMPLETE", "").endswith("bash")
     ids = [case.id for case in cases if not (bash and "=" in case.id)]
     return dict.fromkeys([*(case.name for case in cases), *ids])
@@ -75,9 +75,12 @@ def _faults(context: typer.Context) -> Iterable[str]:
     from spbench.suites.inject import list_faults
     from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
 
-    own = [fault for case in _cases_of(context) for fault in list_faults(case)]
-    every = [*(fault for entry in BENCHMARKS.values() for fault in entry.faults), *COMMON_FAULTS]
-    return dict.fromkeys(own or every)
+    case_faults = [fault for case in _load_cases(context) for fault in list_faults(case)]
+    all_faults = [
+        *(fault for entry in BENCHMARKS.values() for fault in entry.faults),
+        *COMMON_FAULTS,
+    ]
+    return dict.fromkeys(case_faults or all_faults)
 
 
 def _benchmarks(context: typer.Context) -> Iterable[str]:
@@ -98,11 +101,11 @@ def _networks(context: typer.Context) -> Iterable[str]:
     return NETWORKS
 
 
-complete_run = _completion(_runs)
-complete_side = _completion(_sides)
-complete_baseline = _completion(_baselines)
-complete_case = _completion(_cases)
-complete_fault = _completion(_faults)
-complete_benchmark = _completion(_benchmarks)
-complete_launcher = _completion(_launchers)
-complete_network = _completion(_networks)
+complete_run = _make_completion(_runs)
+complete_side = _make_completion(_sides)
+complete_baseline = _make_completion(_baselines)
+complete_case = _make_completion(_cases)
+complete_fault = _make_completion(_faults)
+complete_benchmark = _make_completion(_benchmarks)
+complete_launcher = _make_completion(_launchers)
+complete_network = _make_completion(_networks)

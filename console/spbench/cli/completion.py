@@ -17,7 +17,7 @@ from spbench.errors import FailedRunError, UsageError, did_you_mean
 
 SHELLS = ("bash", "zsh", "fish")
 MARK = "# added by spbench completion --install"
-"""The end of the line in a shell's configuration."""
+"""The end of the line in a shell's configuration, which identifies it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ def completion(
     if install:
         _install(name, os.environ)
     else:
-        sys.stdout.write(f"{_script_of(name)}\n")
+        sys.stdout.write(f"{_completion_script(name)}\n")
 
 
 def completion_files(shell: str, environ: Mapping[str, str]) -> CompletionFiles:
-    """Return where the completion of a shell is installed, by the shell's own variables."""
+    """Return the files of a shell's completion, from the shell's variables."""
     home = Path(environ["HOME"])
     if shell == "fish":
         folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
@@ -93,7 +93,7 @@ def _shell_name(shell: str | None, environ: Mapping[str, str]) -> str:
     return shell
 
 
-def _script_of(shell: str) -> str:
+def _completion_script(shell: str) -> str:
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script: str = get_completion_script(prog_name="spbench", complete_var=ENV_COMPLETE, shell=shell)
@@ -103,7 +103,10 @@ def _script_of(shell: str) -> str:
 def _install(shell: str, environ: Mapping[str, str]) -> None:
     files = completion_files(shell, environ)
     try:
-        changed = [*_write_script(files.script, f"{_script_of(shell)}\n"), *_add_line(files)]
+        changed = [
+            *_write_script(files.script, f"{_completion_script(shell)}\n"),
+            *_add_line(files),
+        ]
     except OSError as error:
         raise FailedRunError(f"cannot write {error.filename}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -126,7 +129,7 @@ def _write_script(path: Path, text: str) -> list[str]:
 
 
 def _add_line(files: CompletionFiles) -> list[str]:
-    """Append a line to the shell's configuration, unless it is there already."""
+    """Append a line to the shell's configuration if it is missing."""
     path = files.configuration
     if path is None:
         return []
@@ -134,7 +137,7 @@ def _add_line(files: CompletionFiles) -> list[str]:
     if files.line in old.splitlines():
         return []
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Appending keeps the file's mode, and its place if it is a link into a folder of dotfiles.
+    # Appending keeps the file's mode, and a link into a folder of dotfiles.
     with path.open("a") as file:
         file.write(("\n" if old and not old.endswith("\n") else "") + f"{files.line}\n")
     return [f"added a line to {path}"]

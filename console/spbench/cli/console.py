@@ -1,4 +1,4 @@
-"""``spbench tui``, ``replay`` and ``serve``: the console, which only ``__main__`` can open."""
+"""``spbench tui``, ``replay`` and ``serve``; ``__main__`` adds the TUI itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from spbench.cli.once import SingleUseCommand
+from spbench.cli.help_pages import SingleUseCommand
 from spbench.cli.request import HomeOption, OptionalSuiteArgument, RunArgument, launch_options
 from spbench.errors import UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
@@ -24,11 +24,11 @@ ReadonlyOption = Annotated[bool, typer.Option("--readonly", help="Start, cancel 
 
 
 OpenConsole = Callable[..., int]
-"""`spbench.tui.start.open_console`, which this room may not import."""
+"""`spbench.tui.start.open_console`, which this package may not import."""
 
 
 class ServeConsole(Protocol):
-    """Serves ``spbench tui`` to browsers until a signal comes."""
+    """A function that serves ``spbench tui`` to browsers until a signal."""
 
     def __call__(
         self,
@@ -103,7 +103,7 @@ def _replay(open_console: OpenConsole) -> Callable[..., None]:
         root = find_home(home, os.environ)
         folder = find_run(root, run)
         if headless or not _in_terminal():
-            from spbench.cli.records.replay import replay_lines
+            from spbench.cli.runs.lines import replay_lines
 
             replay_lines(folder, parse_speed(speed or MAX_SPEED), print, int(verbose))
             return
@@ -136,13 +136,13 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
         """Show the screens of `spbench tui` in a browser."""
         from spbench.record.runs.folder import find_home
 
-        words = [*([] if suite is None else [str(suite)]), *(["--readonly"] * readonly)]
-        words += ["--home", str(find_home(home, os.environ)), *chosen.to_args()]
+        arguments = [*([] if suite is None else [str(suite)]), *(["--readonly"] * readonly)]
+        arguments += ["--home", str(home_of(home, os.environ)), *chosen.words()]
 
-        def tell(address: str) -> None:
+        def print_address(address: str) -> None:
             print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)
 
-        serve_console(words, host=host, port=port, with_token=not no_token, tell=tell)
+        serve_console(arguments, host=host, port=port, with_token=not no_token, tell=print_address)
 
     return serve
 
@@ -151,7 +151,7 @@ def parse_speed(text: str) -> float | None:
     """Read a speed: a number above 0, or ``max`` (None).
 
     Raises:
-        UsageError: It is neither.
+        UsageError: The text is neither.
     """
     if text == MAX_SPEED:
         return None
@@ -161,7 +161,7 @@ def parse_speed(text: str) -> float | None:
 
 
 def _in_terminal() -> bool:
-    if "TEXTUAL_DRIVER" in os.environ:  # a browser, as `serve` starts the console
+    if "TEXTUAL_DRIVER" in os.environ:  # a browser, in a TUI that `serve` started
         return True
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 

@@ -1,4 +1,4 @@
-"""``spbench doctor``: what this machine or hosts have, what they lack, and how to fix it."""
+"""``spbench doctor``: checks of this machine or hosts, with fixes."""
 
 from __future__ import annotations
 
@@ -70,58 +70,58 @@ def doctor(
     from spbench.launch.doctor import examine_machine
     from spbench.launch.hosts.hostfiles import read_host_options
 
-    named = read_host_options(hostfile, hosts)
-    if named is not None and ranks is not None:
+    hosts_to_survey = given_hosts(hostfile, hosts)
+    if hosts_to_survey is not None and ranks is not None:
         raise UsageError(
             "--np is for this machine; with hosts, their slots set the number of ranks"
         )
     machine = (
-        examine_machine(python, ranks or RANKS, os.environ) if as_json or named is None else []
+        examine(python, ranks or RANKS, os.environ) if as_json or hosts_to_survey is None else []
     )
-    surveyed = _surveyed(named, python) if named is not None else []
+    surveyed_facts = _survey_hosts(hosts_to_survey, python) if hosts_to_survey is not None else []
     if as_json:
-        _print_json(machine, surveyed)
-    elif named is None:
+        _print_json(machine, surveyed_facts)
+    elif hosts_to_survey is None:
         for finding in machine:
             _print_finding(finding, finding.subject, finding.text)
     else:
-        _print_hosts(surveyed)
-    judged: Sequence[Finding | HostFacts] = machine if named is None else surveyed
-    if not all(item.status.is_well for item in judged):
+        _print_hosts(surveyed_facts)
+    findings: Sequence[Finding | HostFacts] = machine if hosts_to_survey is None else surveyed_facts
+    if not all(item.status.is_well for item in findings):
         raise typer.Exit(ExitCode.MISSING)
 
 
-def _surveyed(hosts: Hosts, python: str | None) -> list[HostFacts]:
-    """Return the facts of the hosts, in the order in which they were named."""
+def _survey_hosts(hosts: Hosts, python: str | None) -> list[HostFacts]:
+    """Return the facts of the hosts, in the order of the hosts."""
     import asyncio
 
     from spbench.launch.survey.survey import survey_hosts
     from spbench.suites.settings import LaunchSettings
 
-    async def arrived() -> dict[str, HostFacts]:
-        answers = survey_hosts(hosts.names, settings, os.environ, print_progress)
+    async def collect_answers() -> dict[str, HostFacts]:
+        answers = survey(hosts.names, settings, os.environ, print_progress)
         return {facts.host: facts async for facts in answers}
 
     settings = LaunchSettings.model_validate({"python": python} if python else {})
-    found = asyncio.run(arrived())
-    return [found[name] for name in hosts.names]
+    facts_by_host = asyncio.run(collect_answers())
+    return [facts_by_host[name] for name in hosts.names]
 
 
 def _print_json(machine: Sequence[Finding], hosts: Sequence[HostFacts]) -> None:
     from spbench.launch.survey.differences import find_differences
 
-    told = {
+    document = {
         "machine": [asdict(finding) for finding in machine],
         "hosts": [_fields(facts) for facts in hosts],
         "differences": [asdict(finding) for finding in find_differences(hosts)],
     }
-    print(json.dumps(told, indent=1, allow_nan=False))
+    print(json.dumps(document, indent=1, allow_nan=False))
 
 
 def _fields(facts: HostFacts) -> dict[str, Any]:
-    """Return what a host has told: its GPUs by name, and what else is known of them beside."""
-    told = asdict(facts)
-    return told | {"gpus": facts.gpus.names, "gpu_facts": told["gpus"]}
+    """Return the facts of a host as JSON: GPU names, and other GPU facts separately."""
+    fields = asdict(facts)
+    return fields | {"gpus": facts.gpus.names, "gpu_facts": fields["gpus"]}
 
 
 def _print_hosts(hosts: Sequence[HostFacts]) -> None:
@@ -133,11 +133,14 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     width = max(WIDTH, *(len(facts.host) for facts in hosts))
     for facts in hosts:
-        padded = (f"{cell:<{room}}" for cell, room in zip(_cells(facts), widths, strict=False))
-        told = facts.reason if facts.cores is None else "  ".join(padded)
+        padded = (
+            f"{cell:<{width_of_column}}"
+            for cell, width_of_column in zip(_cells(facts), widths, strict=False)
+        )
+        description = facts.reason if facts.cores is None else "  ".join(padded)
         glyph = _GLYPHS[facts.status]
-        print(f"{glyph} {facts.status:<{_LONGEST}} {facts.host:<{width}} {told}".rstrip())
-    for finding, names in group_findings(hosts).items():
+        print(f"{glyph} {facts.status:<{_LONGEST}} {facts.host:<{width}} {description}".rstrip())
+    for finding, names in findings_of(hosts).items():
         _print_finding(finding, fold(names), f"{finding.subject}: {finding.text}", width, _LONGEST)
     for finding in find_differences(hosts):
         _print_finding(finding, finding.subject, finding.text, width, _LONGEST)
@@ -160,8 +163,8 @@ def _cells(facts: HostFacts) -> list[str]:
 
 
 def _print_finding(
-    finding: Finding, about: str, text: str, width: int = WIDTH, status_width: int = 8
+    finding: Finding, subject: str, text: str, width: int = WIDTH, status_width: int = 8
 ) -> None:
-    print(f"{_GLYPHS[finding.status]} {finding.status:<{status_width}} {about:<{width}} {text}")
+    print(f"{_GLYPHS[finding.status]} {finding.status:<{status_width}} {subject:<{width}} {text}")
     if finding.mend:
         print(f"  {'':<{status_width}} {'':<{width}} fix: {finding.mend}")

@@ -1,7 +1,7 @@
-"""The ending of a command: its errors are one line each on stderr, and it has an exit code.
+"""Exit codes of commands, and errors as one line each on stderr.
 
-Nothing here knows the library that reads command lines, which takes longer to load than a short
-command's work.
+This module does not import the library that parses command lines, which takes longer to load
+than a short command takes to run.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from spbench.errors import ExitCode, SpbenchError
 from spbench_core import plugins
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
-"""Set by a shell's completion script: it wants words, not a command's work."""
+"""Set by a shell's completion script: it wants words, not a than a short command takes to run."""
 
 
 def run_reporting_errors(command: Callable[[], int]) -> int:
-    """Run a command and return its exit code; an error is one line on stderr, no traceback."""
+    """Run a command and return its exit code; print an error as one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack the letters of our glyphs
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack the glyphs
             stream.reconfigure(errors="replace")
     if ENV_COMPLETE not in os.environ:
         plugins.set_warning_listener(lambda text: print_to_stderr(f"spbench: warning: {text}"))
     try:
         return command()
     except SpbenchError as error:
-        # All errors of a file begin with its name.
+        # Errors of a file already begin with its name.
         print_to_stderr(str(error) if hasattr(error, "diagnostics") else f"spbench: error: {error}")
         return error.exit_code
     except plugins.PluginError as error:
@@ -46,8 +46,8 @@ def run_reporting_errors(command: Callable[[], int]) -> int:
 
 
 def print_to_stderr(text: str) -> None:
-    """Write a line on stderr, if anyone reads it."""
-    from spbench.record.number_formatting import strip_line_controls
+    """Write a line to stderr, unless its reader is gone."""
+    from spbench.record.number_formatting import printable
 
     with suppress(BrokenPipeError):
         sys.stderr.write(strip_line_controls(text) + "\n")

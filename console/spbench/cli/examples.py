@@ -1,4 +1,4 @@
-"""Examples at the end of help pages: a comment and a command line each, by a command's words."""
+"""Examples at the end of help pages: comments and command lines by command."""
 
 from __future__ import annotations
 
@@ -121,4 +121,4 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Print the script for zsh", "spbench completion zsh"),
     ),
 }
-"""The key of the page of `spbench` itself is empty."""
+"""Examples by command; the key of `spbench` itself is empty."""

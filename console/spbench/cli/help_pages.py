@@ -1,4 +1,4 @@
-"""Help pages: commands and options in groups, upper-case metavars, defaults and examples.
+"""Help pages: grouped commands and options, metavars, defaults and examples.
 
 Typer lays out groups only with rich. Importing rich takes 136 ms, as long as `spbench --help`.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from spbench.cli.examples import EXAMPLES
@@ -86,7 +88,7 @@ OPTION_GROUPS: Mapping[str, Sequence[str]] = {
 """The options of each group on the pages of commands with many options."""
 OTHER_OPTIONS = "Other options"
 MANY_OPTIONS = 12
-"""Options from which on a page has groups."""
+"""The least number of options for which a page has groups."""
 _HELP_OPTION = "--help"
 
 
@@ -94,48 +96,86 @@ class HelpCommand(TyperCommand):
     """A command with a help page of this module."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words of the usage line after the command."""
-        return _usage_words(self, ctx)
+        """Return the parts of the usage line after the command."""
+        return _usage_parts(self, ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
         _write_page(self, ctx, formatter)
 
 
+class SingleUseCommand(HelpCommand):
+    """A command that rejects a second value of an option that takes one."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Return the parser of the command line, which also counts the options."""
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_once(*args: Any, **keywords: Any) -> Any:
+            values, leftover, order = parse(*args, **keywords)
+            _check_counts(ctx, order)
+            return values, leftover, order
+
+        parser.parse_args = parse_once  # type: ignore[method-assign]
+        return parser
+
+
+def _check_counts(ctx: Any, order: list[Any]) -> None:
+    if ctx.resilient_parsing:
+        return  # a shell asks for completions
+    for param, count in Counter(order).items():
+        single = not getattr(param, "is_flag", True) and not param.multiple and not param.count
+        if single and count > 1:
+            option = max(param.opts, key=len)
+            ctx.fail(f"{option} takes one value, and is given {count} times")
+
+
+def reject_repeats(app: typer.Typer) -> None:
+    """Make all commands of an app reject repeated options."""
+    for command in app.registered_commands:
+        command.cls = SingleUseCommand
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            reject_repeats(group.typer_instance)
+
+
 class HelpGroup(TyperGroup):
-    """A group of commands with a help page of this module, and suggestions for unknown words."""
+    """A group of commands with a help page of this module and suggestions."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words of the usage line after the group."""
-        return [*_usage_words(self, ctx), "COMMAND ..."]
+        """Return the parts of the usage line after the group."""
+        return [*_usage_parts(self, ctx), "COMMAND ..."]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
         _write_page(self, ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the words begin with."""
+        """Return the command that the arguments begin with."""
         if args[0] not in self.commands and args[0][:1] != "-" and not ctx.resilient_parsing:
             ctx.fail(f"unknown command {args[0]}{did_you_mean(args[0], self.commands)}")
         return super().resolve_command(ctx, args)
 
 
 def usage_message(error: Any) -> str:
-    """Return what is wrong with a command line, for an error of Typer."""
+    """Return the message for a usage error of Typer."""
     param = getattr(error, "param", None)
     if type(error).__name__ == "NoSuchOption":
         option = error.option_name
-        known = [name for param in error.ctx.command.get_params(error.ctx) for name in param.opts]
-        return f"unknown option {option}{did_you_mean(option, known)}"
+        known_options = [
+            name for param in error.ctx.command.get_params(error.ctx) for name in param.opts
+        ]
+        return f"unknown option {option}{did_you_mean(option, known_options)}"
     if type(error).__name__ == "MissingParameter" and param is not None:
         name = _metavar(param) if param.param_type_name == "argument" else max(param.opts, key=len)
         return f"missing {param.param_type_name} {name}"
     if param is not None and param.param_type_name == "option":
-        # The library that reads values says "Input should be a valid integer, unable to parse ...".
+        # The library that reads values reports "Input should be a valid integer, unable to ...".
         reason = error.message.removeprefix("Value error, ").removesuffix(".")
         reason = re.sub(r"^Input should be (.*?)(, unable to parse.*)?$", r"must be \1", reason)
         return f"{max(param.opts, key=len)}: {reason}"
-    message = _without_stop(" ".join(error.format_message().split()))
+    message = _strip_full_stop(" ".join(error.format_message().split()))
     message = message[:1].lower() + message[1:]
     message = re.sub(r"^option '(.*)' requires an argument$", r"\1 needs a value", message)
     return re.sub(r"^got unexpected extra argument\(?s?\)? \((.*)\)$", r"unexpected \1", message)
@@ -157,13 +197,13 @@ def _write_page(command: Any, ctx: Any, formatter: Any) -> None:
     paragraphs = textwrap.dedent(command.help or "").strip().split("\n\n")
     for paragraph in paragraphs:
         text = " ".join(paragraph.split())
-        _write_lines(formatter, ["", *wrap_description(_without_stop(text), formatter.width)])
+        _write_lines(formatter, ["", *wrap_description(_strip_full_stop(text), formatter.width)])
     for sections in _blocks(command, ctx):
         column = find_definition_column(row for _, rows in sections for row in rows)
         for title, rows in sections:
             lines = format_definitions(rows, formatter.width, column)
             _write_lines(formatter, ["", f"{title}:", *lines])
-    examples = EXAMPLES.get(_words_of(ctx), ())
+    examples = EXAMPLES.get(_command_words(ctx), ())
     if examples:
         formatter.write("\nExamples:\n")
     for comment, line in examples:
@@ -171,7 +211,7 @@ def _write_page(command: Any, ctx: Any, formatter: Any) -> None:
 
 
 def _blocks(command: Any, ctx: Any) -> Iterable[list[Section]]:
-    """Yield the sections of a page; the descriptions of a block begin in the same column."""
+    """Yield blocks of sections; the descriptions of a block start in the same column."""
     if isinstance(command, TyperGroup):
         yield list(_command_sections(command, ctx))
     yield list(_parameter_sections(command, ctx))
@@ -204,7 +244,7 @@ def _parameter_sections(command: Any, ctx: Any) -> Iterable[Section]:
 
 def _command_sections(group: TyperGroup, ctx: Any) -> Iterable[Section]:
     rows = {
-        name: (name, _without_stop(command.help.strip().split("\n")[0]))
+        name: (name, _strip_full_stop(command.help.strip().split("\n")[0]))
         for name, command in group.commands.items()
         if not command.hidden and command.help
     }
@@ -218,7 +258,7 @@ def _command_sections(group: TyperGroup, ctx: Any) -> Iterable[Section]:
         yield "Other commands", list(rows.values())
 
 
-def _usage_words(command: Any, ctx: Any) -> list[str]:
+def _usage_parts(command: Any, ctx: Any) -> list[str]:
     pieces = []
     for param in command.get_params(ctx):
         if param.param_type_name == "option":
@@ -230,8 +270,8 @@ def _usage_words(command: Any, ctx: Any) -> list[str]:
     return ["[OPTIONS]", *pieces]
 
 
-def _words_of(ctx: Any) -> str:
-    """Return the words of a command after ``spbench``."""
+def _command_words(ctx: Any) -> str:
+    """Return the names of a command after ``spbench``."""
     return str(ctx.command_path.partition(" ")[2])
 
 
@@ -262,7 +302,7 @@ def _description(param: Any) -> str:
 
 
 def _default_text(param: Any) -> str:
-    """Return ``[default: N]``, or nothing where there is no default or it says nothing."""
+    """Return ``[default: N]``; empty without a default and for switches."""
     value = param.default
     if isinstance(param.show_default, str):
         value = param.show_default
@@ -279,10 +319,10 @@ def _write_lines(formatter: Any, lines: Iterable[str]) -> None:
 
 
 def _split_row(line: str) -> Row:
-    """Return the two columns of a line of an epilog, which two blanks or more separate."""
+    """Return the two columns of an epilog's line, separated by two or more blanks."""
     name, text = re.split(r" {2,}", line.strip(), maxsplit=1)
     return name, text
 
 
-def _without_stop(text: str) -> str:
+def _strip_full_stop(text: str) -> str:
     return text.removesuffix(".")

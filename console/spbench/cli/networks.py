@@ -1,4 +1,4 @@
-"""``spbench networks``: the networks whose gradients can be measured, and their parameters."""
+"""``spbench networks``: the networks with gradients to measure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli.completing import complete_network
-from spbench.cli.tables import align_columns
 from spbench.errors import UsageError
+from spbench.report.text_tables import align_columns
 
 if TYPE_CHECKING:
     from spbench_core.networks.graph import Parameter
@@ -52,23 +52,23 @@ def networks(
 ) -> None:
     """List the networks, or the weights and biases of one."""
     if name is not None:
-        shape = None if image_shape is None else _shape(image_shape)
-        found = _parameters(name, num_layers, shape, num_classes)
-        (_print_json if as_json else _print_table)(found)
+        shape = None if image_shape is None else _parse_shape(image_shape)
+        params = _list_parameters(name, num_layers, shape, num_classes)
+        (_print_json if as_json else _print_table)(params)
     elif (num_layers, image_shape, num_classes) != (None, None, None):
         raise UsageError("these options are about one network: name it, as spbench networks resnet")
     else:
         _list(as_json)
 
 
-def _shape(text: str) -> tuple[int, ...]:
+def _parse_shape(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(number) for number in text.split(","))
     except ValueError:
         raise UsageError(f"--image-shape: {text!r} is not C,H,W, as 3,224,224") from None
 
 
-def _parameters(
+def _list_parameters(
     name: str, num_layers: int | None, shape: tuple[int, ...] | None, num_classes: int | None
 ) -> list[Parameter]:
     from spbench_core.models.parts import ModelError
@@ -84,25 +84,25 @@ def _parameters(
         raise UsageError(f"--{error.param.replace('_', '-')}: {error}") from None
 
 
-def _print_json(found: list[Parameter]) -> None:
+def _print_json(params: list[Parameter]) -> None:
     from spbench_core.networks.registry import sum_megabytes
 
-    told = {
-        "num_arrays": len(found),
-        "total_mb": sum_megabytes(found),
-        "shapes": [list(param.shape) for param in found],
-        "names": [param.name for param in found],
+    document = {
+        "num_arrays": len(params),
+        "total_mb": sum_megabytes(params),
+        "shapes": [list(param.shape) for param in params],
+        "names": [param.name for param in params],
     }
-    print(json.dumps(told))
+    print(json.dumps(document))
 
 
-def _print_table(found: list[Parameter]) -> None:
+def _print_table(params: list[Parameter]) -> None:
     from spbench_core.networks.registry import sum_megabytes
 
-    print(f"num of arrays = {len(found)}, total size = {sum_megabytes(found):.6f} MB")
+    print(f"num of arrays = {len(params)}, total size = {sum_megabytes(params):.6f} MB")
     rows = [
-        (str(key), param.name, _text(param.shape), str(param.elements))
-        for key, param in enumerate(found)
+        (str(key), param.name, _join_numbers(param.shape), str(param.elements))
+        for key, param in enumerate(params)
     ]
     print("\n".join(align_columns([("key", "name", "shape", "elements"), *rows], right=(0, 3))))
 
@@ -111,7 +111,7 @@ def _list(as_json: bool) -> None:
     from spbench_core.networks.registry import NETWORKS
 
     if as_json:
-        told = [
+        documents = [
             {
                 "name": network.name,
                 "help": network.help,
@@ -121,10 +121,15 @@ def _list(as_json: bool) -> None:
             }
             for network in NETWORKS.values()
         ]
-        print(json.dumps(told, indent=1))
+        print(json.dumps(documents, indent=1))
         return
     rows = [
-        (network.name, network.help, _text(network.depths), _text(network.image_shape))
+        (
+            network.name,
+            network.help,
+            _join_numbers(network.depths),
+            _join_numbers(network.image_shape),
+        )
         for network in NETWORKS.values()
     ]
     print("\n".join(align_columns([("name", "what it is", "depths", "image shape"), *rows])))
@@ -134,5 +139,5 @@ def _list(as_json: bool) -> None:
             print(f"{network.name} for {images}: depths {network.small_depths}")
 
 
-def _text(numbers: tuple[int, ...]) -> str:
+def _join_numbers(numbers: tuple[int, ...]) -> str:
     return ",".join(map(str, numbers))

@@ -1,4 +1,4 @@
-"""The options that say what to run and where, for every command that has them."""
+"""Options for suites, hosts and runs, for every command that has them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,10 +26,10 @@ Command = Callable[..., None]
 
 
 def check_suite(path: Path | None) -> Path | None:
-    """Return a suite's path as it was typed, so that errors and runs name it; None is not given.
+    """Check a suite's path and return it as typed; None if it is missing.
 
     Raises:
-        UsageError: No suite of that name comes with spbench.
+        UsageError: spbench has no shipped suite of that name.
     """
     if path is None or ":" not in str(path):
         return path
@@ -40,10 +40,10 @@ def check_suite(path: Path | None) -> Path | None:
 
 
 def check_system(name: str | None) -> str | None:
-    """Return the name of a system as typed; None is not given.
+    """Check the name of a system and return it; None if it is missing.
 
     Raises:
-        UsageError: No suite can have a reference for such a name.
+        UsageError: The name is invalid.
     """
     if name is None:
         return None
@@ -125,7 +125,7 @@ _LAUNCH_OPTIONS = {
     "assume": AssumeOption,
     "oversubscribe": OversubscribeOption,
 }
-"""The option of each field of `LaunchChoice`, in the order in which help shows them."""
+"""The options of the fields of `LaunchChoice`, in the order of the help."""
 KeywordOption = Annotated[
     str | None, typer.Option("-k", help="Select cases by words with and, or, not", metavar="EXPR")
 ]
@@ -202,30 +202,50 @@ VerboseOption = Annotated[
 ]
 
 
+FROM_SUFFIX = "; if not given, the suffix of --output decides"
+"""The end of the help of ``--format``."""
+
+
+def choose_format(
+    requested: str | None, output: str, suffixes: Mapping[str, str], default: str
+) -> str:
+    """Return the requested format, the format of the file's suffix, or the default.
+
+    Args:
+        requested: The value of ``--format``; None if it was not given.
+        output: The file to write, or ``-`` for stdout.
+        suffixes: The format of each known suffix, such as ``.html``.
+        default: The format for stdout and for unknown suffixes.
+    """
+    if requested is not None:
+        return requested
+    return suffixes.get(PurePath(output).suffix.lower(), default)
+
+
 def reject_folder(option: str, target: str | Path | None) -> None:
-    """Refuse a folder where an option takes a file to write, before any work is done.
+    """Reject a folder as the value of an option for an output file.
 
     Raises:
-        UsageError: It is one.
+        UsageError: The path is a folder.
     """
-    if target is not None and os.path.isdir(target or "."):  # Path's own raises on names too long
+    if target is not None and os.path.isdir(target or "."):  # Path.is_dir raises on long names
         raise UsageError(f"{option} {target}: cannot write to a folder; name a file in it")
 
 
 def print_progress(line: str) -> None:
-    """Print a line on stderr for somebody who waits; nothing once it is closed."""
+    """Print a progress line on stderr, unless it is closed."""
     with suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
 
 
 def print_warning(message: str) -> None:
-    """Print a warning on stderr; nothing once it is closed."""
+    """Print a warning on stderr, unless it is closed."""
     print_progress(f"spbench: warning: {message}")
 
 
 @dataclass(frozen=True, slots=True)
 class CaseSelection:
-    """The cases of a suite that are meant, and what is set in them; None is not given."""
+    """The selected cases of a suite and their overrides; None if not given."""
 
     keyword: str | None = None
     cases: list[str] | None = None
@@ -236,43 +256,47 @@ ALL_CASES = CaseSelection()
 
 
 def launch_options(*left_out: str) -> Callable[[Command], Command]:
-    """Give a command the options of a launch, without those left out, as argument ``chosen``."""
+    """Return a decorator that adds launch options to a command as ``chosen``."""
     options = {name: kind for name, kind in _LAUNCH_OPTIONS.items() if name not in left_out}
     return group_options("chosen", LaunchChoice, options)
 
 
 def case_options(command: Command) -> Command:
-    """Give a command the options that select cases as its argument ``selected``."""
+    """Add the options that select cases to a command as ``selected``."""
     return group_options("selected", CaseSelection, CASE_OPTIONS)(command)
 
 
 def group_options(
     argument: str, value: Callable[..., Any], options: Mapping[str, Any]
 ) -> Callable[[Command], Command]:
-    """Give a command options, by the fields of a value, as one argument.
+    """Return a decorator that adds options to a command as one argument.
 
-    Typer reads the options from the signature: there they stand in the place of the argument.
+    Typer reads the options from the signature, in which they replace the argument.
     """
 
-    def given_to(command: Command) -> Command:
+    def add_options(command: Command) -> Command:
         @wraps(command)
-        def run(**given: Any) -> None:
-            fields = {name: given.pop(name) for name in options}
-            command(**given, **{argument: value(**fields)})
+        def run(**keywords: Any) -> None:
+            fields = {name: keywords.pop(name) for name in options}
+            command(**keywords, **{argument: value(**fields)})
 
         signature = inspect.signature(command, eval_str=True)
-        kinds: dict[str, inspect.Parameter] = {}
+        parameters: dict[str, inspect.Parameter] = {}
         for name, parameter in signature.parameters.items():
             if name != argument:
-                kinds[name] = parameter
+                parameters[name] = parameter
                 continue
-            for field, kind in options.items():
-                kinds[field] = parameter.replace(name=field, annotation=kind, default=None)
-        run.__annotations__ = {name: kind.annotation for name, kind in kinds.items()}
-        run.__signature__ = signature.replace(parameters=list(kinds.values()))  # type: ignore[attr-defined]
+            for field, annotation in options.items():
+                parameters[field] = parameter.replace(
+                    name=field, annotation=annotation, default=None
+                )
+        run.__annotations__ = {
+            name: annotation.annotation for name, annotation in parameters.items()
+        }
+        run.__signature__ = signature.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
         return run
 
-    return given_to
+    return add_options
 
 
 def build_request(
@@ -284,10 +308,10 @@ def build_request(
     system: str | None = None,
     argv: Sequence[str] = (),
 ) -> Request:
-    """Return what a command line asks for, with this process's environment.
+    """Return the request of a command line, with this process's environment.
 
-    Options that were not given are None. ``argv`` are the words as typed, for a command that keeps
-    a record of them.
+    Options that were not given are None. ``argv`` is the command line as typed, for commands that
+    record it.
     """
     from spbench.engine.plan import Request
     from spbench.record.runs.folder import find_home

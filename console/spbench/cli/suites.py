@@ -28,8 +28,29 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (validate, schema, command_):
+    for command in (init, validate, schema, command_):
         app.command(name=command.__name__.rstrip("_"))(command)
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write into", metavar="FOLDER", show_default=".")
+    ] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files")] = False,
+) -> None:
+    """Write the shipped suites and hostfiles into a folder."""
+    from spbench.suites.shipped import copy_shipped
+    from spbench_core.quantities import format_quantity
+
+    copied = copy_shipped(folder, force=force)
+    suites = folder / "suites"
+    hostfiles = folder / "hostfiles"
+    print(f"wrote {format_quantity(len(copied.written), 'file')} into {suites} and {hostfiles}")
+    if copied.kept:
+        names = ", ".join(str(path.relative_to(folder)) for path in copied.kept)
+        print(f"kept as before, --force replaces: {names}")
+    location = "" if folder == Path() else f", in {folder},"
+    print(f"next: spbench run {suites / 'halo.yaml'}; or{location} spbench tui to change one")
 
 
 def validate(
@@ -56,7 +77,7 @@ def validate(
 
 
 def schema(
-    what: Annotated[
+    kind: Annotated[
         str,
         typer.Argument(
             help="suite, report, baseline, plan, cluster, profile or site", metavar="KIND"
@@ -70,47 +91,47 @@ def schema(
     from spbench.suites.settings import build_json_schema
 
     if path:
-        print(_published(what))
+        print(_published_schema(kind))
         return
-    if what == "suite":
+    if kind == "suite":
         from spbench.suites.json_schema import build_suite_schema
 
         document = build_suite_schema()
-    elif what == "report":
+    elif kind == "report":
         from spbench.report.model import report_schema
 
         document = report_schema()
-    elif what == "baseline":
+    elif kind == "baseline":
         from spbench.report.baselines.model import baseline_schema
 
         document = baseline_schema()
-    elif what == "plan":
+    elif kind == "plan":
         from spbench.planner.output.plan_json import plan_json_schema
 
         document = plan_json_schema()
-    elif what == "cluster":
+    elif kind == "cluster":
         from spbench.planner.cluster.cluster_file import ClusterFile
 
         document = build_json_schema(ClusterFile)
-    elif what == "profile":
+    elif kind == "profile":
         from spbench.planner.profile.json_reader import ProfileFile
 
         document = build_json_schema(ProfileFile)
-    elif what == "site":
+    elif kind == "site":
         from spbench.suites.site_file import SiteFile
 
         document = build_json_schema(SiteFile)
     else:
-        known = "suite, report, baseline, plan, cluster, profile and site"
-        raise UsageError(f"there is no schema of {what!r}; there are {known}")
+        kinds = "suite, report, baseline, plan, cluster, profile and site"
+        raise UsageError(f"there is no schema of {kind!r}; there are {kinds}")
     print(json.dumps(document, indent=1))
 
 
-def _published(what: str) -> Path:
+def _published_schema(kind: str) -> Path:
     from spbench.suites.json_schema import SCHEMA_FILE
 
-    if what != "suite":
-        raise UsageError(f"--path is for suites: the schema of {what!r} is no file, only printed")
+    if kind != "suite":
+        raise UsageError(f"--path is for suites: the schema of {kind!r} is no file, only printed")
     return SCHEMA_FILE
 
 
@@ -129,8 +150,8 @@ def command_(
 
 
 def print_commands(planned: RunPlan) -> None:
-    """Print each job's launch line, and below it the line by hand of each of its cases."""
-    from spbench.engine.commands import format_commands
+    """Print each job's launch line, and the standalone line of each of its cases."""
+    from spbench.engine.commands import command_lines
 
     for line in format_commands(planned):
         print(line)

@@ -1,9 +1,12 @@
-"""Lists of definitions, wrapped text and lines that fit a terminal."""
+"""Text that fits a terminal: lists of definitions, wrapped lines, and the width."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
 
 Row = tuple[str, str]
 """A name and its description."""
@@ -13,7 +16,7 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def cut_line(line: str, width: int | None) -> str:
-    """Return a line of at most so many columns, its end replaced by a sign; None: the line."""
+    """Return a line cut to a width, with an ellipsis; None returns the whole line."""
     if width is None or len(line) <= width:
         return line
     return f"{line[: width - 1].rstrip()}…"
@@ -28,7 +31,7 @@ def find_definition_column(rows: Iterable[Row], indent: int = 2) -> int:
 def format_definitions(
     rows: Sequence[Row], width: int, column: int | None = None, indent: int = 2
 ) -> list[str]:
-    """Return names and their descriptions side by side, each description wrapped to the width."""
+    """Return names with descriptions next to them, wrapped to the width."""
     column = find_definition_column(rows, indent) if column is None else column
     lines = []
     for name, text in rows:
@@ -44,9 +47,32 @@ def format_definitions(
 
 
 def wrap_description(text: str, width: int) -> list[str]:
-    """Return the lines of a text; what ``[default: ...]`` has in it stays on one line."""
+    """Return the lines of a text, with ``[default: ...]`` on one line."""
     before, mark, default = text.rpartition("[default: ")
     if mark and len(mark + default) <= width:
         text = before + (mark + default).replace(" ", _NO_BREAK)
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
+
+
+def output_width(stream: TextIO | None = None) -> int:
+    """Return the columns of the terminal, or of output in a pipe.
+
+    Args:
+        stream: The stream of the output; None for stdout.
+    """
+    from spbench.report.text_tables import LEAST_WIDTH, PIPE_WIDTH
+
+    if not (stream or sys.stdout).isatty():
+        return PIPE_WIDTH
+    return max(LEAST_WIDTH, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
+
+
+def indent_text(text: str, width: int, indent: str = "") -> Iterator[str]:
+    """Yield the lines of a text, indented and wrapped to at most `width` columns."""
+    from spbench.record.number_formatting import printable
+    from spbench.report.text_tables import wrap_text
+
+    for line in printable(text).splitlines() or [""]:
+        for part in wrap_text(line, width - len(indent)) if line else [""]:
+            yield f"{indent}{part}"

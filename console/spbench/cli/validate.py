@@ -22,42 +22,42 @@ def validate(
     *,
     verbose: bool = False,
 ) -> ExitCode:
-    """Check suites; print the number of cases of each on stdout, and all errors on stderr.
+    """Check suites; print their numbers of cases on stdout and all errors on stderr.
 
-    With a ``system``, each expectation that has no reference for it is printed as well.
+    With a ``system``, each expectation without a reference for it is printed as well.
 
-    The workers' Python imports the networks of the user that a suite names.
+    The workers' Python imports the user's networks that a suite names.
 
-    Where nobody reads them any more, as behind `| head`, the suites are checked all the same.
+    If stdout is closed, as with `| head`, all suites are still checked.
     """
-    wrong = []
+    errors = []
     for path in suites:
         try:
             suite = load_suite_file(path, tuple(overrides))
             unchecked = _check_networks(suite)
         except SuiteError as error:
-            wrong.append(str(error))
+            errors.append(str(error))
             continue
         except UsageError as error:
-            wrong.append(f"spbench: error: {error}")
+            errors.append(f"spbench: error: {error}")
             continue
         with suppress(BrokenPipeError):
-            but = "".join(f", but {sentence}" for sentence in unchecked)
-            print(f"{path}: {format_quantity(len(suite.cases), 'case')}, no errors{but}")
+            note_text = "".join(f", but {message}" for message in unchecked)
+            print(f"{path}: {format_quantity(len(suite.cases), 'case')}, no errors{note_text}")
             for case in suite.cases if verbose else ():
                 ranks = "all slots" if case.np is None else format_quantity(case.np, "rank")
                 print(f"  {case.id}: {case.benchmark}, {ranks}")
             for remark in list_skipped_expectations(suite, system) if system is not None else ():
                 print(f"  {remark}")
-    if wrong:
+    if errors:
         with suppress(BrokenPipeError):
-            sys.stderr.write("\n".join(wrong) + "\n")
+            sys.stderr.write("\n".join(errors) + "\n")
         return ExitCode.USAGE
     return ExitCode.PASSED
 
 
 def list_skipped_expectations(suite: Suite, system: str) -> list[str]:
-    """Return a remark on each expectation of a case that has no reference for a system."""
+    """Return a remark on each expectation without a reference for a system."""
     return [
         f"{case.id}: expect of {item.metric} skipped: {item.skipped}"
         for case in choose_references(suite.cases, system)
@@ -73,7 +73,7 @@ def _check_networks(suite: Suite) -> list[str]:
         A message for each group of networks that is not checked.
 
     Raises:
-        SuiteError: Some cannot be imported.
+        SuiteError: A network cannot be imported.
     """
     if not any(case.entry.checked_in for case in suite.cases):
         return []

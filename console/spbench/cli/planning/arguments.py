@@ -1,4 +1,4 @@
-"""Arguments of ``spbench plan``, from words to batch sizes and a cluster."""
+"""Arguments of ``spbench plan``: batch sizes and the cluster."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ MOST_BATCHES = 10_000
 MOST_DIGITS = 100
 
 
-def check_choice(option: str, word: str, known: Sequence[str]) -> None:
-    """Refuse a word that an option does not know.
+def check_choice(option: str, word: str, choices: Sequence[str]) -> None:
+    """Reject an unknown value of an option.
 
     Raises:
-        UsageError: It does not.
+        UsageError: The value is unknown.
     """
-    if word not in known:
-        near = did_you_mean(word, known) or f" ({', '.join(known)})"
-        raise UsageError(f"{option} {word}: there is no such {option.lstrip('-')}{near}")
+    if word not in choices:
+        suggestion = did_you_mean(word, choices) or f" ({', '.join(choices)})"
+        raise UsageError(f"{option} {word}: there is no such {option.lstrip('-')}{suggestion}")
 
 
 def parse_counts(option: str, text: str) -> list[int]:
     """Return the numbers of ``1,2,4``.
 
     Raises:
-        UsageError: It is no list of whole numbers above 0.
+        UsageError: The text is not a list of whole numbers above 0.
     """
-    return _numbers(option, text, text.split(","))
+    return _parse_numbers(option, text, text.split(","))
 
 
-def _numbers(option: str, text: str, words: Sequence[str]) -> list[int]:
-    words = [word.strip() for word in words]
-    if max(map(len, words)) > MOST_DIGITS:
+def _parse_numbers(option: str, text: str, parts: Sequence[str]) -> list[int]:
+    parts = [part.strip() for part in parts]
+    if max(map(len, parts)) > MOST_DIGITS:
         raise UsageError(f"{option} has a number of over {MOST_DIGITS} digits; give a smaller one")
-    if not all(word.isascii() and word.isdecimal() and int(word) > 0 for word in words):
+    if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
         raise UsageError(f"{option} {text}: write whole numbers above 0, as in 1,2,4")
-    return [int(word) for word in words]
+    return [int(part) for part in parts]
 
 
 def parse_batch_sizes(text: str) -> list[int]:
-    """Return the numbers of ``32,64:4096:64``: 32, and from 64 to 4096 in steps of 64.
+    """Return the numbers of ``32,64:4096:64``: 32, and 64 to 4096 in steps of 64.
 
     Raises:
-        UsageError: It is no such text, or has too many numbers.
+        UsageError: The text is invalid, or has too many numbers.
     """
     option = "--global-batch-size"
-    found: dict[int, None] = {}
-    for word in text.split(","):
-        parts = _numbers(option, text, word.split(":"))
+    sizes: dict[int, None] = {}
+    for item_text in text.split(","):
+        parts = _parse_numbers(option, text, item_text.split(":"))
         if len(parts) not in (1, 3) or (len(parts) == 3 and parts[1] < parts[0]):
             raise UsageError(f"{option} {text}: write numbers, or first:last:step as 64:4096:64")
         first, last, step = parts if len(parts) == 3 else (parts[0], parts[0], 1)
-        if (last - first) // step >= MOST_BATCHES - len(found):
+        if (last - first) // step >= MOST_BATCHES - len(sizes):
             raise UsageError(f"{option} {text}: these are more than {MOST_BATCHES} batch sizes")
-        found.update(dict.fromkeys(range(first, last + 1, step)))
-    return list(found)
+        sizes.update(dict.fromkeys(range(first, last + 1, step)))
+    return list(sizes)
 
 
 def find_requested_cluster(
@@ -69,7 +69,7 @@ def find_requested_cluster(
     """Return the cluster that exactly one of three options names.
 
     Raises:
-        UsageError: Not one of them is given, or it cannot be read.
+        UsageError: None or several are given, or the cluster cannot be read.
     """
     from spbench.planner.cluster.lookup import machines_cluster, named_cluster
     from spbench.planner.cluster.measured import cluster_from_run
@@ -81,5 +81,5 @@ def find_requested_cluster(
         return machines_cluster(machines, "--machines ")
     if cluster_from is not None:
         return cluster_from_run(find_run(home, cluster_from))
-    assert cluster is not None  # else none would be given
+    assert cluster is not None  # exactly one is given
     return named_cluster(cluster, Path(), "--cluster ")

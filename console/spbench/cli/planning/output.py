@@ -1,21 +1,77 @@
-"""Output of ``spbench plan`` in each of its formats."""
+"""Output of ``spbench plan``: plans as tables on a terminal and in other formats."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from spbench.planner.output.plan_description import (
+    STAGE_LEGEND,
+    describe_links,
+    describe_memory,
+    describe_plan,
+    describe_step,
+    describe_step_parts,
+    format_baseline_cells,
+    format_memory,
+    format_seconds,
+    format_stage_cells,
+    format_verification_cells,
+    list_stage_notes,
+)
+from spbench.record.machine.cores import fold_numbers
+from spbench.record.number_formatting import format_factor
+from spbench.report.text_tables import (
+    ELLIPSIS,
+    TextColumn,
+    align_and_wrap,
+    align_columns,
+    cut_middle,
+    render_table,
+    wrap_text,
+)
+from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.planner.cluster.machines import Cluster
     from spbench.planner.errors import PlannerError
-    from spbench.planner.plans import Plan
+    from spbench.planner.output.verification import Verification
+    from spbench.planner.plans import Plan, PlanStage
+    from spbench.planner.simulation.step import Simulation
 
-FORMATS = ("text", "json", "csv", "dot", "hpgo")
-TIMELINES = ("text", "svg", "trace")
+_STATES = "states"
+_STAGES = (
+    TextColumn("stage", right=True),
+    TextColumn("layers", ids=True),
+    TextColumn(_STATES, optional=True, rank=3),
+    TextColumn("devices"),
+    TextColumn("forward", right=True),
+    TextColumn("backward", right=True),
+    TextColumn("send", right=True, optional=True, rank=2),
+    TextColumn("all-reduce", right=True, optional=True, rank=1),
+    TextColumn("memory", right=True),
+)
+_DEVICES = 3
+"""The column of the devices, which is long for scattered devices."""
+_LEAST_DEVICES = 7
+_VERIFIED = (
+    TextColumn("stage"),
+    TextColumn("up to", ids=True),
+    TextColumn("predicted", right=True),
+    TextColumn("measured", right=True),
+    TextColumn("error", right=True),
+)
+_STATES_LEGEND = "states: the numbers of the layers, as --format json has them"
+_VERIFIED_LEGEND = (
+    "stages: passes and messages of all micro-batches of a step, mean of a stage's ranks; error: "
+    "predicted over measured time, minus 1"
+)
+_BATCHES = ("batch", "step", "speed-up", "micro-batch", "layers@devices")
+_BATCH_LEGEND = "0-17@0-31: a stage of layers 0 to 17 on devices 0 to 31, counted from 0"
 
 
 def render_plans(
@@ -25,16 +81,15 @@ def render_plans(
     cluster: Cluster,
     width: int,
 ) -> str:
-    """Return the plans of batch sizes in one of the `FORMATS`, without those that failed.
+    """Return the plans of batch sizes in a format, without those that failed.
 
     Args:
         batches: The global batch sizes.
-        results: The plan of each batch size, or the error that says why it has none.
-        format_: One of the `FORMATS`.
+        results: The plan of each batch size, or its error.
+        format_: One of `plan.FORMATS`.
         cluster: The cluster of the plans.
         width: The most columns of a line of text.
     """
-    from spbench.cli.planning.tables import render_batches, render_plan
     from spbench.planner.errors import PlannerError
     from spbench.planner.output.plan_json import build_plan_json
     from spbench.planner.output.plan_text import render_csv, render_dot, render_hpgo
@@ -57,7 +112,7 @@ def render_plans(
 
 
 def render_step(plan: Plan, timeline: str) -> str:
-    """Return a step of a plan, event by event, in one of the `TIMELINES`."""
+    """Return a simulated step of a plan in one of `plan.TIMELINES`."""
     from spbench.planner.simulation.step import simulate
 
     step = simulate(plan)
@@ -69,7 +124,6 @@ def render_step(plan: Plan, timeline: str) -> str:
         from spbench.planner.output.trace import build_trace
 
         return json.dumps(build_trace(plan, step)) + "\n"
-    from spbench.cli.planning.tables import render_step_legend
     from spbench.planner.output.timeline_text import render_timeline_text
 
     width = shutil.get_terminal_size((100, 24)).columns
@@ -81,7 +135,7 @@ def write_output(text: str, target: str) -> None:
     """Write text to a file, or to stdout for ``-``.
 
     Raises:
-        SpbenchError: It cannot be written.
+        SpbenchError: The text cannot be written.
     """
     from spbench.record.runs.folder import write_file
 
@@ -89,4 +143,105 @@ def write_output(text: str, target: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     else:
-        write_file(Path(target), text)
+        write_whole(Path(target), text)
+
+
+def render_plan(plan: Plan, cluster: Cluster, width: int) -> Iterator[str]:
+    """Yield a plan: its times, the cluster, its stages, and the baselines.
+
+    Args:
+        plan: The plan.
+        cluster: Its cluster.
+        width: The most columns of a line.
+    """
+    links = describe_links(cluster)
+    yield from _wrap_lines((*describe_plan(plan), *([links] if links else ())), width)
+    yield from _wrap_lines((describe_memory(cluster),), width)
+    yield ""
+    table = _stage_table(plan, width)
+    yield from table
+    yield from _wrap_lines((STAGE_LEGEND, *list_stage_notes(plan)), width)
+    if _STATES in table[0].split():
+        yield from _wrap_lines((_STATES_LEGEND,), width)
+    yield ""
+    baselines = [("way to train", "step", "speed-up", ""), *format_baseline_cells(plan)]
+    yield from align_and_wrap(baselines, width, (1, 2))
+
+
+def render_batches(plans: Sequence[tuple[int, Plan | None]], width: int) -> Iterator[str]:
+    """Yield a line for each of several global batch sizes, and a legend."""
+    rows = [
+        (
+            str(batch),
+            format_seconds(plan.step_s) if plan else "",
+            format_factor(plan.speedup) if plan else "",
+            str(plan.micro_batch_size) if plan else "",
+        )
+        for batch, plan in plans
+    ]
+    *titles, last = _BATCHES
+    numbers = align_columns([titles, *rows], range(len(titles)))
+    stages_width = width - max(map(len, numbers)) - 2
+    stages = [
+        _cut_stages([_stage_text(plan, stage) for stage in plan.stages], stages_width)
+        if plan
+        else "no plan"
+        for _, plan in plans
+    ]
+    yield from align_columns(
+        [(*row, cell) for row, cell in zip((titles, *rows), (last, *stages), strict=True)],
+        range(len(titles)),
+    )
+    yield from _wrap_lines((_BATCH_LEGEND,), width)
+
+
+def render_step_legend(step: Simulation, width: int) -> Iterator[str]:
+    """Yield the legend of a step's timeline, and its memory."""
+    yield from _wrap_lines(describe_step(step), width)
+    for stage, (in_flight, peak) in enumerate(zip(step.in_flight, step.peak_bytes, strict=True)):
+        micro_batches = format_quantity(in_flight, "micro-batch", "micro-batches")
+        yield f"stage {stage}: {micro_batches} in flight at most, {format_memory(peak)}"
+
+
+def render_verification(plan: Plan, verified: Verification, width: int) -> Iterator[str]:
+    """Yield predicted and measured times of each stage and of the step."""
+    yield from render_table(_VERIFIED, format_verification_cells(plan, verified), width)
+    yield from _wrap_lines((_VERIFIED_LEGEND, describe_step_parts(plan, verified)), width)
+
+
+def _stage_table(plan: Plan, width: int) -> list[str]:
+    rows = [list(format_stage_cells(plan, stage)) for stage in range(len(plan.stages))]
+    longest_width = max(len(row[_DEVICES]) for row in rows)
+    max_width = min(longest_width, max(width // 4, _LEAST_DEVICES))
+    table = _with_short_devices(rows, max_width, width)
+    excess = max(map(len, table)) - width
+    if excess > 0:
+        table = _with_short_devices(rows, max(max_width - excess, _LEAST_DEVICES), width)
+    return table
+
+
+def _with_short_devices(rows: Sequence[Sequence[str]], max_width: int, width: int) -> list[str]:
+    short = [
+        [*row[:_DEVICES], cut_middle(row[_DEVICES], max_width), *row[_DEVICES + 1 :]]
+        for row in rows
+    ]
+    return render_table(_STAGES, short, width)
+
+
+def _stage_text(plan: Plan, stage: PlanStage) -> str:
+    return f"{stage.start}-{stage.end - 1}@{fold_numbers(stage.devices)}"
+
+
+def _cut_stages(stages: Sequence[str], width: int) -> str:
+    """Return stages in at most `width` characters, without middle ones if necessary."""
+    text = " ".join(stages)
+    shown = len(stages) - 1
+    while len(text) > width and shown > 1:
+        shown -= 1
+        text = " ".join((*stages[:shown], ELLIPSIS, stages[-1]))
+    return cut_middle(text, width)
+
+
+def _wrap_lines(lines: Iterable[str], width: int) -> Iterator[str]:
+    for line in lines:
+        yield from wrap_text(line, width)

@@ -1,18 +1,21 @@
-"""``spbench plan``: the best parallel plan of a profile on a cluster, and what it comes to."""
+"""``spbench plan``: the best parallel plan of a profile on a cluster."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from spbench.cli.error_reporting import print_to_stderr
-from spbench.cli.planning.arguments import check_choice, find_requested_cluster, parse_batch_sizes
-from spbench.cli.planning.output import FORMATS, TIMELINES, render_plans, render_step, write_output
+from spbench.cli.planning.arguments import (
+    check_choice,
+    find_requested_cluster,
+    parse_batch_sizes,
+)
 from spbench.cli.request import (
     HomeOption,
     OutputOption,
@@ -29,11 +32,15 @@ from spbench_core.quantities import format_quantity
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
     from spbench.planner.cluster.machines import Cluster
+    from spbench.planner.errors import PlannerError
     from spbench.planner.output.emission import EmittedSuite
     from spbench.planner.plans import Mode, Plan
     from spbench.planner.profile.layers import Profile
 
+FORMATS = ("text", "json", "csv", "dot", "hpgo")
+TIMELINES = ("text", "svg", "trace")
 MODES = ("best", "hpgo")
+STDOUT = "-"
 
 
 def register(app: typer.Typer) -> None:
@@ -156,12 +163,57 @@ def plan(
     verbose: VerboseOption = False,
 ) -> None:
     """Divide a model among devices: stages, replicas, micro-batches."""
-    from spbench.cli.tables import PIPE_WIDTH, output_width
     from spbench.planner.errors import PlannerError
     from spbench.planner.planning import default_jobs, plan_many
     from spbench.planner.profile.files import load_profile
     from spbench.record.runs.folder import find_home
 
+    format_ = _check_choices(format_, mode, timeline)
+    _check_run_options(chosen, verify=verify, quiet=quiet, verbose=verbose)
+    reject_folder("--output", output)
+    reject_folder("--emit", emit)
+    batches = parse_batch_sizes(global_batch_size)
+    takes_one_batch = emit is not None or verify or timeline is not None or format_ == "dot"
+    if len(batches) > 1 and takes_one_batch:
+        raise UsageError("--emit, --verify, --timeline and --format dot take one batch size")
+    if len(batches) == 1 and jobs is not None and jobs > 1:
+        raise UsageError("--jobs plans several batch sizes at once; give them, or leave it out")
+
+    model = load_profile(profile, profile_batch_size)
+    devices = find_requested_cluster(machines, cluster, cluster_from, home_of(home, os.environ))
+    if sys.stderr.isatty():  # large clusters take most of a minute
+        sys.stderr.write(
+            f"planning {model.name} on {devices.name}, devices: {devices.device_count}\n"
+        )
+    plans = plan_many(
+        model,
+        devices,
+        batches,
+        jobs=default_jobs(os.environ) if jobs is None else jobs,
+        micro_batch_size=micro_batch_size,
+        mode=cast("Mode", mode),
+        optimizer_memory_scaling=optimizer_memory_scaling,
+        peak_activation_bytes=peak_activation_bytes,
+    )
+    errors = [error for error in plans if isinstance(error, PlannerError)]
+    if len(errors) == len(plans):
+        raise errors[0]
+
+    _write_plans(batches, plans, devices, format_=format_, timeline=timeline, output=output)
+    for error in errors:
+        sys.stderr.write(f"spbench: error: {error}\n")
+    if errors:
+        raise typer.Exit(ExitCode.USAGE)
+    [first, *_] = plans
+    if (emit is not None or verify) and not isinstance(first, PlannerError):
+        suite = _emit_suite(first, model, devices, emit)
+        if verify:
+            request = build_request(suite.suite.path, chosen=chosen, home=home, argv=sys.argv[1:])
+            _run_and_compare(first, suite, request, quiet=quiet, verbose=verbose)
+
+
+def _check_choices(format_: str | None, mode: str, timeline: str | None) -> str | None:
+    """Check options with a fixed set of values; return the format by its current name."""
     if format_ == "table":
         print_to_stderr("warning: --format table is now --format text")
         format_ = "text"
@@ -171,73 +223,55 @@ def plan(
         check_choice("--timeline", timeline, TIMELINES)
     if timeline is not None and format_ is not None:
         raise UsageError("--format is for the plan and --timeline prints a step; give one of them")
-    running = {
+    return format_
+
+
+def _check_run_options(chosen: LaunchChoice, *, verify: bool, quiet: bool, verbose: bool) -> None:
+    """Reject options for running the plan if it is not run."""
+    options = {
         "--hosts": chosen.hosts,
         "--hostfile": chosen.hostfile,
         "--launcher": chosen.launcher,
         "--console-address": chosen.console_address,
         "--port-range": chosen.port_range,
         "--oversubscribe": chosen.oversubscribe,
+        "--quiet": quiet,
+        "--verbose": verbose,
     }
-    _refuse_unless_verified(verify, running | {"--quiet": quiet, "--verbose": verbose})
-    reject_folder("--output", output)
-    reject_folder("--emit", emit)
-    batches = parse_batch_sizes(global_batch_size)
-    if len(batches) > 1 and (emit or verify or timeline or format_ == "dot"):
-        raise UsageError("--emit, --verify, --timeline and --format dot take one batch size")
-    if len(batches) == 1 and jobs is not None and jobs > 1:
-        raise UsageError("--jobs plans several batch sizes at once; give them, or leave it out")
-    loaded = load_profile(profile, profile_batch_size)
-    on = find_requested_cluster(machines, cluster, cluster_from, find_home(home, os.environ))
-    if sys.stderr.isatty():  # large clusters take most of a minute
-        sys.stderr.write(f"planning {loaded.name} on {on.name}, devices: {on.device_count}\n")
-    found = plan_many(
-        loaded,
-        on,
-        batches,
-        jobs=default_jobs(os.environ) if jobs is None else jobs,
-        micro_batch_size=micro_batch_size,
-        mode=cast("Mode", mode),
-        optimizer_memory_scaling=optimizer_memory_scaling,
-        peak_activation_bytes=peak_activation_bytes,
-    )
-    errors = [one for one in found if isinstance(one, PlannerError)]
-    if len(errors) == len(found):
-        raise errors[0]
-    first = found[0]
-    if isinstance(first, PlannerError) or timeline is None:
-        width = output_width() if output == "-" else PIPE_WIDTH
-        write_output(render_plans(batches, found, format_ or "text", on, width), output)
-    else:
+    used = [option for option, value in options.items() if value not in (None, False)]
+    if used and not verify:
+        raise UsageError(f"{used[0]} is for running the plan; give --verify as well")
+
+
+def _write_plans(
+    batches: Sequence[int],
+    plans: Sequence[Plan | PlannerError],
+    cluster: Cluster,
+    *,
+    format_: str | None,
+    timeline: str | None,
+    output: str,
+) -> None:
+    """Write the plans in a format, or the step of a single plan as a timeline."""
+    from spbench.cli.planning.output import render_plans, render_step, write_output
+    from spbench.cli.text_layout import output_width
+    from spbench.planner.plans import Plan
+    from spbench.report.text_tables import PIPE_WIDTH
+
+    first = plans[0]
+    if timeline is not None and isinstance(first, Plan):
         write_output(render_step(first, timeline), output)
-    for error in errors:
-        sys.stderr.write(f"spbench: error: {error}\n")
-    if errors:
-        raise typer.Exit(ExitCode.USAGE)
-    if (emit is not None or verify) and not isinstance(first, PlannerError):
-        suite = _emit(first, loaded, on, emit)
-        if verify:
-            request = build_request(
-                suite.suite.path,
-                chosen=chosen,
-                home=home,
-                argv=sys.argv[1:],
-            )
-            _verify(first, suite, request, quiet, verbose)
+        return
+    width = output_width() if output == STDOUT else PIPE_WIDTH
+    write_output(render_plans(batches, plans, format_ or "text", cluster, width), output)
 
 
-def _refuse_unless_verified(verify: bool, options: Mapping[str, object]) -> None:
-    given = [option for option, value in options.items() if value not in (None, False)]
-    if given and not verify:
-        raise UsageError(f"{given[0]} is for running the plan; give --verify as well")
-
-
-def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> EmittedSuite:
-    """Return the suite of a plan; write it where ``path`` says so."""
+def _emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> EmittedSuite:
+    """Return the suite of a plan; write it to `path` if that is set."""
     from spbench.planner.output.emission import emit_suite
     from spbench.record.runs.folder import write_file
 
-    suite = emit_suite(made, profile, cluster, path or Path("plan.yaml"))
+    suite = emit_suite(plan, profile, cluster, path or Path("plan.yaml"))
     if path is not None:
         write_file(path, suite.text)
         ranks = format_quantity(suite.ranks, "rank")
@@ -245,22 +279,26 @@ def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> 
     return suite
 
 
-def _verify(made: Plan, suite: EmittedSuite, request: Request, quiet: bool, verbose: bool) -> None:
-    """Run a plan, and print predicted beside measured."""
-    from spbench.cli.planning.tables import render_verification
-    from spbench.cli.runs.run import execute
-    from spbench.cli.tables import output_width
-    from spbench.engine.plan import build_settings, plan_suite
+def _run_and_compare(
+    plan: Plan, suite: EmittedSuite, request: Request, *, quiet: bool, verbose: bool
+) -> None:
+    """Run a plan, and print predicted and measured times."""
+    from spbench.cli.planning.output import render_verification
+    from spbench.cli.runs.execution import execute
+    from spbench.cli.text_layout import output_width
+    from spbench.engine.plan import plan_suite, settings_of
     from spbench.planner.output.verification import compare_with_run
     from spbench.suites.loader import load_suite_text
 
     try:
-        asked = load_suite_text(suite.text, suite.suite.path, build_settings(request))
-    except SuiteError as error:  # the suite itself has none: it is what was set
-        raise UsageError("; ".join(one.message for one in error.diagnostics)) from None
-    done = execute(plan_suite(request, asked), quiet=quiet, verbose=verbose, to_stderr=True)
-    if done.exit_code:
-        raise typer.Exit(done.exit_code)
-    [case] = done.state.cases.values()
-    for line in render_verification(made, compare_with_run(made, case), output_width()):
+        loaded = load_suite_text(suite.text, suite.suite.path, settings_of(request))
+    except SuiteError as error:
+        # The emitted suite has no errors, so these are about launch options.
+        messages = (diagnostic.message for diagnostic in error.diagnostics)
+        raise UsageError("; ".join(messages)) from None
+    completed = execute(plan_suite(request, loaded), quiet=quiet, verbose=verbose, to_stderr=True)
+    if completed.exit_code:
+        raise typer.Exit(completed.exit_code)
+    [case] = completed.state.cases.values()
+    for line in render_verification(plan, compare_with_run(plan, case), output_width()):
         print(line)

@@ -1,4 +1,4 @@
-"""``spbench profile``: a model's layers, measured here, as a file to plan with."""
+"""``spbench profile``: measure a model's layers for ``spbench plan``."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def profile(
 ) -> None:
     """Measure the layers of a model for `spbench plan`."""
     from spbench.cli.request import build_request, reject_folder
-    from spbench.cli.runs.run import execute
-    from spbench.engine.plan import build_settings, plan_suite
+    from spbench.cli.runs.execution import execute
+    from spbench.engine.plan import plan_suite, settings_of
     from spbench.planner.profile.json_file import write_profile_json
     from spbench.planner.profile.measurement import read_measured_profile, render_profile_suite
     from spbench.record.runs.folder import write_file
@@ -82,17 +82,19 @@ def profile(
     )
     text = render_profile_suite(model, sizes, ranks if busy else 1)
     try:
-        suite = load_suite_text(text, path, build_settings(request))
-    except SuiteError as error:  # its places are those of a text that nobody has seen
-        told = [one.message.removeprefix("profile: ") for one in error.diagnostics]
-        raise UsageError("; ".join(told)) from None
+        suite = load_suite_text(text, path, settings_of(request))
+    except SuiteError as error:  # its positions refer to a generated text
+        messages = [
+            diagnostic.message.removeprefix("profile: ") for diagnostic in error.diagnostics
+        ]
+        raise UsageError("; ".join(messages)) from None
     planned = plan_suite(request, suite)
-    done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=output == "-")
-    if done.exit_code:
-        raise typer.Exit(done.exit_code)
-    made = read_measured_profile(done.report.to_json())
+    completed = execute(planned, quiet=quiet, verbose=verbose, to_stderr=output == "-")
+    if completed.exit_code:
+        raise typer.Exit(completed.exit_code)
+    measured = read_measured_profile(completed.report.to_json())
     if output == "-":
-        print(write_profile_json(made), end="")
+        print(write_profile_json(measured), end="")
         return
-    write_file(Path(output), write_profile_json(made))
-    print(f"{output}: {len(made.layers)} layers at batch sizes {', '.join(map(str, sizes))}")
+    write_whole(Path(output), write_profile_json(measured))
+    print(f"{output}: {len(measured.layers)} layers at batch sizes {', '.join(map(str, sizes))}")

@@ -1,1 +1,1 @@
-"""The commands on what was recorded: results, comparisons, reports."""
+"""Commands on recorded runs: results, comparisons, reports."""

@@ -1,4 +1,4 @@
-"""``spbench baseline``: what later runs are held against."""
+"""``spbench baseline``: the results to compare later runs with."""
 
 from __future__ import annotations
 
@@ -59,9 +59,11 @@ def set_(
     recorded = load_run_or_report(root, run)
     baseline, left_out = make_baseline(baseline_name(path), recorded)
     save_baseline(root, name, baseline)
-    _say(f"baseline {baseline.name}: {_cases(baseline)} of run {baseline.run}, in {path}")
-    _say_wrapped(*left_out)
-    _warn(*fault_warnings(recorded), *launch_warnings(baseline))
+    _print_clean(
+        f"baseline {baseline.name}: {_count_cases(baseline)} of run {baseline.run}, in {path}"
+    )
+    _print_wrapped(*left_out)
+    _print_warnings(*fault_warnings(recorded), *launch_warnings(baseline))
 
 
 @group.command("list")
@@ -70,11 +72,13 @@ def list_(home: HomeOption = None) -> None:
     from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import load_baselines
 
-    for name, found in load_baselines(find_home(home, os.environ)):
-        if isinstance(found, UsageError):
-            _say(f"{name:<20}  {found}")
+    for name, baseline in load_baselines(home_of(home, os.environ)):
+        if isinstance(baseline, UsageError):
+            _print_clean(f"{name:<20}  {baseline}")
         else:
-            _say(f"{name:<20}  {_cases(found):>9}  {found.run}  {found.suite}")
+            _print_clean(
+                f"{name:<20}  {_count_cases(baseline):>9}  {baseline.run}  {baseline.suite}"
+            )
 
 
 @group.command()
@@ -83,16 +87,18 @@ def show(name: NameArgument, home: HomeOption = None) -> None:
     from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import load_baseline
 
-    found = load_baseline(find_home(home, os.environ), name)
-    _say(f"{found.name}: {found.suite}, of {', '.join(found.runs or [found.run])}")
-    machines = found.environment.get("fingerprint")
+    baseline = load_baseline(home_of(home, os.environ), name)
+    _print_clean(
+        f"{baseline.name}: {baseline.suite}, of {', '.join(baseline.runs or [baseline.run])}"
+    )
+    machines = baseline.environment.get("fingerprint")
     for part, value in machines.items() if isinstance(machines, dict) else ():
-        _say(f"{part}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
-    for case in found.cases:
-        _say(*_lines(case))
+        _print_clean(f"{part}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
+    for case in baseline.cases:
+        _print_clean(*_case_lines(case))
 
 
-def _lines(case: BaselineCase) -> list[str]:
+def _case_lines(case: BaselineCase) -> list[str]:
     from spbench.record.efficiency import format_metric, is_ratio_of_times
     from spbench.record.metric_names import format_folded_name
 
@@ -116,7 +122,7 @@ def remove(name: NameArgument, home: HomeOption = None) -> None:
     from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import remove_baseline
 
-    _say(f"removed {remove_baseline(find_home(home, os.environ), name)}")
+    _print_clean(f"removed {remove_baseline(home_of(home, os.environ), name)}")
 
 
 @group.command()
@@ -147,13 +153,13 @@ def update(
     new, changes = update_baseline(old, later, comparison, widen=widen)
     if new != old:
         save_baseline(root, name, new)
-    _say_wrapped(*changes)
-    _say(f"baseline {name}: {'updated' if new != old else 'unchanged'}")
-    _warn(*launch_warnings(new))
+    _print_wrapped(*changes)
+    _print_clean(f"baseline {name}: {'updated' if new != old else 'unchanged'}")
+    _print_warnings(*launch_warnings(new))
 
 
-def _warn(*warnings: str) -> None:
-    from spbench.cli.tables import output_width
+def _print_warnings(*warnings: str) -> None:
+    from spbench.cli.text_layout import output_width
     from spbench.report.text_tables import wrap_text
 
     for warning in warnings:
@@ -161,20 +167,20 @@ def _warn(*warnings: str) -> None:
             print_to_stderr(line)
 
 
-def _say_wrapped(*lines: str) -> None:
-    from spbench.cli.tables import output_width
+def _print_wrapped(*lines: str) -> None:
+    from spbench.cli.text_layout import output_width
     from spbench.report.text_tables import wrap_text
 
     for line in lines:
-        _say(*wrap_text(line, output_width()))
+        _print_clean(*wrap_text(line, output_width()))
 
 
-def _cases(baseline: BaselineFile) -> str:
+def _count_cases(baseline: BaselineFile) -> str:
     return format_quantity(len(baseline.cases), "case")
 
 
-def _say(*lines: str) -> None:
-    from spbench.record.number_formatting import strip_controls
+def _print_clean(*lines: str) -> None:
+    from spbench.record.number_formatting import clean
 
     for line in lines:
         print(strip_controls(line))

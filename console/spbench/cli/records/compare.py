@@ -66,8 +66,8 @@ def compare(
 ) -> None:
     """Compare the times of two runs, case by case."""
     from spbench.cli.records.recorded import load_side
-    from spbench.cli.tables import output_width
-    from spbench.record.runs.folder import find_home
+    from spbench.cli.text_layout import output_width
+    from spbench.record.runs.folder import home_of
     from spbench.report.comparison.notes import comparison_summary
     from spbench.report.comparison.text import comparison_lines
     from spbench.report.export import export_comparison
@@ -87,8 +87,8 @@ def compare(
         print(export_comparison(shown, MARKDOWN.get(format_, format_), comparison), end="")
     if format_ == CSV:
         print_to_stderr(f"spbench: {comparison_summary(comparison)}")
-    for why in policy.explain_failures_to_users(comparison):
-        print_to_stderr(f"spbench: error: {why}")
+    for reason in policy.explain_failures_to_users(comparison):
+        print_to_stderr(f"spbench: error: {reason}")
     if not comparison.cases and not policy.outcomes:
         ids = f"{comparison.a.id} and {comparison.b.id}"
         raise NothingSelected(f"runs {ids} have no case in common; see spbench results show")

@@ -1,4 +1,4 @@
-"""``spbench gate``: what a comparison with a run would find."""
+"""``spbench gate``: the slowdowns that a comparison with a run would find."""
 
 from __future__ import annotations
 
@@ -65,16 +65,18 @@ def check(
 ) -> None:
     """Find the smallest slowdown that a comparison with a run reports, for each case."""
     from spbench.cli.records.recorded import load_side
-    from spbench.cli.tables import output_width
-    from spbench.record.runs.folder import find_home
+    from spbench.cli.text_layout import output_width
+    from spbench.record.runs.folder import home_of
     from spbench.report.comparison.past import find_past_launches
     from spbench.report.gate.check import check_gate
     from spbench.report.gate.check_text import gate_check_lines, gate_object
 
     root = find_home(home, os.environ)
     recorded = load_side(root, run)
-    past = find_past_launches(root, recorded, recorded)
-    gate_check = check_gate(recorded, past, resamples=resamples, seed=seed, progress=print_progress)
+    past_launches = find_past_launches(root, recorded, recorded)
+    gate_check = check_gate(
+        recorded, past_launches, resamples=resamples, seed=seed, progress=print_progress
+    )
     if format_ is GateFormat.JSON:
         print(json.dumps(gate_object(gate_check), indent=1, allow_nan=False))
     else:
@@ -82,16 +84,16 @@ def check(
             print(line)
     if not any(case.launches for case in gate_check.cases):
         raise NothingSelected(f"run {gate_check.run} has no case with a time that can be compared")
-    if gate_check.missed_errors or not _found(gate_check, must_find):
+    if gate_check.missed_errors or not _finds_in_all_cases(gate_check, must_find):
         raise typer.Exit(ExitCode.FAILED)
     if all(case.smallest is None for case in gate_check.cases):
         print_to_stderr("spbench: error: a comparison with this run finds no slowdown in any case")
         raise typer.Exit(ExitCode.UNJUDGED)
 
 
-def _found(gate_check: GateCheck, percent: float | None) -> bool:
-    """Return whether a slowdown of ``percent`` is found in each case."""
+def _finds_in_all_cases(gate_check: GateCheck, percent: float | None) -> bool:
+    """Return whether a slowdown of `percent` is found in each case."""
     if percent is None:
         return True
     smallest = [case.smallest for case in gate_check.cases]
-    return all(each is not None and 100 * each <= percent + 1e-9 for each in smallest)
+    return all(slowdown is not None and 100 * slowdown <= percent + 1e-9 for slowdown in smallest)

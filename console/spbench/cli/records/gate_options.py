@@ -1,4 +1,4 @@
-"""The options of comparisons that may fail a run, and of the baseline to compare with."""
+"""Options of comparisons that may fail a run, and of the baseline."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def build_policy(fail_on: FailOn, max_unjudged: int | None) -> GatePolicy:
     """Return the policy of these options.
 
     Raises:
-        UsageError: ``--max-unjudged`` is given, but nothing can fail.
+        UsageError: ``--max-unjudged`` is given, but no outcome fails.
     """
     from spbench.report.gate.baseline_gate import GatePolicy
 

@@ -1,22 +1,25 @@
-"""``spbench results history``: a metric over runs on the same machines, and its steps."""
+"""``spbench results history`` and ``series``: a metric over runs or a parameter."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spbench.cli.request import HomeOption
-from spbench.errors import UsageError
+from spbench.errors import NothingSelected, UsageError, did_you_mean
 from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.report.metric_history import MetricHistory
+    from spbench.report.recorded import RecordedRun
+    from spbench.report.series import Point, Series
 
+_SERIES_COLUMNS = ("over", "value", "least", "p95", "verdict")
 WIDTH = 32
 """Columns of the plot."""
 
@@ -30,7 +33,8 @@ class Format(StrEnum):
 
 
 def register(group: typer.Typer) -> None:
-    """Add the command of this module."""
+    """Add the commands of this module."""
+    group.command()(series)
     group.command()(history)
 
 
@@ -71,73 +75,141 @@ def history(
     if count > MOST_RUNS:
         use = "spbench results series prints any number"
         raise UsageError(f"--newest {count}: a history is of {MOST_RUNS} runs at most; {use}")
-    found = load_history(find_home(home, os.environ), case, metric, machines, count)
+    loaded = load_history(home_of(home, os.environ), case, metric, machines, count)
     if format_ is Format.JSON:
-        print(json.dumps(_document(found), indent=1))
+        print(json.dumps(_document(loaded), indent=1))
         return
-    for line in _csv(found) if format_ is Format.CSV else _lines(found):
-        print(strip_controls(line))
+    for line in _csv(loaded) if format_ is Format.CSV else _lines(loaded):
+        print(clean(line))
 
 
-def _lines(found: MetricHistory) -> Iterator[str]:
+def _lines(history: MetricHistory) -> Iterator[str]:
     from spbench.record.number_formatting import format_factor, format_value
     from spbench.report.scale import fit_scale
 
-    yield f"{found.case}: {found.metric}, better: {found.better}"
-    scale = fit_scale(run.value for run in found.runs)
+    yield f"{history.case}: {history.metric}, better: {history.better}"
+    scale = fit_scale(run.value for run in history.runs)
     marks = {
-        step.index: f"{format_factor(step.ratio)}, {found.outcome(step)}" for step in found.steps
+        step.index: f"{format_factor(step.ratio)}, {history.outcome(step)}"
+        for step in history.steps
     }
-    for at, run in enumerate(found.runs):
-        place = scale.to_index(run.value, WIDTH)
-        plot = f"{'·' * place}●{'·' * (WIDTH - 1 - place)}"
-        step = f"  {marks[at]}" if at in marks else ""
+    for index, run in enumerate(history.runs):
+        column = scale.to_index(run.value, WIDTH)
+        plot = f"{'·' * column}●{'·' * (WIDTH - 1 - column)}"
+        step = f"  {marks[index]}" if index in marks else ""
         launches = format_quantity(run.launches, "launch", "launches")
-        value = format_value(run.value, found.unit, found.metric)
+        value = format_value(run.value, history.unit, history.metric)
         yield f"  {run.run:<46} {value:>9}  {plot}  {launches:<11}{step}".rstrip()
-    yield _summary(found)
+    yield _summary(history)
 
 
-def _summary(found: MetricHistory) -> str:
+def _summary(history: MetricHistory) -> str:
     from spbench.stats.change_points import LEVEL
 
-    count = len(found.steps)
-    steps = f"{format_quantity(count, 'step')} in {format_quantity(len(found.runs), 'run')}"
+    count = len(history.steps)
+    steps = f"{format_quantity(count, 'step')} in {format_quantity(len(history.runs), 'run')}"
     steps += f" (chance below {LEVEL:.0%})"
-    hosts = ", ".join(map(str, found.machines.get("hosts", ())))
-    where = f" on {hosts} ({found.machines.get('id')})" if hosts else ""
+    hosts = ", ".join(map(str, history.machines.get("hosts", ())))
+    location = f" on {hosts} ({history.machines.get('id')})" if hosts else ""
     others = (
-        (found.other_machines, "on other machines"),
-        (found.other_work, "with other parameters or planted faults"),
-        (found.earlier_runs, "before these"),
+        (history.other_machines, "on other machines"),
+        (history.other_work, "with other parameters or planted faults"),
+        (history.earlier_runs, "before these"),
     )
-    rest = [f"; {format_quantity(left, 'run')} {which} left out" for left, which in others if left]
-    return f"{found.why_no_steps or steps}{where}{''.join(rest)}"
+    skipped = [
+        f"; {format_quantity(count_left, 'run')} {kind} left out"
+        for count_left, kind in others
+        if count_left
+    ]
+    return f"{history.why_no_steps or steps}{location}{''.join(skipped)}"
 
 
-def _csv(found: MetricHistory) -> Iterator[str]:
-    ratios = {step.index: step.ratio for step in found.steps}
+def _csv(history: MetricHistory) -> Iterator[str]:
+    ratios = {step.index: step.ratio for step in history.steps}
     yield "run,median,launches,step"
-    for at, run in enumerate(found.runs):
-        yield f"{run.run},{run.value!r},{run.launches},{ratios.get(at, '')}"
+    for index, run in enumerate(history.runs):
+        yield f"{run.run},{run.value!r},{run.launches},{ratios.get(index, '')}"
 
 
-def _document(found: MetricHistory) -> dict[str, object]:
-    runs = [{"run": run.run, "median": run.value, "launches": run.launches} for run in found.runs]
+def _document(history: MetricHistory) -> dict[str, object]:
+    runs = [{"run": run.run, "median": run.value, "launches": run.launches} for run in history.runs]
     steps = [
         {
-            "run": found.runs[step.index].run,
+            "run": history.runs[step.index].run,
             "before": step.before,
             "after": step.after,
             "ratio": step.ratio,
-            "outcome": found.outcome(step),
+            "outcome": history.outcome(step),
             "chance": step.chance,
         }
-        for step in found.steps
+        for step in history.steps
     ]
-    about: dict[str, object] = {"case": found.case, "metric": found.metric}
-    about |= {"unit": found.unit, "better": found.better}
-    about |= {"machines": dict(found.machines)}
-    about |= {"elsewhere": found.other_machines, "otherwise": found.other_work}
-    about |= {"earlier": found.earlier_runs, "untold": found.why_no_steps}
-    return {**about, "runs": runs, "steps": steps}
+    document: dict[str, object] = {"case": history.case, "metric": history.metric}
+    document |= {"unit": history.unit, "better": history.better}
+    document |= {"machines": dict(history.machines)}
+    document |= {"elsewhere": history.other_machines, "otherwise": history.other_work}
+    document |= {"earlier": history.earlier_runs, "untold": history.why_no_steps}
+    return {**document, "runs": runs, "steps": steps}
+
+
+def series(
+    case: Annotated[str, typer.Argument(help="Id of a case; with --over its name", metavar="CASE")],
+    metric: Annotated[str, typer.Argument(help="Metric of the case", metavar="METRIC")] = "time_ms",
+    over: Annotated[
+        str | None, typer.Option("--over", help="Swept parameter", metavar="PARAMETER")
+    ] = None,
+    run: Annotated[str, typer.Option("--run", help="Run of --over", metavar="RUN")] = "last",
+    words: Annotated[
+        str,
+        typer.Option(
+            "--filter", help="Select runs as `spbench results list` does", metavar="FILTER"
+        ),
+    ] = "",
+    home: HomeOption = None,
+) -> None:
+    """Print a metric over all runs, or over a parameter of one run."""
+    from spbench.cli.records.recorded import read_run
+    from spbench.record.runs.folder import find_run, home_of
+    from spbench.record.runs.history import select_runs, summaries
+    from spbench.report.series import build_run_series
+
+    root = home_of(home, os.environ)
+    if over is not None:
+        plotted = _series_over(read_run(find_run(root, run)), case, metric, over)
+    else:
+        chosen = select_runs(summaries(root), words)
+        runs = [read_run(summary.folder) for summary in chosen if not summary.unreadable]
+        plotted = [build_run_series(runs, case, metric)]
+    if not any(series.points for series in plotted):
+        raise NothingSelected(f"no run has a case {case!r} with the metric {metric!r}")
+    _print_series(plotted)
+
+
+def _series_over(run: RecordedRun, case: str, metric: str, parameter: str) -> list[Series]:
+    from spbench.report.series import build_parameter_series, find_swept_parameters
+
+    swept = find_swept_parameters(run, case)
+    if parameter not in swept:
+        suggestion = did_you_mean(parameter, swept) or f" (swept: {', '.join(swept) or 'nothing'})"
+        raise UsageError(f"--over {parameter}: the cases {case!r} do not sweep it{suggestion}")
+    return build_parameter_series(run, case, metric, parameter)
+
+
+def _print_series(plotted: Iterable[Series]) -> None:
+    from spbench.record.number_formatting import clean
+    from spbench.report.text_tables import align_columns
+
+    for line in plotted:
+        print(clean(f"{line.name}: {line.metric}, better: {line.better}"))
+        rows = [(point.label, *_value_cells(line, point), point.status) for point in line.points]
+        for row in align_columns([_SERIES_COLUMNS, *rows], (1, 2, 3)):
+            print(clean(f"  {row}"))
+
+
+def _value_cells(line: Series, point: Point) -> list[str]:
+    from spbench.record.number_formatting import format_value
+
+    values = (point.y, point.low, point.high)
+    return [
+        "" if value is None else format_value(value, line.unit, line.metric) for value in values
+    ]

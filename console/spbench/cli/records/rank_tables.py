@@ -1,4 +1,4 @@
-"""Tables of the ranks of a run's cases: where they ran, their times and their skew."""
+"""Tables of the ranks of a run, and of the links between them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spbench.cli.tables import align_columns, output_width
-from spbench.report.text_tables import wrap_text
+from spbench.cli.text_layout import output_width
+from spbench.report.text_tables import align_columns, wrap_text
 
 if TYPE_CHECKING:
     from spbench.record.case_state import CaseState
     from spbench.record.state import RunState
+    from spbench.report.links import LinkTable
 
+MOST_RANKS = 64
+"""The most ranks of a matrix of ranks; with more, only the matrix of hosts is printed."""
 _PLACE = ("rank", "host", "local", "CPUs", "NUMA", "device", "adapters")
 _MEDIAN_LEGEND = (
     "median: over a rank's iterations; a case's time has the slowest rank of each, so that it is "
@@ -34,7 +37,7 @@ _SKEW_LEGEND = (
 
 
 def render_rank_tables(state: RunState) -> Iterator[str]:
-    """Yield a table of ranks for each case, and below all of them what the columns mean."""
+    """Yield a table of ranks for each case, and the legend of their columns."""
     from spbench.record.comparison import NOTABLE_RANK
     from spbench.record.number_formatting import format_factor
     from spbench.record.stragglers import LAG_RULE
@@ -60,10 +63,10 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
 
     times = case.active_medians()
     comparison = RankComparison(case.identity)
-    found = comparison.compare(times)
-    alike = comparison.find_comparable(times)
-    skews = found.ratios
-    has_own = bool(times) and all(time.active is not None for time in times.values())
+    compared = comparison.compare(times)
+    alike = comparison.alike(times)
+    skews = compared.ratios
+    has_own = bool(times) and all(time.own is not None for time in times.values())
     titles = ["median"] if times else []
     if len(times) > 1:
         legend[_MEDIAN_LEGEND] = None
@@ -80,8 +83,8 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
             figures = {
                 "median": time.total,
                 "waits": time.waits,
-                "own": time.active,
-                "own+wait": found.compared.get(rank),
+                "own": time.own,
+                "own+wait": compared.compared.get(rank),
             }
             cells = {name: format_time(ms) for name, ms in figures.items() if ms is not None}
         if rank in skews:
@@ -89,4 +92,46 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
             cells["skew"] = format_factor(skews[rank])
         rows.append([str(rank), *format_location(part), *(cells.get(name, "") for name in titles)])
     right = (0, 2, *range(len(_PLACE), len(_PLACE) + len(titles)))
-    yield from map(strip_line_controls, align_columns(rows, right))
+    yield from map(printable, align_columns(rows, right))
+
+
+def render_link_table(table: LinkTable) -> Iterator[str]:
+    """Yield the matrix of ranks if it is small, and that of several hosts."""
+    from spbench.record.findings import NOTABLE_LINK
+
+    if len(table.ranks) <= MOST_RANKS:
+        rows = _rank_rows(table)
+        yield from align_columns(rows, range(len(rows[0])))
+    rows = _host_rows(table)
+    if len(rows) > 2:
+        yield "the worst pair of ranks on each two hosts"
+        yield from align_columns(rows, range(1, len(rows[0])))
+    if table.find_slow_pairs():
+        yield f"! at least {NOTABLE_LINK}x worse than the median within a host or between hosts"
+
+
+def _rank_rows(table: LinkTable) -> list[list[str]]:
+    marks = {end: "!" for pair in table.find_slow_pairs() for end in (pair, pair[::-1])}
+    rows = [["rank", *map(str, table.ranks)]]
+    for source in table.ranks:
+        cells = [
+            _cell(table.get_value(source, target)) + marks.get((source, target), "")
+            for target in table.ranks
+        ]
+        rows.append([str(source), *cells])
+    return rows
+
+
+def _host_rows(table: LinkTable) -> list[list[str]]:
+    by_host = table.worst_by_host()
+    hosts = sorted({host for pair in by_host for host in pair})
+    return [
+        ["host", *hosts],
+        *([host, *(_cell(by_host.get((host, other))) for other in hosts)] for host in hosts),
+    ]
+
+
+def _cell(value: float | None) -> str:
+    from spbench.record.number_formatting import format_number
+
+    return "" if value is None else format_number(value)

@@ -1,4 +1,4 @@
-"""Recorded runs as commands read them: what of a log cannot be read is told on stderr."""
+"""Recorded runs for commands, with notes on unreadable lines of a log on stderr."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from spbench.report.recorded import RecordedRun, load_report, load_run
 
 
 def load_run_or_report(home: Path, name: str) -> RecordedRun:
-    """Return the run of that name under a home, or the one whose report is a file of that path.
+    """Return the run of that name in a home folder, or of the report at that path.
 
     Raises:
-        UsageError: There is neither, or it cannot be read.
+        UsageError: There is no such run or report, or it cannot be read.
     """
     path = Path(name)
     return load_report(path) if path.is_file() else read_run(find_run(home, name))
 
 
 def load_side(home: Path, name: str) -> RecordedRun:
-    """Return what is compared: as `load_run_or_report`, or the baseline of that name or path.
+    """Return a run, a report or a baseline of that name or path, to compare it.
 
     Raises:
-        UsageError: There is none of them, or it cannot be read.
+        UsageError: There is none of these, or it cannot be read.
     """
     path = Path(name)
     if is_baseline(path) if path.is_file() else name in list_baseline_names(home):
@@ -40,7 +40,7 @@ def load_side(home: Path, name: str) -> RecordedRun:
 
 
 def read_run(folder: RunFolder) -> RecordedRun:
-    """Return what a run measured, and tell of lines of its log that were left out.
+    """Return a run, and print a note if lines of its log were left out.
 
     Raises:
         UsageError: It has no report, and its event log cannot be read.

@@ -1,4 +1,4 @@
-"""``spbench report``: a run in the formats of other programs, also at the end of a run."""
+"""``spbench report``: a run in the formats of other programs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ import typer
 
 from spbench.cli.completing import complete_baseline
 from spbench.cli.records.gate_options import MaxUnjudgedOption, ReportFailOnOption, load_gate
-from spbench.cli.records.output_format import FROM_SUFFIX, choose_format
-from spbench.cli.request import HomeOption, OutputOption, RunOrReportArgument, reject_folder
+from spbench.cli.request import (
+    FROM_SUFFIX,
+    HomeOption,
+    OutputOption,
+    RunOrReportArgument,
+    choose_format,
+    reject_folder,
+)
 from spbench.errors import SpbenchError, UsageError
 
 if TYPE_CHECKING:
@@ -32,9 +38,9 @@ _SUFFIXES = {
     ".xml": "junit",
     ".prom": "openmetrics",
 }
-"""The format of an output file by its suffix; none for `.json`, since several formats are JSON."""
+"""The format of an output file by its suffix; `.json` is missing, since several are JSON."""
 _FOR_PEOPLE = ("html", "md", "markdown")
-"""The formats that people read: a case is not judged there, where others call it unjudged."""
+"""The formats for people, which show unjudged cases as not judged."""
 _WITH_BASELINE = (*_FOR_PEOPLE, "junit", "annotations")
 """The formats that show how a run compares with a baseline."""
 
@@ -86,8 +92,8 @@ def report(
     if push is not None and format_ != "openmetrics":
         raise UsageError("--push is for --format openmetrics, which a push gateway takes")
     gate = load_gate(home, baseline, fail_on, max_unjudged)
-    recorded = load_run_or_report(find_home(home, os.environ), run)
-    text = _text_of(recorded, format_, gate.judge(recorded) if gate else None)
+    recorded = load_run_or_report(home_of(home, os.environ), run)
+    text = _render_report(recorded, format_, gate.judge(recorded) if gate else None)
     if push is not None:
         _push(text, push, recorded)
     elif output == STDOUT:
@@ -96,7 +102,7 @@ def report(
         write_file(Path(output), text)
 
 
-def _text_of(run: RecordedRun, format_: str, gate_result: GateResult | None) -> str:
+def _render_report(run: RecordedRun, format_: str, gate_result: GateResult | None) -> str:
     """Return a report of a run, or of the run's comparison with a baseline."""
     from spbench.report.formats.writing import render_report
 
@@ -125,22 +131,22 @@ HtmlOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
-    """The files that ``spbench run`` writes next to its report; None if there is no such option."""
+    """The report files that ``spbench run`` writes; None without the option."""
 
     junit: str | None = None
     html: str | None = None
 
     def targets(self) -> Iterator[tuple[str, str]]:
-        """Yield format and path of each."""
+        """Yield the format and path of each file."""
         for kind, path in (("junit", self.junit), ("html", self.html)):
             if path is not None:
                 yield kind, path
 
     def check(self) -> None:
-        """Refuse what is no file, before anything is run.
+        """Reject invalid paths before the run.
 
         Raises:
-            UsageError: One is a folder, or stdout.
+            UsageError: A path is a folder, or stdout.
         """
         for kind, path in self.targets():
             reject_folder(f"--{kind}", path)
@@ -151,19 +157,19 @@ class ReportFiles:
                 )
 
     def write(self, run: RecordedRun, gate_result: GateResult | None = None) -> list[str]:
-        """Write them; return why some could not be written, a sentence each."""
-        from spbench.record.runs.folder import write_file
+        """Write the files; return a message for each that could not be written."""
+        from spbench.record.runs.folder import write_whole
 
         unwritten = []
         for kind, path in self.targets():
             try:
-                write_file(Path(path), _text_of(run, kind, gate_result))
+                write_whole(Path(path), _render_report(run, kind, gate_result))
             except SpbenchError as error:
                 unwritten.append(str(error))
         return unwritten
 
     def write_refusal(self, document: dict[str, Any]) -> None:
-        """Write them of a run that never started, unless it was refused for their sake."""
+        """Write the reports of a run that never started, unless their paths are invalid."""
         try:
             self.check()
         except UsageError:

@@ -13,46 +13,53 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli.help_pages import HelpGroup
-from spbench.cli.records import history, notes, prune, series
-from spbench.cli.records.output_format import FROM_SUFFIX, choose_format
-from spbench.cli.records.rank_tables import render_rank_tables
-from spbench.cli.request import HomeOption, OutputOption, RunArgument, reject_folder
-from spbench.cli.tables import align_columns
+from spbench.cli.records import history, upkeep
+from spbench.cli.records.rank_tables import render_link_table, render_rank_tables
+from spbench.cli.request import (
+    FROM_SUFFIX,
+    HomeOption,
+    OutputOption,
+    RunArgument,
+    choose_format,
+    reject_folder,
+)
 from spbench.cli.text_layout import cut_line
-from spbench.errors import FailedRunError, MissingError, NothingSelected, UsageError, did_you_mean
+from spbench.errors import (
+    FailedRunError,
+    MissingError,
+    NothingSelected,
+    UsageError,
+    did_you_mean,
+)
+from spbench.report.text_tables import align_columns
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
     from spbench.record.runs.history import RunSummary
     from spbench.record.state import RunState
-    from spbench.report.links import LinkMatrix, LinkTable
+    from spbench.report.links import LinkMatrix
     from spbench.report.recorded import RecordedRun
-
-MOST_RANKS = 64
-"""Ranks of the largest matrix of ranks that is printed; with more it is that of hosts alone."""
 
 DEFAULT_FORMAT = "csv"
 _SUFFIXES = {".csv": "csv", ".json": "json", ".md": "md", ".parquet": "parquet"}
 """The format of an exported file by its suffix."""
 _WIDE = 120
-"""Columns from which on a list of runs has the time of each."""
+"""The least columns for which a list of runs shows their times."""
 _RUN_COLUMNS = ("run", "started", "status", "passed", "took", "suite", "host", "note")
 _DISPENSABLE = ("host", "took")
-"""The columns of a list of runs that a narrow terminal has no room for, in this order."""
+"""The columns that a narrow terminal leaves out of a list of runs, in this order."""
 _LEAST_NOTE = 16
-"""Columns of a note for which others are left out."""
+"""The least columns of a note; other columns are left out for them."""
 _ENDED_BADLY = ("error", "timeout")
-"""Statuses of cases whose jobs' output may say why."""
+"""Statuses of cases for which the output of the job is shown."""
 
 group = typer.Typer(cls=HelpGroup, help="List, show, export and remove runs.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    series.register(group)
     history.register(group)
-    notes.register(group)
-    prune.register(group)
+    upkeep.register(group)
     app.add_typer(group, name="results")
 
 
@@ -121,22 +128,22 @@ def _run_lines(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
     if width is not None and width < _WIDE:
         del columns["started"]  # an id begins with the time
     for title in _DISPENSABLE:
-        if width is not None and _needed(columns) > width:
+        if width is not None and _needed_width(columns) > width:
             del columns[title]
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
     right = {list(columns).index(title) for title in ("passed", "took") if title in columns}
     yield from (cut_line(line, width) for line in align_columns(rows, right))
 
 
-def _needed(columns: Mapping[str, Sequence[str]]) -> int:
-    """Return the width that a list needs for whole cells, of a note for its beginning only."""
+def _needed_width(columns: Mapping[str, Sequence[str]]) -> int:
+    """Return the width of a list with whole cells and the beginning of notes."""
     widths = {title: max(map(len, (title, *cells))) for title, cells in columns.items()}
     widths["note"] = min(widths["note"], _LEAST_NOTE)
     return sum(widths.values()) + 2 * (len(widths) - 1)
 
 
 def _terminal_width() -> int | None:
-    """Return the columns of the terminal; None for a pipe or a file, which need all text."""
+    """Return the columns of the terminal; None for a pipe or a file."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -186,19 +193,18 @@ def show(
         print(line)
     for matrix in matrices:
         for table in matrix.tables:
-            print(f"\n{strip_controls(f'{matrix.case}: {table.title}')}")
-            for line in _table_lines(table):
-                print(strip_controls(line))
+            print(f"\n{clean(f'{matrix.case}: {table.title}')}")
+            for line in render_link_table(table):
+                print(clean(line))
 
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
-    from spbench.cli.records.replay import unfinished
     from spbench.cli.runs.case_details import CASE_INDENT, case_details, detail_legend
     from spbench.cli.runs.case_table import CaseTable
-    from spbench.cli.runs.lines import LineView, list_remarks
-    from spbench.cli.tables import indent_text, output_width
-    from spbench.record.judge import describe_not_judged
-    from spbench.record.number_formatting import strip_line_controls
+    from spbench.cli.runs.lines import LineView, describe_unfinished, list_remarks
+    from spbench.cli.text_layout import indent_text, output_width
+    from spbench.record.judge import not_judged
+    from spbench.record.number_formatting import printable
 
     width = output_width(sys.stdout)
     table = CaseTable(state.cases, state.jobs, width, detailed=True)
@@ -219,13 +225,13 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     if ended:
         LineView(state, print, 0, width).finish(folder.report_line)
     else:
-        print(strip_line_controls(unfinished(folder)))
+        print(printable(describe_unfinished(folder)))
 
 
 def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iterator[str]:
-    """The errors of ranks with their tracebacks, and what jobs wrote; else of those with errors."""
-    from spbench.record.number_formatting import strip_line_controls
-    from spbench.record.runs.job_output import read_job_output
+    """Yield tracebacks of ranks, and the output of all jobs or of those with errors."""
+    from spbench.record.number_formatting import printable
+    from spbench.record.runs.job_output import job_output
 
     failed = set()
     for case in state.cases.values():
@@ -256,48 +262,6 @@ def _matrices(folder: RunFolder) -> list[LinkMatrix]:
             "run one, as in suites/links.yaml"
         )
     return matrices
-
-
-def _table_lines(table: LinkTable) -> Iterator[str]:
-    """The matrix of ranks where it is not too large, that of hosts where there are several."""
-    from spbench.record.findings import NOTABLE_LINK
-
-    if len(table.ranks) <= MOST_RANKS:
-        rows = _rank_rows(table)
-        yield from align_columns(rows, range(len(rows[0])))
-    rows = _host_rows(table)
-    if len(rows) > 2:
-        yield "the worst pair of ranks on each two hosts"
-        yield from align_columns(rows, range(1, len(rows[0])))
-    if table.find_slow_pairs():
-        yield f"! at least {NOTABLE_LINK}x worse than the median within a host or between hosts"
-
-
-def _rank_rows(table: LinkTable) -> list[list[str]]:
-    marks = {end: "!" for pair in table.find_slow_pairs() for end in (pair, pair[::-1])}
-    rows = [["rank", *map(str, table.ranks)]]
-    for source in table.ranks:
-        cells = [
-            _cell(table.get_value(source, target)) + marks.get((source, target), "")
-            for target in table.ranks
-        ]
-        rows.append([str(source), *cells])
-    return rows
-
-
-def _host_rows(table: LinkTable) -> list[list[str]]:
-    by_host = table.worst_by_host()
-    hosts = sorted({host for pair in by_host for host in pair})
-    return [
-        ["host", *hosts],
-        *([host, *(_cell(by_host.get((host, other))) for other in hosts)] for host in hosts),
-    ]
-
-
-def _cell(value: float | None) -> str:
-    from spbench.record.number_formatting import format_number
-
-    return "" if value is None else format_number(value)
 
 
 @group.command()
@@ -350,6 +314,6 @@ def _export_parquet(recorded: RecordedRun, output: str, table: str) -> None:
     if output == "-":
         raise UsageError("--format parquet writes a file: name it with --output")
     if table not in TABLES:
-        near = did_you_mean(table, TABLES)
-        raise UsageError(f"there is no table {table!r}{near}; there are {', '.join(TABLES)}")
+        suggestion = did_you_mean(table, TABLES)
+        raise UsageError(f"there is no table {table!r}{suggestion}; there are {', '.join(TABLES)}")
     write_parquet(recorded, Path(output), TABLES[TABLES.index(table)])

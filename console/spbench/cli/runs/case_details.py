@@ -1,11 +1,11 @@
-"""The lines below the row of a case: metrics, choices, references, and shares of its time."""
+"""Lines below the row of a case: metrics, choices, references and time shares."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from spbench.cli.tables import indent_text
+from spbench.cli.text_layout import indent_text
 from spbench.record.case_state import CaseState
 from spbench.record.efficiency import SPEEDUPS, find_efficiency_time, is_relative
 from spbench.record.machine.core_sharing import is_crowded
@@ -28,7 +28,7 @@ _OTHER_LOOPS = "in other loops"
 def case_details(
     case: CaseState, jobs: Mapping[int, JobState], width: int, in_row: Container[str]
 ) -> Iterator[str]:
-    """Yield the further metrics of a case, the shares of its time, and what was chosen for it.
+    """Yield the further metrics of a case, its time shares and its choices.
 
     Args:
         case: The case.
@@ -38,28 +38,28 @@ def case_details(
     """
     sign = DISTURBED if is_disturbed(case, jobs) else ""
     separate = separate_metrics(case.identity.benchmark)
-    known = compute_all_shares(case)
-    # Such as bubble, the mean over ranks, next to its share of all ranks together.
-    of_shares = {part for share in known for part in share.parts}
+    time_shares = shares(case)
+    # Such as the bubble, a mean over ranks, which is also among the shares of all ranks.
+    of_shares = {part for share in time_shares for part in share.parts}
     shown = [name for name in case.identity.metrics if name.replace("_", " ") not in of_shares]
-    own = (name for name in shown if name not in separate and name not in in_row)
-    others = (name for name in shown if name in separate)
+    timed = (name for name in shown if name not in separate and name not in in_row)
+    untimed = (name for name in shown if name in separate)
     for title, items in (
-        ("", _metrics(case, own, sign)),
-        (f"{_OTHER_LOOPS}: ", _metrics(case, others, sign)),
+        ("", _metrics(case, timed, sign)),
+        (f"{_OTHER_LOOPS}: ", _metrics(case, untimed, sign)),
         ("in the last repeat: " if case.repeats > 1 else "", _choices(case)),
     ):
         if text := ", ".join(items):
             yield from indent_text(title + text, width, CASE_INDENT)
     for reference in case.measured.limits.items():
         yield from indent_text(_describe_reference(case, *reference), width, CASE_INDENT)
-    for share in known:
-        words = f"{share.title}, all ranks together: {share.text}"
-        yield from indent_text(words, width, CASE_INDENT)
+    for share in time_shares:
+        text = f"{share.title}, all ranks together: {share.words}"
+        yield from indent_text(text, width, CASE_INDENT)
 
 
 def detail_legend(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> Iterator[str]:
-    """Yield what the lines of `case_details` mean, as far as these cases need it."""
+    """Yield the legend of `case_details` for these cases."""
     shown = list(cases)
     others = [case for case in shown if name_separate_metrics(case)]
     if others:
@@ -79,9 +79,9 @@ def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]
     unit = info.unit if info else ""
     value = reference["value"]
     number = "unknown" if value is None else format_value(value, unit, name)
-    text = f"reference of {format_metric_name(name, unit)}: {number}, {reference['measured_by']}"
-    known = [part["value"] for part in case.measured.references.get(name, {}).values()]
-    values = [value for value in known if value is not None]
+    text = f"reference of {metric_name(name, unit)}: {number}, {reference['measured_by']}"
+    recorded = [part["value"] for part in case.measured.references.get(name, {}).values()]
+    values = [value for value in recorded if value is not None]
     if len(values) > 1:
         ends = [format_value(end, unit, name) for end in (min(values), max(values))]
         text += f"; {ends[0]} to {ends[1]} over {len(values)} repeats"
@@ -89,7 +89,7 @@ def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]
 
 
 def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
-    """Yield further metrics; efficiencies and speed-ups of disturbed cases have a sign."""
+    """Yield further metrics; ratios of disturbed cases are marked with a sign."""
     for name in names:
         info = case.identity.metrics[name]
         summary = case.summary(name)
@@ -109,7 +109,7 @@ def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
 
 
 def _describe_speedup(case: CaseState, name: str) -> str:
-    """Return what a speed-up divides, such as `` (sequential / time)``, if its name does not."""
+    """Return the ratio of a speed-up, ``(sequential / time)``, if not in its name."""
     compared = [time for time in SPEEDUPS.get(name, ()) if time in case.identity.metrics]
     if not compared or name == "speedup_vs_sequential":
         return ""
@@ -122,7 +122,7 @@ def _choices(case: CaseState) -> Iterator[str]:
 
 
 def _describe_choice(name: str, choice: Mapping[str, str]) -> str:
-    """Return a choice and its reason; for a device, whether it is the host for lack of a GPU."""
+    """Return a choice and its reason; a device is marked if it is an automatic CPU."""
     if name == "device":
         automatic = choice["value"] == "cpu" and choice["reason"].startswith("auto")
         return f"{choice['value']} (auto)" if automatic else choice["value"]

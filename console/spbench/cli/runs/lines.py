@@ -1,14 +1,17 @@
-"""A run in plain lines: for pipes, CI and screen readers, and the ends of cases everywhere."""
+"""A run in plain lines: for pipes, CI and screen readers, and for recorded runs."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from spbench.cli.runs.case_details import CASE_INDENT, case_details, detail_legend
 from spbench.cli.runs.case_table import CaseTable
-from spbench.cli.tables import PIPE_WIDTH, indent_text
+from spbench.cli.text_layout import indent_text, output_width
+from spbench.errors import UsageError
 from spbench.record.case_state import CaseState
 from spbench.record.judge import describe_not_judged
 from spbench.record.live_stragglers import LiveStragglers
@@ -25,29 +28,32 @@ from spbench.record.rank_rows import RankRows
 from spbench.record.repeats import describe_repeats
 from spbench.record.run_parts import RankState
 from spbench.record.state import RunState
-from spbench.report.text_tables import cut_middle
+from spbench.report.text_tables import PIPE_WIDTH, cut_middle
 from spbench_core.events.fields import Event
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, LogLevel
 from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.estimate import RunEstimate
+    from spbench.record.runs.folder import RunFolder
 
 LAGGED = 5.0
+"""Seconds for which a straggler must lag to be reported."""
 LOOK = 1.0
-"""Seconds of the run for which a reported straggler has lagged, and between two looks."""
+"""Seconds of the run between two searches for stragglers."""
 FIRST = 2.0
+"""Seconds without output before the phase of a case is printed."""
 AGAIN = 10.0
-"""Seconds of silence before the phase of a case is printed, and before it is printed again."""
+"""Seconds without output before the phase of a case is printed again."""
 MOST_FAILURES = 12
-"""Cases that did not pass and that a quiet run gives the reason of."""
+"""The most failed cases with a reason in a quiet run."""
 
 
 class LineView:
-    """Prints a line when something has happened: the start, each job, each case, the end.
+    """A view that prints a line at the start and the end, and for each job and case.
 
     Attributes:
-        rows: The ranks' figures, unless only the status of the run is printed.
+        rows: The times of ranks, unless only the status of the run is printed.
     """
 
     def __init__(
@@ -62,12 +68,12 @@ class LineView:
         """Print a run.
 
         Args:
-            state: The run; it has taken in each event before the lines do.
+            state: The run; it applies each event before this view.
             write: Prints a line.
             verbosity: -1 for the status of the run only, 1 for details of ranks and cases.
-            columns: The most columns of a line; None: those of a pipe.
-            next_step: What to do after the run, for the last line.
-            estimate: How long the run will take.
+            columns: The most columns of a line; None for those of a pipe.
+            next_step: A suggestion for after the run, for the last line.
+            estimate: The estimated time of the run.
         """
         self._state = state
         self._output = write
@@ -86,9 +92,18 @@ class LineView:
         self._sharing_reported = False
         self._remarks: set[str] = set()
         self._table: CaseTable | None = None
+        self._printers: dict[str, Callable[[Event], None]] = {
+            "run_start": self._print_run_start,
+            "run_resumed": self._print_run_resumed,
+            "retry": self._print_retry,
+            "job_start": self._print_job_start,
+            "ready": self._print_ready,
+            "case_judged": self._print_case_judged,
+            "log": self._print_log,
+        }
 
     def __call__(self, event: Event) -> None:
-        """Print what the event means to a reader, or nothing."""
+        """Print an event if it matters to a reader."""
         if self._verbosity < 0:
             return
         self.rows.update(event)
@@ -96,9 +111,8 @@ class LineView:
         if event["time"] >= self._look_at:
             self._look_at = event["time"] + LOOK
             self._report_stragglers()
-        printer = getattr(self, f"_on_{event['event']}", None)
-        if printer is not None:
-            printer(event)
+        if (print_event := self._printers.get(event["event"])) is not None:
+            print_event(event)
         if event["time"] >= self._phase_at:
             self._report_phase(event["time"])
 
@@ -126,7 +140,7 @@ class LineView:
             self._write_wrapped(f"next: {self._next_step}")
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing, since no resource is open."""
 
     def _findings(self) -> Iterator[str]:
         """Yield the findings of the run, without those that were printed above the table."""
@@ -153,35 +167,35 @@ class LineView:
             self._write(f"{format_quantity(len(failed) - MOST_FAILURES, 'more case')} did not pass")
 
     def _report_stragglers(self) -> None:
-        """Name each rank or host that lags, once per case."""
-        for lag in self._stragglers.find_lags(LAGGED):
+        """Report each rank or host that lags, once per case."""
+        for lag in self._stragglers.lags(LAGGED):
             straggler = lag.straggler
-            who = straggler.host if straggler.rank is None else straggler.rank
-            if (lag.case.id, who) not in self._reported:
-                self._reported.add((lag.case.id, who))
-                (sentence,) = describe_lags([lag])
-                self._write_wrapped(f"note: {sentence}", "  ")
+            subject = straggler.host if straggler.rank is None else straggler.rank
+            if (lag.case.id, subject) not in self._reported:
+                self._reported.add((lag.case.id, subject))
+                (message,) = describe_lags([lag])
+                self._write_wrapped(f"note: {message}", "  ")
 
     def _report_phase(self, now: float) -> None:
         case = self.rows.case
         phase = describe_phase(self._state, now)
         if case is not None and phase:
-            rest = f"; suite: {left}" if (left := self.remaining(now)) else ""
+            suite_left = f"; suite: {text}" if (text := self.remaining(now)) else ""
             for line in self._table.begin(case) if self._table is not None else ():
                 self._write(line)
-            room = max(8, self._width - len(CASE_INDENT) - len(phase) - len(rest) - 2)
-            self._write(f"{CASE_INDENT}{cut_middle(case.id, room)}: {phase}{rest}")
+            id_width = max(8, self._width - len(CASE_INDENT) - len(phase) - len(suite_left) - 2)
+            self._write(f"{CASE_INDENT}{cut_middle(case.id, id_width)}: {phase}{suite_left}")
             self._phase_at = now + AGAIN
 
     def remaining(self, now: float) -> str:
-        """Return how long the run takes until its end, ``about 40 s left``; empty if unknown."""
+        """Return the remaining time of the run, ``about 40 s left``; empty if unknown."""
         if self._estimate is None:
             return ""
         from spbench.engine.remaining_time import estimate_remaining, format_remaining
 
         return format_remaining(estimate_remaining(self._state, self._estimate, now))
 
-    def _on_run_start(self, event: Event) -> None:
+    def _print_run_start(self, event: Event) -> None:
         self._start_table()
         description = f": {event['description']}" if event["description"] else ""
         self._write_wrapped(f"{event['suite']}{description}")
@@ -191,7 +205,7 @@ class LineView:
         if reasons := "; ".join(event["environment"].get("other_work", ())):
             self._write_wrapped(f"warning: the machine is busy ({reasons}): times may be inflated")
 
-    def _on_run_resumed(self, event: Event) -> None:
+    def _print_run_resumed(self, event: Event) -> None:
         self._start_table()
         cases = self._state.cases
         run = self._state.run
@@ -202,11 +216,11 @@ class LineView:
     def _start_table(self) -> None:
         self._table = CaseTable(self._state.cases, self._state.jobs, self._width)
 
-    def _on_retry(self, event: Event) -> None:
+    def _print_retry(self, event: Event) -> None:
         self._done -= set(event["cases"])
         self._write_wrapped(f"retrying cases that did not pass: {', '.join(event['cases'])}")
 
-    def _on_job_start(self, event: Event) -> None:
+    def _print_job_start(self, event: Event) -> None:
         self._ready[event["job"]] = 0
         self._look_at = 0.0
         launcher = (event["launcher"], event["version"])
@@ -218,7 +232,7 @@ class LineView:
             self._write(", ".join(launcher))
         self._launchers.add(launcher)
 
-    def _on_ready(self, event: Event) -> None:
+    def _print_ready(self, event: Event) -> None:
         job = self._state.jobs[event["job"]]
         if self._verbosity > 0:
             self._write("  " + describe_rank(self._state.ranks[event["rank"]]))
@@ -229,7 +243,7 @@ class LineView:
                 self._sharing_reported = True
                 self._write_wrapped(f"warning: {sharing}")
 
-    def _on_case_judged(self, event: Event) -> None:
+    def _print_case_judged(self, event: Event) -> None:
         self._done.add(event["case"])
         case = self._state.cases[event["case"]]
         if self._table is None:
@@ -250,7 +264,7 @@ class LineView:
             if case.verdict.traceback:
                 self._write(case.verdict.traceback.rstrip())
 
-    def _on_log(self, event: Event) -> None:
+    def _print_log(self, event: Event) -> None:
         if event["level"] in (LogLevel.WHERE, LogLevel.LOADING):
             return
         if self._verbosity > 0 or event["level"] not in (LogLevel.INFO, LogLevel.LINE):
@@ -258,7 +272,7 @@ class LineView:
 
 
 def list_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
-    """Yield what is to be said of a judged case below its row."""
+    """Yield the remarks on a judged case below its row."""
     if reason:
         yield reason
     if repeats := describe_repeats(case):
@@ -288,3 +302,43 @@ def describe_rank(rank: RankState) -> str:
         f"CPUs {fold_numbers(facts.cpus)}{numa}, {format_quantity(facts.threads or 0, 'thread')}, "
         f"{facts.fabric}; {versions}"
     )
+
+
+def replay_lines(
+    folder: RunFolder, speed: float | None, write: Callable[[str], None], verbosity: int
+) -> None:
+    """Print a recorded run in lines, at a speed; None for the highest speed.
+
+    Raises:
+        UsageError: The log cannot be read, or does not begin with a run.
+    """
+    from spbench.record.runs.follow import RecordedEvents
+    from spbench.record.runs.playback import Playback, paced
+
+    state = RunState()
+    lines = LineView(state, write, verbosity, output_width(sys.stdout))
+    events = RecordedEvents(folder.events)
+    for event in paced(Playback(events, speed), time.monotonic, time.sleep):
+        state.apply(event)
+        lines(event)
+    if state.run is None and events.left_out:
+        raise UsageError(f"the beginning of this run is lost: {events.left_out}")
+    if events.left_out:
+        write(printable(events.left_out))
+    if state.run is not None and state.run.finished is not None:
+        lines.finish(folder.report_line)
+    else:
+        write(printable(describe_unfinished(folder)))
+
+
+def describe_unfinished(folder: RunFolder) -> str:
+    """Return the last line of a run without an end in its events."""
+    alive = folder.alive()
+    host = folder.elsewhere()
+    if alive is None:
+        end = f"still running on {host}, as far as its log shows"
+    elif host is not None:
+        end = f"nothing came from the console on {host} for long"
+    else:
+        end = "still running" if alive else "the console ended before the run did"
+    return f"unfinished: {end}; events: {folder.events}"

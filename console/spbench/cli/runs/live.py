@@ -1,4 +1,4 @@
-"""A run on a terminal: lines for what has happened, and below them the ranks as they run."""
+"""A run on a terminal: lines of events, and below them a live table of ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spbench.engine.estimate import RunEstimate
 
 INTERVAL = 0.2
-"""Seconds between two frames, at least: the console may share its cores with the ranks."""
+"""The least seconds between two frames: this process may share cores with the ranks."""
 MOST_ROWS = 16
 _OWN = (
     "own: the median without waits for other ranks; skew: own and the shortest wait of ranks with "
@@ -39,16 +39,16 @@ _OWN = (
 _PHASE_STYLES = {RankPhase.ERROR: "bold red"}
 _CHECK_STYLES = {CheckOutcome.PASSED: "green", CheckOutcome.FAILED: "bold red"}
 WIDE = 100
-"""Columns of a terminal from which the whole table fits."""
+"""The least columns of a terminal for the whole table."""
 _ONLY_WIDE = ("iterations", "last", "own", "p95")
 _BEFORE = ("rank", "host")
 _AFTER = ("phase", "iterations", "last", "median", "own", "p95", "p99", "skew", "check")
-"""The columns before and behind those of the ranks' places."""
+"""The columns before and after those of the ranks' coordinates."""
 _FIGURES = {"rank", *_AFTER} - {"phase", "check"}
 
 
 class LiveView:
-    """Lines above, a table of the ranks below; drawn when events come, five times a second."""
+    """Lines above, a table of the ranks below, redrawn at most every `INTERVAL`."""
 
     def __init__(
         self,
@@ -59,36 +59,36 @@ class LiveView:
         estimate: RunEstimate | None = None,
     ) -> None:
         self._state = state
-        self._drawn = 0.0
+        self._frame_time = 0.0
         self._now = 0.0
         self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
         self._lines = LineView(state, self._print, verbosity, console.width, next_step, estimate)
         self._live.start()
 
     def __call__(self, event: Event) -> None:
-        """Print what has happened, and draw a new frame where one is due."""
+        """Print the event, and draw a new frame if one is due."""
         self._lines(event)
         self._now = event["time"]
         now = time.monotonic()
-        if now - self._drawn >= INTERVAL:
-            self._drawn = now
+        if now - self._frame_time >= INTERVAL:
+            self._frame_time = now
             self._live.update(self.frame(), refresh=True)
 
     def finish(self, report: str) -> None:
-        """Draw the last frame, then print the verdict."""
+        """Draw the last frame, then print the status of the run."""
         self._live.update(self.frame(), refresh=True)
         self.close()
         self._lines.finish(report)
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Release the terminal."""
         self._live.stop()
 
     def _print(self, line: str) -> None:
         self._live.console.print(colour_status(line), soft_wrap=True)
 
     def frame(self) -> RenderableType:
-        """Return the progress and the table of the ranks, as they are now."""
+        """Return the progress and the table of the ranks."""
         if not self._lines.rows.ranks():
             return Text("starting ...", style="dim")
         case = self._lines.rows.case
@@ -118,22 +118,26 @@ class LiveView:
         table = Table(box=None, pad_edge=False, header_style="bold")
         rows = self._lines.rows
         narrow = self._live.console.width < WIDE
-        places = [known.name for known in rows.coordinate_names() if known.differs or not narrow]
-        crowd = len(rows.ranks())
-        shown = rows.slowest(MOST_ROWS) if crowd > MOST_ROWS else rows.rows()
+        coordinate_names = [
+            coordinate.name for coordinate in rows.place_names() if coordinate.differs or not narrow
+        ]
+        rank_count = len(rows.ranks())
+        shown = rows.slowest(MOST_ROWS) if rank_count > MOST_ROWS else rows.rows()
         left_out = {*_ONLY_WIDE} if narrow else set()
         if all(row.active is None for row in shown):
             left_out.add("own")
         columns = [name for name in _AFTER if name not in left_out]
-        for name in (*_BEFORE, *places, *columns):
+        for name in (*_BEFORE, *coordinate_names, *columns):
             table.add_column(
                 strip_controls(name), justify="right" if name in _FIGURES else "left", no_wrap=True
             )
         for row in shown:
             cells = _cells(row)
-            place = (Text(strip_controls(row.coordinates.get(name, ""))) for name in places)
-            table.add_row(*map(cells.get, _BEFORE), *place, *map(cells.get, columns))
-        captions = [f"the slowest {MOST_ROWS} of {crowd} ranks"] if crowd > MOST_ROWS else []
+            coordinates = (Text(clean(row.place.get(name, ""))) for name in coordinate_names)
+            table.add_row(*map(cells.get, _BEFORE), *coordinates, *map(cells.get, columns))
+        captions = (
+            [f"the slowest {MOST_ROWS} of {rank_count} ranks"] if rank_count > MOST_ROWS else []
+        )
         if "own" in columns:
             captions.append(_OWN)
         table.caption = "; ".join(captions)
@@ -162,7 +166,7 @@ def _time(value: float | None) -> Text:
 
 
 def colour_status(line: str) -> Text:
-    """Return a line with its verdict coloured."""
+    """Return a line with its status coloured."""
     text = Text(line)
     text.highlight_regex(r"✓ passed|^passed:", "green")
     text.highlight_regex(r"✗ \w+|^(failed|error|timeout):", "bold red")

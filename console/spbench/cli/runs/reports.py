@@ -1,4 +1,4 @@
-"""The reports that ``spbench run`` writes at its end, or when it refuses to start."""
+"""The reports of ``spbench run``, also of a rejected request."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ REPORT_OPTIONS = ("--json", "--junit", "--html")
 """The options that name a file for a report."""
 
 
-def report_usage(sentence: str, words: list[str]) -> None:
-    """Write the reports of a ``run`` with wrong arguments, if the arguments name some."""
-    named = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word in REPORT_OPTIONS}
-    if words[:1] == ["run"] and named:
-        json_target, junit, html = (named.get(option) for option in REPORT_OPTIONS)
-        report_refusal(UsageError(sentence), json_target, ReportFiles(junit, html))
+def report_usage(message: str, arguments: list[str]) -> None:
+    """Write the reports that a ``run`` with invalid arguments asks for."""
+    targets = {
+        argument: arguments[index + 1]
+        for index, argument in enumerate(arguments[:-1])
+        if argument in REPORT_OPTIONS
+    }
+    if arguments[:1] == ["run"] and targets:
+        json_target, junit, html = (targets.get(option) for option in REPORT_OPTIONS)
+        report_refusal(UsageError(message), json_target, ReportFiles(junit, html))
 
 
 def report_refusal(
     error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES
 ) -> None:
-    """Write the reports of a run that never began, if options ask for them."""
+    """Write the reports of a run that was rejected, if options ask for them."""
     from spbench.report.build import build_refused_report
     from spbench.report.document import ReportDocument
 
@@ -36,16 +40,16 @@ def report_refusal(
     try:
         write_report(ReportDocument.from_json(report), json_target, False)
     except SpbenchError as unwritten:
-        # Why the run was refused matters more than where that could not be written.
+        # The reason for the rejection matters more than a report that could not be written.
         sys.stderr.write(f"spbench: error: {unwritten}\n")
     files.write_refusal(report)
 
 
 def write_report(report: ReportDocument, target: str | None, no_samples: bool) -> None:
-    """Write a report to the target of --json, if there is one.
+    """Write a report to the target of ``--json``, if there is one.
 
     Raises:
-        FailedRunError: It could not be written.
+        FailedRunError: The report could not be written.
     """
     if target is None:
         return

@@ -1,11 +1,10 @@
-"""``spbench run``: a suite, from its file to a verdict."""
+"""``spbench run``: run a suite and judge its cases."""
 
 from __future__ import annotations
 
 import re
 import sys
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +17,7 @@ from spbench.cli.records.gate_options import (
     MaxUnjudgedOption,
     load_gate,
 )
-from spbench.cli.records.report import HtmlOption, JunitOption, ReportFiles
+from spbench.cli.records.report import STDOUT, HtmlOption, JunitOption, ReportFiles
 from spbench.cli.request import (
     ALL_CASES,
     CaseSelection,
@@ -35,21 +34,18 @@ from spbench.cli.request import (
     print_progress,
     print_warning,
 )
+from spbench.cli.runs.execution import execute_plan, line_writer
 from spbench.cli.runs.reports import REPORT_OPTIONS, report_refusal, write_report
-from spbench.cli.runs.views import line_writer, make_view
 from spbench.errors import ExitCode, SpbenchError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request, RunPlan
     from spbench.engine.run import EndedRun
-    from spbench.record.runs.folder import RunFolder
-    from spbench.record.state import RunState
-    from spbench.report.document import ReportDocument
     from spbench.report.gate.baseline_gate import BaselineGate, GateResult
 
 _REPLACED = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNJUDGED)
-"""The exit codes that become 4 if a report cannot be written."""
+"""The exit codes that become `ExitCode.ERROR` if a report cannot be written."""
 
 
 def register(app: typer.Typer) -> None:
@@ -147,8 +143,8 @@ def run(
     from spbench.record.state import RunState
 
     verbosity = -1 if quiet else int(verbose)
+    on_stderr = json_target == STDOUT
     files = ReportFiles(junit, html)
-    exit_code = ExitCode.PASSED
     try:
         files.check()
         request = replace(
@@ -168,36 +164,46 @@ def run(
             retries=retries,
             fail_on_flaky=fail_on_flaky,
         )
-        targets = zip(REPORT_OPTIONS, (json_target, junit, html), strict=True)
-        if dry_run and (given := [option for option, path in targets if path is not None]):
-            raise UsageError(
-                f"--dry-run runs nothing that {given[0]} could report; give one of the two"
-            )
-        if chosen.assume and not dry_run:
-            raise UsageError(
-                f"--assume {chosen.assume} shows launch lines of an MPI library that need not be "
-                "here: use it with --dry-run or spbench command"
-            )
+        _check_dry_run(dry_run, chosen, (json_target, junit, html))
         gate = load_gate(home, baseline, fail_on, max_unjudged)
-        planned = _planned(request, resume, failed)
+        planned = _plan_run(request, resume, failed)
         if dry_run:
-            _dry_run(planned)
+            _print_dry_run(planned)
             return
-        on_stderr = json_target == "-"
-        outcome = _execute(planned, headless, on_stderr, verbosity, RunState())
+        ended = execute_plan(planned, headless, on_stderr, verbosity, RunState())
     except SpbenchError as error:
         report_refusal(error, json_target, files)
         raise
-    gate_result, wrong = _judge(gate, outcome, on_stderr, verbosity)
-    exit_code = gate_result.exit_code(outcome.exit_code) if gate_result else outcome.exit_code
-    for sentence in [*wrong, *_write(outcome, gate_result, json_target, no_samples, files)]:
-        sys.stderr.write(f"spbench: error: {sentence}\n")
-        exit_code = ExitCode.ERROR if exit_code in _REPLACED else exit_code
+
+    gate_result, errors = _judge(gate, ended, on_stderr, verbosity)
+    errors += _write_reports(ended, gate_result, json_target, no_samples, files)
+    exit_code = gate_result.exit_code(ended.exit_code) if gate_result else ended.exit_code
+    for error_message in errors:
+        sys.stderr.write(f"spbench: error: {error_message}\n")
+    if errors and exit_code in _REPLACED:
+        exit_code = ExitCode.ERROR
     raise typer.Exit(exit_code)
 
 
-def _dry_run(planned: RunPlan) -> None:
-    """Print the launch lines of a run that could be started.
+def _check_dry_run(
+    dry_run: bool, chosen: LaunchChoice, report_paths: tuple[str | None, ...]
+) -> None:
+    """Reject options that need a run if there is none, and the other way round."""
+    reports = zip(REPORT_OPTIONS, report_paths, strict=True)
+    report_options = [option for option, path in reports if path is not None]
+    if dry_run and report_options:
+        raise UsageError(
+            f"--dry-run runs nothing that {report_options[0]} could report; give one of the two"
+        )
+    if chosen.assume and not dry_run:
+        raise UsageError(
+            f"--assume {chosen.assume} shows launch lines of an MPI library that need not be "
+            "here: use it with --dry-run or spbench command"
+        )
+
+
+def _print_dry_run(planned: RunPlan) -> None:
+    """Print the estimate and the launch lines of a run.
 
     Raises:
         SpbenchError: A case cannot run, or a launch cannot be made.
@@ -209,36 +215,36 @@ def _dry_run(planned: RunPlan) -> None:
     from spbench.engine.estimate import estimate_lines, estimate_plan
     from spbench.engine.plan import check_networks
 
-    for sentence in asyncio.run(check_networks(planned, print_progress)):
-        print_progress(f"spbench: warning: {sentence}")
+    for message in asyncio.run(check_networks(planned, print_progress)):
+        print_warning(message)
     if rejection := find_rejection(planned):
-        print_progress(f"spbench: warning: this run would be rejected: {rejection}; {REMEDY}")
+        print_warning(f"this run would be rejected: {rejection}; {REMEDY}")
     for line in estimate_lines(estimate_plan(planned, planned.request.home)):
         print(f"# {line}")
     print_commands(planned)
 
 
-def _planned(request: Request, resume: str | None, failed: str | None) -> RunPlan:
-    """Return the plan of a suite, or of what a recorded run says."""
-    from spbench.engine.plan import plan_run
+def _plan_run(request: Request, resume: str | None, failed: str | None) -> RunPlan:
+    """Return the plan of a suite, or of the cases left or failed in a recorded run."""
+    from spbench.engine.plan import plan
     from spbench.engine.resume import plan_failed, plan_resumed
 
-    given = request.suite != Path()
+    has_suite = request.suite != Path()
     if resume is None and failed is None:
-        if not given:
+        if not has_suite:
             raise UsageError("name a suite, as in: spbench run suites/halo.yaml")
         return plan_run(request, print_warning)
     option = "--failed" if resume is None else "--resume"
-    asks = (
+    conflicts = (
         ("--failed", option == "--resume" and failed is not None),
-        ("a suite", given),
+        ("a suite", has_suite),
         ("-k", request.keyword is not None),
         ("--case", bool(request.cases)),
         ("--set", bool(request.overrides)),
         ("--inject", bool(request.inject)),
         ("--system", request.system is not None),
     )
-    if other := next((name for name, asked in asks if asked), None):
+    if other := next((name for name, is_given in conflicts if is_given), None):
         raise UsageError(
             f"{option} takes suite and cases as the run recorded them; leave out {other}"
         )
@@ -248,108 +254,57 @@ def _planned(request: Request, resume: str | None, failed: str | None) -> RunPla
 
 
 def _judge(
-    gate: BaselineGate | None, outcome: EndedRun, on_stderr: bool, verbosity: int
+    gate: BaselineGate | None, ended: EndedRun, on_stderr: bool, verbosity: int
 ) -> tuple[GateResult | None, list[str]]:
-    """Compare a run with a baseline and print the result; return also why that failed."""
+    """Compare a run with a baseline and print the result; return errors as well."""
     if gate is None:
         return None, []
-    from spbench.cli.tables import output_width
+    from spbench.cli.text_layout import output_width
     from spbench.report.recorded import load_run
 
     try:
-        gate_result = gate.judge(load_run(outcome.folder))
-    except SpbenchError as error:  # its reports are still written
+        gate_result = gate.judge(load_run(ended.folder))
+    except SpbenchError as error:
+        # The caller still writes the reports of the run.
         return None, [f"the run could not be compared with its baseline: {error}"]
     stream = sys.stderr if on_stderr else sys.stdout
     gate_result.print_to(line_writer(stream), quiet=verbosity < 0, width=output_width(stream))
     try:
-        gate_result.note_failure(outcome.folder)
+        gate_result.note_failure(ended.folder)
     except SpbenchError as error:
         return gate_result, [str(error)]
     return gate_result, []
 
 
-def _write(
-    outcome: EndedRun,
+def _write_reports(
+    ended: EndedRun,
     gate_result: GateResult | None,
     json_target: str | None,
     no_samples: bool,
     files: ReportFiles,
 ) -> list[str]:
-    """Write what the options ask for; return why some of it could not be written."""
-    unwritten = []
+    """Write the requested reports; return a message for each that failed."""
+    errors = []
     try:
-        report = outcome.report
+        report = ended.report
         if gate_result:
             report = report.with_head(gate_result.add_to_report(report.head))
         write_report(report, json_target, no_samples)
     except SpbenchError as error:
-        unwritten.append(str(error))
+        errors.append(str(error))
     if any(files.targets()):
         from spbench.report.recorded import load_run
 
-        run = gate_result.run if gate_result else load_run(outcome.folder)
-        unwritten += files.write(run, gate_result)
-    return unwritten
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedRun:
-    """A run that was made for another command.
-
-    Attributes:
-        state: What its ranks have said.
-    """
-
-    folder: RunFolder
-    state: RunState
-    report: ReportDocument
-    exit_code: ExitCode
-
-
-def execute(
-    planned: RunPlan, *, quiet: bool, verbose: bool, to_stderr: bool, headless: bool = False
-) -> CompletedRun:
-    """Run what another command needs; it is shown as ``spbench run`` shows it.
-
-    Raises:
-        SpbenchError: Nothing could be started.
-    """
-    from spbench.record.state import RunState
-
-    state = RunState()
-    outcome = _execute(planned, headless, to_stderr, -1 if quiet else int(verbose), state)
-    return CompletedRun(outcome.folder, state, outcome.report, outcome.exit_code)
-
-
-def _execute(
-    planned: RunPlan, headless: bool, on_stderr: bool, verbosity: int, state: RunState
-) -> EndedRun:
-    import asyncio
-
-    from spbench.engine.run import Run
-
-    view = make_view(planned, state, headless, on_stderr, verbosity)
-    say = print_progress if verbosity >= 0 else _nobody
-    try:
-        outcome = asyncio.run(Run(planned, state, view, say).execute())
-        with suppress(OSError):  # the terminal may have gone
-            view.finish(outcome.folder.report_line)
-    finally:
-        with suppress(OSError):
-            view.close()
-    return outcome
-
-
-def _nobody(_: str) -> None:
-    """Say nothing: ``--quiet`` wants the verdict alone."""
+        run = gate_result.run if gate_result else load_run(ended.folder)
+        errors += files.write(run, gate_result)
+    return errors
 
 
 def parse_time(text: str) -> float:
-    """Read a time: ``90``, ``90s``, ``5m``, ``1.5h``.
+    """Return the seconds of a time: ``90``, ``90s``, ``5m``, ``1.5h``.
 
     Raises:
-        UsageError: It is none.
+        UsageError: The text is not a time above 0.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text.strip())
     if match is None or float(match[1]) == 0:

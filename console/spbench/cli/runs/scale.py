@@ -1,4 +1,4 @@
-"""``spbench scale``: a suite over numbers of ranks, its efficiency, and where more do not pay."""
+"""``spbench scale``: a suite on several numbers of ranks, and its efficiency."""
 
 from __future__ import annotations
 
@@ -93,12 +93,11 @@ def scale(
     request = build_request(
         suite, chosen=chosen, selected=selected, home=home, system=system, argv=sys.argv[1:]
     )
-    asked = _asked(np, strong, by)
-    if asked is not None:
-        request = _over_ranks(request, asked)
-    from spbench.cli.runs.run import execute
-    from spbench.cli.runs.views import line_writer
-    from spbench.engine.plan import plan_run
+    scaling_key = _scaling_key(np, strong, by)
+    if scaling_key is not None:
+        request = _add_scaling_key(request, scaling_key)
+    from spbench.cli.runs.execution import execute, line_writer
+    from spbench.engine.plan import plan
     from spbench.report.recorded import load_run
     from spbench.report.scaling import compute_scalings
 
@@ -106,22 +105,26 @@ def scale(
     if not any(case.scaled for job in planned.jobs for case in job.cases):
         raise UsageError(f"{suite} does not say on how many ranks: give --np 1,2,4")
     on_stderr = json_target == "-"
-    done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=on_stderr, headless=headless)
-    found = compute_scalings(load_run(done.folder), worth)
-    _tell(found, line_writer(sys.stderr if on_stderr else sys.stdout))
+    completed = execute(
+        planned, quiet=quiet, verbose=verbose, to_stderr=on_stderr, headless=headless
+    )
+    results_by_case = compute_scalings(load_run(completed.folder), worth)
+    _print_scalings(results_by_case, line_writer(sys.stderr if on_stderr else sys.stdout))
     if json_target is not None:
-        _write(found, json_target)
-    raise typer.Exit(done.exit_code)
+        _write_json(results_by_case, json_target)
+    raise typer.Exit(completed.exit_code)
 
 
-def _asked(np: str | None, strong: bool | None, by: str | None) -> dict[str, Any] | None:
-    """Return what the key ``scale`` of a case is to be; None: what the suite has.
+def _scaling_key(
+    np: str | None, strong: bool | None, parameter: str | None
+) -> dict[str, Any] | None:
+    """Return the key ``scale`` for the cases; None for that of the suite.
 
     Raises:
-        UsageError: The ranks are no list of numbers, or what stays the same is not said.
+        UsageError: The ranks are invalid, or neither strong nor weak is given.
     """
     if np is None:
-        if strong is not None or by is not None:
+        if strong is not None or parameter is not None:
             raise UsageError("--strong, --weak and --by say how ranks grow: give --np 1,2,4 too")
         return None
     try:
@@ -130,20 +133,20 @@ def _asked(np: str | None, strong: bool | None, by: str | None) -> dict[str, Any
         raise UsageError(f"--np {np}: write numbers of ranks, as 1,2,4") from None
     if strong is None:
         raise UsageError("say what stays the same: the work (--strong), or a rank's (--weak)")
-    asked = {"np": counts, "work": "strong" if strong else "weak"}
-    return asked if by is None else asked | {"by": by}
+    key = {"np": counts, "work": "strong" if strong else "weak"}
+    return key if parameter is None else key | {"by": parameter}
 
 
-def _over_ranks(request: Request, asked: dict[str, Any]) -> Request:
-    """Return the request with the key ``scale`` in the cases that it selects."""
-    written = json.dumps(asked)
-    names = _selected(request)
-    options = [f"scale={written}"] if names is None else [f"scale.{n}={written}" for n in names]
+def _add_scaling_key(request: Request, key: dict[str, Any]) -> Request:
+    """Return the request with the key ``scale`` in its selected cases."""
+    key_text = json.dumps(key)
+    names = _selected_entries(request)
+    options = [f"scale={key_text}"] if names is None else [f"scale.{n}={key_text}" for n in names]
     return replace(request, overrides=(*request.overrides, *options))
 
 
-def _selected(request: Request) -> list[str] | None:
-    """Return the names of the entries that a request selects cases of; None: of all."""
+def _selected_entries(request: Request) -> list[str] | None:
+    """Return the names of the entries with selected cases; None for all."""
     if request.keyword is None and not request.cases:
         return None
     from spbench.suites.loader import load_suite_file
@@ -155,28 +158,28 @@ def _selected(request: Request) -> list[str] | None:
     return list(dict.fromkeys(case.name for case in cases))
 
 
-def _tell(found: Sequence[Scaling], say: Callable[[str], None]) -> None:
-    from spbench.cli.tables import align_columns
-    from spbench.record.number_formatting import strip_controls
+def _print_scalings(scalings: Sequence[Scaling], write: Callable[[str], None]) -> None:
+    from spbench.record.number_formatting import clean
     from spbench.report.scaling import (
         SCALING_COLUMNS,
         SCALING_NUMBER_COLUMNS,
         scaling_remarks,
         scaling_rows,
     )
+    from spbench.report.text_tables import align_columns
 
-    say("")
-    for line in align_columns([SCALING_COLUMNS, *scaling_rows(found)], SCALING_NUMBER_COLUMNS):
-        say(strip_controls(line))
-    for remark in scaling_remarks(found):
-        say(strip_controls(remark))
+    write("")
+    for line in align_columns([SCALING_COLUMNS, *scaling_rows(scalings)], SCALING_NUMBER_COLUMNS):
+        write(clean(line))
+    for remark in scaling_remarks(scalings):
+        write(clean(remark))
 
 
-def _write(found: Sequence[Scaling], target: str) -> None:
-    from spbench.record.runs.folder import write_file
+def _write_json(scalings: Sequence[Scaling], target: str) -> None:
+    from spbench.record.runs.folder import write_whole
     from spbench.report.scaling import scaling_objects
 
-    text = json.dumps(scaling_objects(found), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(scaling_objects(scalings), indent=1, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
     else:

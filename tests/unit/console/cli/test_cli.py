@@ -43,7 +43,7 @@ def spbench_process(*words, **environ):
 @pytest.mark.parametrize("command", sorted(get_command(app).commands))  # type: ignore[attr-defined]
 def test_a_command_alone_is_the_same_as_among_all(command, spbench, monkeypatch):
     alone = spbench(command, "--help")
-    monkeypatch.setattr("spbench.cli.app._narrowed", lambda words: app)
+    monkeypatch.setattr("spbench.cli.app._narrow_app", lambda words: app)
     assert spbench(command, "--help") == alone
     assert (alone.status, alone.err) == (0, "")
     assert f"spbench {command}" in alone.out

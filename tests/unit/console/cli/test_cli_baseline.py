@@ -74,7 +74,7 @@ def test_an_unwritten_report_is_4_although_no_case_was_judged(
 ):
     report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
     outcome = EndedRun(main, ExitCode.PASSED, ReportDocument.from_json(report))
-    monkeypatch.setattr(run, "_execute", lambda *_: outcome)
+    monkeypatch.setattr(run, "execute_plan", lambda *_: outcome)
     (tmp_path / "file").write_text("")
     target = tmp_path / ("out.json" if written else "file/out.json")
     assert spbench("run", HALO, "--baseline", "main", "--json", str(target)).status == status
@@ -91,7 +91,7 @@ def test_an_unwritten_report_is_4_although_no_case_was_judged(
 def test_a_run_that_fails_its_baseline_has_a_note(spbench, main, words, before, note, monkeypatch):
     report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
     outcome = EndedRun(main, ExitCode.PASSED, ReportDocument.from_json(report))
-    monkeypatch.setattr(run, "_execute", lambda *_: outcome)
+    monkeypatch.setattr(run, "execute_plan", lambda *_: outcome)
     write_note(main, RunNote(before))
     spbench("run", HALO, "--baseline", "main", *words)
     assert read_note(main) == RunNote(note)

@@ -114,7 +114,7 @@ def test_json_has_gpus_by_name_and_what_is_known_of_them_beside(doctor, monkeypa
     found = HostFacts(
         "node1", FindingStatus.OK, cores=8, gpus=HostGpus((card,) * 2, files=2, driver="580.82")
     )
-    monkeypatch.setattr("spbench.cli.doctor._surveyed", lambda *_: [found])
+    monkeypatch.setattr("spbench.cli.doctor._survey_hosts", lambda *_: [found])
     _, out, _ = doctor("--hosts", "node1", "--json")
     (told,) = json.loads(out)["hosts"]
     assert told["gpus"] == ["NVIDIA H200", "NVIDIA H200"]
@@ -153,7 +153,7 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
         ):
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text(text)
-    for name, path in (("GPUS", "gpus"), ("PCI", "pci"), ("FILES", "dev"), ("ADAPTERS", "ib")):
+    for name, path in (("GPUS", "gpus"), ("PCI", "pci"), ("DEVICE_FILES", "dev"), ("ADAPTERS", "ib")):
         monkeypatch.setattr(host_facts, name, tmp_path / path)
     monkeypatch.setattr(host_facts, "read_driver_version", lambda: "550.54.15")
     monkeypatch.setattr(host_facts, "read_driver_cuda", lambda: "12.4")

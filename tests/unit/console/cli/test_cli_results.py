@@ -4,11 +4,10 @@ import json
 import jsonschema
 import pytest
 
-from spbench.cli.records import results
-from spbench.cli.records.replay import replay_lines
-from spbench.cli.tables import align_columns
+from spbench.cli.runs.lines import replay_lines
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
+from spbench.report.text_tables import align_columns
 from unit.events import (
     described,
     job_start,
@@ -220,7 +219,7 @@ def test_a_slow_link_is_marked(spbench, home):
 
 
 def test_of_many_ranks_the_hosts_alone_are_shown(spbench, home, monkeypatch):
-    monkeypatch.setattr(results, "MOST_RANKS", 2)
+    monkeypatch.setattr("spbench.cli.records.rank_tables.MOST_RANKS", 2)
     latency = {((0, "x"), (1, "y")): 2.0, ((1, "y"), (2, "y")): 3.0}
     recorded(home, measured(latency, {}))
     _, out, _ = spbench("results", "show", "--links")

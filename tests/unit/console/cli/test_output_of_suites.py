@@ -5,9 +5,9 @@ import re
 import pytest
 
 from spbench.cli.runs.lines import LineView
-from spbench.cli.tables import PIPE_WIDTH
-from spbench.engine.run_metadata import describe_case
+from spbench.engine.run_metadata import describe
 from spbench.record.state import RunState
+from spbench.report.text_tables import PIPE_WIDTH
 from spbench.suites.loader import load_suite_file
 from spbench.suites.shipped import list_shipped_suites
 from spbench_core.catalog import BENCHMARKS

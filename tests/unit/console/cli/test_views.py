@@ -5,9 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from spbench.cli.records.replay import replay_lines
 from spbench.cli.runs.case_table import _EXPLANATIONS, CaseTable
-from spbench.cli.runs.lines import LineView
+from spbench.cli.runs.lines import LineView, replay_lines
 from spbench.cli.runs.live import LiveView
 from spbench.record.findings import collect_findings
 from spbench.record.runs.folder import RunFolder

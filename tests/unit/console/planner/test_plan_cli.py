@@ -14,7 +14,7 @@ import pytest
 
 from places import DOCS
 from spbench.cli.app import run_command_line
-from spbench.cli.planning.tables import _cut_stages, render_plan, render_verification
+from spbench.cli.planning.output import _cut_stages, render_plan, render_verification
 from spbench.planner.cluster.cluster_file import load_cluster
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.output.plan_description import describe_memory, describe_step_parts

@@ -1,0 +1,124 @@
+"""``spbench results note``, ``tag`` and ``prune``: annotate or remove runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spbench.cli.request import HomeOption, RunArgument
+from spbench.errors import UsageError
+from spbench_core.quantities import format_quantity
+
+if TYPE_CHECKING:
+    from spbench.record.runs.folder import RunFolder
+    from spbench.record.runs.prune import OldRun
+
+
+def register(group: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (note, tag, prune):
+        group.command()(command)
+
+
+def note(
+    run: RunArgument,
+    text: Annotated[
+        list[str] | None, typer.Argument(help="Note; '' removes it", metavar="TEXT")
+    ] = None,
+    home: HomeOption = None,
+) -> None:
+    """Replace the note of a run, or show it."""
+    from dataclasses import replace
+
+    from spbench.record.runs.notes import note_from, read_note, retagged, write_note
+
+    folder = _folder(run, home)
+    current = read_note(folder)
+    if text is not None:
+        parsed = note_from(" ".join(text))
+        current = retagged(replace(parsed, tags=current.tags), parsed.tags)
+        write_note(folder, current)
+    print(current)
+
+
+def tag(
+    run: RunArgument,
+    tags: Annotated[list[str], typer.Argument(help="Tags of the run", metavar="TAG")],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove these tags")] = False,
+    home: HomeOption = None,
+) -> None:
+    """Add tags to a run, for `spbench results list tag:NAME`."""
+    from spbench.record.runs.notes import check_tag, read_note, retagged, write_note
+
+    folder = _folder(run, home)
+    current = read_note(folder)
+    checked = [check_tag(name) for name in tags]
+    current = retagged(current, () if remove else checked, checked if remove else ())
+    write_note(folder, current)
+    print(current)
+
+
+def _folder(run: str, home: HomeOption) -> RunFolder:
+    from spbench.record.runs.folder import find_run, home_of
+
+    return find_run(home_of(home, os.environ), run)
+
+
+def prune(
+    keep: Annotated[
+        int | None, typer.Option("--keep", help="Keep the newest N runs", min=0, metavar="N")
+    ] = None,
+    older: Annotated[
+        str | None,
+        typer.Option(
+            "--older", help="Remove only older runs, such as 12h, 30d or 4w", metavar="AGE"
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before removing")] = False,
+    home: HomeOption = None,
+) -> None:
+    """Remove old runs that are not running and have no baseline."""
+    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.history import summaries
+    from spbench.record.runs.prune import age_of, old_runs
+
+    if keep is None and older is None:
+        raise UsageError("prune: say what stays, with --keep N, --older 30d or both")
+    root = home_of(home, os.environ)
+    age = 0.0 if older is None else age_of(older)
+    old = old_runs(root, summaries(root), keep or 0, age, time.time())
+    _print_runs(old)
+    if old and (yes or _confirm()):
+        _remove_runs(root, old)
+
+
+def _print_runs(old_runs: Sequence[OldRun]) -> None:
+    from spbench.record.number_formatting import clean
+
+    for run in old_runs:
+        print(clean(f"{run.summary.id:<46} {run.bytes:>14,} bytes  {run.summary.verdict}"))
+    total = sum(run.bytes for run in old_runs)
+    print(
+        f"{format_quantity(len(old_runs), 'run')}, {total:,} bytes" if old_runs else "no run goes"
+    )
+
+
+def _confirm() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("prune: nothing was removed, since nobody can be asked here; add --yes")
+    return typer.confirm("Remove them?")
+
+
+def _remove_runs(root: Path, old_runs: Sequence[OldRun]) -> None:
+    from spbench.record.runs.history import summaries
+    from spbench.record.runs.prune import remove_run
+
+    removed = [remove_run(root, run.summary.folder) for run in old_runs]
+    print(f"removed {format_quantity(sum(removed), 'run')}")
+    summaries(root)  # removes them from the index
