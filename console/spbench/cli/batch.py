@@ -161,7 +161,7 @@ def collect(
     stream = sys.stderr if json_target == "-" else sys.stdout
     view = LineView(state, line_writer(stream), -1 if quiet else int(verbose), output_width(stream))
     try:
-        outcome = collect_results(folder, home_of(home, os.environ), state, view)
+        outcome = collect_results(folder, find_home(home, os.environ), state, view)
     except SpbenchError as error:
         report_refusal(error, json_target)
         raise

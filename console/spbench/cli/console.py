@@ -137,7 +137,7 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
         from spbench.record.runs.folder import find_home
 
         arguments = [*([] if suite is None else [str(suite)]), *(["--readonly"] * readonly)]
-        arguments += ["--home", str(home_of(home, os.environ)), *chosen.words()]
+        arguments += ["--home", str(find_home(home, os.environ)), *chosen.to_args()]
 
         def print_address(address: str) -> None:
             print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)

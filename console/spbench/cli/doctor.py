@@ -70,13 +70,15 @@ def doctor(
     from spbench.launch.doctor import examine_machine
     from spbench.launch.hosts.hostfiles import read_host_options
 
-    hosts_to_survey = given_hosts(hostfile, hosts)
+    hosts_to_survey = read_host_options(hostfile, hosts)
     if hosts_to_survey is not None and ranks is not None:
         raise UsageError(
             "--np is for this machine; with hosts, their slots set the number of ranks"
         )
     machine = (
-        examine(python, ranks or RANKS, os.environ) if as_json or hosts_to_survey is None else []
+        examine_machine(python, ranks or RANKS, os.environ)
+        if as_json or hosts_to_survey is None
+        else []
     )
     surveyed_facts = _survey_hosts(hosts_to_survey, python) if hosts_to_survey is not None else []
     if as_json:
@@ -99,7 +101,7 @@ def _survey_hosts(hosts: Hosts, python: str | None) -> list[HostFacts]:
     from spbench.suites.settings import LaunchSettings
 
     async def collect_answers() -> dict[str, HostFacts]:
-        answers = survey(hosts.names, settings, os.environ, print_progress)
+        answers = survey_hosts(hosts.names, settings, os.environ, print_progress)
         return {facts.host: facts async for facts in answers}
 
     settings = LaunchSettings.model_validate({"python": python} if python else {})
@@ -140,7 +142,7 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
         description = facts.reason if facts.cores is None else "  ".join(padded)
         glyph = _GLYPHS[facts.status]
         print(f"{glyph} {facts.status:<{_LONGEST}} {facts.host:<{width}} {description}".rstrip())
-    for finding, names in findings_of(hosts).items():
+    for finding, names in group_findings(hosts).items():
         _print_finding(finding, fold(names), f"{finding.subject}: {finding.text}", width, _LONGEST)
     for finding in find_differences(hosts):
         _print_finding(finding, finding.subject, finding.text, width, _LONGEST)

@@ -151,7 +151,7 @@ def command_(
 
 def print_commands(planned: RunPlan) -> None:
     """Print each job's launch line, and the standalone line of each of its cases."""
-    from spbench.engine.commands import command_lines
+    from spbench.engine.commands import format_commands
 
     for line in format_commands(planned):
         print(line)

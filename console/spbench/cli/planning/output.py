@@ -143,7 +143,7 @@ def write_output(text: str, target: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     else:
-        write_whole(Path(target), text)
+        write_file(Path(target), text)
 
 
 def render_plan(plan: Plan, cluster: Cluster, width: int) -> Iterator[str]:

@@ -180,7 +180,7 @@ def plan(
         raise UsageError("--jobs plans several batch sizes at once; give them, or leave it out")
 
     model = load_profile(profile, profile_batch_size)
-    devices = find_requested_cluster(machines, cluster, cluster_from, home_of(home, os.environ))
+    devices = find_requested_cluster(machines, cluster, cluster_from, find_home(home, os.environ))
     if sys.stderr.isatty():  # large clusters take most of a minute
         sys.stderr.write(
             f"planning {model.name} on {devices.name}, devices: {devices.device_count}\n"
@@ -286,12 +286,12 @@ def _run_and_compare(
     from spbench.cli.planning.output import render_verification
     from spbench.cli.runs.execution import execute
     from spbench.cli.text_layout import output_width
-    from spbench.engine.plan import plan_suite, settings_of
+    from spbench.engine.plan import build_settings, plan_suite
     from spbench.planner.output.verification import compare_with_run
     from spbench.suites.loader import load_suite_text
 
     try:
-        loaded = load_suite_text(suite.text, suite.suite.path, settings_of(request))
+        loaded = load_suite_text(suite.text, suite.suite.path, build_settings(request))
     except SuiteError as error:
         # The emitted suite has no errors, so these are about launch options.
         messages = (diagnostic.message for diagnostic in error.diagnostics)

@@ -62,7 +62,7 @@ def profile(
     """Measure the layers of a model for `spbench plan`."""
     from spbench.cli.request import build_request, reject_folder
     from spbench.cli.runs.execution import execute
-    from spbench.engine.plan import plan_suite, settings_of
+    from spbench.engine.plan import build_settings, plan_suite
     from spbench.planner.profile.json_file import write_profile_json
     from spbench.planner.profile.measurement import read_measured_profile, render_profile_suite
     from spbench.record.runs.folder import write_file
@@ -82,7 +82,7 @@ def profile(
     )
     text = render_profile_suite(model, sizes, ranks if busy else 1)
     try:
-        suite = load_suite_text(text, path, settings_of(request))
+        suite = load_suite_text(text, path, build_settings(request))
     except SuiteError as error:  # its positions refer to a generated text
         messages = [
             diagnostic.message.removeprefix("profile: ") for diagnostic in error.diagnostics
@@ -96,5 +96,5 @@ def profile(
     if output == "-":
         print(write_profile_json(measured), end="")
         return
-    write_whole(Path(output), write_profile_json(measured))
+    write_file(Path(output), write_profile_json(measured))
     print(f"{output}: {len(measured.layers)} layers at batch sizes {', '.join(map(str, sizes))}")

@@ -72,7 +72,7 @@ def list_(home: HomeOption = None) -> None:
     from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import load_baselines
 
-    for name, baseline in load_baselines(home_of(home, os.environ)):
+    for name, baseline in load_baselines(find_home(home, os.environ)):
         if isinstance(baseline, UsageError):
             _print_clean(f"{name:<20}  {baseline}")
         else:
@@ -87,7 +87,7 @@ def show(name: NameArgument, home: HomeOption = None) -> None:
     from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import load_baseline
 
-    baseline = load_baseline(home_of(home, os.environ), name)
+    baseline = load_baseline(find_home(home, os.environ), name)
     _print_clean(
         f"{baseline.name}: {baseline.suite}, of {', '.join(baseline.runs or [baseline.run])}"
     )
@@ -122,7 +122,7 @@ def remove(name: NameArgument, home: HomeOption = None) -> None:
     from spbench.record.runs.folder import find_home
     from spbench.report.baselines.files import remove_baseline
 
-    _print_clean(f"removed {remove_baseline(home_of(home, os.environ), name)}")
+    _print_clean(f"removed {remove_baseline(find_home(home, os.environ), name)}")
 
 
 @group.command()
@@ -180,7 +180,7 @@ def _count_cases(baseline: BaselineFile) -> str:
 
 
 def _print_clean(*lines: str) -> None:
-    from spbench.record.number_formatting import clean
+    from spbench.record.number_formatting import strip_controls
 
     for line in lines:
         print(strip_controls(line))

@@ -67,7 +67,7 @@ def compare(
     """Compare the times of two runs, case by case."""
     from spbench.cli.records.recorded import load_side
     from spbench.cli.text_layout import output_width
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.comparison.notes import comparison_summary
     from spbench.report.comparison.text import comparison_lines
     from spbench.report.export import export_comparison

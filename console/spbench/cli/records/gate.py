@@ -66,7 +66,7 @@ def check(
     """Find the smallest slowdown that a comparison with a run reports, for each case."""
     from spbench.cli.records.recorded import load_side
     from spbench.cli.text_layout import output_width
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
     from spbench.report.comparison.past import find_past_launches
     from spbench.report.gate.check import check_gate
     from spbench.report.gate.check_text import gate_check_lines, gate_object

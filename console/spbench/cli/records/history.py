@@ -75,12 +75,12 @@ def history(
     if count > MOST_RUNS:
         use = "spbench results series prints any number"
         raise UsageError(f"--newest {count}: a history is of {MOST_RUNS} runs at most; {use}")
-    loaded = load_history(home_of(home, os.environ), case, metric, machines, count)
+    loaded = load_history(find_home(home, os.environ), case, metric, machines, count)
     if format_ is Format.JSON:
         print(json.dumps(_document(loaded), indent=1))
         return
     for line in _csv(loaded) if format_ is Format.CSV else _lines(loaded):
-        print(clean(line))
+        print(strip_controls(line))
 
 
 def _lines(history: MetricHistory) -> Iterator[str]:
@@ -169,15 +169,15 @@ def series(
 ) -> None:
     """Print a metric over all runs, or over a parameter of one run."""
     from spbench.cli.records.recorded import read_run
-    from spbench.record.runs.folder import find_run, home_of
-    from spbench.record.runs.history import select_runs, summaries
+    from spbench.record.runs.folder import find_home, find_run
+    from spbench.record.runs.history import list_summaries, select_runs
     from spbench.report.series import build_run_series
 
-    root = home_of(home, os.environ)
+    root = find_home(home, os.environ)
     if over is not None:
         plotted = _series_over(read_run(find_run(root, run)), case, metric, over)
     else:
-        chosen = select_runs(summaries(root), words)
+        chosen = select_runs(list_summaries(root), words)
         runs = [read_run(summary.folder) for summary in chosen if not summary.unreadable]
         plotted = [build_run_series(runs, case, metric)]
     if not any(series.points for series in plotted):
@@ -196,14 +196,14 @@ def _series_over(run: RecordedRun, case: str, metric: str, parameter: str) -> li
 
 
 def _print_series(plotted: Iterable[Series]) -> None:
-    from spbench.record.number_formatting import clean
+    from spbench.record.number_formatting import strip_controls
     from spbench.report.text_tables import align_columns
 
     for line in plotted:
-        print(clean(f"{line.name}: {line.metric}, better: {line.better}"))
+        print(strip_controls(f"{line.name}: {line.metric}, better: {line.better}"))
         rows = [(point.label, *_value_cells(line, point), point.status) for point in line.points]
         for row in align_columns([_SERIES_COLUMNS, *rows], (1, 2, 3)):
-            print(clean(f"  {row}"))
+            print(strip_controls(f"  {row}"))
 
 
 def _value_cells(line: Series, point: Point) -> list[str]:

@@ -64,9 +64,9 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     times = case.active_medians()
     comparison = RankComparison(case.identity)
     compared = comparison.compare(times)
-    alike = comparison.alike(times)
+    alike = comparison.find_comparable(times)
     skews = compared.ratios
-    has_own = bool(times) and all(time.own is not None for time in times.values())
+    has_own = bool(times) and all(time.active is not None for time in times.values())
     titles = ["median"] if times else []
     if len(times) > 1:
         legend[_MEDIAN_LEGEND] = None
@@ -83,7 +83,7 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
             figures = {
                 "median": time.total,
                 "waits": time.waits,
-                "own": time.own,
+                "own": time.active,
                 "own+wait": compared.compared.get(rank),
             }
             cells = {name: format_time(ms) for name, ms in figures.items() if ms is not None}
@@ -92,7 +92,7 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
             cells["skew"] = format_factor(skews[rank])
         rows.append([str(rank), *format_location(part), *(cells.get(name, "") for name in titles)])
     right = (0, 2, *range(len(_PLACE), len(_PLACE) + len(titles)))
-    yield from map(printable, align_columns(rows, right))
+    yield from map(strip_line_controls, align_columns(rows, right))
 
 
 def render_link_table(table: LinkTable) -> Iterator[str]:

@@ -92,7 +92,7 @@ def report(
     if push is not None and format_ != "openmetrics":
         raise UsageError("--push is for --format openmetrics, which a push gateway takes")
     gate = load_gate(home, baseline, fail_on, max_unjudged)
-    recorded = load_run_or_report(home_of(home, os.environ), run)
+    recorded = load_run_or_report(find_home(home, os.environ), run)
     text = _render_report(recorded, format_, gate.judge(recorded) if gate else None)
     if push is not None:
         _push(text, push, recorded)
@@ -158,12 +158,12 @@ class ReportFiles:
 
     def write(self, run: RecordedRun, gate_result: GateResult | None = None) -> list[str]:
         """Write the files; return a message for each that could not be written."""
-        from spbench.record.runs.folder import write_whole
+        from spbench.record.runs.folder import write_file
 
         unwritten = []
         for kind, path in self.targets():
             try:
-                write_whole(Path(path), _render_report(run, kind, gate_result))
+                write_file(Path(path), _render_report(run, kind, gate_result))
             except SpbenchError as error:
                 unwritten.append(str(error))
         return unwritten

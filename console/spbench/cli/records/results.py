@@ -193,9 +193,9 @@ def show(
         print(line)
     for matrix in matrices:
         for table in matrix.tables:
-            print(f"\n{clean(f'{matrix.case}: {table.title}')}")
+            print(f"\n{strip_controls(f'{matrix.case}: {table.title}')}")
             for line in render_link_table(table):
-                print(clean(line))
+                print(strip_controls(line))
 
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
@@ -203,8 +203,8 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     from spbench.cli.runs.case_table import CaseTable
     from spbench.cli.runs.lines import LineView, describe_unfinished, list_remarks
     from spbench.cli.text_layout import indent_text, output_width
-    from spbench.record.judge import not_judged
-    from spbench.record.number_formatting import printable
+    from spbench.record.judge import describe_not_judged
+    from spbench.record.number_formatting import strip_line_controls
 
     width = output_width(sys.stdout)
     table = CaseTable(state.cases, state.jobs, width, detailed=True)
@@ -225,13 +225,13 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     if ended:
         LineView(state, print, 0, width).finish(folder.report_line)
     else:
-        print(printable(describe_unfinished(folder)))
+        print(strip_line_controls(describe_unfinished(folder)))
 
 
 def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iterator[str]:
     """Yield tracebacks of ranks, and the output of all jobs or of those with errors."""
-    from spbench.record.number_formatting import printable
-    from spbench.record.runs.job_output import job_output
+    from spbench.record.number_formatting import strip_line_controls
+    from spbench.record.runs.job_output import read_job_output
 
     failed = set()
     for case in state.cases.values():

@@ -36,13 +36,13 @@ def note(
     """Replace the note of a run, or show it."""
     from dataclasses import replace
 
-    from spbench.record.runs.notes import note_from, read_note, retagged, write_note
+    from spbench.record.runs.notes import change_tags, parse_note, read_note, write_note
 
     folder = _folder(run, home)
     current = read_note(folder)
     if text is not None:
-        parsed = note_from(" ".join(text))
-        current = retagged(replace(parsed, tags=current.tags), parsed.tags)
+        parsed = parse_note(" ".join(text))
+        current = change_tags(replace(parsed, tags=current.tags), parsed.tags)
         write_note(folder, current)
     print(current)
 
@@ -54,20 +54,20 @@ def tag(
     home: HomeOption = None,
 ) -> None:
     """Add tags to a run, for `spbench results list tag:NAME`."""
-    from spbench.record.runs.notes import check_tag, read_note, retagged, write_note
+    from spbench.record.runs.notes import change_tags, check_tag, read_note, write_note
 
     folder = _folder(run, home)
     current = read_note(folder)
     checked = [check_tag(name) for name in tags]
-    current = retagged(current, () if remove else checked, checked if remove else ())
+    current = change_tags(current, () if remove else checked, checked if remove else ())
     write_note(folder, current)
     print(current)
 
 
 def _folder(run: str, home: HomeOption) -> RunFolder:
-    from spbench.record.runs.folder import find_run, home_of
+    from spbench.record.runs.folder import find_home, find_run
 
-    return find_run(home_of(home, os.environ), run)
+    return find_run(find_home(home, os.environ), run)
 
 
 def prune(
@@ -84,25 +84,25 @@ def prune(
     home: HomeOption = None,
 ) -> None:
     """Remove old runs that are not running and have no baseline."""
-    from spbench.record.runs.folder import home_of
-    from spbench.record.runs.history import summaries
-    from spbench.record.runs.prune import age_of, old_runs
+    from spbench.record.runs.folder import find_home
+    from spbench.record.runs.history import list_summaries
+    from spbench.record.runs.prune import find_old_runs, parse_age
 
     if keep is None and older is None:
         raise UsageError("prune: say what stays, with --keep N, --older 30d or both")
-    root = home_of(home, os.environ)
-    age = 0.0 if older is None else age_of(older)
-    old = old_runs(root, summaries(root), keep or 0, age, time.time())
+    root = find_home(home, os.environ)
+    age = 0.0 if older is None else parse_age(older)
+    old = find_old_runs(root, list_summaries(root), keep or 0, age, time.time())
     _print_runs(old)
     if old and (yes or _confirm()):
         _remove_runs(root, old)
 
 
 def _print_runs(old_runs: Sequence[OldRun]) -> None:
-    from spbench.record.number_formatting import clean
+    from spbench.record.number_formatting import strip_controls
 
     for run in old_runs:
-        print(clean(f"{run.summary.id:<46} {run.bytes:>14,} bytes  {run.summary.verdict}"))
+        print(strip_controls(f"{run.summary.id:<46} {run.bytes:>14,} bytes  {run.summary.verdict}"))
     total = sum(run.bytes for run in old_runs)
     print(
         f"{format_quantity(len(old_runs), 'run')}, {total:,} bytes" if old_runs else "no run goes"
@@ -116,9 +116,9 @@ def _confirm() -> bool:
 
 
 def _remove_runs(root: Path, old_runs: Sequence[OldRun]) -> None:
-    from spbench.record.runs.history import summaries
+    from spbench.record.runs.history import list_summaries
     from spbench.record.runs.prune import remove_run
 
     removed = [remove_run(root, run.summary.folder) for run in old_runs]
     print(f"removed {format_quantity(sum(removed), 'run')}")
-    summaries(root)  # removes them from the index
+    list_summaries(root)  # removes them from the index

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState, MetricInfo
-from spbench.record.efficiency import efficiency_of, format_efficiency
+from spbench.record.efficiency import compute_efficiency, format_efficiency
 from spbench.record.metric_names import separate_metrics
 from spbench.record.number_formatting import (
     format_count,
@@ -41,7 +41,7 @@ class Row:
     @property
     def efficiency(self) -> float | None:
         """The reference over the time."""
-        return efficiency_of(self.time, self.reference)
+        return compute_efficiency(self.time, self.reference)
 
     @property
     def notes(self) -> set[str]:

@@ -38,7 +38,7 @@ def case_details(
     """
     sign = DISTURBED if is_disturbed(case, jobs) else ""
     separate = separate_metrics(case.identity.benchmark)
-    time_shares = shares(case)
+    time_shares = compute_all_shares(case)
     # Such as the bubble, a mean over ranks, which is also among the shares of all ranks.
     of_shares = {part for share in time_shares for part in share.parts}
     shown = [name for name in case.identity.metrics if name.replace("_", " ") not in of_shares]
@@ -54,7 +54,7 @@ def case_details(
     for reference in case.measured.limits.items():
         yield from indent_text(_describe_reference(case, *reference), width, CASE_INDENT)
     for share in time_shares:
-        text = f"{share.title}, all ranks together: {share.words}"
+        text = f"{share.title}, all ranks together: {share.text}"
         yield from indent_text(text, width, CASE_INDENT)
 
 
@@ -79,7 +79,7 @@ def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]
     unit = info.unit if info else ""
     value = reference["value"]
     number = "unknown" if value is None else format_value(value, unit, name)
-    text = f"reference of {metric_name(name, unit)}: {number}, {reference['measured_by']}"
+    text = f"reference of {format_metric_name(name, unit)}: {number}, {reference['measured_by']}"
     recorded = [part["value"] for part in case.measured.references.get(name, {}).values()]
     values = [value for value in recorded if value is not None]
     if len(values) > 1:

@@ -18,13 +18,13 @@ from spbench.cli.runs.case_columns import (
 )
 from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE
-from spbench.record.metric_names import iteration_name, metric_help
-from spbench.record.noise import is_disturbed, noise_of
+from spbench.record.metric_names import find_iteration_name, find_metric_help
+from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.record.number_formatting import (
     DISTURBED,
     GLYPHS,
     NOISY,
-    clean,
+    strip_controls,
 )
 from spbench.record.run_parts import JobState
 from spbench.report.text_tables import PIPE_WIDTH, cut_middle, drop_parameter_names, shorten_ids
@@ -159,7 +159,11 @@ class CaseTable:
         """Describe an iteration of a case's benchmark, and its rate if that is a column."""
         benchmark = case.identity.benchmark
         rate = find_rate_metric(case)
-        parts = [f"an iteration is {iteration}"] if (iteration := iteration_name(benchmark)) else []
+        parts = (
+            [f"an iteration is {iteration}"]
+            if (iteration := find_iteration_name(benchmark))
+            else []
+        )
         title = next(
             (column.title for column in self._others.columns if column.cell is rate_cell), ""
         )
@@ -169,7 +173,7 @@ class CaseTable:
 
     def _choose(self, columns: list[Column], ids: Iterable[str]) -> _Layout:
         """Return the layout with most columns that fit next to whole or shortened ids."""
-        names = [clean(id_) for id_ in ids]
+        names = [strip_controls(id_) for id_ in ids]
         longest = max(map(len, names), default=0)
         layouts = list(self._layouts(columns))
         for layout in layouts:
@@ -244,7 +248,7 @@ class _Layout:
         counter = f"[{number:>{len(str(total))}}/{total}] " if self.counter else ""
         verdict = row.case.verdict.final_status
         status = f"{GLYPHS.get(row.case.status, '?')} {verdict}{f' {NOISY}' if row.noisy else ''}"
-        name = self.names[clean(shown_id(row.case))]
+        name = self.names[strip_controls(shown_id(row.case))]
         cells = _GAP.join(
             f"{cut_middle(column.cell(row), column.width):>{column.width}}"
             for column in self.columns

@@ -69,10 +69,10 @@ def _next_step(home: Path) -> str:
             return ""
     except OSError:
         pass
-    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.folder import find_home
 
     program = "spbench" if shutil.which("spbench") else sys.argv[0]
-    home_option = "" if home == home_of(None, os.environ) else f" --home {shlex.quote(str(home))}"
+    home_option = "" if home == find_home(None, os.environ) else f" --home {shlex.quote(str(home))}"
     return f"`{program} tui{home_option}` shows this run, its ranks and charts, and composes suites"
 
 

@@ -168,7 +168,7 @@ class LineView:
 
     def _report_stragglers(self) -> None:
         """Report each rank or host that lags, once per case."""
-        for lag in self._stragglers.lags(LAGGED):
+        for lag in self._stragglers.find_lags(LAGGED):
             straggler = lag.straggler
             subject = straggler.host if straggler.rank is None else straggler.rank
             if (lag.case.id, subject) not in self._reported:
@@ -313,28 +313,28 @@ def replay_lines(
         UsageError: The log cannot be read, or does not begin with a run.
     """
     from spbench.record.runs.follow import RecordedEvents
-    from spbench.record.runs.playback import Playback, paced
+    from spbench.record.runs.playback import Playback, play_paced
 
     state = RunState()
     lines = LineView(state, write, verbosity, output_width(sys.stdout))
     events = RecordedEvents(folder.events)
-    for event in paced(Playback(events, speed), time.monotonic, time.sleep):
+    for event in play_paced(Playback(events, speed), time.monotonic, time.sleep):
         state.apply(event)
         lines(event)
-    if state.run is None and events.left_out:
-        raise UsageError(f"the beginning of this run is lost: {events.left_out}")
-    if events.left_out:
-        write(printable(events.left_out))
+    if state.run is None and events.skipped:
+        raise UsageError(f"the beginning of this run is lost: {events.skipped}")
+    if events.skipped:
+        write(strip_line_controls(events.skipped))
     if state.run is not None and state.run.finished is not None:
         lines.finish(folder.report_line)
     else:
-        write(printable(describe_unfinished(folder)))
+        write(strip_line_controls(describe_unfinished(folder)))
 
 
 def describe_unfinished(folder: RunFolder) -> str:
     """Return the last line of a run without an end in its events."""
-    alive = folder.alive()
-    host = folder.elsewhere()
+    alive = folder.is_alive()
+    host = folder.find_other_host()
     if alive is None:
         end = f"still running on {host}, as far as its log shows"
     elif host is not None:

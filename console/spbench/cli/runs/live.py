@@ -119,7 +119,9 @@ class LiveView:
         rows = self._lines.rows
         narrow = self._live.console.width < WIDE
         coordinate_names = [
-            coordinate.name for coordinate in rows.place_names() if coordinate.differs or not narrow
+            coordinate.name
+            for coordinate in rows.coordinate_names()
+            if coordinate.differs or not narrow
         ]
         rank_count = len(rows.ranks())
         shown = rows.slowest(MOST_ROWS) if rank_count > MOST_ROWS else rows.rows()
@@ -133,7 +135,9 @@ class LiveView:
             )
         for row in shown:
             cells = _cells(row)
-            coordinates = (Text(clean(row.place.get(name, ""))) for name in coordinate_names)
+            coordinates = (
+                Text(strip_controls(row.coordinates.get(name, ""))) for name in coordinate_names
+            )
             table.add_row(*map(cells.get, _BEFORE), *coordinates, *map(cells.get, columns))
         captions = (
             [f"the slowest {MOST_ROWS} of {rank_count} ranks"] if rank_count > MOST_ROWS else []

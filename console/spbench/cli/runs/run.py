@@ -226,7 +226,7 @@ def _print_dry_run(planned: RunPlan) -> None:
 
 def _plan_run(request: Request, resume: str | None, failed: str | None) -> RunPlan:
     """Return the plan of a suite, or of the cases left or failed in a recorded run."""
-    from spbench.engine.plan import plan
+    from spbench.engine.plan import plan_run
     from spbench.engine.resume import plan_failed, plan_resumed
 
     has_suite = request.suite != Path()

@@ -97,7 +97,7 @@ def scale(
     if scaling_key is not None:
         request = _add_scaling_key(request, scaling_key)
     from spbench.cli.runs.execution import execute, line_writer
-    from spbench.engine.plan import plan
+    from spbench.engine.plan import plan_run
     from spbench.report.recorded import load_run
     from spbench.report.scaling import compute_scalings
 
@@ -159,7 +159,7 @@ def _selected_entries(request: Request) -> list[str] | None:
 
 
 def _print_scalings(scalings: Sequence[Scaling], write: Callable[[str], None]) -> None:
-    from spbench.record.number_formatting import clean
+    from spbench.record.number_formatting import strip_controls
     from spbench.report.scaling import (
         SCALING_COLUMNS,
         SCALING_NUMBER_COLUMNS,
@@ -170,13 +170,13 @@ def _print_scalings(scalings: Sequence[Scaling], write: Callable[[str], None]) -
 
     write("")
     for line in align_columns([SCALING_COLUMNS, *scaling_rows(scalings)], SCALING_NUMBER_COLUMNS):
-        write(clean(line))
+        write(strip_controls(line))
     for remark in scaling_remarks(scalings):
-        write(clean(remark))
+        write(strip_controls(remark))
 
 
 def _write_json(scalings: Sequence[Scaling], target: str) -> None:
-    from spbench.record.runs.folder import write_whole
+    from spbench.record.runs.folder import write_file
     from spbench.report.scaling import scaling_objects
 
     text = json.dumps(scaling_objects(scalings), indent=1, allow_nan=False) + "\n"

@@ -91,7 +91,7 @@ def _spent(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
 
 
 def _part(metric: str) -> str:
-    """Return the name of a part of the step in the result of `shares_of`."""
+    """Return the name of a part of the step in the result of `compute_shares`."""
     return format_metric_name(metric, "ms")
 
 

@@ -153,7 +153,12 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
         ):
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text(text)
-    for name, path in (("GPUS", "gpus"), ("PCI", "pci"), ("DEVICE_FILES", "dev"), ("ADAPTERS", "ib")):
+    for name, path in (
+        ("GPUS", "gpus"),
+        ("PCI", "pci"),
+        ("DEVICE_FILES", "dev"),
+        ("ADAPTERS", "ib"),
+    ):
         monkeypatch.setattr(host_facts, name, tmp_path / path)
     monkeypatch.setattr(host_facts, "read_driver_version", lambda: "550.54.15")
     monkeypatch.setattr(host_facts, "read_driver_cuda", lambda: "12.4")

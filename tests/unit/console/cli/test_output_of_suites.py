@@ -5,7 +5,7 @@ import re
 import pytest
 
 from spbench.cli.runs.lines import LineView
-from spbench.engine.run_metadata import describe
+from spbench.engine.run_metadata import describe_case
 from spbench.record.state import RunState
 from spbench.report.text_tables import PIPE_WIDTH
 from spbench.suites.loader import load_suite_file

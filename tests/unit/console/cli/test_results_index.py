@@ -129,7 +129,7 @@ def test_a_run_that_has_begun_to_go_on_since_it_was_told_stays(spbench, home, ru
         return True
 
     monkeypatch.setattr("spbench.cli.records.upkeep._confirm", agreed)
-    monkeypatch.setattr(RunFolder, "alive", lambda folder: True)
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: True)
     assert spbench("results", "prune", "--keep", "2")[1].endswith("removed 1 run\n")
     assert left(home) == [runs[0], *runs[2:]]
 
