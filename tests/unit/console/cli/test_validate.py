@@ -166,7 +166,7 @@ def test_suites_without_networks_start_no_process(words, monkeypatch, capsys):
     async def refuse(*_, **__):
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(checked_cases, "_output", refuse)
+    monkeypatch.setattr(checked_cases, "_run_program", refuse)
     monkeypatch.setattr("asyncio.create_subprocess_exec", refuse)
     if words == ["validate"]:
         monkeypatch.setattr(subprocess, "Popen", refuse)
