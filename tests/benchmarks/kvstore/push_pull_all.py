@@ -21,7 +21,7 @@ NAME = "kvstore.push_pull"
 def run_case(world, case, runner):
     context = context_on(world, NAME, {"network": "lenet", **case["params"]}, case["inject"])
     elements = tuple(case["elements"])
-    with mock.patch.object(cases_of_kvstore, "_elements", return_value=elements):
+    with mock.patch.object(cases_of_kvstore, "_count_elements", return_value=elements):
         runner(context)
     return events_of(context, "check", "metric", "samples", "log", "choice")
 

@@ -76,23 +76,23 @@ def gpus(monkeypatch):
 
 def test_a_named_gpu_that_is_not_seen_is_missed_before_anything_is_asked_of_it(gpus):
     gpus(1)
-    assert opening._place(Case(0, 2, gpus="0,1"), serves=False) == torch.device("cuda", 0)
+    assert opening._choose_device(Case(0, 2, gpus="0,1"), serves=False) == torch.device("cuda", 0)
     with pytest.raises(NoDeviceError, match=r"GPU 1 is asked for on node01, .* sees 1; name"):
-        opening._place(Case(1, 2, gpus="0,1"), serves=False)
+        opening._choose_device(Case(1, 2, gpus="0,1"), serves=False)
     assert NoDeviceError.missing
 
 
 def test_named_gpus_are_those_of_a_workers_devices(gpus):
     gpus(4)
     given = {"kv_store": "dist_sync", "gpus": "3,1", "num_workers": 2, "num_servers": 1}
-    taken = [opening._place(Case(rank, 5, **given), serves=False).index for rank in range(4)]
+    taken = [opening._choose_device(Case(rank, 5, **given), serves=False).index for rank in range(4)]
     assert taken == [3, 1, 3, 1]
 
 
 def test_a_number_of_devices_shares_the_gpus_there_are(gpus):
     gpus(1)
     cases = [Case(rank, 2, gpus="2") for rank in range(2)]
-    assert [opening._place(case, serves=False).index for case in cases] == [0, 0]
+    assert [opening._choose_device(case, serves=False).index for case in cases] == [0, 0]
     assert "shared by 2 ranks" in cases[1].said[0][1]
 
 
@@ -100,7 +100,7 @@ def test_a_server_needs_no_gpu_whichever_are_named(gpus):
     gpus(1)
     given = {"kv_store": "dist_sync", "gpus": "0,1", "num_servers": 2}
     servers = [Case(rank, 4, **given) for rank in (2, 3)]
-    assert [opening._place(case, serves=True).type for case in servers] == ["cpu", "cpu"]
+    assert [opening._choose_device(case, serves=True).type for case in servers] == ["cpu", "cpu"]
     assert [case.said for case in servers] == [[("cpu", "this rank needs no GPU")]] * 2
 
 
@@ -188,8 +188,8 @@ def opened(monkeypatch, words):
 def test_a_store_that_stages_stands_beside_copies_there_and_back():
     memory = memory_of()
     memory.device_gradients.fill_(5.0)
-    limits = report._limits_of(memory, Alone(), nccl=False)
-    assert limits.what == (
+    limits = report._make_limit_calls(memory, Alone(), nccl=False)
+    assert limits.copy_text == (
         "copies of 20 B from its GPU to the host and back by each device, all at once"
     )
     limits.allreduce()
@@ -197,7 +197,7 @@ def test_a_store_that_stages_stands_beside_copies_there_and_back():
     memory.device_gradients.fill_(6.0)
     limits.copy()
     assert memory.gradients.flat.tolist() == [6.0] * 5
-    assert limits.by == "the MPI itself, by way of the host"
+    assert limits.library == "the MPI itself, by way of the host"
 
 
 def test_nccl_stands_beside_a_copy_within_the_gpu_and_nccl(monkeypatch):
@@ -205,21 +205,21 @@ def test_nccl_stands_beside_a_copy_within_the_gpu_and_nccl(monkeypatch):
     words = []
     opened(monkeypatch, words)
     memory.device_gradients.fill_(5.0)
-    limits = report._limits_of(memory, Alone(), nccl=True)
+    limits = report._make_limit_calls(memory, Alone(), nccl=True)
     limits.copy()
     assert memory.device_values.elem.tolist() == [5.0] * 5
     limits.allreduce()
     limits.free()
     assert words == ["nccl", "late", "late", "run", "free"]
-    assert limits.what == "a copy of 20 B within its GPU's memory by each device, all at once"
-    assert limits.by == "NCCL"
+    assert limits.copy_text == "a copy of 20 B within its GPU's memory by each device, all at once"
+    assert limits.library == "NCCL"
 
 
 def test_on_the_host_it_is_as_it_was(monkeypatch):
     memory = memory_of("cpu")
     memory.gradients.flat[:] = 5.0
-    limits = report._limits_of(memory, Alone(), nccl=False)
+    limits = report._make_limit_calls(memory, Alone(), nccl=False)
     limits.copy()
     assert memory.values.flat.tolist() == [5.0] * 5
-    assert limits.what == "a copy of 20 B within its memory by each device, all at once"
-    assert limits.by == "the MPI itself"
+    assert limits.copy_text == "a copy of 20 B within its memory by each device, all at once"
+    assert limits.library == "the MPI itself"

@@ -28,7 +28,7 @@ def seed_for(*words):
 @pytest.fixture
 def make(monkeypatch):
     def made(**params):
-        monkeypatch.setattr(cases, "_elements", lambda _: ELEMENTS)
+        monkeypatch.setattr(cases, "_count_elements", lambda _: ELEMENTS)
         complete = BENCHMARKS["kvstore.push_pull"].complete({"network": "lenet", **params})
         return build_case(read_params(PushPullParams, complete))
 

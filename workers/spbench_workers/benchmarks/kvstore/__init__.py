@@ -1,1 +1,1 @@
-"""A key-value store for gradients: pushes are summed, pulls bring the sum or the weights."""
+"""Key-value store for gradients: pushes are summed, and pulls return the result."""

@@ -1,4 +1,7 @@
-"""Types of the arrays of key-value stores."""
+"""Arrays of key-value stores: their types, and random gradients.
+
+Gradients depend only on seeds, so every rank can make those of all others without communication.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,17 @@ FloatArray = npt.NDArray[np.floating]
 
 
 SeedFor = Callable[..., int]
-"""A function that makes a seed of words, the same on every rank."""
+"""Returns a seed for its arguments, the same on every rank."""
 
 TIMED_DRAW = 0
-"""The draw that all timed rounds push, as measure.py does; others are numbered from 1."""
+"""The draw of all timed rounds, which push equal gradients like measure.py; others count from 1."""
 
 
 class Gradients:
     """Uniform random gradients from -1 to 1 for each rank, key and draw.
 
     Args:
-        seed_for: Makes the seeds.
+        seed_for: Returns the seeds.
         elements: Elements of each key.
     """
 
@@ -36,12 +39,12 @@ class Gradients:
         """Write a rank's gradient of a key."""
         seed = self._seed_for("gradient", rank, key, draw)
         np.random.default_rng(seed).random(dtype=np.float32, out=out)
-        # Multiples of 2^-24: both steps are exact.
+        # The values are multiples of 2^-24, so both steps are exact.
         np.multiply(out, 2.0, out=out)
         np.subtract(out, 1.0, out=out)
 
     def make_gradient(self, rank: int, key: int, draw: int) -> Float32Array:
-        """Return a rank's gradient of a key in memory of its own."""
+        """Return a rank's gradient of a key in new memory."""
         out = np.empty(self._elements[key], np.float32)
         self.fill(rank, key, draw, out)
         return out

@@ -1,4 +1,4 @@
-"""A case of ``kvstore.push_pull`` without MPI: its arrays, roles of ranks, and places of keys."""
+"""Case of ``kvstore.push_pull`` without MPI: arrays, roles, and placement of keys."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class StoreCase:
         roles: The roles of ranks: devices of workers, and servers.
         elements: Elements of each key, in key order.
         optimizer: The optimizer that the store applies to a sum, or ``none``.
-        gc_type: The compression of pushes, or ``none``; ``threshold`` is its t.
-        order: The keys in the order in which they go.
-        merge_devices: The merge device of each key, a device of each worker; 0 for all of them
-            where the store does not spread them.
+        gc_type: The compression of pushes, or ``none``.
+        threshold: The threshold t of the compression.
+        order: The keys in the order of their pushes.
+        merge_devices: The merge device of each key, a device of each worker; 0 for all keys if the
+            store does not spread them.
         slots: The slots of each key on the servers; none without servers.
     """
 
@@ -53,7 +54,7 @@ class StoreCase:
         return 4 * sum(self.elements) / 1e6
 
     def create_compression(self) -> Compression | None:
-        """Return the compression of pushes, with scratch of its own; None where there is none."""
+        """Return a new compression of pushes, or None if they are not compressed."""
         return (
             compression.create_compression(self.gc_type, self.threshold)
             if self.compressed
@@ -61,11 +62,11 @@ class StoreCase:
         )
 
     def is_server(self, rank: int) -> bool:
-        """Whether a rank is a server; else it is a device."""
+        """Whether a rank is a server, not a device."""
         return isinstance(self.roles.role(rank), Server)
 
     def list_clients(self, key: int) -> list[int]:
-        """Return the rank of each worker that pushes a key to the servers: its merge device."""
+        """Return each worker's merge device of a key, which pushes it to the servers."""
         workers = range(self.roles.workers)
         return [self.roles.list_worker_ranks(worker)[self.merge_devices[key]] for worker in workers]
 
@@ -74,7 +75,7 @@ def build_case(params: PushPullParams) -> StoreCase:
     """Return the case of complete parameters."""
     store = find_store(params.kv_store)
     roles = resolve_roles(params)
-    elements = _elements(params)
+    elements = _count_elements(params)
     keys = range(len(elements))
     return StoreCase(
         store,
@@ -87,19 +88,19 @@ def build_case(params: PushPullParams) -> StoreCase:
         merge_devices=assign_merge_devices(elements, roles.devices)
         if store.on_device
         else [0] * len(elements),
-        slots=_slots(params, elements, roles.servers) if store.dist else (),
+        slots=_make_slots(params, elements, roles.servers) if store.dist else (),
     )
 
 
-def _elements(params: PushPullParams) -> tuple[int, ...]:
+def _count_elements(params: PushPullParams) -> tuple[int, ...]:
     shape = tuple(require_value(params.image_shape))
     arrays = list_parameters(params.network, params.num_layers, shape, params.num_classes)
     return tuple(array.elements for array in arrays)
 
 
-def _slots(params: PushPullParams, elements: Sequence[int], servers: int) -> list[list[Slot]]:
+def _make_slots(params: PushPullParams, elements: Sequence[int], servers: int) -> list[list[Slot]]:
     word = compression.create_compression(params.gc_type).word if params.gc_type != "none" else 1
-    way = require_value(params.sharding)
+    scheme = require_value(params.sharding)
     bound = require_value(params.bigarray_bound)
-    shards = sharding.make_shards(elements, servers, way, bound, word=word)
+    shards = sharding.make_shards(elements, servers, scheme, bound, word=word)
     return make_slots(shards, servers)

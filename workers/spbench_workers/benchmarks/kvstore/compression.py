@@ -1,14 +1,13 @@
 """Gradient compression with error feedback, in MXNet's codes.
 
-An element's gradient is added to its residual; the value of the code is sent and subtracted, and
-the rest stays as the residual: delivered values and residual together are the sum of all gradients.
+An element's gradient is added to its residual. The value of the code is sent and subtracted from
+the residual. So delivered values and residual together are the sum of all gradients.
 
-* ``2bit``: ``11`` is +t, ``10`` is -t, ``00`` nothing, for a residual from +t up, from -t down,
-  and between. 16 elements are one word of four bytes.
-* ``1bit``: ``1`` is +1, for a residual above t, and ``0`` is -1. 32 elements are one word.
+* ``2bit``: ``11`` is +t for a residual of at least +t, ``10`` is -t for a residual of at most -t,
+  and ``00`` is 0 for the others. 16 elements are one word of four bytes.
+* ``1bit``: ``1`` is +1 for a residual above t, and ``0`` is -1. 32 elements are one word.
 
-Within a byte the first element has the top bits; codes of the last word that stand for no element
-are zeros.
+Within a byte the first element has the top bits. Padding codes of the last word are zeros.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 Code = npt.NDArray[np.uint8]
 
 THRESHOLD = 0.5
-"""MXNet's default."""
+"""The default of MXNet."""
 
 WORD_BYTES = 4
 
 _BLOCK = 1 << 15
-"""Elements that go through all steps together: as many as stay in a core's cache. Whole words."""
+"""Elements processed by all steps together: whole words that fit in a core's cache."""
 
 
 class Compression(ABC):
-    """A gradient compression; it owns its scratch, so one thread at a time may use it.
+    """A gradient compression; it owns scratch memory, so it is not thread-safe.
 
-    Gradients, residuals and results are float32 on one axis, codes are uint8 on one axis, all of
-    them contiguous. No call allocates more than views.
+    Gradients, residuals and results are one-dimensional float32 arrays, and codes are
+    one-dimensional uint8 arrays. All are contiguous. Calls allocate only views.
 
     Args:
-        threshold: t, above 0; it is rounded to float32.
+        threshold: The threshold t, above 0; it is rounded to float32.
 
     Attributes:
         name: Its name in COMPRESSIONS.
@@ -59,53 +58,53 @@ class Compression(ABC):
         self._above = np.zeros(_BLOCK, np.bool_)
         self._below = np.zeros(_BLOCK, np.bool_)
         self._bytes = np.zeros(_BLOCK // self._per_byte, np.intp)
-        self._sent = np.zeros((_BLOCK // self._per_byte, self._per_byte), np.float32)
-        self._table = self._values_of_bytes()
+        self._values_scratch = np.zeros((_BLOCK // self._per_byte, self._per_byte), np.float32)
+        self._table = self._build_byte_table()
 
     def count_words(self, elements: int) -> int:
-        """Return the words that so many elements take."""
+        """Return the words of a number of elements."""
         return -(-elements // self.word)
 
     def nbytes(self, elements: int) -> int:
-        """Return the bytes that so many elements take."""
+        """Return the bytes of a number of elements."""
         return WORD_BYTES * self.count_words(elements)
 
     def encode(self, gradient: Float32Array, residual: Float32Array, code: Code) -> None:
-        """Add the gradient to the residual, write the code, and subtract the code's value from it.
+        """Add the gradient to the residual, write the code, and subtract its value.
 
         Args:
-            gradient: n elements; they stay as they are.
+            gradient: n elements; unchanged.
             residual: n elements, zeros before the first call.
-            code: ``nbytes(n)`` bytes; all of them are written.
+            code: ``nbytes(n)`` bytes, which are all written.
         """
         for elements, bytes_ in self._blocks(len(gradient)):
             block = residual[elements]
             part = code[bytes_]
             np.add(block, gradient[elements], out=block)
-            self._choose(block, len(part) * self._per_byte)
+            self._set_flags(block, len(part) * self._per_byte)
             index = self._bytes[: len(part)]
-            self._pack(index)
+            self._pack_flags(index)
             np.copyto(part, index, casting="unsafe")
-            np.subtract(block, self._values(index, len(block)), out=block)
+            np.subtract(block, self._look_up_values(index, len(block)), out=block)
 
     def decode(self, code: Code, into: Float32Array) -> None:
-        """Write the values of the codes. ``01`` is no code of ``2bit``: it becomes NaN."""
+        """Write the values of the codes; the invalid ``2bit`` code ``01`` becomes NaN."""
         for elements, bytes_ in self._blocks(len(into)):
             part = into[elements]
-            np.copyto(part, self._decoded(code[bytes_], len(part)))
+            np.copyto(part, self._decode_block(code[bytes_], len(part)))
 
     def decode_add(self, code: Code, into: Float32Array) -> None:
         """Add the values of the codes, in float32."""
         for elements, bytes_ in self._blocks(len(into)):
             part = into[elements]
-            np.add(part, self._decoded(code[bytes_], len(part)), out=part)
+            np.add(part, self._decode_block(code[bytes_], len(part)), out=part)
 
     def count_saturated(self, residual: Float32Array) -> int:
-        """Count the residuals that are larger than gradients up to `step` can have made them.
+        """Count residuals larger than gradients of at most `step` can produce.
 
-        Where gradients stay larger than `step`, the residual grows without bound. NaN counts too.
+        If gradients stay larger than `step`, the residual grows without bound. NaN counts too.
         """
-        low, high = self._bounds()
+        low, high = self._residual_bounds()
         count = 0
         for elements, _ in self._blocks(len(residual)):
             part = residual[elements]
@@ -118,51 +117,54 @@ class Compression(ABC):
         return count
 
     def _blocks(self, count: int) -> Iterator[tuple[slice, slice]]:
-        """Yield the elements of each block, and the bytes of their whole words."""
+        """Yield the elements of each block and the bytes of their words."""
         for first in range(0, count, _BLOCK):
             last = min(first + _BLOCK, count)
             begin = first // self._per_byte
             yield slice(first, last), slice(begin, begin + self.nbytes(last - first))
 
-    def _decoded(self, code: Code, count: int) -> Float32Array:
+    def _decode_block(self, code: Code, count: int) -> Float32Array:
         index = self._bytes[: len(code)]
         np.copyto(index, code)
-        return self._values(index, count)
+        return self._look_up_values(index, count)
 
-    def _values(self, index: npt.NDArray[np.intp], count: int) -> Float32Array:
-        """Return the values of the first ``count`` codes of these bytes, in the scratch."""
-        rows = self._sent[: len(index)]
-        # Any other mode would have numpy keep a copy of the result.
+    def _look_up_values(self, index: npt.NDArray[np.intp], count: int) -> Float32Array:
+        """Return the values of the first ``count`` codes of the bytes, in scratch memory."""
+        rows = self._values_scratch[: len(index)]
+        # In any other mode numpy buffers the result in a copy.
         np.take(self._table, index, axis=0, out=rows, mode="clip")
         return rows.reshape(-1)[:count]
 
-    def _values_of_bytes(self) -> Float32Array:
-        """Return a row for each byte: the values of its codes, top bits first."""
+    def _build_byte_table(self) -> Float32Array:
+        """Return a row for each byte with the values of its codes, top bits first."""
         bits = 8 // self._per_byte
         shifts = range(8 - bits, -1, -bits)
-        value_of = self._value_of_code()
-        rows = [[value_of[byte >> at & (1 << bits) - 1] for at in shifts] for byte in range(256)]
+        code_values = self._code_values()
+        rows = [
+            [code_values[byte >> shift & (1 << bits) - 1] for shift in shifts]
+            for byte in range(256)
+        ]
         return np.array(rows, np.float32)
 
     @abstractmethod
-    def _value_of_code(self) -> tuple[float, ...]:
+    def _code_values(self) -> tuple[float, ...]:
         """Return the value of each code."""
 
     @abstractmethod
-    def _bounds(self) -> tuple[float, float]:
-        """Return the open interval of a residual while no gradient is larger than `step`."""
+    def _residual_bounds(self) -> tuple[float, float]:
+        """Return the open interval of residuals for gradients of at most `step`."""
 
     @abstractmethod
-    def _choose(self, residuals: Float32Array, padded: int) -> None:
-        """Set the flags of each element's code, and clear them from there to ``padded``."""
+    def _set_flags(self, residuals: Float32Array, padded: int) -> None:
+        """Set the flags of each element's code, and clear the rest up to ``padded``."""
 
     @abstractmethod
-    def _pack(self, out: npt.NDArray[np.intp]) -> None:
+    def _pack_flags(self, out: npt.NDArray[np.intp]) -> None:
         """Write the flags as bytes of code."""
 
 
 class TwoBit(Compression):
-    """The 2-bit compression: an element's code is the threshold, its negative, or nothing."""
+    """The 2-bit compression: an element's code is the threshold, its negative, or 0."""
 
     name = "2bit"
     word = 16
@@ -173,22 +175,22 @@ class TwoBit(Compression):
         self._pluses = np.zeros(len(self._bytes), "<u4")
         self._minuses = np.zeros(len(self._bytes), "<u4")
 
-    def _value_of_code(self) -> tuple[float, ...]:
+    def _code_values(self) -> tuple[float, ...]:
         return 0.0, float("nan"), -self.threshold, self.threshold
 
-    def _bounds(self) -> tuple[float, float]:
+    def _residual_bounds(self) -> tuple[float, float]:
         return -self.threshold, self.threshold
 
-    def _choose(self, residuals: Float32Array, padded: int) -> None:
+    def _set_flags(self, residuals: Float32Array, padded: int) -> None:
         count = len(residuals)
         np.greater_equal(residuals, self.threshold, out=self._above[:count])
         np.less_equal(residuals, -self.threshold, out=self._below[:count])
         self._above[count:padded] = False
         self._below[count:padded] = False
 
-    def _pack(self, out: npt.NDArray[np.intp]) -> None:
-        # Four flags are four bytes of one number. The factor moves code i to bits 30 - 2i of the
-        # top byte; what it moves elsewhere meets nothing and hence carries nothing.
+    def _pack_flags(self, out: npt.NDArray[np.intp]) -> None:
+        # Four flags are the bytes of one number. The factor moves code i to bits 30 - 2i, in the
+        # top byte. All other products fall on distinct bits below, so no carry occurs.
         gather = 1 << 30 | 1 << 20 | 1 << 10 | 1
         pluses = self._pluses[: len(out)]
         minuses = self._minuses[: len(out)]
@@ -210,20 +212,20 @@ class OneBit(Compression):
         super().__init__(threshold)
         self._flags = np.zeros(len(self._bytes), "<u8")
 
-    def _value_of_code(self) -> tuple[float, ...]:
+    def _code_values(self) -> tuple[float, ...]:
         return -1.0, 1.0
 
-    def _bounds(self) -> tuple[float, float]:
-        # A residual of t + 1 becomes t, which is not above t: the upper end is within.
+    def _residual_bounds(self) -> tuple[float, float]:
+        # A residual of t + 1 becomes t, which is not above t, so the upper end is included.
         return self.threshold - 1, float(np.nextafter(np.float32(self.threshold + 1), np.inf))
 
-    def _choose(self, residuals: Float32Array, padded: int) -> None:
+    def _set_flags(self, residuals: Float32Array, padded: int) -> None:
         np.greater(residuals, self.threshold, out=self._above[: len(residuals)])
         self._above[len(residuals) : padded] = False
 
-    def _pack(self, out: npt.NDArray[np.intp]) -> None:
-        # As with two bits: flag i of eight goes to bit 63 - i.
-        gather = sum(1 << 9 * place for place in range(8))
+    def _pack_flags(self, out: npt.NDArray[np.intp]) -> None:
+        # Like with two bits, flag i of eight goes to bit 63 - i.
+        gather = sum(1 << 9 * position for position in range(8))
         flags = self._flags[: len(out)]
         np.multiply(self._above.view("<u8")[: len(out)], gather, out=flags)
         np.right_shift(flags, 56, out=flags)
@@ -234,10 +236,10 @@ COMPRESSIONS: dict[str, Callable[[float], Compression]] = {"2bit": TwoBit, "1bit
 
 
 def create_compression(name: str, threshold: float = THRESHOLD) -> Compression:
-    """Return a compression by name, with scratch of its own.
+    """Return a new compression by name.
 
     Raises:
-        KeyError: There is no compression of that name in COMPRESSIONS.
+        KeyError: The name is not in COMPRESSIONS.
         ValueError: The threshold is not above 0.
     """
     return COMPRESSIONS[name](threshold)

@@ -1,4 +1,4 @@
-"""Catalog of key-value stores: gradients of a network pushed and pulled, as MXNet's measure.py."""
+"""Catalog of key-value stores for a network's gradients, after MXNet's measure.py."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from spbench_workers.benchmarks.kvstore.roles import (
 from spbench_workers.collectives.names import FIXED_SIZES, LIBRARIES, SCHEDULED
 
 POSITION = 60
-"""The place of the family in lists of benchmarks."""
+"""Position of the family in lists of benchmarks."""
 
 
 def store_work(params: PushPullParams, np: int) -> Work:
-    """Return the work of ``kvstore.push_pull``: rounds, and results summed again by each rank."""
+    """Return the work of ``kvstore.push_pull``: rounds, and sums for the comparison."""
     from spbench_core.networks.registry import list_parameters, sum_megabytes
 
     arrays = list_parameters(
@@ -83,23 +83,23 @@ ALGORITHMS = (*LIBRARIES, "shared", *SCHEDULED)
 FAULTS = ("wrong-element", "lost-push", "double-push")
 
 
-_ALONE = "local and device"
-_DIST = "a dist store"
-_CODED = "gc_type 2bit or 1bit"
-_SIZED = "allreduce with bucket fused or sliced"
+_WITHOUT_SERVERS = "local and device"
+_WITH_SERVERS = "a dist store"
+_COMPRESSED = "gc_type 2bit or 1bit"
+_SIZED_BUCKETS = "allreduce with bucket fused or sliced"
 _BUCKET_BYTES = {"fused": 25 << 20, "sliced": 1 << 20}
-_IN_TURN = "a store whose keys go one after another"
+_ORDERED = "a store whose keys go one after another"
 _DEFAULTS: Mapping[str, tuple[str, Any]] = {
-    "sums": (_ALONE, "auto"),
-    "sharding": (_DIST, "hash"),
-    "bigarray_bound": (_DIST, 1_000_000),
+    "sums": (_WITHOUT_SERVERS, "auto"),
+    "sharding": (_WITH_SERVERS, "hash"),
+    "bigarray_bound": (_WITH_SERVERS, 1_000_000),
     "bucket": ("allreduce", "fused"),
     "algorithm": ("allreduce", "native"),
-    "bucket_bytes": (_SIZED, None),
-    "priority": (_IN_TURN, "descending"),
-    "gc_threshold": (_CODED, 0.5),
+    "bucket_bytes": (_SIZED_BUCKETS, None),
+    "priority": (_ORDERED, "descending"),
+    "gc_threshold": (_COMPRESSED, 0.5),
 }
-"""Parameters that serve some cases only: which, and their values there unless given."""
+"""Parameters that only some cases use: the text for these cases, and the default there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,12 +197,12 @@ class PushPullParams:
 
 
 def select_devices(params: PushPullParams) -> tuple[int, ...]:
-    """Return the devices of a worker: those of device_ids, or of gpus.
+    """Return the devices of a worker from device_ids or gpus.
 
-    A single number of gpus is their count, several are their indices.
+    A single number in gpus is a count; several numbers are indices.
 
     Raises:
-        ValueError: No device is named, or one is named twice.
+        ValueError: The list is empty, or has a device twice.
     """
     if params.device_ids is not None:
         return parse_devices(params.device_ids)
@@ -211,7 +211,7 @@ def select_devices(params: PushPullParams) -> tuple[int, ...]:
 
 
 def resolve_roles(params: PushPullParams) -> Roles:
-    """Return the roles of the ranks, devices and servers, from complete parameters.
+    """Return the roles of all ranks from complete parameters.
 
     Raises:
         ParamError: The store cannot use one of the numbers.
@@ -225,7 +225,7 @@ def resolve_roles(params: PushPullParams) -> Roles:
     return assign_roles(store, len(devices), params.num_workers, params.num_servers)
 
 
-def _with_devices(params: Params) -> Params:
+def _resolve_devices(params: Params) -> Params:
     if params["device_ids"] is None:
         return params | {"gpus": params["gpus"] or [2]}
     if params["gpus"] is not None:
@@ -236,11 +236,11 @@ def _with_devices(params: Params) -> Params:
 
 
 def _resolve(params: Params) -> Params:
-    params = _with_devices(params)
+    params = _resolve_devices(params)
     store = find_store(params["kv_store"])
     roles = resolve_roles(read_params(PushPullParams, params))
     params = params | {"num_workers": roles.workers, "num_servers": roles.servers}
-    params = _with_network(_with_defaults(params, store))
+    params = _resolve_network(_fill_defaults(params, store))
     _check_compression(params, store)
     if store.needs_optimizer and params["optimizer"] == "none":
         raise ParamError(
@@ -252,32 +252,32 @@ def _resolve(params: Params) -> Params:
     return params
 
 
-def _with_defaults(params: Params, store: StoreKind) -> Params:
-    """Fill in the defaults that this case uses, and refuse parameters that would do nothing."""
+def _fill_defaults(params: Params, store: StoreKind) -> Params:
+    """Fill in the defaults of this case, and reject parameters without effect."""
     bucket = params["bucket"] or "fused"
     allreduce = store.name == "allreduce"
     serves = {
-        _ALONE: not store.dist and not allreduce,
-        _DIST: store.dist,
+        _WITHOUT_SERVERS: not store.dist and not allreduce,
+        _WITH_SERVERS: store.dist,
         "allreduce": allreduce,
-        _SIZED: allreduce and bucket in _BUCKET_BYTES,
-        _IN_TURN: not (allreduce and bucket == "flat"),
-        _CODED: params["gc_type"] != "none",
+        _SIZED_BUCKETS: allreduce and bucket in _BUCKET_BYTES,
+        _ORDERED: not (allreduce and bucket == "flat"),
+        _COMPRESSED: params["gc_type"] != "none",
     }
     resolved = dict(params)
-    for name, (where, default) in _DEFAULTS.items():
-        if serves[where]:
+    for name, (condition, default) in _DEFAULTS.items():
+        if serves[condition]:
             resolved[name] = default if params[name] is None else params[name]
         elif params[name] is not None:
-            raise IdleParamError(name, f"here: it is for {where}")
-    if serves[_SIZED]:
+            raise IdleParamError(name, f"here: it is for {condition}")
+    if serves[_SIZED_BUCKETS]:
         resolved["bucket_bytes"] = resolved["bucket_bytes"] or _BUCKET_BYTES[bucket]
     return resolved
 
 
-def _with_network(params: Params) -> Params:
-    known = NETWORKS[params["network"]]
-    shape = tuple(params["image_shape"] or known.image_shape)
+def _resolve_network(params: Params) -> Params:
+    network = NETWORKS[params["network"]]
+    shape = tuple(params["image_shape"] or network.image_shape)
     try:
         list_parameters(params["network"], params["num_layers"], shape, params["num_classes"])
     except ModelError as error:
@@ -318,22 +318,21 @@ def _check_sums(params: Params) -> None:
         raise ParamError("sums", "sums shared are computed by the host, on device cpu")
 
 
-def _over_devices(given: Params, params: Params, to: ScalingTarget) -> Params:
-    """Return the parameters of a store with as many devices as ranks, each with its gradients.
+def _scale_devices(given: Params, params: Params, target: ScalingTarget) -> Params:
+    """Return the parameters of a store with one device per rank.
 
     Raises:
-        ScalingError: Servers are among the ranks, devices are named one by one, or the gradients of
-            all are to stay the same.
+        ScalingError: The store has servers, the devices are listed, or the scaling is strong.
     """
-    scale_work_per_rank(given, params, to)
+    scale_work_per_rank(given, params, target)
     if find_store(params["kv_store"]).dist:
         raise ScalingError(f"{params['kv_store']} has workers and servers: sweep num_workers")
     if params["device_ids"] is not None:
         raise ScalingError("device_ids names the devices: give gpus")
-    return given | {"gpus": [to.ranks]}
+    return given | {"gpus": [target.ranks]}
 
 
-def _place(params: Params, rank: int) -> dict[str, Any]:
+def _describe_rank(params: Params, rank: int) -> dict[str, Any]:
     typed = read_params(PushPullParams, params)
     role = resolve_roles(typed).role(rank)
     if not isinstance(role, Device):
@@ -389,9 +388,9 @@ BENCHMARKS = (
         faults=FAULTS,
         resolve=_resolve,
         ranks=lambda params: Ranks(exact=resolve_roles(read_params(PushPullParams, params)).size),
-        scaled=_over_devices,
+        scaled=_scale_devices,
         work=make_estimate(PushPullParams, store_work),
-        place=_place,
+        place=_describe_rank,
         own_lines=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""The benchmark ``kvstore.push_pull``: how fast a network's gradients are pushed and pulled."""
+"""Benchmark ``kvstore.push_pull``: pushes and pulls of a network's gradients."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from spbench_workers.benchmarks.kvstore.verification.comparison import Errors, S
 from spbench_workers.benchmarks.kvstore.verification.residual_check import ResidualCheck
 from spbench_workers.context import Context
 
-_CLOSING = (1, 2)
-"""Draws of the last two rounds: a value that is a round late shows as the first one's."""
+_CLOSING_DRAWS = (1, 2)
+"""Draws of the last two rounds, which differ to reveal a value that is one round late."""
 
 
 class PushPull:
-    """One case on one rank: its rounds, and the findings of its checks.
+    """The rounds of one rank, and the results of its checks.
 
     Args:
         context: The case.
-        case: Its arrays, roles and places of keys.
+        case: Its arrays, roles and placement of keys.
         part: This rank's part in the store.
 
     Attributes:
         result: The worst difference in the timed rounds.
         protocol: The worst difference in the closing rounds, or a violation of the protocol.
-        identical: Whether this rank held the same bits as rank 0.
+        identical: The difference in bits from rank 0.
         errors: The devices' errors in the last comparison of timed rounds.
     """
 
@@ -60,8 +60,8 @@ class PushPull:
         self.errors = Errors(0.0, 0.0)
 
     def run_timed_rounds(self) -> list[float]:
-        """Run all timed rounds, compared as the case asks; return their times in ms."""
-        self._fill(TIMED_DRAW)
+        """Run and compare the timed rounds; return their times in ms."""
+        self._fill_gradients(TIMED_DRAW)
         times = measure_rounds(self._context, self._round, self._after_group)
         if self._uncompared:
             self._compare_timed(self._context.read_params(PushPullParams).num_batches)
@@ -74,23 +74,23 @@ class PushPull:
         residuals = ResidualCheck(
             self._case, context.world.rank, part.store.pushes, self._gradients
         )
-        for draw in _CLOSING:
-            self._fill(draw)
+        for draw in _CLOSING_DRAWS:
+            self._fill_gradients(draw)
             context.world.comm.Barrier()
             self._round()
             context.world.comm.Barrier()
             residuals.add_round(draw)
-            if draw != _CLOSING[-1]:
+            if draw != _CLOSING_DRAWS[-1]:
                 self._comparison.advance(draw, 1)
-        self._compare(_CLOSING[-1], 1, self.protocol, "the closing rounds")
+        self._compare(_CLOSING_DRAWS[-1], 1, self.protocol, "the closing rounds")
         residuals.check(self.protocol)
         violations = [shard.violation for shard in part.shards if shard.violation]
         if violations:
-            # It says more than the wrong value that it leads to.
+            # The violation explains more than the wrong value that it causes.
             self.protocol = WorstError.single(float(len(violations)), 0.0, violations[0])
 
-    def _fill(self, draw: int) -> None:
-        """Write this device's gradients; the weights stay as they are."""
+    def _fill_gradients(self, draw: int) -> None:
+        """Write this device's gradients; the weights are unchanged."""
         views = self._part.memory.gradients.views
         if not self._part.is_server:
             for key, view in enumerate(views):
@@ -99,7 +99,7 @@ class PushPull:
             self._part.memory.upload_gradients()
 
     def _after_group(self, group: RoundGroup) -> None:
-        """Compare the values, if the case asks for it, and print measure.py's line."""
+        """Compare the values if the case requests it, and print measure.py's line."""
         self._uncompared += group.rounds
         tested = self._context.read_params(PushPullParams).test_results
         if tested:
@@ -111,12 +111,12 @@ class PushPull:
         rounds, self._uncompared = self._uncompared, 0
         self.errors = self._compare(TIMED_DRAW, rounds, self.result, f"batch {batch}")
 
-    def _compare(self, draw: int, rounds: int, worst: WorstError, when: str) -> Errors:
+    def _compare(self, draw: int, rounds: int, worst: WorstError, phase: str) -> Errors:
         progress = PhaseProgress(partial(self._context.progress, "check"), 1)
         self._context.world.comm.Barrier()
         self._part.store.settle()
         self._part.memory.download_values()
-        errors = self._comparison.compare(draw, rounds, worst, when, progress)
+        errors = self._comparison.compare(draw, rounds, worst, phase, progress)
         progress.finish()
         return errors
 
@@ -128,13 +128,13 @@ def run(context: Context) -> None:
     part = open_part(context, case, ranks)
     if context.world.rank == 0:
         report.print_size(context, case)
-    bench = PushPull(context, case, part)
-    times = bench.run_timed_rounds()
-    bench.run_closing_rounds()
-    context.check_worst("result", bench.result)
-    context.check_worst("identical", bench.identical)
-    context.check_worst("protocol", bench.protocol)
-    report.report_figures(context, case, times, bench.errors)
+    push_pull = PushPull(context, case, part)
+    times = push_pull.run_timed_rounds()
+    push_pull.run_closing_rounds()
+    context.check_worst("result", push_pull.result)
+    context.check_worst("identical", push_pull.identical)
+    context.check_worst("protocol", push_pull.protocol)
+    report.report_figures(context, case, times, push_pull.errors)
     report.report_traffic(context, part.store, times)
     report.report_compression(context, case, part.store)
     report.report_limits(context, case, part.memory)

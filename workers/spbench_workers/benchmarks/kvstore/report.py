@@ -1,4 +1,4 @@
-"""Metrics and limits of a store beside its times, and the lines of measure.py."""
+"""Metrics and limits of a store, and the lines of measure.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def print_size(context: Context, case: StoreCase) -> None:
 def print_group(
     context: Context, case: StoreCase, group: RoundGroup, errors: Errors | None
 ) -> None:
-    """Print measure.py's line of some rounds; without errors they were not compared."""
+    """Print measure.py's line of some rounds; ``errors`` is None if not compared."""
     rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, group.seconds)
     error = -1.0 if errors is None else errors.error
     context.say(figures.format_batch_line(group.batch, group.seconds, rate, error))
@@ -47,12 +47,12 @@ def print_group(
 def report_figures(
     context: Context, case: StoreCase, times: Sequence[float], errors: Errors
 ) -> None:
-    """Report measure.py's figures of the whole case, and the mean relative error of a device.
+    """Report measure.py's figures of the case, and the mean relative error of devices.
 
     Args:
         context: The case.
-        case: Its arrays, roles and places of keys.
-        times: The rounds' times in ms, each its slowest rank's.
+        case: Its arrays, roles and placement of keys.
+        times: The times of rounds in ms on the slowest rank.
         errors: The devices' errors in the last comparison.
     """
     if context.world.rank != 0:
@@ -78,17 +78,17 @@ def report_figures(
 
 
 def report_traffic(context: Context, store: Store, times: Sequence[float]) -> None:
-    """Report the traffic of a round, as ranks hand it to MPI. All ranks must call it.
+    """Report the traffic of a round as passed to MPI. All ranks must call it.
 
     Args:
         context: The case.
         store: This rank's part in the store.
-        times: The rounds' times in ms, each its slowest rank's.
+        times: The times of rounds in ms on the slowest rank.
     """
-    sent = store.traffic
-    context.metric("bytes_sent", sent.bytes)
-    context.metric("messages_sent", sent.messages)
-    by_rank = context.world.comm.gather((sent.bytes, sent.messages))
+    traffic = store.traffic
+    context.metric("bytes_sent", traffic.bytes)
+    context.metric("messages_sent", traffic.messages)
+    by_rank = context.world.comm.gather((traffic.bytes, traffic.messages))
     if by_rank is not None:
         total, messages = map(sum, zip(*by_rank, strict=True))
         rate = total / (median(times) * 1e6)
@@ -102,7 +102,7 @@ def report_traffic(context: Context, store: Store, times: Sequence[float]) -> No
 
 
 def report_compression(context: Context, case: StoreCase, store: Store) -> None:
-    """Report compression ratio and share of saturated residuals. All ranks must call it."""
+    """Report compression ratio and saturated residuals. All ranks must call it."""
     pushes = [push for push in store.pushes if isinstance(push, CompressedPush)]
     compression = case.create_compression()
     if compression is None:
@@ -121,92 +121,98 @@ def report_compression(context: Context, case: StoreCase, store: Store) -> None:
 
 
 def report_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
-    """Report the limit of a round, and the time of one allreduce. All ranks must call it.
+    """Report the limit of a round and the time of one allreduce.
 
-    It overwrites the pulled values.
+    All ranks must call it. It overwrites the pulled values.
     """
     comm = context.world.comm
     serves = case.is_server(context.world.rank)
     devices = comm.Split(MPI.UNDEFINED if serves else 0, context.world.rank)
     if not serves:
-        _give_limits(context, case, memory, cast(MPI.Intracomm, devices))
+        _report_device_limits(context, case, memory, cast(MPI.Intracomm, devices))
         devices.Free()
     sleep_at_barrier(comm)
 
 
-def _give_limits(
+def _report_device_limits(
     context: Context, case: StoreCase, memory: StoreMemory, devices: MPI.Intracomm
 ) -> None:
     nccl = context.read_params(PushPullParams).algorithm == "nccl"
-    limits = _limits_of(memory, devices, nccl=nccl)
-    copying = _slowest(limits.copy, devices)
-    flat = _slowest(limits.allreduce, devices)
+    limits = _make_limit_calls(memory, devices, nccl=nccl)
+    copying = _time_slowest(limits.copy, devices)
+    flat = _time_slowest(limits.allreduce, devices)
     limits.free()
     if devices.rank != 0:
         return
-    context.limit("time_ms", copying * 1000.0, limits.what)
+    context.limit("time_ms", copying * 1000.0, limits.copy_text)
     if case.roles.devices > 1:
         rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, copying)
-        context.limit("bandwidth_gb_s", rate, limits.what)
+        context.limit("bandwidth_gb_s", rate, limits.copy_text)
     if nccl:
         size = memory.device_gradients.nbytes
         reason = f"NCCL reduces in place: a copy of {size} B on the GPU is in each round"
         context.choice("in place", "off", reason)
     context.metric("flat_allreduce_ms", flat * 1000.0)
-    context.say(f"limit: {limits.what}: {copying:f} sec")
-    context.say(f"one allreduce of all by {limits.by}: {flat:f} sec")
+    context.say(f"limit: {limits.copy_text}: {copying:f} sec")
+    context.say(f"one allreduce of all by {limits.library}: {flat:f} sec")
 
 
 @dataclass(frozen=True, slots=True)
-class _Limits:
-    """The calls that are timed beside a store, over its own path and memory.
+class _LimitCalls:
+    """Calls that are timed for comparison, over the path and memory of the store.
 
     Attributes:
-        copy: Copies of all arrays.
-        what: The same in words.
-        allreduce: One allreduce of all arrays.
-        by: The library or algorithm that makes it, in words.
-        free: Frees what the allreduce holds. All devices must call it.
+        copy: Copies all arrays.
+        copy_text: A text for the copies.
+        allreduce: Runs one allreduce of all arrays.
+        library: A text for the library of the allreduce.
+        free: Frees the resources of the allreduce. All devices must call it.
     """
 
     copy: Callable[[], object]
-    what: str
+    copy_text: str
     allreduce: Callable[[], object]
-    by: str
+    library: str
     free: Callable[[], object]
 
 
-def _limits_of(memory: StoreMemory, devices: MPI.Intracomm, *, nccl: bool) -> _Limits:
+def _make_limit_calls(memory: StoreMemory, devices: MPI.Intracomm, *, nccl: bool) -> _LimitCalls:
     gradients = memory.gradients.flat
     values = memory.values.flat
     size = gradients.nbytes
-    each = "by each device, all at once"
+    suffix = "by each device, all at once"
     by_mpi = partial(devices.Allreduce, gradients, values)
     if not memory.on_gpu:
-        what = f"a copy of {size} B within its memory {each}"
-        return _Limits(
-            partial(np.copyto, values, gradients), what, by_mpi, "the MPI itself", _nothing
+        copy_text = f"a copy of {size} B within its memory {suffix}"
+        return _LimitCalls(
+            partial(np.copyto, values, gradients), copy_text, by_mpi, "the MPI itself", _do_nothing
         )
     if nccl:
         reduction = open_reduction(devices, "nccl", memory.device_gradients, memory.device_values)
-        what = f"a copy of {size} B within its GPU's memory {each}"
-        return _Limits(memory.copy_on_device, what, reduction.run, "NCCL", reduction.free)
+        copy_text = f"a copy of {size} B within its GPU's memory {suffix}"
+        return _LimitCalls(memory.copy_on_device, copy_text, reduction.run, "NCCL", reduction.free)
 
-    def staged(body: Callable[[], object]) -> None:
+    def run_staged(body: Callable[[], object]) -> None:
         memory.download_gradients()
         body()
         memory.upload_values()
 
-    what = f"copies of {size} B from its GPU to the host and back {each}"
-    by = "the MPI itself, by way of the host"
-    return _Limits(partial(staged, _nothing), what, partial(staged, by_mpi), by, _nothing)
+    copy_text = f"copies of {size} B from its GPU to the host and back {suffix}"
+    library = "the MPI itself, by way of the host"
+    return _LimitCalls(
+        partial(run_staged, _do_nothing),
+        copy_text,
+        partial(run_staged, by_mpi),
+        library,
+        _do_nothing,
+    )
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
-def _slowest(body: Callable[[], object], devices: MPI.Intracomm) -> float:
+def _time_slowest(body: Callable[[], object], devices: MPI.Intracomm) -> float:
     """Return the median seconds of a call, each as long as its slowest device's."""
     body()
     devices.Barrier()

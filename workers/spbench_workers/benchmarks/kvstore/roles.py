@@ -1,8 +1,7 @@
-"""Key-value stores: their names, and the roles of ranks in them: devices and servers.
+"""Kinds of key-value stores, and the roles of ranks in them: devices and servers.
 
-The names are MXNet's, which reads them by the words in them: ``dist``, ``device`` and ``_async``,
-in any order. ``allreduce`` is a store without any server or merge device: every device has
-the sum.
+The names are those of MXNet, which looks for the parts ``dist``, ``device`` and ``_async`` in any
+order. ``allreduce`` is a store without a server or merge device, in which every device has the sum.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from spbench_core.catalog.benchmark import ParamError
 from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
 
 _MOST_DEVICES = 10_000
-"""Devices of one worker; a count is written out, so a larger one would fill the memory."""
+"""Most devices of one worker; a count is expanded, so a larger one would fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +21,12 @@ class StoreKind:
     """A kind of store.
 
     Attributes:
-        name: Its name, as results bear it.
+        name: Its name in results.
         dist: Whether server ranks keep the values.
-        on_device: Whether a worker's devices sum among themselves, each key on its merge device;
-            otherwise all of a worker's gradients are summed in one place.
-        asynchronous: Whether a server takes each push for itself instead of one round of all
-            workers' pushes.
+        on_device: Whether each key is summed on its merge device among a worker's devices instead
+            of all keys on one device.
+        asynchronous: Whether a server applies each push separately instead of the sum of one push
+            per worker.
     """
 
     name: str
@@ -37,12 +36,12 @@ class StoreKind:
 
     @property
     def compresses(self) -> bool:
-        """Whether gradients may be compressed: MXNet refuses where a push goes to the host."""
+        """Whether gradients may be compressed; MXNet rejects it for pushes to the host."""
         return self.dist or self.on_device
 
     @property
     def needs_optimizer(self) -> bool:
-        """Whether pushes only mean something to an optimizer: MXNet's server ends without one."""
+        """Whether pushes need an optimizer; MXNet's server exits without one."""
         return self.asynchronous
 
 
@@ -67,10 +66,10 @@ SPELLINGS: dict[str, str] = {
 
 
 def find_store(name: str) -> StoreKind:
-    """Return the store of that name or spelling.
+    """Return the store by name or spelling.
 
     Raises:
-        ValueError: There is no such store.
+        ValueError: The name is unknown.
     """
     store = STORES.get(SPELLINGS.get(name, name))
     if store is None:
@@ -79,12 +78,12 @@ def find_store(name: str) -> StoreKind:
 
 
 def parse_devices(value: int | str | Sequence[int]) -> tuple[int, ...]:
-    """Read the devices of one worker: how many, ``4``, or which, ``0,1,2,3``.
+    """Parse the devices of one worker: a count (``4``) or indices (``0,1,2,3``).
 
-    A number alone is always a count: ``1`` is device 0, ``1,`` is device 1.
+    A single number is always a count: ``1`` is device 0, and ``1,`` is device 1.
 
     Raises:
-        ValueError: The value is neither, names no device, or names one twice.
+        ValueError: The value is neither, is empty, or has a device twice.
     """
     if isinstance(value, list | tuple):
         text = ",".join(map(str, value)) + ","
@@ -112,7 +111,7 @@ def parse_devices(value: int | str | Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The role of a rank that has gradients: device ``index`` of a ``worker``, both from 0."""
+    """The role of a rank with gradients: device ``index`` of ``worker``, both from 0."""
 
     worker: int
     index: int
@@ -120,17 +119,17 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The role of a rank that keeps values: server ``index``, from 0."""
+    """The role of a rank that keeps values: server ``index`` from 0."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The roles of all ranks: the devices of worker 0, of worker 1, ..., and the servers last.
+    """The roles of all ranks: devices of worker 0, of worker 1, ..., then servers.
 
     Attributes:
-        workers: Workers, each with as many devices.
+        workers: The number of workers.
         devices: Devices of one worker.
         servers: Server ranks.
     """
@@ -151,7 +150,7 @@ class Roles:
 
     @property
     def server_ranks(self) -> range:
-        """The ranks that are servers, server 0 first."""
+        """The ranks that are servers, from server 0."""
         return range(self.workers * self.devices, self.size)
 
     def list_worker_ranks(self, worker: int) -> range:
@@ -162,7 +161,7 @@ class Roles:
         """Return the role of a rank.
 
         Raises:
-            ValueError: There is no such rank.
+            ValueError: The rank does not exist.
         """
         if not 0 <= rank < self.size:
             raise ValueError(f"rank {rank} is none of the {self.size} ranks of {self}")
@@ -174,13 +173,13 @@ class Roles:
 def assign_roles(
     store: StoreKind, devices: int, num_workers: int | None = None, num_servers: int | None = None
 ) -> Roles:
-    """Return the roles of the ranks of a store with so many devices a worker.
+    """Return the roles of the ranks of a store.
 
     Args:
         store: The kind of store.
         devices: Devices of one worker.
-        num_workers: Workers; None means 1. Only a dist store has more than one.
-        num_servers: Servers; None means as many as workers in a dist store, else none.
+        num_workers: Workers; None means 1. Only a dist store may have several.
+        num_servers: Servers; None means one per worker in a dist store, and none in others.
 
     Raises:
         ParamError: The store cannot use one of the numbers.
@@ -211,7 +210,7 @@ def count_ranks(
     """Return the number of ranks that these parameters need.
 
     Raises:
-        ParamError: One of them is wrong, or of no use to the store.
+        ParamError: A parameter is invalid, or has no effect in the store.
     """
     try:
         store = find_store(kv_store)

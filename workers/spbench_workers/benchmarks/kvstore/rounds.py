@@ -1,4 +1,4 @@
-"""The timed rounds of a case: batch 0 is dropped, the others are reported in groups."""
+"""Timed rounds of a case; batch 0 is dropped, and others are reported in groups."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class RoundGroup:
     """Rounds that are reported together.
 
     Attributes:
-        batch: The last of them; 0 is the one that is dropped.
+        batch: The number of the last round; 0 is the dropped one.
         rounds: The number of rounds.
-        seconds: The mean time of one, each as long as its slowest rank's.
+        seconds: The mean time of a round on its slowest rank.
     """
 
     batch: int
@@ -35,36 +35,35 @@ class RoundGroup:
 def measure_rounds(
     context: Context, round_: Callable[[], None], after_group: Callable[[RoundGroup], None]
 ) -> array[float]:
-    """Run batch 0 and the timed ones; return their times in ms, each the slowest rank's.
+    """Run batch 0 and the timed rounds; return the slowest rank's times in ms.
 
-    Ranks begin each group together, and go through it in batches as `timing.measure` has them.
-    All rounds are reported: where ``disp_batches`` does not divide ``num_batches``, the last group
-    is shorter.
+    Ranks begin each group together, and run it in batches like `timing.measure`. If
+    ``disp_batches`` does not divide ``num_batches``, the last group is shorter.
 
     Args:
-        context: The case; ``num_batches`` and ``disp_batches`` say how many rounds.
+        context: The case with ``num_batches`` and ``disp_batches``.
         round_: Runs one round, and returns when its work is done.
         after_group: Called after each group, by all ranks, outside the timed rounds.
     """
     params = context.read_params(PushPullParams)
     total = params.num_batches
-    every = params.disp_batches
-    seconds = _first(context, round_)
+    group_size = params.disp_batches
+    seconds = _time_first(context, round_)
     after_group(RoundGroup(0, 1, seconds))
     body = context.with_fault(round_, seconds)
     times = array("d", bytes(8 * total))
     slowest = array("d", bytes(8 * total))
     context.progress(Activity.TIMING, 0, total)
-    for first in range(0, total, every):
-        last = min(first + every, total)
-        seconds = _group(context, body, times, first, last, seconds)
+    for first in range(0, total, group_size):
+        last = min(first + group_size, total)
+        seconds = _time_group(context, body, times, first, last, seconds)
         folded = np.frombuffer(slowest)[first:last]
         context.world.comm.Allreduce(np.frombuffer(times)[first:last], folded, MPI.MAX)
         after_group(RoundGroup(last, last - first, float(folded.mean()) / 1000.0))
     return slowest
 
 
-def _first(context: Context, round_: Callable[[], None]) -> float:
+def _time_first(context: Context, round_: Callable[[], None]) -> float:
     context.progress(Activity.WARMUP, 0, 1)
     context.world.comm.Barrier()
     start = perf_counter()
@@ -72,7 +71,7 @@ def _first(context: Context, round_: Callable[[], None]) -> float:
     return context.largest(perf_counter() - start)
 
 
-def _group(
+def _time_group(
     context: Context,
     body: Callable[[], object],
     times: array[float],
@@ -80,7 +79,7 @@ def _group(
     last: int,
     seconds: float,
 ) -> float:
-    """Time the rounds from ``first`` to before ``last``; return the seconds of the slowest."""
+    """Time rounds ``first`` to before ``last``; return the slowest mean seconds."""
     done = first
     while done < last:
         batch = min(MAX_BATCH, max(1, int(BATCH_INTERVAL / seconds)), last - done)

@@ -1,4 +1,4 @@
-"""MXNet's tools/bandwidth/measure.py, with its flags, its defaults and its first line."""
+"""Flags, defaults and first line of MXNet's tools/bandwidth/measure.py."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _FLAGS = (
 _NUMBERS = ("num_layers", "num_batches", "disp_batches", "test_results", "num_classes")
 
 
-def _adapted(params: Params, given: GivenFlags) -> Params:
-    """Return the parameters; 152 layers are for ResNet, and other networks have their own."""
+def _adapt_params(params: Params, given: GivenFlags) -> Params:
+    """Adapt the script's parameters: its default of 152 layers is only for ResNet."""
     if "num_layers" not in given and params["network"] != "resnet":
         params = {name: value for name, value in params.items() if name != "num_layers"}
     if "device_ids" in given and "gpus" not in given:
@@ -33,13 +33,13 @@ def _adapted(params: Params, given: GivenFlags) -> Params:
     return params
 
 
-def _head(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return measure.py's first line: its arguments as Python shows them, by name."""
-    told = {
+def _format_head(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return measure.py's first line: the repr of its arguments, sorted by name."""
+    shown = {
         name: int(value) if name in _NUMBERS and str(value).isdecimal() else str(value)
         for name, value in values.items()
     }
-    return (f"Namespace({', '.join(f'{name}={told[name]!r}' for name in sorted(told))})",)
+    return (f"Namespace({', '.join(f'{name}={shown[name]!r}' for name in sorted(shown))})",)
 
 
 SCRIPTS = (
@@ -48,7 +48,7 @@ SCRIPTS = (
         "tools/bandwidth/measure.py",
         "kvstore.push_pull",
         _FLAGS,
-        adapt=_adapted,
-        first_lines=_head,
+        adapt=_adapt_params,
+        first_lines=_format_head,
     ),
 )

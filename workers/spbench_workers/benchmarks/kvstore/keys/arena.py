@@ -1,4 +1,7 @@
-"""Arrays of many keys in one block of memory, so that neighbours can be sent as one message."""
+"""Arrays of all keys in one block of memory, and buckets of neighbouring keys.
+
+A bucket is adjacent in memory, so that it can be sent as one message.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket: elements ``first`` up to ``last`` of the arena of all keys, in key order.
+    """Elements ``first`` to before ``last`` of the arena of all keys, in key order.
 
     Attributes:
         first: The first element.
-        last: One beyond the last.
-        keys: The keys that have elements in it, and keys without elements within it.
+        last: One past the last element.
+        keys: The keys with elements in the bucket, and empty keys between them.
     """
 
     first: int
@@ -34,7 +37,7 @@ class Bucket:
 
 
 def compute_offsets(elements: Sequence[int]) -> list[int]:
-    """Return the first element of each key in the arena, and at the end the number of all."""
+    """Return the first element of each key in the arena, and last the number of all."""
     return [0, *accumulate(elements)]
 
 
@@ -46,56 +49,60 @@ def make_buckets(
     split: bool = False,
     itemsize: int = 4,
 ) -> list[Bucket]:
-    """Return the buckets in the order in which they are sent; together they are the whole arena.
+    """Return the buckets of the whole arena in the order of sending.
 
-    Keys are taken in order until the next one would be too much; a key that is larger than a
-    bucket is one by itself.
+    A bucket takes keys in order until the next one does not fit. A key larger than a bucket gets
+    its own bucket.
 
     Args:
         elements: Elements of each key, in key order.
-        bucket_bytes: The most bytes of a bucket; 0 for a bucket per key, None for one of all keys.
-        backward: From the last key to the first, the order in which a backward pass makes them.
-        split: Whether a bucket may hold a part of a key; else keys stay whole.
+        bucket_bytes: The most bytes of a bucket; 0 for a bucket per key, None for a single bucket.
+        backward: Whether the order is that of a backward pass, from the last key to the first.
+        split: Whether a bucket may contain a part of a key.
         itemsize: Bytes of an element.
 
     Raises:
-        ValueError: A key is to be split into buckets that do not hold one element.
+        ValueError: Keys may be split, and a bucket is smaller than one element.
     """
     if not elements:
         return []
     starts = compute_offsets(elements)
     if bucket_bytes is None:
         return [Bucket(0, starts[-1], range(len(elements)))]
-    most = bucket_bytes // itemsize
+    max_elements = bucket_bytes // itemsize
     if split:
-        if most < 1:
+        if max_elements < 1:
             raise ValueError(f"buckets of {bucket_bytes} bytes do not hold one element")
-        return _filled(starts, most, backward)
+        return _fill_buckets(starts, max_elements, backward)
     return [
         Bucket(starts[keys.start], starts[keys.stop], keys)
-        for keys in _grouped(elements, most, each=bucket_bytes == 0, backward=backward)
+        for keys in _group_keys(
+            elements, max_elements, split_all=bucket_bytes == 0, backward=backward
+        )
     ]
 
 
-def _grouped(elements: Sequence[int], most: int, *, each: bool, backward: bool) -> list[range]:
-    """Return runs of whole keys, each of at most ``most`` elements where it has several."""
+def _group_keys(
+    elements: Sequence[int], max_elements: int, *, split_all: bool, backward: bool
+) -> list[range]:
+    """Return runs of whole keys; runs of several keys have at most ``max_elements``."""
     order = range(len(elements))[:: -1 if backward else 1]
     groups: list[list[int]] = []
-    held = 0
+    total = 0
     for key in order:
-        if not groups or each or held + elements[key] > most:
+        if not groups or split_all or total + elements[key] > max_elements:
             groups.append([])
-            held = 0
+            total = 0
         groups[-1].append(key)
-        held += elements[key]
+        total += elements[key]
     return [range(min(group), max(group) + 1) for group in groups]
 
 
-def _filled(starts: Sequence[int], most: int, backward: bool) -> list[Bucket]:
-    """Return buckets of ``most`` elements and a last one of what is left."""
+def _fill_buckets(starts: Sequence[int], max_elements: int, backward: bool) -> list[Bucket]:
+    """Return buckets of ``max_elements`` elements; the last one may be smaller."""
     total = starts[-1]
-    cuts = range(0, total, most)
-    spans = [(first, min(first + most, total)) for first in cuts]
+    cuts = range(0, total, max_elements)
+    spans = [(first, min(first + max_elements, total)) for first in cuts]
     if backward:
         spans = [(total - last, total - first) for first, last in spans]
     return [Bucket(first, last, _keys_within(starts, first, last)) for first, last in spans]
@@ -107,7 +114,7 @@ def _keys_within(starts: Sequence[int], first: int, last: int) -> range:
 
 
 class Arena:
-    """Float32 arrays of all keys on the host, one after another in key order, zeros at first.
+    """Float32 arrays of all keys on the host in key order, initially zeros.
 
     Args:
         elements: Elements of each key.
@@ -135,6 +142,6 @@ class Arena:
 
 
 def allocate_key_views(elements: Sequence[int], keys: Sequence[int]) -> list[Float32Array]:
-    """Return an array for each of these keys, and one of no elements for each other key."""
-    wanted = set(keys)
-    return Arena([count if key in wanted else 0 for key, count in enumerate(elements)]).views
+    """Return an array for each key in ``keys``, and an empty one for each other key."""
+    key_set = set(keys)
+    return Arena([count if key in key_set else 0 for key, count in enumerate(elements)]).views

@@ -13,14 +13,14 @@ from spbench_workers.benchmarks.kvstore.keys.merge_devices import (
 )
 
 BIGARRAY_BOUND = 1_000_000
-"""Elements from which on MXNet splits an array (MXNET_KVSTORE_BIGARRAY_BOUND)."""
+"""Least elements of an array that MXNet splits (MXNET_KVSTORE_BIGARRAY_BOUND)."""
 
 _PRIME = 9973
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard: elements ``first`` up to ``last`` of a key, and the ``server`` that keeps them."""
+    """Elements ``first`` to before ``last`` of a key on a ``server``."""
 
     server: int
     first: int
@@ -33,7 +33,7 @@ class Shard:
 
 
 Shards = list[list[Shard]]
-"""The shards of each key, in the order of their elements; they cover it without a gap."""
+"""The shards of each key in the order of their elements, which they cover completely."""
 
 
 def make_shards(
@@ -50,12 +50,12 @@ def make_shards(
         elements: Elements of each key, in key order.
         servers: The number of servers.
         scheme: ``hash`` or ``balanced``.
-        bigarray_bound: Arrays of at least so many elements are split.
-        word: Elements that must stay together: those of one word of a compressed gradient. Then
-            words are split as elements else are, and the last shard takes the rest.
+        bigarray_bound: Arrays of at least this many elements are split.
+        word: Elements that must stay together, such as those of one word of a compressed gradient.
+            Then words instead of elements are split, and the last shard takes the remainder.
 
     Raises:
-        KeyError: There is no scheme of that name in SCHEMES.
+        KeyError: The scheme is not in SCHEMES.
     """
     return SCHEMES[scheme](elements, servers, bigarray_bound, word)
 
@@ -71,19 +71,21 @@ def compute_imbalance(shards_of_keys: Shards, servers: int) -> float:
     return max_over_mean(sum_server_loads(shards_of_keys, servers))
 
 
-def _by_hash(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
+def _shard_by_hash(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
     empty = [0] * servers
     return [
-        [Shard(key * _PRIME % servers, 0, count)] if count < bound else _split(count, empty, word)
+        [Shard(key * _PRIME % servers, 0, count)]
+        if count < bound
+        else _split_key(count, empty, word)
         for key, count in enumerate(elements)
     ]
 
 
-def _balanced(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
-    """Assign small arrays, largest first, then split the others over the least loaded servers.
+def _shard_evenly(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
+    """Assign small arrays, then split the others over the least loaded servers.
 
-    An array that is larger than a server's fair share is split, whatever the bound. On a few keys
-    the hash may by chance be more even: then it is taken.
+    An array larger than a server's fair share is split regardless of the bound. If the hash is
+    more even, which can happen for a few keys, its result is used.
     """
     total = sum(elements)
     small = [
@@ -97,58 +99,57 @@ def _balanced(elements: Sequence[int], servers: int, bound: int, word: int) -> S
         if key in chosen_server:
             spread.append([Shard(chosen_server[key], 0, count)])
         else:
-            spread.append(_split(count, loads, word))
+            spread.append(_split_key(count, loads, word))
             for shard in spread[-1]:
                 loads[shard.server] += shard.count
-    hashed = _by_hash(elements, servers, bound, word)
+    hashed = _shard_by_hash(elements, servers, bound, word)
     return min(spread, hashed, key=lambda candidate: compute_imbalance(candidate, servers))
 
 
-def _split(count: int, loads: Sequence[int], word: int) -> list[Shard]:
-    """Split a key, between words, so that it fills the least loaded servers up to one level.
+def _split_key(count: int, loads: Sequence[int], word: int) -> list[Shard]:
+    """Split a key between words so that the least loaded servers reach the same level.
 
-    With equal loads that is a shard on each server, as MXNet splits it. A server that would get no
-    word has no shard.
+    With equal loads each server gets a shard, like in MXNet. A server without a word has no shard.
     """
     padded = -(-count // word) * word
     order = sorted(range(len(loads)), key=loads.__getitem__)
     by_load = [loads[server] for server in order]
     filled = max(n for n in range(1, len(loads) + 1) if _reaches(padded, by_load[:n]))
-    level = padded + sum(by_load[:filled])  # times the servers that are filled
+    level = padded + sum(by_load[:filled])  # multiplied by the number of filled servers
     servers = sorted(order[:filled])
     cuts = [0]
     assigned = 0
     for server in servers:
         assigned += level - filled * loads[server]
-        cuts.append(min(count, word * _rounded(assigned, filled * word)))
+        cuts.append(min(count, word * _round_quotient(assigned, filled * word)))
     pieces = zip(servers, pairwise(cuts), strict=True)
     return [Shard(server, first, last) for server, (first, last) in pieces if last > first]
 
 
 def _reaches(amount: int, by_load: Sequence[int]) -> bool:
-    """Whether so much lifts all of these servers to the level of the last, the fullest."""
+    """Whether the amount lifts all these servers to the level of the last, fullest one."""
     return amount >= by_load[-1] * len(by_load) - sum(by_load)
 
 
-def _rounded(numerator: int, denominator: int) -> int:
-    """Return the quotient rounded as C++ does, halves away from zero, but exactly."""
+def _round_quotient(numerator: int, denominator: int) -> int:
+    """Return the exact quotient rounded like in C++, with halves away from zero."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
 SCHEMES: dict[str, Callable[[Sequence[int], int, int, int], Shards]] = {
-    "hash": _by_hash,
-    "balanced": _balanced,
+    "hash": _shard_by_hash,
+    "balanced": _shard_evenly,
 }
 
 
 PUSH = 0
 PULL = 1
-"""Kinds of messages: to a server a gradient or a pull request, from it an ack or a value."""
+"""Kinds of messages: gradients and their acks, or pull requests and their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A shard of ``key`` with its number ``index`` among its server's shards, for message tags."""
+    """A shard of ``key`` and its ``index`` among its server's shards, for tags."""
 
     server: int
     index: int
@@ -162,7 +163,7 @@ class Slot:
         return self.last - self.first
 
     def tag(self, kind: int) -> int:
-        """Return the tag of its messages of a kind, PUSH or PULL."""
+        """Return the tag of its messages of a kind (PUSH or PULL)."""
         return 2 * self.index + kind
 
 

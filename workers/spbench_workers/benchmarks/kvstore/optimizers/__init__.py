@@ -1,1 +1,1 @@
-"""Optimizers as MXNet's stores run them, with its default numbers: in place, in float32."""
+"""Optimizers of MXNet's stores with its default numbers, in place and in float32."""

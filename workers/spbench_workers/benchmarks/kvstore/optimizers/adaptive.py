@@ -1,4 +1,4 @@
-"""Optimizers whose steps follow the size of earlier gradients, element by element."""
+"""Optimizers that adapt their steps to the size of earlier gradients, by element."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FTRL_LAMBDA = 0.01
 
 
 class Adam(BlockwiseOptimizer):
-    """Adam as MXNet has it: the correction of both means lies in the rate.
+    """Adam in MXNet's form, with the correction of both means in the rate.
 
     ``rate_t = rate * sqrt(1 - beta2^t) / (1 - beta1^t)``, with t the updates of this key, and
     ``w -= rate_t * m / (sqrt(v) + epsilon)`` (Kingma and Ba, 2015, end of section 2).
@@ -102,7 +102,7 @@ class AdaGrad(BlockwiseOptimizer):
 
 
 class AdaDelta(BlockwiseOptimizer):
-    """AdaDelta: steps as long as the mean of earlier steps, by the mean of gradients.
+    """AdaDelta: steps scaled by the mean of earlier steps over that of gradients.
 
     ``d = sqrt(D + epsilon) / sqrt(G + epsilon) * g`` and ``w -= d``, with G and D the means of the
     squares of gradients and of steps; there is no rate.
@@ -130,7 +130,7 @@ class AdaDelta(BlockwiseOptimizer):
 
 
 class Ftrl(BlockwiseOptimizer):
-    """Follow the regularised leader: weights that stay 0 until gradients outweigh lambda.
+    """Follow the regularised leader: weights stay 0 until gradients exceed lambda.
 
     ``z += g - (sqrt(n + g^2) - sqrt(n)) / rate * w`` and ``n += g^2``, then
     ``w = (sign(z) * lambda - z) / ((beta + sqrt(n)) / rate)``, or 0 where ``|z| <= lambda``
@@ -168,7 +168,7 @@ class Ftrl(BlockwiseOptimizer):
 def _decay_square(
     mean: Float32Array, rate: float, value: Float32Array, scratch: Float32Array
 ) -> None:
-    """Let a running mean take in the square of a value."""
+    """Update a running mean with the square of a value."""
     np.multiply(value, value, out=scratch)
     np.multiply(mean, rate, out=mean)
     np.multiply(scratch, 1 - rate, out=scratch)

@@ -1,4 +1,4 @@
-"""Parts of the optimizers: their numbers, and updates block by block.
+"""Common parts of the optimizers: constants, and updates in blocks.
 
 There is no weight decay and no rescaling.
 """
@@ -17,28 +17,27 @@ LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 
 _BLOCK = 1 << 15
-"""Elements that go through all steps of an update together: as many as stay in a core's
-cache."""
+"""Elements processed by all steps of an update together, which fit in a core's cache."""
 
 
 class Optimizer(Protocol):
     """An optimizer with the state of one key, or of one shard of it."""
 
     def update(self, weight: Float32Array, gradient: Float32Array) -> None:
-        """Change the weight in place by a gradient, which stays as it is; nothing is allocated.
+        """Update the weight in place by a gradient, without allocation.
 
         Args:
-            weight: One axis, contiguous, with the elements that the optimizer was made for.
-            gradient: The same shape; it does not overlap the weight.
+            weight: One-dimensional and contiguous, with the elements of the optimizer.
+            gradient: An array of the same shape that does not overlap the weight; unchanged.
         """
 
 
 class BlockwiseOptimizer(ABC):
-    """An optimizer whose elements are updated each by itself, block by block.
+    """An elementwise optimizer that updates one block after another.
 
     Attributes:
-        states: Numbers kept for each element, zeros at first.
-        scratches: Numbers needed for each element of a block meanwhile.
+        states: Numbers kept per element, initially zeros.
+        scratches: Temporary numbers per element of a block.
     """
 
     states: ClassVar[int] = 0
@@ -58,7 +57,7 @@ class BlockwiseOptimizer(ABC):
             part = slice(first, first + _BLOCK)
             count = min(_BLOCK, self.elements - first)
             states = [state[part] for state in self._states]
-            scratch = [one[:count] for one in self._scratch]
+            scratch = [array[:count] for array in self._scratch]
             self._update(weight[part], gradient[part], states, scratch)
 
     @abstractmethod
@@ -75,7 +74,7 @@ class BlockwiseOptimizer(ABC):
 def update_mean(
     mean: Float32Array, rate: float, value: Float32Array, scratch: Float32Array
 ) -> None:
-    """Let a running mean take in a value: ``mean = rate * mean + (1 - rate) * value``."""
+    """Update a running mean: ``mean = rate * mean + (1 - rate) * value``."""
     np.multiply(mean, rate, out=mean)
     np.multiply(value, 1 - rate, out=scratch)
     np.add(mean, scratch, out=mean)

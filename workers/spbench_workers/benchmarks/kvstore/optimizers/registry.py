@@ -1,4 +1,4 @@
-"""The optimizers of a store by name."""
+"""Optimizers of a store by name, and those without adaptive steps."""
 
 from __future__ import annotations
 
@@ -62,21 +62,23 @@ class Momentum(BlockwiseOptimizer):
     ) -> None:
         [velocity] = states
         [step] = scratch
-        _fall(velocity, gradient, step)
+        _update_velocity(velocity, gradient, step)
         np.add(weight, velocity, out=weight)
 
 
-def _fall(velocity: Float32Array, gradient: Float32Array, step: Float32Array) -> None:
-    """Change a velocity, ``m = momentum * m - rate * g``, and leave ``rate * g`` in ``step``."""
+def _update_velocity(velocity: Float32Array, gradient: Float32Array, step: Float32Array) -> None:
+    """Set ``velocity`` to ``momentum * m - rate * g``, and ``step`` to ``rate * g``."""
     np.multiply(velocity, MOMENTUM, out=velocity)
     np.multiply(gradient, LEARNING_RATE, out=step)
     np.subtract(velocity, step, out=velocity)
 
 
 class Nag(BlockwiseOptimizer):
-    """Nesterov's momentum, ``m = momentum * m - rate * g`` and ``w += momentum * m - rate * g``.
+    """Nesterov's momentum.
 
-    MXNet's momentum is 0 unless given, which is plain descent; here it is that of `Momentum`.
+    ``m = momentum * m - rate * g`` and ``w += momentum * m - rate * g``.
+
+    The default momentum of MXNet is 0, which is plain descent. Here it is that of `Momentum`.
     """
 
     states = 1
@@ -90,14 +92,14 @@ class Nag(BlockwiseOptimizer):
     ) -> None:
         [velocity] = states
         [step] = scratch
-        _fall(velocity, gradient, step)
+        _update_velocity(velocity, gradient, step)
         np.subtract(weight, step, out=weight)
         np.multiply(velocity, MOMENTUM, out=step)
         np.add(weight, step, out=weight)
 
 
 class Signum(BlockwiseOptimizer):
-    """Steps of one length in the direction of the gradients' mean, ``w -= rate * sign(m)``."""
+    """Steps of constant length along the sign of the mean: ``w -= rate * sign(m)``."""
 
     states = 1
 
@@ -128,14 +130,13 @@ OPTIMIZERS: dict[str, Callable[[int], Optimizer]] = {
     "ftrl": Ftrl,
     "signum": Signum,
 }
-"""``none`` is a store without an optimizer: the sum that was pushed takes the place of the
-value."""
+"""Constructors by name. With ``none``, the pushed sum replaces the value."""
 
 
 def create_optimizer(name: str, elements: int) -> Optimizer:
-    """Return an optimizer for one key or shard of so many elements, its state all zeros.
+    """Return an optimizer for a key or shard of ``elements``, with zero state.
 
     Raises:
-        KeyError: There is no optimizer of that name in OPTIMIZERS.
+        KeyError: The name is not in OPTIMIZERS.
     """
     return OPTIMIZERS[name](elements)

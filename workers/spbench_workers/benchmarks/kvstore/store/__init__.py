@@ -1,1 +1,1 @@
-"""Key-value stores of gradients: on devices, on parameter servers, or by allreduce."""
+"""Stores of gradients: on devices, on parameter servers, or by allreduce."""

@@ -1,23 +1,34 @@
-"""The store ``allreduce``: no merge device, no server; each device has all sums and optimizers."""
+"""Store ``allreduce`` without merge devices and servers: each device has all sums."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
+import numpy as np
+import torch
+from mpi4py import MPI
+
+from spbench_core.catalog.typed_params import require_value
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
-from spbench_workers.benchmarks.kvstore.keys.arena import Bucket
+from spbench_workers.benchmarks.kvstore.case import StoreCase
+from spbench_workers.benchmarks.kvstore.entry import PushPullParams
+from spbench_workers.benchmarks.kvstore.keys.arena import Bucket, make_buckets
 from spbench_workers.benchmarks.kvstore.optimizers import registry
 from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
+from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
 from spbench_workers.benchmarks.kvstore.store.pushes import Push
+from spbench_workers.benchmarks.kvstore.store.shared_sum import SharedWindow
 from spbench_workers.collectives.base import Reduction
+from spbench_workers.collectives.reduction import open_reduction
 
 
 class AllreduceStore:
     """Allreduces of buckets of keys, from the gradients' memory to that of the sums.
 
     Args:
-        buckets: The buckets, in the order in which they are reduced.
-        open_: Opens the allreduce of a bucket to its part of the sums.
+        buckets: The buckets in the order of their reduction.
+        open_: Opens the allreduce of a bucket into its part of the sums.
         sums: Memory for the sums.
         values: Memory for the sums or, with an optimizer, for the weights.
         optimizer: The optimizer of each device; with ``none`` sums and values are the same.
@@ -33,15 +44,15 @@ class AllreduceStore:
         values: Float32Array,
         optimizer: str,
     ) -> None:
-        filled = [bucket for bucket in buckets if bucket.count]
-        self._reductions = [open_(bucket) for bucket in filled]
+        nonempty = [bucket for bucket in buckets if bucket.count]
+        self._reductions = [open_(bucket) for bucket in nonempty]
         self._updates = []
         if optimizer != "none":
-            for bucket in filled:
+            for bucket in nonempty:
                 part = slice(bucket.first, bucket.last)
-                made = registry.create_optimizer(optimizer, bucket.count)
-                self._updates.append((made, values[part], sums[part]))
-        self.traffic = _sent(self._reductions, [4 * bucket.count for bucket in filled])
+                bucket_optimizer = registry.create_optimizer(optimizer, bucket.count)
+                self._updates.append((bucket_optimizer, values[part], sums[part]))
+        self.traffic = _sum_traffic(self._reductions, [4 * bucket.count for bucket in nonempty])
 
     def round(self) -> None:
         if not self._updates:
@@ -50,8 +61,8 @@ class AllreduceStore:
             return
         for reduction, update in zip(self._reductions, self._updates, strict=True):
             reduction.run()
-            optimizer, value, total = update
-            optimizer.update(value, total)
+            bucket_optimizer, value, total = update
+            bucket_optimizer.update(value, total)
 
     def settle(self) -> None:
         pass
@@ -61,11 +72,82 @@ class AllreduceStore:
             reduction.free()
 
 
-def _sent(reductions: Sequence[Reduction], sizes: Sequence[int]) -> SentTraffic:
-    """Return the traffic that the algorithms count; where one does not, the bytes handed to it."""
+def _sum_traffic(reductions: Sequence[Reduction], sizes: Sequence[int]) -> SentTraffic:
+    """Return the traffic counted by the algorithms, or the bytes passed to libraries."""
     traffics = [reduction.traffic for reduction in reductions]
     counted = [
         (size, 1) if traffic is None else (traffic.bytes, traffic.messages)
         for size, traffic in zip(sizes, traffics, strict=True)
     ]
     return SentTraffic(sum(size for size, _ in counted), sum(count for _, count in counted))
+
+
+def open_allreduce(
+    params: PushPullParams,
+    case: StoreCase,
+    comm: MPI.Intracomm,
+    memory: StoreMemory,
+    window: SharedWindow | None,
+) -> AllreduceStore:
+    """Return a device's part of the store ``allreduce``.
+
+    Args:
+        params: The case's parameters.
+        case: The case of these parameters.
+        comm: The devices.
+        memory: This device's memory.
+        window: The shared memory of all devices if they sum in it, or None.
+
+    Raises:
+        CannotRunError: The ranks cannot run the algorithm.
+    """
+    values = memory.values.flat
+    open_bucket: Callable[[Bucket], Reduction]
+    if window is not None:
+        sums = window.sums[comm.rank]
+        open_bucket = partial(_open_shared, window)
+    else:
+        # With an optimizer the values are weights, and the sums need separate memory.
+        sums = values if case.optimizer == "none" else np.zeros_like(values)
+        open_bucket = _choose_reduction(params, comm, memory, sums)
+    return AllreduceStore(_make_buckets(params, case), open_bucket, sums, values, case.optimizer)
+
+
+def _choose_reduction(
+    params: PushPullParams, comm: MPI.Intracomm, memory: StoreMemory, sums: Float32Array
+) -> Callable[[Bucket], Reduction]:
+    """Return a function that opens the allreduce of a bucket by messages."""
+    algorithm = require_value(params.algorithm)
+    if algorithm == "nccl":
+        # NCCL reduces on the GPU; optimizers run on the host and cannot be combined with it.
+        return partial(
+            _open_messages, comm, algorithm, memory.device_gradients, memory.device_values
+        )
+    target = torch.from_numpy(sums)
+    return partial(_open_messages, comm, algorithm, memory.gradients.tensor, target)
+
+
+def _open_shared(window: SharedWindow, bucket: Bucket) -> Reduction:
+    return window.open_sum(bucket.first, bucket.last)
+
+
+def _open_messages(
+    comm: MPI.Intracomm,
+    algorithm: str,
+    source: torch.Tensor,
+    target: torch.Tensor,
+    bucket: Bucket,
+) -> Reduction:
+    part = slice(bucket.first, bucket.last)
+    return open_reduction(comm, algorithm, source[part], target[part])
+
+
+def _make_buckets(params: PushPullParams, case: StoreCase) -> list[Bucket]:
+    sizes: dict[str | None, int | None] = {"tensor": 0, "flat": None}
+    bucket_bytes = sizes.get(params.bucket, params.bucket_bytes)
+    return make_buckets(
+        case.elements,
+        bucket_bytes,
+        backward=params.priority == "descending",
+        split=params.bucket == "sliced",
+    )

@@ -11,7 +11,7 @@ from spbench_workers.benchmarks.kvstore.store.pushes import Push
 
 @dataclass(frozen=True, slots=True)
 class SentTraffic:
-    """The traffic of one rank in a round: what it sends.
+    """The bytes and messages that one rank sends in a round.
 
     Attributes:
         bytes: Bytes that it sends.
@@ -23,23 +23,23 @@ class SentTraffic:
 
 
 class Store(Protocol):
-    """One rank's part in a store over fixed memory. All ranks of the job run it together."""
+    """One rank's part in a store over fixed memory; all ranks of the job run it."""
 
     @property
     def traffic(self) -> SentTraffic:
-        """The traffic of this rank in a round, as it hands it to MPI."""
+        """The traffic of this rank in a round, as passed to MPI."""
 
     @property
     def pushes(self) -> Sequence[Push]:
-        """The pushes of this rank that may be compressed; none on a server."""
+        """The pushes of this rank that may be compressed; empty on a server."""
 
     def round(self) -> None:
-        """Push all keys, pull all keys; on a server answer one round of all workers."""
+        """Push and pull all keys; on a server answer one round of all workers."""
 
     def settle(self) -> None:
-        """Pull the values after all rounds so far; it is not timed.
+        """Pull the values after all rounds so far, outside the timed rounds.
 
-        In a synchronous store a round has done so, and nothing is left to do.
+        In a synchronous store this is a no-op, because each round pulls them.
         """
 
     def free(self) -> None:

@@ -1,4 +1,9 @@
-"""The stores ``local`` and ``device``: no server; each key is summed on its merge device."""
+"""Stores ``local`` and ``device``, with messages or in shared memory of a host.
+
+There is no server. With messages, each key is summed on its merge device. Shared memory needs no
+messages. Without an optimizer each device sums a part of all keys. With an optimizer a merge device
+sums its keys and updates the weights, and the others copy them.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +24,18 @@ from spbench_workers.benchmarks.kvstore.store.shared_sum import SharedWindow
 
 
 class DeviceStore:
-    """A reduction of gradients to merge devices, an optimizer there, and a broadcast of the values.
+    """A store that reduces gradients to merge devices and broadcasts the values.
 
-    With device 0 as the merge device of every key it is ``local``: n arrays are sent to one host
-    and n come back. A merge device keeps the value in its own pulled array, which no other part of
-    the round writes to.
+    With device 0 as the merge device of every key it is ``local``: n arrays are sent to one device
+    and n return. A merge device keeps the value in its pulled array, which no other part of the
+    round writes.
 
     Args:
         comm: The devices.
         merge_devices: The merge device of each key.
-        order: The keys in the order in which they go.
+        order: The keys in the order of their pushes.
         gradients: This device's gradients.
-        values: Memory for the values that it pulls.
+        values: Memory for the pulled values.
         optimizer: The optimizer of a merge device; ``none`` keeps the sum itself.
         compression: The compression of pushes; None pushes float32.
     """
@@ -46,12 +51,14 @@ class DeviceStore:
         compression: Compression | None,
     ) -> None:
         elements = [len(view) for view in gradients.views]
-        mine = [key for key in order if merge_devices[key] == comm.rank]
+        merged_keys = [key for key in order if merge_devices[key] == comm.rank]
         self._values = values.views
-        self._totals = values.views if optimizer == "none" else allocate_key_views(elements, mine)
+        self._totals = (
+            values.views if optimizer == "none" else allocate_key_views(elements, merged_keys)
+        )
         self._optimizers = {
             key: registry.create_optimizer(optimizer, elements[key])
-            for key in mine
+            for key in merged_keys
             if optimizer != "none"
         }
         self._devices = ReduceBroadcast(
@@ -80,13 +87,13 @@ class DeviceStore:
 
 
 class SharedDeviceStore:
-    """A store of devices that see each other's gradients and values.
+    """A store of devices that share the memory of gradients and values.
 
     Args:
         comm: The devices.
-        window: Their memory: gradients are ``given`` and values ``sums``.
+        window: Their memory, with gradients in ``sources`` and values in ``sums``.
         merge_devices: The merge device of each key.
-        order: The keys in the order in which they go.
+        order: The keys in the order of their pushes.
         elements: Elements of each key.
         optimizer: The optimizer of a merge device; ``none`` keeps the sum itself.
     """
@@ -109,29 +116,29 @@ class SharedDeviceStore:
             self.round: Callable[[], None] = total.run
             self.traffic = SentTraffic(total.traffic.bytes, 0)
             return
-        self.round = self._round
-        mine = [key for key in order if merge_devices[key] == comm.rank]
-        given = [Arena(elements, memory=memory).views for memory in window.sources]
+        self.round = self._run_round
+        merged_keys = [key for key in order if merge_devices[key] == comm.rank]
+        gradients = [Arena(elements, memory=memory).views for memory in window.sources]
         values = [Arena(elements, memory=memory).views for memory in window.sums]
-        totals = allocate_key_views(elements, mine)
-        self._updates: list[Callable[[], None]] = []
-        for key in mine:
-            sources: list[Float32Array] = [views[key] for views in given]
-            self._updates.append(make_sum(sources, totals[key], None))
+        totals = allocate_key_views(elements, merged_keys)
+        self._update_steps: list[Callable[[], None]] = []
+        for key in merged_keys:
+            sources: list[Float32Array] = [views[key] for views in gradients]
+            self._update_steps.append(make_sum(sources, totals[key], None))
             update = registry.create_optimizer(optimizer, elements[key]).update
-            self._updates.append(partial(update, values[comm.rank][key], totals[key]))
-        own = values[comm.rank]
-        self._copies = [
-            partial(np.copyto, own[key], values[device][key])
+            self._update_steps.append(partial(update, values[comm.rank][key], totals[key]))
+        own_values = values[comm.rank]
+        self._value_copies = [
+            partial(np.copyto, own_values[key], values[device][key])
             for key, device in enumerate(merge_devices)
             if device != comm.rank
         ]
-        written = sum(elements[key] for key in mine) * (comm.size - 1)
-        self.traffic = SentTraffic(4 * written, 0)
+        written_elements = sum(elements[key] for key in merged_keys) * (comm.size - 1)
+        self.traffic = SentTraffic(4 * written_elements, 0)
 
-    def _round(self) -> None:
-        for steps in (self._updates, self._copies):
-            # All gradients are there, and then all weights; nobody copies those of last time now.
+    def _run_round(self) -> None:
+        for steps in (self._update_steps, self._value_copies):
+            # All gradients, and then all weights, are complete; no rank copies old weights now.
             self._window.synchronize()
             for step in steps:
                 step()

@@ -1,4 +1,4 @@
-"""The ``dist`` stores on a device: a worker's gradients are summed, and servers keep the values."""
+"""Stores ``dist``: devices sum a worker's gradients, and servers keep the values."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from spbench_workers.benchmarks.kvstore.store.server_shard import ServerShard
 
 
 class DistStore:
-    """A reduction to merge devices, which push to the servers, pull, and broadcast the values.
+    """A device's part: merge devices reduce, push to the servers, pull, and broadcast.
 
     Args:
         comm: All ranks of the job.
         worker: The devices of this rank's worker.
-        merge_devices: The merge device of each key among them: device 0 for all, or spread out.
+        merge_devices: The merge device of each key in ``worker``: device 0 for all, or spread out.
         servers: The rank of each server.
         slots: The slots of each key.
-        order: The keys in the order in which they go.
+        order: The keys in the order of their pushes.
         gradients: This device's gradients.
-        values: Memory for the values that it pulls.
+        values: Memory for the pulled values.
         compression: The compression of pushes to the servers; None pushes float32.
         asynchronous: Whether a pull does not wait for the round's pushes of other workers.
     """
@@ -47,18 +47,18 @@ class DistStore:
         asynchronous: bool,
     ) -> None:
         self._asynchronous = asynchronous
-        mine = [key for key in order if merge_devices[key] == worker.rank]
+        merged_keys = [key for key in order if merge_devices[key] == worker.rank]
         elements = [len(view) for view in gradients.views]
-        totals = gradients.views if worker.size == 1 else allocate_key_views(elements, mine)
+        totals = gradients.views if worker.size == 1 else allocate_key_views(elements, merged_keys)
         self._devices = ReduceBroadcast(
             worker, merge_devices, order, gradients.views, totals, values.views
         )
         self._servers = ServerClient(
-            comm, servers, [slots[key] for key in mine], totals, values.views, compression
+            comm, servers, [slots[key] for key in merged_keys], totals, values.views, compression
         )
         self.pushes = self._servers.pushes
-        both = zip(self._devices.traffic, self._servers.traffic, strict=True)
-        self.traffic = SentTraffic(*(inside + outside for inside, outside in both))
+        pairs = zip(self._devices.traffic, self._servers.traffic, strict=True)
+        self.traffic = SentTraffic(*(inside + outside for inside, outside in pairs))
 
     def round(self) -> None:
         devices = self._devices
@@ -95,17 +95,18 @@ class DistStore:
 
 
 class ServerRank:
-    """A server that handles as many messages as all workers send in a round, and then returns.
+    """A server that answers pushes and pulls in their order of arrival.
 
-    A fast worker's next round may begin within it; over the rounds that all ranks make together the
-    numbers of messages are equal, so that no message is needed to end the service.
+    A round handles as many messages as all workers send in a round. Some of them may belong to the
+    next round of a fast worker. Over the same number of rounds on all ranks the counts are equal,
+    so that no message has to end the service.
 
     Args:
         comm: All ranks of the job.
         shards: The shards that it keeps, in the order of their indices.
         workers: The number of workers.
-        devices: The number of each worker's devices: the ranks before the servers.
-        asynchronous: Whether workers pull once more to settle.
+        devices: The number of each worker's devices, which are the ranks before the servers.
+        asynchronous: Whether `settle` answers another pull of all workers.
     """
 
     pushes: Sequence[Push] = ()
@@ -124,8 +125,10 @@ class ServerRank:
         self._workers = workers
         self._devices = devices
         self._status = MPI.Status()
-        sent = [shard.traffic for shard in shards]
-        self.traffic = SentTraffic(sum(size for size, _ in sent), sum(count for _, count in sent))
+        traffic = [shard.traffic for shard in shards]
+        self.traffic = SentTraffic(
+            sum(size for size, _ in traffic), sum(count for _, count in traffic)
+        )
 
     def round(self) -> None:
         self._serve(2 * self._workers * len(self.shards))

@@ -1,7 +1,7 @@
-"""Fault injection on the last rank, to show that the checks notice.
+"""Fault injection on the last rank, to test the checks.
 
-A device loses or doubles its push of one key, or pulls a wrong number; a server does so with one
-of its shards, where every device sees it.
+A device loses or doubles its push of one key, or pulls a wrong number. On a server the fault is in
+one of its shards and affects every device.
 """
 
 from __future__ import annotations
@@ -26,68 +26,68 @@ WRONG_ELEMENT = "wrong-element"
 
 
 def corrupt_gradients(context: Context, gradients: Sequence[Float32Array]) -> None:
-    """Change the gradients that this device pushes, where ``--inject`` asks for it.
+    """Change the gradients that this device pushes if ``--inject`` requests it.
 
     Raises:
-        NothingToSpoilError: The device is to lose or double a push, and holds no element.
+        NothingToSpoilError: The fault is for this device, which has no element.
     """
     if context.planted(LOST_PUSH):
-        _largest(context, LOST_PUSH, gradients).fill(0.0)
+        _find_largest(context, LOST_PUSH, gradients).fill(0.0)
     elif context.planted(DOUBLE_PUSH):
-        gradient = _largest(context, DOUBLE_PUSH, gradients)
+        gradient = _find_largest(context, DOUBLE_PUSH, gradients)
         np.multiply(gradient, 2.0, out=gradient)
 
 
 def corrupt_round(
     context: Context, round_: Callable[[], None], memory: StoreMemory
 ) -> Callable[[], None]:
-    """Return a round in which this device pulls a wrong number, where ``--inject`` asks for it.
+    """Return the round, with a wrong pulled number if ``--inject`` requests it.
 
     Raises:
-        NothingToSpoilError: The device is to pull a wrong number, and holds no element.
+        NothingToSpoilError: The fault is for this device, which has no element.
     """
     if not context.planted(WRONG_ELEMENT):
         return round_
     if not memory.device_values.numel():
-        raise _nothing(context, WRONG_ELEMENT)
+        raise _make_error(context, WRONG_ELEMENT)
     element = memory.device_values[memory.device_values.numel() // 2 :][:1]
 
-    def spoiled() -> None:
+    def run_and_corrupt() -> None:
         round_()
         element.add_(1.0)
 
-    return spoiled
+    return run_and_corrupt
 
 
 def choose_faulty_slot(context: Context, slots: Sequence[Slot]) -> Slot | None:
-    """Return the shard in which this server is to have a fault; None without a fault.
+    """Return the shard of this server for the injected fault; None without a fault.
 
     Raises:
-        NothingToSpoilError: The server is to have a fault, and keeps no element.
+        NothingToSpoilError: The fault is for this server, which has no element.
     """
     fault = next((name for name in FAULTY_SYNC_SHARDS if context.planted(name)), None)
     if fault is None:
         return None
     largest = max(slots, key=lambda slot: slot.count, default=None)
     if largest is None or not largest.count:
-        raise _nothing(context, fault)
+        raise _make_error(context, fault)
     return largest
 
 
 def choose_faulty_class(context: Context, kinds: Mapping[str, type[_Kind]]) -> type[_Kind]:
-    """Return the class of shard with the fault that is injected, out of SYNC or ASYNC."""
+    """Return the shard class with the injected fault from one of the tables below."""
     return next(kind for fault, kind in kinds.items() if context.planted(fault))
 
 
-def _largest(context: Context, fault: str, views: Sequence[Float32Array]) -> Float32Array:
-    """Return the largest array: an optimizer may hide a fault in a single number."""
+def _find_largest(context: Context, fault: str, views: Sequence[Float32Array]) -> Float32Array:
+    """Return the largest array, because an optimizer may hide a fault in one number."""
     largest = max(views, key=len)
     if not len(largest):
-        raise _nothing(context, fault)
+        raise _make_error(context, fault)
     return largest
 
 
-def _nothing(context: Context, fault: str) -> FaultWithoutEffectError:
+def _make_error(context: Context, fault: str) -> FaultWithoutEffectError:
     return FaultWithoutEffectError(
         f"{fault}: rank {context.world.rank} holds no element that could be spoiled; "
         "take another network, or fewer servers"
@@ -95,10 +95,10 @@ def _nothing(context: Context, fault: str) -> FaultWithoutEffectError:
 
 
 class _LosingSync(SyncServerShard):
-    """A shard that receives the first push of a round and does not add it."""
+    """A shard that does not add the first push of a round."""
 
-    def _take(self, worker: int, *, first: bool) -> None:
-        super()._take(worker, first=first)
+    def _add_push(self, worker: int, *, first: bool) -> None:
+        super()._add_push(worker, first=first)
         if first:
             self._merged.fill(0.0)
 
@@ -106,41 +106,41 @@ class _LosingSync(SyncServerShard):
 class _DoublingSync(SyncServerShard):
     """A shard that adds the first push of a round twice."""
 
-    def _take(self, worker: int, *, first: bool) -> None:
-        super()._take(worker, first=first)
+    def _add_push(self, worker: int, *, first: bool) -> None:
+        super()._add_push(worker, first=first)
         if first:
             np.add(self._merged, self._merged, out=self._merged)
-            self._admit(worker)
+            self._mark_unacked(worker)
 
 
 class _WrongSync(SyncServerShard):
     """A shard with one wrong number in its value."""
 
-    def _complete(self) -> None:
-        super()._complete()
+    def _complete_round(self) -> None:
+        super()._complete_round()
         self.value[len(self.value) // 2] += 1.0
 
 
 class _LosingAsync(AsyncServerShard):
-    """A shard whose value no push changes."""
+    """A shard that ignores all pushes."""
 
-    def _change(self) -> None:
+    def _apply_push(self) -> None:
         pass
 
 
 class _DoublingAsync(AsyncServerShard):
-    """A shard whose value each push changes twice."""
+    """A shard that applies each push twice."""
 
-    def _change(self) -> None:
-        super()._change()
-        super()._change()
+    def _apply_push(self) -> None:
+        super()._apply_push()
+        super()._apply_push()
 
 
 class _WrongAsync(AsyncServerShard):
     """A shard with one wrong number in its value."""
 
-    def _change(self) -> None:
-        super()._change()
+    def _apply_push(self) -> None:
+        super()._apply_push()
         self.value[len(self.value) // 2] += 1.0
 
 
@@ -154,4 +154,4 @@ FAULTY_ASYNC_SHARDS: Mapping[str, type[AsyncServerShard]] = {
     DOUBLE_PUSH: _DoublingAsync,
     WRONG_ELEMENT: _WrongAsync,
 }
-"""The class of shard with each fault, of synchronous and of asynchronous stores."""
+"""Shard classes by fault, for synchronous and for asynchronous stores."""

@@ -1,4 +1,4 @@
-"""Memory of a device's gradients and pulled values, on the device and on the host for MPI."""
+"""Memory of a device's gradients and pulled values, on the device and on the host."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from spbench_workers.benchmarks.kvstore.store.base import Store
 
 
 class StoreMemory:
-    """Gradients and values of a rank: on the host and, where its device is a GPU, there as well.
+    """Gradients and values of a rank on the host, and on its device if that is a GPU.
 
     Args:
         gradients: This rank's gradients, on the host.
-        values: The values that it pulls, on the host.
-        place: The rank's device.
+        values: Its pulled values, on the host.
+        device: The rank's device.
 
     Attributes:
         gradients: This rank's gradients, on the host.
-        values: The values that it pulls, on the host.
-        given: The gradients on its device: the same memory, if that is the host.
-        got: The values on its device, likewise.
-        on_gpu: Whether its device is a GPU.
-        place: Its device.
+        values: Its pulled values, on the host.
+        device_gradients: The gradients on the device; the same memory if that is the host.
+        device_values: The values on the device; the same memory if that is the host.
+        on_gpu: Whether the device is a GPU.
+        device: The rank's device.
     """
 
     def __init__(self, gradients: Arena, values: Arena, device: torch.device) -> None:
@@ -71,13 +71,13 @@ class StoreMemory:
 
 
 class StagedStore:
-    """A store on the host for a rank whose device is a GPU: a round copies both ways.
+    """A store on the host for a rank with a GPU; a round copies in both directions.
 
     Args:
-        store: The store, over the host's memory.
+        store: The store over the host's memory.
         memory: The memory.
-        asynchronous: Whether `settle` changes the values. Otherwise it does not copy, so that the
-            very values that the rounds brought are compared.
+        asynchronous: Whether `settle` changes the values. If not, `settle` does not copy, so that
+            exactly the values of the last round are compared.
     """
 
     def __init__(self, store: Store, memory: StoreMemory, *, asynchronous: bool) -> None:

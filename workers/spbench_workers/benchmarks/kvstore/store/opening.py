@@ -1,25 +1,23 @@
-"""Opening of the store that a case asks for: each rank's part of it."""
+"""Opening of the store of a case: each rank's part of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
 import torch
 from mpi4py import MPI
 
-from spbench_core.catalog.typed_params import require_value
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams, select_devices
-from spbench_workers.benchmarks.kvstore.keys.arena import Arena, Bucket, make_buckets
+from spbench_workers.benchmarks.kvstore.keys.arena import Arena
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, list_server_slots
 from spbench_workers.benchmarks.kvstore.roles import Server
 from spbench_workers.benchmarks.kvstore.store import fault_injection
-from spbench_workers.benchmarks.kvstore.store.allreduce_store import AllreduceStore
+from spbench_workers.benchmarks.kvstore.store.allreduce_store import open_allreduce
 from spbench_workers.benchmarks.kvstore.store.base import Store
 from spbench_workers.benchmarks.kvstore.store.device_store import DeviceStore, SharedDeviceStore
 from spbench_workers.benchmarks.kvstore.store.dist_store import DistStore, ServerRank
@@ -31,8 +29,6 @@ from spbench_workers.benchmarks.kvstore.store.server_shard import (
     SyncServerShard,
 )
 from spbench_workers.benchmarks.kvstore.store.shared_sum import SharedWindow
-from spbench_workers.collectives.base import Reduction
-from spbench_workers.collectives.reduction import open_reduction
 from spbench_workers.context import Context
 from spbench_workers.device_choice import check_same_kind, choose_device
 
@@ -41,31 +37,31 @@ SHARED = "shared"
 
 
 def open_window(
-    context: Context, case: StoreCase, comm: MPI.Intracomm, place: torch.device
+    context: Context, case: StoreCase, comm: MPI.Intracomm, device: torch.device
 ) -> SharedWindow | None:
-    """Return the shared memory of all devices, where they sum in it.
+    """Return the shared memory of all devices, or None if they do not sum in it.
 
     Raises:
-        CannotRunError: They are to, and are not all on one host.
+        CannotRunError: The case requests shared memory, and the devices are on several hosts.
     """
     params = context.read_params(PushPullParams)
     speaks = context.world.rank == 0
-    way = params.algorithm if params.sums is None else params.sums
-    if way == "auto":
-        obstacle = _obstacle(params, comm, place)
-        way = SHARED if obstacle is None else "messages"
+    method = params.algorithm if params.sums is None else params.sums
+    if method == "auto":
+        obstacle = _find_obstacle(params, comm, device)
+        method = SHARED if obstacle is None else "messages"
         if speaks:
-            context.choice("sums", way, obstacle or "all devices are on one host")
-    return SharedWindow(comm, sum(case.elements)) if way == SHARED else None
+            context.choice("sums", method, obstacle or "all devices are on one host")
+    return SharedWindow(comm, sum(case.elements)) if method == SHARED else None
 
 
-def _obstacle(params: PushPullParams, comm: MPI.Intracomm, place: torch.device) -> str | None:
-    """Return why devices cannot sum in shared memory; the same on all of them."""
+def _find_obstacle(params: PushPullParams, comm: MPI.Intracomm, device: torch.device) -> str | None:
+    """Return the reason why devices cannot sum in shared memory, the same on all."""
     if comm.size == 1:
         return "there is one device"
     if params.gc_type != "none":
         return "compressed pushes are sent"
-    if is_gpu(place):
+    if is_gpu(device):
         return "gradients are on GPUs"
     return None if is_on_one_host(comm) else "the devices are not all on one host"
 
@@ -73,63 +69,13 @@ def _obstacle(params: PushPullParams, comm: MPI.Intracomm, place: torch.device) 
 def open_shared_arenas(case: StoreCase, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:
     """Return the gradients and the values of a device in shared memory.
 
-    With allreduce and an optimizer the values are in its own memory: others write sums there, and
-    not weights.
+    For allreduce with an optimizer the values are in private memory, because other devices write
+    sums into the shared memory, not weights.
     """
     updates = case.store.name == "allreduce" and case.optimizer != "none"
     sums = None if updates else window.sums[rank]
     elements = case.elements
     return Arena(elements, memory=window.sources[rank]), Arena(elements, memory=sums)
-
-
-def open_allreduce(
-    params: PushPullParams,
-    case: StoreCase,
-    comm: MPI.Intracomm,
-    memory: StoreMemory,
-    window: SharedWindow | None,
-) -> AllreduceStore:
-    """Return a device's part of the store ``allreduce``.
-
-    Args:
-        params: The case's parameters.
-        case: The case of these parameters.
-        comm: The devices.
-        memory: This device's memory.
-        window: The shared memory of `open_window`, or None.
-
-    Raises:
-        CannotRunError: The ranks cannot run the algorithm.
-    """
-    values = memory.values.flat
-    sums = values if case.optimizer == "none" else np.zeros_like(values)
-    open_: Callable[[Bucket], Reduction]
-    if window is not None:
-        sums = window.sums[comm.rank]
-        shared = window
-
-        def open_(bucket: Bucket) -> Reduction:
-            return shared.open_sum(bucket.first, bucket.last)
-    else:
-        given = memory.gradients.tensor
-        got = torch.from_numpy(sums)
-        algorithm = require_value(params.algorithm)
-        if algorithm == "nccl":
-            given = memory.device_gradients
-            got = memory.device_values
-
-        def open_(bucket: Bucket) -> Reduction:
-            part = slice(bucket.first, bucket.last)
-            return open_reduction(comm, algorithm, given[part], got[part])
-
-    return AllreduceStore(_buckets(params, case), open_, sums, values, case.optimizer)
-
-
-def _buckets(params: PushPullParams, case: StoreCase) -> list[Bucket]:
-    sizes: dict[str | None, int | None] = {"tensor": 0, "flat": None}
-    size = sizes.get(params.bucket, params.bucket_bytes)
-    backward = params.priority == "descending"
-    return make_buckets(case.elements, size, backward=backward, split=params.bucket == "sliced")
 
 
 _HOST = torch.device("cpu")
@@ -148,7 +94,7 @@ class StoreComms:
     worker: MPI.Intracomm
 
     def free(self) -> None:
-        """Free them."""
+        """Free the communicators."""
         self.job.Free()
         if self.worker != MPI.COMM_NULL:
             self.worker.Free()
@@ -161,7 +107,7 @@ class StorePart:
     Attributes:
         store: Its part in the store.
         memory: Its gradients and pulled values; both are empty on a server.
-        shards: The shards that it keeps; none on a device.
+        shards: The shards that it keeps; empty on a device.
         serves: Whether it is a server.
         window: The shared memory of all devices, if the store needs it.
     """
@@ -173,7 +119,10 @@ class StorePart:
     window: SharedWindow | None = None
 
     def free(self) -> None:
-        """Free what MPI holds. All ranks must call it, and not use the memory afterwards."""
+        """Free requests and windows; the memory must not be used afterwards.
+
+        All ranks must call it.
+        """
         self.store.free()
         if self.window is not None:
             self.window.free()
@@ -191,54 +140,52 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
     """Return this rank's part of the store. All ranks must call it.
 
     Raises:
-        CannotRunError: The device is not there, the ranks cannot run the algorithm, or a fault is
-            to be injected where there is no element to spoil.
+        CannotRunError: The device is missing, the ranks cannot run the algorithm, or the rank of a
+            fault has no element.
     """
     params = context.read_params(PushPullParams)
     serves = case.is_server(context.world.rank)
-    place = _place(context, serves)
+    device = _choose_device(context, serves)
     if serves:
-        nothing = Arena([0] * len(case.elements))
+        empty = Arena([0] * len(case.elements))
         server = _open_server(context, case, ranks)
-        return StorePart(
-            server, StoreMemory(nothing, nothing, _HOST), server.shards, is_server=True
-        )
-    window = open_window(context, case, ranks.worker, place)
+        return StorePart(server, StoreMemory(empty, empty, _HOST), server.shards, is_server=True)
+    window = open_window(context, case, ranks.worker, device)
     if window is None:
-        pinned = place.type == "cuda"
-        both = (Arena(case.elements, pinned=pinned), Arena(case.elements, pinned=pinned))
+        pinned = device.type == "cuda"
+        arenas = (Arena(case.elements, pinned=pinned), Arena(case.elements, pinned=pinned))
     else:
-        both = open_shared_arenas(case, window, ranks.worker.rank)
-    memory = StoreMemory(*both, place)
-    store = _open_device(params, case, ranks, memory, window)
-    if is_gpu(place) and params.algorithm != "nccl":
+        arenas = open_shared_arenas(case, window, ranks.worker.rank)
+    memory = StoreMemory(*arenas, device)
+    store = _open_device_store(params, case, ranks, memory, window)
+    if is_gpu(device) and params.algorithm != "nccl":
         store = StagedStore(store, memory, asynchronous=case.store.asynchronous)
     return StorePart(store, memory, window=window)
 
 
-def _place(context: Context, serves: bool) -> torch.device:
-    """Return the rank's device: the host for a server, else that of `gpus` or `device_ids`.
+def _choose_device(context: Context, serves: bool) -> torch.device:
+    """Return the rank's device from `gpus` or `device_ids`; for a server the host.
 
     Raises:
-        CannotRunError: The device is not there, or some workers have GPUs and others have none.
+        CannotRunError: The device is missing, or only some workers have GPUs.
     """
     params = context.read_params(PushPullParams)
     gpus = select_devices(params)
-    named = len(params.gpus or ()) != 1
-    place = choose_device(
+    has_indices = len(params.gpus or ()) != 1
+    device = choose_device(
         context,
         preference="cpu" if serves else None,
-        index=gpus[context.world.rank % len(gpus)] if named else None,
+        index=gpus[context.world.rank % len(gpus)] if has_indices else None,
     )
-    check_same_kind(context, None if serves else place)
-    return place
+    check_same_kind(context, None if serves else device)
+    return device
 
 
 def _open_server(context: Context, case: StoreCase, ranks: StoreComms) -> ServerRank:
-    """Return a server's part of the store, with the fault in it that is injected.
+    """Return a server's part of the store, with an injected fault if requested.
 
     Raises:
-        NothingToSpoilError: A fault is to be injected, and the server keeps no element.
+        NothingToSpoilError: The fault is for this server, which has no element.
     """
     roles = case.roles
     role = roles.role(context.world.rank)
@@ -246,41 +193,42 @@ def _open_server(context: Context, case: StoreCase, ranks: StoreComms) -> Server
     slots = list_server_slots(case.slots, role.index)
     largest = max((slot.count for slot in slots), default=0)
     intake = ReceiveBuffer(ranks.job, largest, case.create_compression())
-    make = _async_shard if case.store.asynchronous else _sync_shard
-    spoiled = fault_injection.choose_faulty_slot(context, slots)
-    shards = [make(context, case, intake, slot, slot is spoiled) for slot in slots]
+    make_shard = _make_async_shard if case.store.asynchronous else _make_sync_shard
+    faulty_slot = fault_injection.choose_faulty_slot(context, slots)
+    shards = [make_shard(context, case, intake, slot, slot is faulty_slot) for slot in slots]
     return ServerRank(ranks.job, shards, roles.workers, roles.devices, case.store.asynchronous)
 
 
-def _sync_shard(
-    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: Slot, spoil: bool
+def _make_sync_shard(
+    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: Slot, is_faulty: bool
 ) -> ServerShard:
-    kind = (
-        fault_injection.choose_faulty_class(context, fault_injection.FAULTY_SYNC_SHARDS)
-        if spoil
-        else SyncServerShard
-    )
-    return kind(intake, slot, case.list_clients(slot.key), case.optimizer)
+    shard_class = SyncServerShard
+    if is_faulty:
+        shard_class = fault_injection.choose_faulty_class(
+            context, fault_injection.FAULTY_SYNC_SHARDS
+        )
+    return shard_class(intake, slot, case.list_clients(slot.key), case.optimizer)
 
 
-def _async_shard(
-    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: Slot, spoil: bool
+def _make_async_shard(
+    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: Slot, is_faulty: bool
 ) -> ServerShard:
-    kind = (
-        fault_injection.choose_faulty_class(context, fault_injection.FAULTY_ASYNC_SHARDS)
-        if spoil
-        else AsyncServerShard
-    )
-    # Results are compared after each group of rounds, or only after the last one.
+    shard_class = AsyncServerShard
+    if is_faulty:
+        shard_class = fault_injection.choose_faulty_class(
+            context, fault_injection.FAULTY_ASYNC_SHARDS
+        )
     params = context.read_params(PushPullParams)
-    total = params.num_batches
-    every = params.disp_batches
-    rounds = min(total, every) if context.read_params(PushPullParams).test_results else total + 1
-    kept = case.roles.workers * rounds
-    return kind(intake, slot, case.list_clients(slot.key), case.optimizer, kept)
+    # Results are compared after each group of rounds, or only after all rounds with batch 0.
+    rounds = params.num_batches + 1
+    if params.test_results:
+        rounds = min(params.num_batches, params.disp_batches)
+    max_arrivals = case.roles.workers * rounds
+    clients = case.list_clients(slot.key)
+    return shard_class(intake, slot, clients, case.optimizer, max_arrivals)
 
 
-def _open_device(
+def _open_device_store(
     params: PushPullParams,
     case: StoreCase,
     ranks: StoreComms,

@@ -1,7 +1,7 @@
-"""A push of one key's gradient, as it is or compressed.
+"""Pushes of a key's gradient, with or without compression.
 
-What compression drops stays with the sender as the residual (error feedback), and is added to the
-next gradient.
+The error of compression stays with the sender as the residual (error feedback), and is added to
+the next gradient.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Code, Compression
 
 Message = npt.NDArray[Any]
-"""Memory that is sent or received: float32, or the bytes of a compressed gradient."""
+"""Sent or received memory: float32, or the bytes of a compressed gradient."""
 
 
 class Push:
@@ -37,14 +37,14 @@ class Push:
         self.message: Message = gradient
 
     def prepare(self) -> None:
-        """Make the message; it is the gradient itself."""
+        """Prepare the message, which is the gradient itself."""
 
 
 class CompressedPush(Push):
     """The push of a compressed gradient.
 
     Attributes:
-        residual: The sum of all gradients so far, less the values that were sent.
+        residual: The sum of all gradients so far minus the sent values.
         code: The compressed gradient, the message.
     """
 
@@ -65,14 +65,14 @@ class CompressedPush(Push):
 def make_push(
     key: int, first: int, gradient: Float32Array, compression: Compression | None
 ) -> Push:
-    """Return the push of a gradient, compressed if asked."""
+    """Return the push of a gradient, compressed unless ``compression`` is None."""
     if compression is None:
         return Push(key, first, gradient)
     return CompressedPush(key, first, gradient, compression)
 
 
 def allocate_receive_buffer(elements: int, compression: Compression | None) -> Message:
-    """Return memory to receive one push of so many elements, compressed if asked."""
+    """Return memory to receive one push of ``elements`` elements."""
     if compression is None:
         return np.zeros(elements, np.float32)
     return np.zeros(compression.nbytes(elements), np.uint8)
@@ -81,18 +81,18 @@ def allocate_receive_buffer(elements: int, compression: Compression | None) -> M
 def make_sum(
     messages: Sequence[Message], into: Float32Array, compression: Compression | None
 ) -> Callable[[], None]:
-    """Return a function that sums messages in their order, in float32 and without allocating.
+    """Return a function that sums messages in order, in float32, without allocation.
 
     Args:
-        messages: At least one, each of one sender.
-        into: Memory of the sum. If it is the only message itself, nothing is done.
+        messages: One message per sender, at least one.
+        into: Memory of the sum. If it is the only message, the function does nothing.
         compression: The compression of the messages; None for float32.
     """
     if compression is not None:
         return partial(_sum_codes, messages, into, compression)
     if len(messages) > 1:
         return partial(_sum, messages, into)
-    return _nothing if messages[0] is into else partial(np.copyto, into, messages[0])
+    return _do_nothing if messages[0] is into else partial(np.copyto, into, messages[0])
 
 
 def _sum(messages: Sequence[Message], into: Float32Array) -> None:
@@ -107,5 +107,5 @@ def _sum_codes(messages: Sequence[Message], into: Float32Array, compression: Com
         compression.decode_add(message, into)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -1,4 +1,4 @@
-"""Reduction of each key to its merge device, and broadcast of its value (MXNet's comm.h).
+"""Reduction of keys to merge devices, and broadcast of values (comm.h of MXNet).
 
 Devices are the ranks of one worker.
 """
@@ -25,9 +25,9 @@ _VALUE = 1
 
 @dataclass(slots=True)
 class _MergedKey:
-    """A key that is merged here: this device's own push, the sum, and the requests."""
+    """A key that is merged here: this device's push, the sum, and the requests."""
 
-    own: Push
+    own_push: Push
     reduce: Callable[[], None]
     receives: list[MPI.Prequest] = field(default_factory=list)
     broadcasts: list[MPI.Prequest] = field(default_factory=list)
@@ -35,7 +35,7 @@ class _MergedKey:
 
 @dataclass(slots=True)
 class _OtherKey:
-    """A key that is merged on another device: the push to it, and the receive of the value."""
+    """A key merged on another device: the push to it, and the receive of the value."""
 
     push: Push
     send: MPI.Prequest
@@ -43,27 +43,26 @@ class _OtherKey:
 
 
 class ReduceBroadcast:
-    """One device's part in reducing and broadcasting keys: persistent requests over fixed memory.
+    """One device's part in reducing and broadcasting keys by persistent requests.
 
-    A round is `begin`, `push` of each of the `others`, `reduce` and `broadcast` of each key that is
-    `merged` here, and `finish`. A merge device sums the devices' arrays in the order of their
+    A round is `begin`, `push` of each of the `other_keys`, `reduce` and `broadcast` of each of the
+    `merged_keys`, and `finish`. A merge device sums the devices' arrays in the order of their
     ranks, and has memory for all of them.
 
     Args:
         comm: The devices of the worker.
         merge_devices: The merge device of each key, a rank of ``comm``.
-        order: The keys in the order in which they go.
-        gradients: This device's gradients, by key.
-        totals: The sums of a merge device, by key; the gradient itself, where there is one device.
-        values: The values that each device gets, by key; a merge device broadcasts its own.
-        compression: The compression of pushes; with one, a merge device's own push is compressed
-            too.
+        order: The keys in the order of their pushes.
+        gradients: This device's gradients by key.
+        totals: The sums of a merge device by key; the gradient itself if there is one device.
+        values: The values that each device receives by key; a merge device broadcasts its own.
+        compression: The compression of pushes, including a merge device's push to itself.
 
     Attributes:
-        merged: The keys that are summed here, in order.
-        others: The keys that are summed on other devices, in order.
-        pushes: This device's pushes to merge devices, those to itself among them.
-        sent: Bytes and messages that it sends in a round.
+        merged_keys: The keys that are summed here, in order.
+        other_keys: The keys that are summed on other devices, in order.
+        pushes: This device's pushes to merge devices, including itself.
+        traffic: Bytes and messages that it sends in a round.
     """
 
     def __init__(
@@ -81,16 +80,18 @@ class ReduceBroadcast:
         self.merged_keys = [key for key in order if merge_devices[key] == comm.rank]
         self.other_keys = [key for key in order if merge_devices[key] != comm.rank]
         self._merged = {
-            key: self._merged_key(key, gradients[key], totals[key], values[key])
+            key: self._open_merged_key(key, gradients[key], totals[key], values[key])
             for key in self.merged_keys
         }
         self._others = {
-            key: self._other_key(key, merge_devices[key], gradients[key], values[key])
+            key: self._open_other_key(key, merge_devices[key], gradients[key], values[key])
             for key in self.other_keys
         }
-        self._receives = [one for merged in self._merged.values() for one in merged.receives]
+        self._receives = [
+            request for merged in self._merged.values() for request in merged.receives
+        ]
         self._values = [other.receive for other in self._others.values()]
-        broadcasts = [one for merged in self._merged.values() for one in merged.broadcasts]
+        broadcasts = [request for merged in self._merged.values() for request in merged.broadcasts]
         sends = [other.send for other in self._others.values()]
         self._ending = [*self._values, *sends, *broadcasts]
 
@@ -98,34 +99,34 @@ class ReduceBroadcast:
     def pushes(self) -> list[Push]:
         merged = self._merged.values()
         others = self._others.values()
-        return [*(key.own for key in merged), *(key.push for key in others)]
+        return [*(key.own_push for key in merged), *(key.push for key in others)]
 
     @property
     def traffic(self) -> tuple[int, int]:
         pushed = [other.push.message.nbytes for other in self._others.values()]
         peers = range(self._comm.size - 1)
-        values = [key.own.gradient.nbytes for key in self._merged.values() for _ in peers]
+        values = [key.own_push.gradient.nbytes for key in self._merged.values() for _ in peers]
         return sum(pushed) + sum(values), len(pushed) + len(values)
 
-    def _merged_key(
+    def _open_merged_key(
         self, key: int, gradient: Float32Array, total: Float32Array, value: Float32Array
     ) -> _MergedKey:
         comm = self._comm
-        own = make_push(key, 0, gradient, self._compression)
+        own_push = make_push(key, 0, gradient, self._compression)
         messages = [
-            own.message
+            own_push.message
             if rank == comm.rank
             else allocate_receive_buffer(len(gradient), self._compression)
             for rank in range(comm.size)
         ]
-        merged = _MergedKey(own, make_sum(messages, total, self._compression))
+        merged = _MergedKey(own_push, make_sum(messages, total, self._compression))
         for rank, message in enumerate(messages):
             if rank != comm.rank:
                 merged.receives.append(comm.Recv_init(message, rank, 2 * key + _PUSH))
                 merged.broadcasts.append(comm.Send_init(value, rank, 2 * key + _VALUE))
         return merged
 
-    def _other_key(
+    def _open_other_key(
         self, key: int, merge_device: int, gradient: Float32Array, value: Float32Array
     ) -> _OtherKey:
         push = make_push(key, 0, gradient, self._compression)
@@ -133,24 +134,24 @@ class ReduceBroadcast:
         return _OtherKey(push, send, self._comm.Recv_init(value, merge_device, 2 * key + _VALUE))
 
     def begin(self) -> None:
-        """Post the receives of a round: pushes and values."""
+        """Post the receives of a round, for pushes and values."""
         MPI.Prequest.Startall(self._receives)
         MPI.Prequest.Startall(self._values)
 
     def begin_values(self) -> None:
-        """Post the receives of values only: nothing is pushed."""
+        """Post only the receives of values, for a pull without a push."""
         MPI.Prequest.Startall(self._values)
 
     def push(self, key: int) -> None:
-        """Send the gradient of one of the `others` to its merge device."""
+        """Send the gradient of one of the `other_keys` to its merge device."""
         other = self._others[key]
         other.push.prepare()
         other.send.Start()
 
     def reduce(self, key: int) -> None:
-        """Wait until all devices' gradients of a key have come to this merge device; sum them."""
+        """Wait for all devices' gradients of a key on its merge device, and sum them."""
         merged = self._merged[key]
-        merged.own.prepare()
+        merged.own_push.prepare()
         MPI.Request.Waitall(merged.receives)
         merged.reduce()
 
@@ -159,7 +160,7 @@ class ReduceBroadcast:
         MPI.Prequest.Startall(self._merged[key].broadcasts)
 
     def finish(self) -> None:
-        """Wait until all values have come and all sends have ended."""
+        """Wait until all values have arrived and all sends are complete."""
         MPI.Request.Waitall(self._ending)
 
     def free(self) -> None:

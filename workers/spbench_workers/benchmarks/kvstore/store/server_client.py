@@ -1,4 +1,4 @@
-"""The client of the servers on a merge device: it pushes shards, awaits acks, and pulls values."""
+"""Client of the servers on a merge device: pushes, acks and pulls of shards."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ class _ShardRequests:
     push: Push
     send: MPI.Prequest
     ack: MPI.Prequest
-    ask: MPI.Prequest
-    answer: MPI.Prequest
+    pull_request: MPI.Prequest
+    value: MPI.Prequest
 
 
 class ServerClient:
-    """Pushes to the servers and pulls from them: persistent requests over fixed memory.
+    """Pushes to the servers and pulls from them by persistent requests.
 
-    A round is `begin`, `push` of each key, `ask` for each key, `take` of each, and `finish`.
+    A round is `begin`, then `push`, `request_pull` and `wait_for_value` of each key, and `finish`.
 
     Args:
         comm: All ranks of the job.
         servers: The rank of each server.
-        slots: The slots of each key whose merge device is this rank, in the order in which they
-            go.
+        slots: The slots of each key that is merged on this rank, in the order of the pushes.
         totals: The worker's sums, which are pushed, by key.
         values: Memory for the values that are pulled, by key.
         compression: The compression of pushes; None pushes float32.
@@ -53,13 +52,21 @@ class ServerClient:
         for slot in (slot for slots_of_key in slots for slot in slots_of_key):
             part = slice(slot.first, slot.last)
             push = make_push(slot.key, slot.first, totals[slot.key][part], compression)
-            one = _requests(comm, servers[slot.server], slot, push, values[slot.key][part])
-            self._requests.setdefault(slot.key, []).append(one)
-        every = [one for requests in self._requests.values() for one in requests]
-        self.pushes = [one.push for one in every]
-        self._acks = [one.ack for one in every]
-        self._answers = [one.answer for one in every]
-        self._sends = [request for one in every for request in (one.send, one.ask)]
+            requests = _open_requests(
+                comm, servers[slot.server], slot, push, values[slot.key][part]
+            )
+            self._requests.setdefault(slot.key, []).append(requests)
+        all_requests = [
+            requests for key_requests in self._requests.values() for requests in key_requests
+        ]
+        self.pushes = [requests.push for requests in all_requests]
+        self._acks = [requests.ack for requests in all_requests]
+        self._answers = [requests.value for requests in all_requests]
+        self._sends = [
+            request
+            for requests in all_requests
+            for request in (requests.send, requests.pull_request)
+        ]
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -67,12 +74,15 @@ class ServerClient:
         return sum(push.message.nbytes for push in self.pushes), 2 * len(self.pushes)
 
     def begin(self) -> None:
-        """Post the receives of a round: acks and values."""
+        """Post the receives of a round, for acks and values."""
         MPI.Prequest.Startall(self._acks)
         MPI.Prequest.Startall(self._answers)
 
     def begin_values(self) -> None:
-        """Post the receives of values only: nothing is pushed, hence `ask` waits for no ack."""
+        """Post only the receives of values, for a pull without a push.
+
+        Without started ack requests, `request_pull` does not wait.
+        """
         MPI.Prequest.Startall(self._answers)
 
     def push(self, key: int) -> None:
@@ -82,18 +92,18 @@ class ServerClient:
             requests.send.Start()
 
     def request_pull(self, key: int) -> None:
-        """Send the pull requests of a key's shards, each once the push of its shard is acked."""
+        """Send the pull request of each shard of a key once its push is acked."""
         for requests in self._requests.get(key, ()):
             requests.ack.Wait()
-            requests.ask.Start()
+            requests.pull_request.Start()
 
     def wait_for_value(self, key: int) -> None:
-        """Wait until the values of all shards of a key have come."""
+        """Wait until the values of all shards of a key have arrived."""
         for requests in self._requests.get(key, ()):
-            requests.answer.Wait()
+            requests.value.Wait()
 
     def finish(self) -> None:
-        """Wait until all sends have ended."""
+        """Wait until all sends are complete."""
         MPI.Request.Waitall(self._sends)
 
     def free(self) -> None:
@@ -102,7 +112,7 @@ class ServerClient:
             request.Free()
 
 
-def _requests(
+def _open_requests(
     comm: MPI.Intracomm, server: int, slot: Slot, push: Push, value: Float32Array
 ) -> _ShardRequests:
     nothing = np.zeros(0, np.uint8)
@@ -112,6 +122,6 @@ def _requests(
         push,
         send=comm.Send_init(push.message, server, pushes),
         ack=comm.Recv_init(nothing, server, pushes),
-        ask=comm.Send_init(nothing, server, pulls),
-        answer=comm.Recv_init(value, server, pulls),
+        pull_request=comm.Send_init(nothing, server, pulls),
+        value=comm.Recv_init(value, server, pulls),
     )

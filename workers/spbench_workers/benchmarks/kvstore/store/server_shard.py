@@ -1,4 +1,4 @@
-"""The shard of a key on a server (MXNet's kvstore_dist_server): its value, merged sum and acks."""
+"""Shard of a key on a server (kvstore_dist_server of MXNet): value, sum and acks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spbench_workers.benchmarks.kvstore.optimizers import registry
 
 
 class ReceiveBuffer:
-    """Receive memory of a server: its shards share it, as pushes are handled one after another.
+    """Receive memory of a server; its shards share it and handle one push at a time.
 
     Args:
         comm: All ranks of the job.
@@ -32,7 +32,7 @@ class ReceiveBuffer:
         self._code: Code = np.zeros(length, np.uint8)
 
     def receive(self, source: int, tag: int, into: Float32Array) -> None:
-        """Receive a push, decoded if it is compressed."""
+        """Receive a push, and decode it if it is compressed."""
         if self._compression is None:
             self.comm.Recv(into, source, tag)
             return
@@ -41,23 +41,23 @@ class ReceiveBuffer:
         self._compression.decode(code, into)
 
     def scratch(self, elements: int) -> Float32Array:
-        """Return memory for a push that is needed only until the next one comes."""
+        """Return memory for a push, which the next push overwrites."""
         return self._array[:elements]
 
 
 class ServerShard(ABC):
-    """A server shard: part of a key, whose pushes are acked and whose pulls are answered.
+    """A part of a key on a server, which acks pushes and answers pulls.
 
     Args:
         intake: The receive memory of the server.
-        slot: The shard's place: server, key and elements.
+        slot: The server, key and elements of the shard.
         clients: The rank of each worker that pushes and pulls the key: its merge device.
 
     Attributes:
-        slot: The shard's place: server, key and elements.
+        slot: The server, key and elements of the shard.
         value: The value that a pull returns.
-        violation: The first violation of the order of pushes, acks and pulls, in words; empty
-            without one.
+        violation: A message about the first violation of the order of pushes, acks and pulls; empty
+            without a violation.
     """
 
     def __init__(self, intake: ReceiveBuffer, slot: Slot, clients: Sequence[int]) -> None:
@@ -71,28 +71,28 @@ class ServerShard(ABC):
         self._acks = [
             self._comm.Send_init(self._nothing, client, slot.tag(PUSH)) for client in clients
         ]
-        self._answers = self._answers_of(self.value)
+        self._answers = self._make_answers(self.value)
         self._unacked = [False] * len(clients)
 
     @abstractmethod
     def handle_push(self, worker: int) -> None:
-        """Receive and handle a worker's push, which has arrived."""
+        """Receive and handle an arrived push of a worker."""
 
     def handle_pull(self, worker: int) -> None:
-        """Answer a worker's pull, which has arrived, with the value."""
+        """Answer an arrived pull of a worker with the value."""
         self._comm.Recv(self._nothing, self._clients[worker], self.slot.tag(PULL))
         if self._unacked[worker]:
-            self._note(f"worker {worker} pulls before its push is acked")
+            self._record_violation(f"worker {worker} pulls before its push is acked")
         self._answers[worker].Wait()
         self._answers[worker].Start()
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Bytes and messages that the shard sends in a round: acks and values."""
+        """Bytes and messages of acks and values that the shard sends in a round."""
         return self.value.nbytes * len(self._clients), 2 * len(self._clients)
 
     def finish(self) -> None:
-        """Wait until all sends have ended."""
+        """Wait until all sends are complete."""
         MPI.Request.Waitall(self._acks)
         MPI.Request.Waitall(self._answers)
 
@@ -101,7 +101,7 @@ class ServerShard(ABC):
         for request in (*self._acks, *self._answers):
             request.Free()
 
-    def _answers_of(self, value: Float32Array) -> list[MPI.Prequest]:
+    def _make_answers(self, value: Float32Array) -> list[MPI.Prequest]:
         return [
             self._comm.Send_init(value, client, self.slot.tag(PULL)) for client in self._clients
         ]
@@ -109,10 +109,10 @@ class ServerShard(ABC):
     def _receive(self, worker: int, into: Float32Array) -> None:
         self._intake.receive(self._clients[worker], self.slot.tag(PUSH), into)
 
-    def _admit(self, worker: int) -> None:
-        """Note a worker's push, which is not acked yet."""
+    def _mark_unacked(self, worker: int) -> None:
+        """Record a worker's push as not acked."""
         if self._unacked[worker]:
-            self._note(f"worker {worker} pushes twice in a round")
+            self._record_violation(f"worker {worker} pushes twice in a round")
         self._unacked[worker] = True
 
     def _ack(self, worker: int) -> None:
@@ -120,15 +120,15 @@ class ServerShard(ABC):
         self._acks[worker].Wait()
         self._acks[worker].Start()
 
-    def _note(self, what: str) -> None:
-        self.violation = self.violation or f"key {self.slot.key}: {what}"
+    def _record_violation(self, problem: str) -> None:
+        self.violation = self.violation or f"key {self.slot.key}: {problem}"
 
 
 class SyncServerShard(ServerShard):
-    """A shard of a synchronous store: one push of each worker is summed, then all are acked.
+    """A shard of a synchronous store: it sums one push per worker, then acks all.
 
-    The first push of a round is received into the sum, to which the others are added. Without an
-    optimizer the sum and the value change places when the round is complete: nothing is copied.
+    The first push of a round is received into the sum, and the others are added. Without an
+    optimizer, sum and value are swapped instead of copied at the end of a round.
     """
 
     def __init__(
@@ -140,13 +140,13 @@ class SyncServerShard(ServerShard):
         self._optimizer = (
             None if optimizer == "none" else registry.create_optimizer(optimizer, slot.count)
         )
-        self._spare = [] if self._optimizer else self._answers_of(self._merged)
+        self._spare = [] if self._optimizer else self._make_answers(self._merged)
 
     def handle_push(self, worker: int) -> None:
-        self._take(worker, first=not any(self._unacked))
-        self._admit(worker)
+        self._add_push(worker, first=not any(self._unacked))
+        self._mark_unacked(worker)
         if all(self._unacked):
-            self._complete()
+            self._complete_round()
             for served in range(len(self._clients)):
                 self._ack(served)
 
@@ -159,16 +159,16 @@ class SyncServerShard(ServerShard):
         for request in self._spare:
             request.Free()
 
-    def _take(self, worker: int, *, first: bool) -> None:
+    def _add_push(self, worker: int, *, first: bool) -> None:
         if first:
-            # The last answers from this memory have arrived: all workers have pushed again since.
+            # Sends from this memory must be complete. They are, because all workers pushed again.
             MPI.Request.Waitall(self._spare)
             self._receive(worker, self._merged)
             return
         self._receive(worker, self._further)
         np.add(self._merged, self._further, out=self._merged)
 
-    def _complete(self) -> None:
+    def _complete_round(self) -> None:
         if self._optimizer is None:
             self.value, self._merged = self._merged, self.value
             self._answers, self._spare = self._spare, self._answers
@@ -178,13 +178,13 @@ class SyncServerShard(ServerShard):
 
 
 class AsyncServerShard(ServerShard):
-    """A shard of an asynchronous store: each push changes the value and is acked at once.
+    """A shard of an asynchronous store, which applies and acks each push at once.
 
     Args:
-        kept: The most pushes whose workers are recorded.
+        max_arrivals: The most pushes that are recorded between calls of `clear_arrivals`.
 
     Attributes:
-        arrivals: The workers of the pushes, in the order of arrival; `forget` empties it.
+        arrivals: The workers of the pushes in the order of arrival since `clear_arrivals`.
     """
 
     def __init__(
@@ -211,13 +211,13 @@ class AsyncServerShard(ServerShard):
 
     def handle_push(self, worker: int) -> None:
         self._receive(worker, self._pushed)
-        self._admit(worker)
+        self._mark_unacked(worker)
         self._arrivals[self._count] = worker
         self._count += 1
-        # Another worker may still be reading the value as it is.
+        # Another worker may still receive the previous value.
         MPI.Request.Waitall(self._answers)
-        self._change()
+        self._apply_push()
         self._ack(worker)
 
-    def _change(self) -> None:
+    def _apply_push(self) -> None:
         self._optimizer.update(self.value, self._pushed)

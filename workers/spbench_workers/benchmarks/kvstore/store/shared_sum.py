@@ -1,7 +1,7 @@
-"""Allreduce in shared memory of a host: each rank sums a part and writes it to all of them.
+"""Allreduce in shared memory of a host: each rank sums a part for all ranks.
 
-Nothing is sent. Each of n ranks reads n parts of 1/n and writes as many: the least that an
-allreduce in one memory can do.
+There are no messages. Each of n ranks reads n parts of size 1/n and writes n parts, the minimum for
+an allreduce in one memory.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from spbench_workers.benchmarks.kvstore.store.pushes import make_sum
 from spbench_workers.collectives.base import RankTraffic
 
 _BLOCK = 1 << 15
-"""Elements that are summed and written together: as many as stay in a core's cache."""
+"""Elements summed and written together, which fit in a core's cache."""
 _LINE = 64
 """Bytes of a cache line."""
 
 
 class SharedWindow:
-    """Shared memory with two vectors of each rank, ``given`` and ``sums``, by rank.
+    """Shared memory with two vectors per rank, ``sources`` and ``sums``.
 
     Args:
         comm: The ranks.
@@ -49,21 +49,21 @@ class SharedWindow:
         memories = [self._window.Shared_query(rank)[0] for rank in range(comm.size)]
         self.sources = [_vector(memory, 0, elements) for memory in memories]
         self.sums = [_vector(memory, vector, elements) for memory in memories]
-        for own in (self.sources[comm.rank], self.sums[comm.rank]):
-            own.fill(0.0)
+        for own_sum in (self.sources[comm.rank], self.sums[comm.rank]):
+            own_sum.fill(0.0)
 
     def open_sum(self, first: int, last: int) -> SharedSum:
         """Return the reduction of the elements from ``first`` to before ``last``."""
         return SharedSum(self._comm, self.synchronize, self.sources, self.sums, first, last)
 
     def synchronize(self) -> None:
-        """Wait for all ranks, and let each see what the others have written before."""
+        """Wait for all ranks, and make earlier writes of all ranks visible."""
         self._window.Sync()
         self._comm.Barrier()
         self._window.Sync()
 
     def free(self) -> None:
-        """Free the memory. All ranks must call it, and use no vector afterwards."""
+        """Free the memory. All ranks must call it, and not use the vectors afterwards."""
         self._window.Unlock_all()
         self._window.Free()
 
@@ -73,50 +73,50 @@ class SharedSum:
 
     Args:
         comm: The ranks.
-        meet: `SharedWindow.meet`.
-        given: Each rank's source vector.
+        synchronize: `SharedWindow.synchronize`.
+        sources: Each rank's source vector.
         sums: Each rank's result vector.
         first: The first element.
-        last: One beyond the last.
+        last: One past the last element.
     """
 
     def __init__(
         self,
         comm: MPI.Intracomm,
-        meet: Callable[[], None],
-        given: list[Float32Array],
+        synchronize: Callable[[], None],
+        sources: list[Float32Array],
         sums: list[Float32Array],
         first: int,
         last: int,
     ) -> None:
-        self._meet = meet
-        own = sums[comm.rank]
+        self._synchronize = synchronize
+        own_sum = sums[comm.rank]
         others = [*sums[: comm.rank], *sums[comm.rank + 1 :]]
         begin, end = (first + bound for bound in part_bounds(comm.rank, comm.size, last - first))
         self._steps: list[Callable[[], object]] = []
         for low in range(begin, end, _BLOCK):
             part = slice(low, min(low + _BLOCK, end))
-            self._steps.append(make_sum([vector[part] for vector in given], own[part], None))
-            self._steps += [partial(np.copyto, other[part], own[part]) for other in others]
+            self._steps.append(make_sum([vector[part] for vector in sources], own_sum[part], None))
+            self._steps += [partial(np.copyto, other[part], own_sum[part]) for other in others]
         self.traffic = RankTraffic(4 * (end - begin) * len(others), 0, 1)
 
     def run(self) -> None:
-        """Sum after a barrier of all ranks; return when all have written their parts."""
-        self._meet()
+        """Sum after a barrier of all ranks; return when all parts are written."""
+        self._synchronize()
         for step in self._steps:
             step()
-        self._meet()
+        self._synchronize()
 
     def start(self) -> None:
-        """Run the whole sum: nothing progresses by itself."""
+        """Run the whole sum, because there is no progress between calls."""
         self.run()
 
     def poll(self) -> bool:
-        """Return True: `start` has ended it."""
+        """Return True, because `start` completes the sum."""
         return True
 
     def wait(self) -> None:
-        """Return at once: `start` has ended it."""
+        """Return immediately, because `start` completes the sum."""
 
     def free(self) -> None:
         """Do nothing: the window owns the memory."""

@@ -1,1 +1,1 @@
-"""Verification of a store: the expected values, and their comparison with those of every rank."""
+"""Verification of a store: expected values and their comparison on every rank."""

@@ -1,4 +1,8 @@
-"""Expected values of a store, computed apart from it: in float64, with its own compression."""
+"""Independent expected values of a store: optimizers in float64, and compression.
+
+They share neither code nor constants with the package `optimizers`, and use different forms of the
+same formulas where possible.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +24,11 @@ from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT, Er
 
 _ARRAYS = dict.fromkeys(("momentum", "nag", "signum", "rmsprop", "adagrad"), 1)
 _ARRAYS |= dict.fromkeys(("adam", "adadelta", "ftrl"), 2)
-"""Arrays that an optimizer keeps; others keep none."""
+"""Arrays that the reference keeps by optimizer; 0 for other optimizers."""
 
 
 class Replica:
-    """The reference value of one key, from zeros, under an optimizer.
+    """The reference value of one key under an optimizer, starting at zero.
 
     Args:
         optimizer: One of the store's optimizers.
@@ -33,9 +37,9 @@ class Replica:
 
     def __init__(self, optimizer: str, elements: int) -> None:
         self.weight: Float64Array = np.zeros(elements)
-        kept = _ARRAYS.get(optimizer, 0)
-        self._first: Float64Array = np.zeros(elements if kept > 0 else 0)
-        self._second: Float64Array = np.zeros(elements if kept > 1 else 0)
+        arrays = _ARRAYS.get(optimizer, 0)
+        self._first: Float64Array = np.zeros(elements if arrays > 0 else 0)
+        self._second: Float64Array = np.zeros(elements if arrays > 1 else 0)
         self._count = 0
         self._next: Callable[[Float64Array], Float64Array] = getattr(self, f"_{optimizer}")
 
@@ -52,12 +56,12 @@ class Replica:
         return self.weight - gradient / 100
 
     def _momentum(self, gradient: Float64Array) -> Float64Array:
-        """Return the weight by heavy-ball momentum in Polyak's form: the rate is applied last."""
+        """Return the weight by Polyak's heavy-ball momentum, with the rate applied last."""
         self._first = 0.9 * self._first + gradient
         return self.weight - self._first / 100
 
     def _adam(self, gradient: Float64Array) -> Float64Array:
-        """Return the weight by Adam with bias-corrected means; epsilon is corrected as the root."""
+        """Return the weight by Adam with bias-corrected means and epsilon."""
         decay1 = 0.9
         decay2 = 0.999
         self._first += (1 - decay1) * (gradient - self._first)
@@ -68,7 +72,7 @@ class Replica:
         return self.weight - 0.001 * mean / (root + 1e-8 / missing)
 
     def _nag(self, gradient: Float64Array) -> Float64Array:
-        """Return the weight by Nesterov's momentum as torch has it: the rate is applied last."""
+        """Return the weight by Nesterov's momentum in torch's form, with the rate last."""
         self._first = 0.9 * self._first + gradient
         return self.weight - (gradient + 0.9 * self._first) / 100
 
@@ -82,30 +86,30 @@ class Replica:
         return self.weight - gradient / 1000 * inverse
 
     def _adagrad(self, gradient: Float64Array) -> Float64Array:
-        """Return the weight by AdaGrad; what is kept is the root of the sum of squares."""
+        """Return the weight by AdaGrad, from the root of the sum of squares."""
         self._first = np.hypot(self._first, gradient)
         root: Float64Array = np.hypot(self._first, math.sqrt(1e-7))
         return self.weight - gradient / (100 * root)
 
     def _adadelta(self, gradient: Float64Array) -> Float64Array:
-        """Return the weight by AdaDelta; the ratio of both means is taken before its root."""
+        """Return the weight by AdaDelta, from the root of the ratio of both means."""
         self._first += (gradient**2 - self._first) / 10
         step = gradient * np.sqrt((self._second + 1e-5) / (self._first + 1e-5))
         self._second += (step**2 - self._second) / 10
         return self.weight - step
 
     def _ftrl(self, gradient: Float64Array) -> Float64Array:
-        """Return the weight by FTRL; what is kept of the squares is the root of their sum."""
+        """Return the weight by FTRL, from the root of the sum of squares."""
         root = np.hypot(self._second, gradient)
         self._first += gradient - 10 * (root - self._second) * self.weight
         self._second = root
-        beyond = np.abs(self._first) - 0.01
-        weight = -np.copysign(beyond, self._first) / (10 + 10 * root)
-        return np.where(beyond > 0, weight, 0.0)
+        excess = np.abs(self._first) - 0.01
+        weight = -np.copysign(excess, self._first) / (10 + 10 * root)
+        return np.where(excess > 0, weight, 0.0)
 
 
 Arrivals = Mapping[Slot, Sequence[int]]
-"""For each shard of an asynchronous store the workers of its pushes, in the order of arrival."""
+"""Workers in the order of arrival of their pushes, by shard of an asynchronous store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,7 @@ class _GroupGradient:
     Attributes:
         total: The sum of their gradients in float64.
         size: The sum of the absolute values.
-        single: The sum in float32, rank after rank, as it is compressed.
+        single: The float32 sum in rank order, which is compressed.
         terms: The number of ranks.
     """
 
@@ -148,7 +152,7 @@ class _Coder:
 
 
 class _Piece:
-    """The expected value of a key, or of one shard of it, with its error bound."""
+    """The expected value of a key, or of a shard of it, with its error bound."""
 
     def __init__(
         self, case: StoreCase, first: int, last: int, slot: Slot | None, groups: int
@@ -162,31 +166,33 @@ class _Piece:
             _Coder(case.gc_type, case.threshold, count) for _ in range(groups) if case.compressed
         ]
 
-    def take(self, given: Sequence[_GroupGradient], updates: Iterable[Sequence[int]]) -> None:
-        """Apply updates one after another, each the sum of the pushes of some groups."""
+    def apply_updates(
+        self, gradients: Sequence[_GroupGradient], updates: Iterable[Sequence[int]]
+    ) -> None:
+        """Apply successive updates, each the sum of the pushes of some groups."""
         for groups in updates:
             total = np.zeros(self.part.stop - self.part.start)
             size = np.zeros_like(total)
             terms = 0
             for group in groups:
-                delivered, absolute, count = self._delivered(group, given[group])
+                delivered, absolute, count = self._encode_push(group, gradients[group])
                 total += delivered
                 size += absolute
                 terms += count
             self.replica.apply(total)
             self.bound.apply(total, terms * UNIT * size, self.replica.weight)
 
-    def _delivered(
-        self, group: int, given: _GroupGradient
+    def _encode_push(
+        self, group: int, gradients: _GroupGradient
     ) -> tuple[Float64Array, Float64Array, int]:
         if not self._coders:
-            return given.total[self.part], given.size[self.part], given.terms
-        delivered = self._coders[group].encode(given.single[self.part])
+            return gradients.total[self.part], gradients.size[self.part], gradients.terms
+        delivered = self._coders[group].encode(gradients.single[self.part])
         return delivered, np.abs(delivered), 1
 
 
 class KeyExpectation:
-    """The expected value of one key, from zeros, round by round.
+    """The expected value of one key by round, starting at zero.
 
     Args:
         case: The case.
@@ -198,7 +204,7 @@ class KeyExpectation:
         self._case = case
         self._key = key
         self._gradients = gradients
-        self._groups = _groups(case)
+        self._groups = _list_groups(case)
         self._draw: int | None = None
         slots = case.slots[key] if case.slots else ()
         groups = len(self._groups)
@@ -219,22 +225,22 @@ class KeyExpectation:
         if stateless and draw == self._draw:
             return
         self._draw = draw
-        given = [self._given(ranks, draw) for ranks in self._groups]
-        together = [range(len(self._groups))] * (1 if stateless else rounds)
+        gradients = [self._sum_gradients(ranks, draw) for ranks in self._groups]
+        updates = [range(len(self._groups))] * (1 if stateless else rounds)
         for piece in self._pieces:
             if case.store.asynchronous:
                 assert piece.slot is not None
-                piece.take(given, ([worker] for worker in arrivals[piece.slot]))
+                piece.apply_updates(gradients, ([worker] for worker in arrivals[piece.slot]))
             else:
-                piece.take(given, together)
+                piece.apply_updates(gradients, updates)
 
     def weight_and_bound(self) -> Float64Array:
-        """Return two rows: the key's expected value, and its error bound."""
+        """Return two rows: the key's expected value and its error bound."""
         weights = [piece.replica.weight for piece in self._pieces]
         bounds = [piece.bound.value for piece in self._pieces]
         return np.stack([np.concatenate(weights), np.concatenate(bounds)])
 
-    def _given(self, ranks: Sequence[int], draw: int) -> _GroupGradient:
+    def _sum_gradients(self, ranks: Sequence[int], draw: int) -> _GroupGradient:
         count = self._case.elements[self._key]
         total = np.zeros(count)
         size = np.zeros(count)
@@ -247,8 +253,8 @@ class KeyExpectation:
         return _GroupGradient(total, size, single, len(ranks))
 
 
-def _groups(case: StoreCase) -> list[range]:
-    """Return the groups of ranks that push together; one of all where it makes no difference."""
+def _list_groups(case: StoreCase) -> list[range]:
+    """Return the groups of ranks that push together; one group if it does not matter."""
     roles = case.roles
     if not (case.compressed or case.store.asynchronous):
         return [roles.device_ranks]

@@ -1,4 +1,4 @@
-"""Residual check of error feedback: delivered values plus residual equal the sum of gradients."""
+"""Check that delivered values and residual together equal the sum of gradients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT
 
 
 class ResidualCheck:
-    """The residual check of one rank's pushes over some rounds; without compression it is empty.
+    """The residual check of one rank's pushes; it is empty without compression.
 
     Args:
         case: The case.
         rank: This rank.
         pushes: Its pushes.
-        gradients: The gradients that were to be pushed.
+        gradients: The gradients to push.
     """
 
     def __init__(
@@ -31,8 +31,8 @@ class ResidualCheck:
         self._pushes = [push for push in pushes if isinstance(push, CompressedPush)]
         self._gradients = gradients
         self._decoder: Compression | None = case.create_compression()
-        self._ranks = _contributors(case, rank)
-        # The residual so far; gradients are added to it, and delivered values are subtracted.
+        self._ranks = _list_contributors(case, rank)
+        # Starts with the residual; then gradients are added and delivered values are subtracted.
         self._expected = [push.residual.astype(np.float64) for push in self._pushes]
         self._size = [np.abs(expected) for expected in self._expected]
         self._rounds = 0
@@ -54,19 +54,19 @@ class ResidualCheck:
 
     def check(self, worst: WorstError) -> None:
         """Compare the residuals with the expected ones."""
-        # A round sums the ranks' gradients, adds that and takes the code off, each with a rounding.
+        # A round sums the ranks' gradients, adds the sum and subtracts the code; each step rounds.
         roundings = self._rounds * (len(self._ranks) + 2)
         for push, expected, size in zip(self._pushes, self._expected, self._size, strict=True):
-            where = partial(_where, push)
-            worst.compare_arrays(push.residual, expected, roundings * UNIT * size, where)
+            describe = partial(_describe_element, push)
+            worst.compare_arrays(push.residual, expected, roundings * UNIT * size, describe)
 
 
-def _where(push: CompressedPush, index: int) -> str:
+def _describe_element(push: CompressedPush, index: int) -> str:
     return f"key {push.key}, element {push.first + index}, which is still owed"
 
 
-def _contributors(case: StoreCase, rank: int) -> Sequence[int]:
-    """Return the ranks whose gradients are summed in a rank's compressed pushes."""
+def _list_contributors(case: StoreCase, rank: int) -> Sequence[int]:
+    """Return the ranks that contribute gradients to a rank's compressed pushes."""
     if not case.store.dist or case.is_server(rank):
         return [rank]
     return case.roles.list_worker_ranks(rank // case.roles.devices)
