@@ -85,7 +85,9 @@ def test_a_named_gpu_that_is_not_seen_is_missed_before_anything_is_asked_of_it(g
 def test_named_gpus_are_those_of_a_workers_devices(gpus):
     gpus(4)
     given = {"kv_store": "dist_sync", "gpus": "3,1", "num_workers": 2, "num_servers": 1}
-    taken = [opening._choose_device(Case(rank, 5, **given), serves=False).index for rank in range(4)]
+    taken = [
+        opening._choose_device(Case(rank, 5, **given), serves=False).index for rank in range(4)
+    ]
     assert taken == [3, 1, 3, 1]
 
 
