@@ -19,7 +19,7 @@ from spbench_parallel.full_size.bound import (
 )
 from spbench_parallel.full_size.windows import OperatorCall
 from spbench_parallel.full_size.winograd import amplify, may_use_winograd
-from spbench_parallel.models.shifted_conv import ShiftedConv2d
+from spbench_parallel.models.modules import ShiftedConv2d
 
 PlainOperator = nn.Conv2d | nn.Linear | nn.AvgPool2d | nn.AdaptiveAvgPool2d | nn.MaxPool2d | nn.ReLU
 """Operators that are linear, or that select values.

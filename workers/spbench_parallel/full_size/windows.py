@@ -30,7 +30,7 @@ from spbench_parallel.full_size.regions import (
     view_box,
 )
 from spbench_parallel.full_size.winograd import REACH, amplify, fits_winograd, may_use_winograd
-from spbench_parallel.models.shifted_conv import SpatialShiftedConv2d
+from spbench_parallel.models.modules import SpatialShiftedConv2d
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d, TiledPool
 

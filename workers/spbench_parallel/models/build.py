@@ -1,4 +1,4 @@
-"""Building of pipeline stages: the layers that a rank owns, and no others, as one module."""
+"""Building of pipeline stages: the layers of a rank as one module."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def build_stage(
 ) -> nn.Sequential:
     """Return some of a model's layers as a module, in training mode.
 
-    Its initial parameters follow from the seed, the layers' names and the model alone: those of all
-    stages together are those of the whole model, whatever the builders. So are their names in
-    ``state_dict``, "<layer>.<...>". They are drawn on the CPU in fp32, one layer at a time, and
+    Its initial parameters are determined by the seed, the layers' names and the model. Therefore
+    the stages together have the parameters of the whole model, for any builder. Names in
+    ``state_dict`` are "<layer>.<...>". Parameters are drawn on the CPU in fp32, layer by layer, and
     then converted.
 
-    It takes and gives a tensor ``batch x channels x rows x cols``, or a tuple of two, where
-    ``model.flows[first]`` and ``model.flows[last]`` have two maps; the last layer gives logits,
+    Its input and output are a tensor ``batch x channels x rows x cols``, or a tuple of two if
+    ``model.flows[first]`` or ``model.flows[last]`` has two maps. The last layer returns logits,
     ``batch x classes``.
 
     Args:
         model: The model.
         first: The first layer of the stage.
         last: One past its last layer.
-        builder: Makes its operators.
+        builder: Builds its operators.
         seed: The seed of the whole model.
         device: The device of the parameters.
         dtype: The number format of the parameters.
@@ -52,11 +52,10 @@ def build_stage(
             f"{model.name} has no layers {first} to {last - 1}; it has {len(model.layers)} layers, "
             "numbered from 0"
         )
-    places = range(first, last)
     return sequential(
         {
-            model.layers[index].name: _seeded(model, index, builder, seed).to(device, dtype)
-            for index in places
+            model.layers[index].name: _build_layer(model, index, builder, seed).to(device, dtype)
+            for index in range(first, last)
         }
     )
 
@@ -64,7 +63,7 @@ def build_stage(
 def build_reference(model: Model, *, seed: int, device: torch.device | str) -> nn.Module:
     """Return a whole model in float64, in training mode; see `build_stage`.
 
-    Of an imported network it is the user's own module, of which no layer was made.
+    For an imported network it is a copy of the user's module.
     """
     if isinstance(model, ImportedModel):
         return model.build_whole(device)
@@ -74,21 +73,23 @@ def build_reference(model: Model, *, seed: int, device: torch.device | str) -> n
 
 
 def free(stage: nn.Module) -> None:
-    """Free the buffers and requests of all operators. All ranks of their tiles must call it.
+    """Free the buffers and requests of all operators.
 
-    The stage makes new ones when it is used again.
+    All ranks of their tiles must call it.
+
+    The stage creates new ones when it is used again.
     """
     for module in stage.modules():
-        give_back = getattr(module, "free", None)
-        if give_back is not None:
-            give_back()
+        free_operator = getattr(module, "free", None)
+        if free_operator is not None:
+            free_operator()
 
 
-def _seeded(model: Model, index: int, builder: Builder[nn.Module], seed: int) -> nn.Module:
+def _build_layer(model: Model, index: int, builder: Builder[nn.Module], seed: int) -> nn.Module:
     layer: Layer = model.layers[index]
     text = repr((seed, layer.name)).encode()
-    drawn = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+    layer_seed = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
     with torch.random.fork_rng(devices=[]):
-        # Of the CPU alone: torch.manual_seed would change what a GPU draws next.
-        torch.default_generator.manual_seed(drawn)
+        # Only the CPU generator: torch.manual_seed would also change those of GPUs.
+        torch.default_generator.manual_seed(layer_seed)
         return layer.build(builder, model.flows[index])

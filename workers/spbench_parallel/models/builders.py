@@ -1,4 +1,4 @@
-"""Builders that make torch modules of parts: dense for whole images, spatial for tiles."""
+"""Builders of torch modules from model parts: dense for images, spatial for tiles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from torch import nn
 from spbench_core.models.parts import CellOutput, Conv, Map, NetworkPiece, Pool
 from spbench_parallel.models.imported.pieces import ImportedPiece
 from spbench_parallel.models.imported.tiled_piece import build_tiled_piece
-from spbench_parallel.models.modules import CellModule, ConcatModule, ResidualModule, sequential
-from spbench_parallel.models.shifted_conv import ShiftedConv2d, SpatialShiftedConv2d
+from spbench_parallel.models.modules import (
+    CellModule,
+    ConcatModule,
+    ResidualModule,
+    ShiftedConv2d,
+    SpatialShiftedConv2d,
+    sequential,
+)
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
 from spbench_parallel.spatial.operator import TiledWindow
@@ -23,7 +29,7 @@ from spbench_parallel.spatial.tiling import Tiling
 
 
 class ModuleBuilder(ABC):
-    """The base of builders: modules that work value by value, and modules that hold others."""
+    """The base of builders: modules without pixel windows, and containers."""
 
     @abstractmethod
     def conv(self, conv: Conv, data: Map) -> nn.Module: ...
@@ -67,12 +73,12 @@ class ModuleBuilder(ABC):
         return CellModule(prepare, operations, output)
 
     def piece(self, piece: NetworkPiece) -> nn.Module:
-        made: nn.Module = piece.make_module()
-        return made
+        module: nn.Module = piece.make_module()
+        return module
 
 
 class DenseBuilder(ModuleBuilder):
-    """The dense builder: it makes torch's own modules, for whole images."""
+    """Builder of torch's modules, for whole images."""
 
     def conv(self, conv: Conv, data: Map) -> nn.Module:
         if conv.shifted:
@@ -105,15 +111,13 @@ class DenseBuilder(ModuleBuilder):
 
 @dataclass(frozen=True)
 class SpatialBuilder(ModuleBuilder):
-    """The spatial builder: it makes operators over tiles, one tile a rank.
+    """Builder of operators over tiles, one tile per rank.
 
-    Operators that make a vector of a map give the whole vector to every rank; the layers that
-    follow are computed on each of them alike. All parameters have the gradients of the whole image
-    on every rank.
+    Operators that turn a map into a vector give the vector to every rank, and all ranks compute the
+    following layers alike. All parameters have the gradients of the whole image on every rank.
 
     Attributes:
-        tiling: The tiles of the image. Each map is cut as the image is: into the same grid, for the
-            same ranks.
+        tiling: The tiles of the image. Each map is cut into the same grid, for the same ranks.
     """
 
     tiling: Tiling
@@ -154,7 +158,7 @@ class SpatialBuilder(ModuleBuilder):
         return build_tiled_piece(piece, self.tiling, self.norm_like)
 
     def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
-        """Return a batch normalisation of tiles in the place of one of whole images."""
+        """Return the tiled counterpart of a batch normalisation of whole images."""
         return SpatialBatchNorm2d(
             module.num_features,
             module.eps,
@@ -165,12 +169,13 @@ class SpatialBuilder(ModuleBuilder):
         )
 
     def chain(self, steps: Mapping[str, nn.Module]) -> nn.Module:
-        made = dict(steps)
-        for name, after in pairwise(steps):
-            reader = getattr(steps[after], "tiled", None)
+        # A ReLU before an operator with a halo writes into that operator's buffer.
+        modules = dict(steps)
+        for name, next_name in pairwise(steps):
+            reader = getattr(steps[next_name], "tiled", None)
             if type(steps[name]) is nn.ReLU and isinstance(reader, TiledWindow):
-                made[name] = reader.make_preceding_relu()
-        return sequential(made)
+                modules[name] = reader.make_preceding_relu()
+        return sequential(modules)
 
     def _tiling(self, data: Map) -> Tiling:
         return self.tiling.resized(data.height, data.width)

@@ -15,12 +15,12 @@ from spbench_parallel.tensors import TensorOrTuple
 
 
 class FusedStage(nn.Sequential):
-    """A stage whose first layers run in fused groups; layers keep their names.
+    """A stage that runs its first layers in fused groups; layers keep their names.
 
     Args:
         layers: By name.
         groups: The fused groups of the first layers.
-        fused: The number of these layers; those after them run one by one.
+        fused: The number of these layers; the others run one by one.
 
     Attributes:
         groups: The fused groups.
@@ -47,7 +47,7 @@ class FusedStage(nn.Sequential):
 
     @property
     def gathers(self) -> list[Gather]:
-        """The gathers of halos of the groups made so far."""
+        """The halo gathers of the groups created so far."""
         return [gather for group in self.groups for gather in group.gathers]
 
     def free(self) -> None:
@@ -59,20 +59,20 @@ class FusedStage(nn.Sequential):
 def fuse_stage(
     stage: nn.Sequential, model: Model, first: int, tiling: Tiling, fused_layers: int
 ) -> FusedStage:
-    """Return a fused stage, equal to the given one.
+    """Return a fused stage that is equal to a stage.
 
     Args:
-        stage: Layers of the model, made by a `SpatialBuilder`.
+        stage: Layers of the model, built by a `SpatialBuilder`.
         model: The model.
-        first: The index of the first of them.
+        first: The index of its first layer.
         tiling: The tiles of the model's image.
         fused_layers: Layers that share an exchange: 1 or more.
     """
     layers = dict(stage.named_children())
-    named = list(layers.items())
-    ranges = group_layers(model, first, first + len(named), fused_layers)
+    items = list(layers.items())
+    ranges = group_layers(model, first, first + len(items), fused_layers)
     groups = []
     for indices in ranges:
         tilings = [tiling.resized(data.height, data.width) for data in model.flows[indices.start]]
-        groups.append(FusedGraph(dict(named[index - first] for index in indices), tilings))
+        groups.append(FusedGraph(dict(items[index - first] for index in indices), tilings))
     return FusedStage(layers, groups, sum(map(len, ranges)))

@@ -1,4 +1,4 @@
-"""Modules that combine others: residual, concatenation and cell, for whole images and tiles."""
+"""Modules of the built-in models: residual, concatenation, cell, shifted conv."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from spbench_core.models.parts import CellOutput
+from spbench_parallel.spatial.conv import SpatialConv2d, make_window
+from spbench_parallel.spatial.operator import TiledWindow
+from spbench_parallel.spatial.tiling import Tiling
 
 CellFlow = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
-"""The flow between cells: the output of the last one, and that of the one before it."""
+"""The data between cells: the output of the last cell, and that of the one before it."""
 
 
 class ResidualModule(nn.Module):
-    """A residual block: the sum of two branches from one map, ``main`` and ``shortcut``."""
+    """A residual block: the sum of the branches ``main`` and ``shortcut``."""
 
     def __init__(self, main: nn.Module, shortcut: nn.Module, relu: bool) -> None:
         super().__init__()
@@ -29,50 +33,82 @@ class ResidualModule(nn.Module):
 
 
 class ConcatModule(nn.ModuleDict):
-    """A concatenation: the channels of several branches from one map."""
+    """The concatenated channels of several branches from one map."""
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
-        """Return the channels of all."""
+        """Return the channels of all branches."""
         return torch.cat([branch(data) for branch in self.values()], dim=1)
 
 
 class CellModule(nn.Module):
-    """A cell, as `spbench_core.models.layers.Cell` describes it.
+    """A cell, as described by `spbench_core.models.layers.Cell`.
 
     Args:
-        prepare: Modules for the previous cell's output, and for that of the one before.
-        operations: Modules, each with the state that it reads.
-        places: The states that are its output.
+        prepare: Modules for the output of the previous cell, and of the one before it.
+        operations: Modules, each with the index of the state that it reads.
+        output: The states that form its output.
     """
 
     def __init__(
         self,
         prepare: Sequence[nn.Module],
         operations: Sequence[tuple[int, nn.Module]],
-        places: CellOutput,
+        output: CellOutput,
     ) -> None:
         super().__init__()
         self.prepare = nn.ModuleList(prepare)
         self.operations = nn.ModuleList(module for _, module in operations)
         self._reads = [state for state, _ in operations]
-        self._places = places
+        self._output = output
 
     def forward(self, data: CellFlow) -> CellFlow:
-        """Return the cell's output, and that of the cell before where the next one reads it."""
-        before, older = data if isinstance(data, tuple) else (data, data)
-        states = [self.prepare[0](before), self.prepare[1](older)]
+        """Return the cell's output, and the previous output if the next cell reads it."""
+        previous, older = data if isinstance(data, tuple) else (data, data)
+        states = [self.prepare[0](previous), self.prepare[1](older)]
         for first in range(0, len(self._reads), 2):
-            one, other = (
+            left, right = (
                 self.operations[index](states[self._reads[index]]) for index in (first, first + 1)
             )
-            states.append(one + other)
-        made = torch.cat([states[index] for index in self._places.concat], dim=1)
-        return (made, before) if self._places.passes_previous else made
+            states.append(left + right)
+        output = torch.cat([states[index] for index in self._output.concat], dim=1)
+        return (output, previous) if self._output.passes_previous else output
 
 
 def sequential(steps: Mapping[str, nn.Module]) -> nn.Sequential:
-    """Return modules one after the other, under their names."""
-    made = nn.Sequential()
+    """Return named modules as a sequence."""
+    sequence = nn.Sequential()
     for name, module in steps.items():
-        made.add_module(name, module)
-    return made
+        sequence.add_module(name, module)
+    return sequence
+
+
+class ShiftedConv2d(nn.Conv2d):
+    """The shifted convolution of a whole image, without bias.
+
+    It is a 1x1 convolution of the pixels at odd rows and columns, and halves height and width. It
+    is the second half of a factorized reduction (NASNet, AmoebaNet): a convolution of stride 2 on
+    an image shifted by one pixel. If the number of rows or columns is odd, the last is skipped,
+    where the shift has moved in zeros.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 1, stride=2, bias=False)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """Return the convolution: ``batch x out_channels x height // 2 x width // 2``."""
+        return functional.conv2d(image[:, :, 1::2, 1::2], self.weight)
+
+
+class SpatialShiftedConv2d(SpatialConv2d):
+    """The shifted convolution of an image in tiles, one per rank; see `SpatialConv2d`."""
+
+    def __init__(self, in_channels: int, out_channels: int, *, tiling: Tiling) -> None:
+        super().__init__(in_channels, out_channels, 1, bias=False, tiling=tiling)
+        # It reads the last of each 2x2 pixels, which a window of one pixel cannot describe.
+        self.window = make_window(2, 2, 0)
+        self.tiled = TiledWindow(tiling, self.window)
+        self.output = self.tiled.output
+
+    def read(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the last of each 2x2 pixels, starting at an even row and column."""
+        return pixels[:, :, 1::2, 1::2]

@@ -1,4 +1,4 @@
-"""Statistics of this process's communication between the tiles of an image."""
+"""Statistics of this process's work between tiles: communication, gathered maps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 ExchangeTimer = Callable[[], AbstractContextManager[object]]
 """Returns a context manager that is entered around each exchange."""
@@ -63,3 +64,32 @@ class _HostTimer:
 
 COMM_STATS = CommStats()
 """The statistics since the process started; take the difference of two readings."""
+
+
+@dataclass(slots=True)
+class GatheredTime:
+    """Time of forward passes of operators on gathered maps, by the host's clock.
+
+    The gathering itself does not count.
+
+    Attributes:
+        seconds: The time since the process started; take the difference of two readings.
+    """
+
+    seconds: float = 0.0
+    _start: float = 0.0
+
+
+GATHERED_TIME = GatheredTime()
+
+
+def start_gathered(values: Any) -> Any:
+    """Record the start of an operator on gathered maps; return its input unchanged."""
+    GATHERED_TIME._start = perf_counter()
+    return values
+
+
+def stop_gathered(values: Any) -> Any:
+    """Record the end of an operator on gathered maps; return its output unchanged."""
+    GATHERED_TIME.seconds += perf_counter() - GATHERED_TIME._start
+    return values

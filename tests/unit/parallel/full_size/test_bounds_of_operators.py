@@ -13,7 +13,7 @@ from spbench_parallel.full_size.bound import OperatorErrors, Rounding, ScaleErro
 from spbench_parallel.full_size.regions import WindowAxis
 from spbench_parallel.full_size.whole_image import NormCheck
 from spbench_parallel.full_size.windows import OperatorCall, WindowCheck
-from spbench_parallel.models.shifted_conv import SpatialShiftedConv2d
+from spbench_parallel.models.modules import SpatialShiftedConv2d
 from spbench_parallel.precision.formats import BF16, FP16, FP32, FP64
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d

@@ -21,7 +21,7 @@ from spbench_parallel.full_size.winograd import (
     fits_winograd,
     may_use_winograd,
 )
-from spbench_parallel.models.shifted_conv import SpatialShiftedConv2d
+from spbench_parallel.models.modules import SpatialShiftedConv2d
 from spbench_parallel.precision.formats import BF16, FP16, FP32, FP64, TF32
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d

@@ -19,7 +19,7 @@ from spbench_core.models.reach import count_kept_values, smallest_normalised_siz
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
-from spbench_parallel.models.imported.forward.in_place import IN_PLACE
+from spbench_parallel.models.imported.forward.symbols import IN_PLACE
 from spbench_parallel.models.imported.loading import is_user_code
 from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.models.imported.state_files import check_format, write_state

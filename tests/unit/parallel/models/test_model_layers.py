@@ -15,7 +15,7 @@ from spbench_core.models.parts import Conv, Map, ModelError
 from spbench_core.models.registry import make_model
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
-from spbench_parallel.models.shifted_conv import ShiftedConv2d
+from spbench_parallel.models.modules import ShiftedConv2d
 from spbench_parallel.spatial.tiling import Tiling
 
 SMALL = [

@@ -1,4 +1,4 @@
-"""Messages about networks that cannot be imported: the true cause, the user's line, a remedy."""
+"""Error messages for networks that cannot be imported: cause, user's line, remedy."""
 
 from __future__ import annotations
 
@@ -21,40 +21,50 @@ from spbench_parallel.models.imported.loading import (
 )
 
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_SIZES = 32, 64, 96, 128, 224, 256, 299, 384, 512
-"""Sizes of images that networks are often made for."""
-_SECONDS = 20.0
-"""The time in which other sizes are tried."""
+_COMMON_SIZES = 32, 64, 96, 128, 224, 256, 299, 384, 512
+"""Image sizes that networks are often designed for."""
+_MAX_SEARCH_SECONDS = 20.0  # for trying other sizes
 _CHANNELS = re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<given>\d+) channels")
-_OF_OTHER_DATA = (
+# Modules of sequences or volumes.
+_MODULES_OF_OTHER_DATA = (
     *(nn.Conv1d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose3d, nn.BatchNorm3d),
     *(nn.InstanceNorm1d, nn.InstanceNorm3d, nn.MaxPool1d, nn.MaxPool3d, nn.AvgPool1d),
     *(nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool3d),
 )
-"""Modules of sequences or volumes."""
 
 
 class ImageSizeError(CannotRunError):
-    """A network's own code refuses images of a size."""
+    """Error: a network's code rejects images of a size."""
 
 
 def locate(node: fx.Node) -> str:
-    """Return the user's line of an operator, ``file:line``, and the operator; or that alone.
+    """Return the user's line of an operator, ``file:line``, and the operator.
 
-    Of a library's operator it is the line that calls it, with the path of its module.
+    For a library's operator it is the line that calls the library, with the path of the module.
+    Without a known line it is only the operator.
     """
     lines = [
         match for match in _LINE.finditer(node.stack_trace or "") if is_user_code(match["file"])
     ]
-    what = str(node.target) if node.op != "call_function" else _function_name(node.target)
+    operator_name = str(node.target) if node.op != "call_function" else _function_name(node.target)
     if not lines:
-        return what
-    places = [f"{shorten_path(match['file'])}:{match['line']}" for match in lines]
+        return operator_name
+    locations = [f"{shorten_path(match['file'])}:{match['line']}" for match in lines]
     if not is_installed(lines[-1]["file"]):
-        return f"{places[-1]}: {what}"
-    own = [at for match, at in zip(lines, places, strict=True) if not is_installed(match["file"])]
-    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
-    return ": ".join([*own[-1:], f"{paths[-1] if paths else 'it'} ({places[-1]})", what])
+        return f"{locations[-1]}: {operator_name}"
+    user_locations = [
+        location
+        for match, location in zip(lines, locations, strict=True)
+        if not is_installed(match["file"])
+    ]
+    module_paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    return ": ".join(
+        [
+            *user_locations[-1:],
+            f"{module_paths[-1] if module_paths else 'it'} ({locations[-1]})",
+            operator_name,
+        ]
+    )
 
 
 def _function_name(target: Any) -> str:
@@ -64,7 +74,7 @@ def _function_name(target: Any) -> str:
 def tracing_error(
     network: str, error: Exception, calling: Sequence[str], image: Map
 ) -> CannotRunError:
-    """Return the error of a forward pass that cannot be traced.
+    """Return the error for a forward pass that cannot be traced.
 
     Args:
         network: The network's name.
@@ -72,56 +82,59 @@ def tracing_error(
         calling: The paths of the submodules that were being called.
         image: The shape of an image.
     """
-    place = f"network {network}: {_line_of(error, calling)}"
-    if not _asks_for_numbers(error):
-        here = f"it cannot take images of {image.height}x{image.width} ({describe_error(error)})"
-        return ImageSizeError(f"{place}{here}")
-    code = _code_of(error)
+    prefix = f"network {network}: {_describe_line(error, calling)}"
+    if not _needs_values(error):
+        problem = f"it cannot take images of {image.height}x{image.width} ({describe_error(error)})"
+        return ImageSizeError(f"{prefix}{problem}")
+    code = _quote_code(error)
     remedy = "write it without that: sizes of images are known, their number and values are not"
-    if calling and _is_of_library(error):
+    if calling and _is_in_library(error):
         remedy = (
             f"take network_args that leave it out, or give {calling[-1]} a forward of your own "
             "without it: sizes of images are known, their number and values are not"
         )
     return CannotRunError(
-        f"{place}the forward pass cannot be traced, as {code}asks for numbers that are not known "
+        f"{prefix}the forward pass cannot be traced, as {code}asks for numbers that are not known "
         f"before ({describe_error(error)}); {remedy}"
     )
 
 
-def _asks_for_numbers(error: Exception) -> bool:
-    """Return whether an error says that a symbol was used like a number."""
+def _needs_values(error: Exception) -> bool:
+    """Return whether an error is about a symbol that was used like a number."""
     text = str(error)
     return isinstance(error, fx.proxy.TraceError) or any(
-        word in text for word in ("Proxy", "Symbol", "symbolic")
+        name in text for name in ("Proxy", "Symbol", "symbolic")
     )
 
 
-def _users_frames(error: BaseException) -> list[traceback.FrameSummary]:
+def _user_frames(error: BaseException) -> list[traceback.FrameSummary]:
     return [
         frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)
     ]
 
 
-def _is_of_library(error: BaseException) -> bool:
-    frames = _users_frames(error)
+def _is_in_library(error: BaseException) -> bool:
+    frames = _user_frames(error)
     return bool(frames) and is_installed(frames[-1].filename)
 
 
-def _line_of(error: BaseException, calling: Sequence[str]) -> str:
-    """Return the line of an error, and if it is in a library's code, the user's own before it."""
-    if not _is_of_library(error):
+def _describe_line(error: BaseException, calling: Sequence[str]) -> str:
+    """Return the line of an error; in a library, also the user's line before it."""
+    if not _is_in_library(error):
         return find_user_line(error)
-    frames = _users_frames(error)
-    own = [frame for frame in frames if not is_installed(frame.filename)]
-    lines = [f"{shorten_path(frame.filename)}:{frame.lineno}" for frame in (*own[-1:], frames[-1])]
+    frames = _user_frames(error)
+    user_frames = [frame for frame in frames if not is_installed(frame.filename)]
+    lines = [
+        f"{shorten_path(frame.filename)}:{frame.lineno}"
+        for frame in (*user_frames[-1:], frames[-1])
+    ]
     path = f"{calling[-1]} " if calling and calling[-1] else ""
-    return f"{lines[0]}: {path}" + (f"({lines[1]}): " if own else ": ")
+    return f"{lines[0]}: {path}" + (f"({lines[1]}): " if user_frames else ": ")
 
 
-def _code_of(error: BaseException) -> str:
-    """Return the code of the line that raised an error, and a space."""
-    frames = _users_frames(error)
+def _quote_code(error: BaseException) -> str:
+    """Return the code of the line that raised an error, followed by a space."""
+    frames = _user_frames(error)
     line = (frames[-1].line or "").strip() if frames else ""
     return f"`{line}` " if line else "it "
 
@@ -134,13 +147,13 @@ def called_module(root: nn.Module, node: fx.Node | None) -> nn.Module | None:
 
 
 def size_error(
-    network: str, place: str, error: BaseException, image: Map, module: nn.Module | None
+    network: str, location: str, error: BaseException, image: Map, module: nn.Module | None
 ) -> CannotRunError:
-    """Return the error of a network whose operators do not take an image.
+    """Return the error for a network with operators that do not support an image.
 
     Args:
         network: The network's name.
-        place: The line and the name of the operator that failed; empty if it is not known.
+        location: The line and the name of the operator that failed; empty if unknown.
         error: Its error.
         image: The shape of the image.
         module: The module that failed, if one did.
@@ -149,65 +162,69 @@ def size_error(
         An `ImageSizeError` if images of another size may help.
     """
     cause = describe_error(error.__cause__ or error)
-    if isinstance(module, _OF_OTHER_DATA):
+    if isinstance(module, _MODULES_OF_OTHER_DATA):
         return CannotRunError(
-            f"network {network}: {place}{type(module).__name__} is of sequences or volumes, and "
+            f"network {network}: {location}{type(module).__name__} is of sequences or volumes, and "
             f"images have two sides and {image.channels} channels; take a network of 2-D images"
         )
     channels = _CHANNELS.search(cause)
     if channels is not None and int(channels["given"]) == image.channels:
         return CannotRunError(
-            f"network {network}: {place}it takes {channels['wanted']} channels, and images have "
+            f"network {network}: {location}it takes {channels['wanted']} channels, and images have "
             f"{image.channels}; let it take {image.channels}, by network_args"
         )
-    here = f"it cannot take images of {image.height}x{image.width} ({cause})"
-    return ImageSizeError(f"network {network}: {place}{here}")
+    problem = f"it cannot take images of {image.height}x{image.width} ({cause})"
+    return ImageSizeError(f"network {network}: {location}{problem}")
 
 
 def size_remedy(image: Map, takes: Callable[[Map], bool]) -> str:
-    """Return the remedy if a network does not take images of a size.
+    """Return the remedy if a network does not support images of a size.
 
     Args:
         image: The shape of the image.
-        takes: Returns whether the network takes images of another shape.
+        takes: Returns whether the network supports another shape.
     """
-    other = _other_size(image, takes)
+    other = _find_size(image, takes)
     if other is not None:
         return f"take another image_size, such as {other}"
     return (
-        f"it took none of {_SIZES[0]}x{_SIZES[0]} to {_SIZES[-1]}x{_SIZES[-1]} that were tried; "
-        "take the image_size that it is made for, or other network_args"
+        f"it took none of {_COMMON_SIZES[0]}x{_COMMON_SIZES[0]} to "
+        f"{_COMMON_SIZES[-1]}x{_COMMON_SIZES[-1]} that were tried; take the image_size that it is "
+        "made for, or other network_args"
     )
 
 
-def _other_size(image: Map, takes: Callable[[Map], bool]) -> str | None:
-    """Return the nearest size of images that a network takes, as ``image_size`` names it."""
+def _find_size(image: Map, takes: Callable[[Map], bool]) -> str | None:
+    """Return the nearest supported image size as text for ``image_size``; or None."""
     rounded = {
         tuple(max(step, (side + step // 2) // step * step) for side in image.shape[1:])
         for step in (8, 32)
     }
-    until = time.monotonic() + _SECONDS
-    sizes = [*sorted(rounded), *((side, side) for side in sorted(_SIZES, key=_distance(image)))]
+    deadline = time.monotonic() + _MAX_SEARCH_SECONDS
+    sizes = [
+        *sorted(rounded),
+        *((side, side) for side in sorted(_COMMON_SIZES, key=_distance_to(image))),
+    ]
     for height, width in sizes:
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             break
         if takes(Map(image.channels, height, width)):
             return str(height) if height == width else f"{height}x{width}"
     return None
 
 
-def _distance(image: Map) -> Callable[[int], int]:
+def _distance_to(image: Map) -> Callable[[int], int]:
     return lambda side: abs(side - max(image.height, image.width))
 
 
 def modes_message(network: str, evaluated: str, trained: str, *, outputs_differ: bool) -> str:
-    """Return the message of a network that computes other operators in training.
+    """Return the message for a network with different operators in training.
 
     Args:
         network: The network's name.
-        evaluated: The line and the name of the first operator that differs in evaluation.
+        evaluated: The line and name of the first operator that differs, in evaluation.
         trained: The same in training.
-        outputs_differ: Whether it gives several outputs in one mode.
+        outputs_differ: Whether it returns several outputs in one mode.
     """
     remedy = "compute the same in both modes: the code asks self.training"
     if outputs_differ:
@@ -219,7 +236,7 @@ def modes_message(network: str, evaluated: str, trained: str, *, outputs_differ:
 
 
 def extra_argument_error(network: str, argument: str) -> CannotRunError:
-    """Return the error of an argument of the forward pass that is no image."""
+    """Return the error for an argument of the forward pass that is not an image."""
     return CannotRunError(
         f"network {network}: it takes {argument} beside images; give {argument} a default of None, "
         "a number or a bool, which is then taken"

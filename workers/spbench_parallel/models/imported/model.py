@@ -1,4 +1,4 @@
-"""An imported network as a model: layers whose modules are pieces of the user's own."""
+"""Imported networks as models: layers built from pieces of a user's network."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from spbench_parallel.models.imported.pieces import ImportedPiece, to_map
 from spbench_parallel.models.imported.state import tensors_by_name
 from spbench_parallel.models.imported.tracing import TracedNetwork, list_targets, trace_network
 
-_CLASSES = 2
-"""The fewest classes between which a loss can tell."""
+_MIN_CLASSES = 2  # with one class, cross entropy is always 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +43,42 @@ class ImportedLayer(Layer):
         return self
 
     def list_read_inputs(self, inputs: int) -> Sequence[int]:
-        used = {node for each in self.piece.operators for node in each.node.all_input_nodes}
-        return [at for at, node in enumerate(self.piece.span.inputs) if node in used]
+        used = {node for operator in self.piece.operators for node in operator.node.all_input_nodes}
+        return [index for index, node in enumerate(self.piece.span.inputs) if node in used]
 
     def list_passed_inputs(self, outputs: int) -> Sequence[int | None]:
-        places = {node: at for at, node in enumerate(self.piece.span.inputs)}
-        return [places.get(node) for node in self.piece.span.outputs]
+        positions = {node: index for index, node in enumerate(self.piece.span.inputs)}
+        return [positions.get(node) for node in self.piece.span.outputs]
 
-    def without(self, inputs: Collection[fx.Node], outputs: Collection[fx.Node]) -> ImportedLayer:
-        """Return it with these left out of what it gets, and those of what it gives."""
+    def drop_nodes(
+        self, inputs: Collection[fx.Node], outputs: Collection[fx.Node]
+    ) -> ImportedLayer:
+        """Return the layer without some of its inputs and outputs."""
         span = self.piece.span
-        kept = tuple(node for node in span.inputs if node not in inputs)
-        given = tuple(node for node in span.outputs if node not in outputs)
-        flow = tuple(to_map(self.piece.network.shapes[node]) for node in given)
-        piece = replace(self.piece, span=replace(span, inputs=kept, outputs=given))
+        remaining_inputs = tuple(node for node in span.inputs if node not in inputs)
+        remaining_outputs = tuple(node for node in span.outputs if node not in outputs)
+        flow = tuple(to_map(self.piece.network.shapes[node]) for node in remaining_outputs)
+        piece = replace(
+            self.piece, span=replace(span, inputs=remaining_inputs, outputs=remaining_outputs)
+        )
         return replace(self, piece=piece, outputs=flow)
 
 
 @dataclass(frozen=True)
 class ImportedModel(Model):
-    """A network of the user's own, for images of one size.
+    """A user's network as a model, for images of one size.
 
     Attributes:
-        network: It as it was traced.
+        network: The traced network.
     """
 
     network: TracedNetwork = field(repr=False, compare=False)
 
     def build_whole(self, device: torch.device | str = "cpu") -> nn.Module:
-        """Return the user's module itself in float64, with the names of the layers' parts."""
+        """Return a copy of the user's module in float64.
+
+        Its parameters have the names of the layers' parameters.
+        """
         module = copy.deepcopy(self.network.module).to(device, torch.float64)
         return WholeModule(module, self.owners()).train()
 
@@ -94,25 +100,27 @@ class ImportedModel(Model):
     def drop_tensors(self, first: int, last: int, left_out: Collection[int]) -> ImportedModel:
         if not left_out:
             return self
-        nodes = self._nodes(first, left_out)
+        nodes = self._input_nodes(first, left_out)
         layers = list(self.layers)
         for index in range(max(first - 1, 0), last):
             layer = layers[index]
             assert isinstance(layer, ImportedLayer), "there are no others"
-            layers[index] = layer.without(() if index < first else nodes, nodes)
+            layers[index] = layer.drop_nodes(() if index < first else nodes, nodes)
         return replace(self, layers=tuple(layers))
 
-    def _nodes(self, layer: int, numbers: Collection[int]) -> set[fx.Node]:
+    def _input_nodes(self, layer: int, numbers: Collection[int]) -> set[fx.Node]:
         """Return the nodes of some of a layer's inputs."""
-        own = self.layers[layer]
-        assert isinstance(own, ImportedLayer), "there are no others"
+        imported_layer = self.layers[layer]
+        assert isinstance(imported_layer, ImportedLayer), "there are no others"
         pairs = zip(
-            build_tensor_table(self).layer_inputs[layer], own.piece.span.inputs, strict=True
+            build_tensor_table(self).layer_inputs[layer],
+            imported_layer.piece.span.inputs,
+            strict=True,
         )
         return {node for number, node in pairs if number in numbers}
 
     def owners(self) -> dict[str, str]:
-        """Return the names of parameters and running statistics in the layers, by the user's."""
+        """Return the layers' names of parameters and statistics, by the user's names."""
         return {
             path: f"{layer.name}.{path}"
             for layer in self.layers
@@ -124,17 +132,17 @@ class ImportedModel(Model):
 def import_network(
     network: str, arguments: Mapping[str, Any], image: Map, seed: int, weights: str | None = None
 ) -> ImportedModel:
-    """Load a network of the user's own, and cut it into layers.
+    """Load a user's network, and cut it into layers.
 
     Args:
         network: ``module:callable``.
-        arguments: All that it is given.
+        arguments: The keyword arguments of the callable.
         image: The shape of an image.
         seed: The seed of its weights.
-        weights: A file with its ``state_dict``, in place of the weights that the seed draws.
+        weights: A file with its ``state_dict``, to load instead of the seed's weights.
 
     Raises:
-        CannotRunError: It cannot be loaded or traced, or gives no logits; all in one sentence.
+        CannotRunError: It cannot be loaded or traced, or does not return logits.
     """
     module = load_network(network, arguments, seed)
     check_copies(network, module)
@@ -144,46 +152,54 @@ def import_network(
 
 
 def build_model(network: TracedNetwork, cuts: Sequence[int] | None = None) -> ImportedModel:
-    """Return a traced network as a model, with cuts before these operators, or wherever it can be.
+    """Return a traced network as a model, with cuts before the given operators.
+
+    By default it is cut at all possible positions.
 
     Raises:
-        CannotRunError: It gives no logits of images or pixels, or a parameter does not learn.
+        CannotRunError: It does not return logits of images or pixels, or a parameter is frozen.
     """
-    _check(network)
-    found = find_layer_spans(network, cuts)
+    _check_output(network)
+    spans = find_layer_spans(network, cuts)
     layers: list[Layer] = []
-    for at, span in enumerate(found):
+    for index, span in enumerate(spans):
         outputs = tuple(to_map(network.shapes[node]) for node in span.outputs)
-        nodes = [each.node for each in network.operators[span.first : span.last]]
+        nodes = [operator.node for operator in network.operators[span.first : span.last]]
         code = "; ".join(node.format_node() or node.name for node in nodes)
-        layers.append(ImportedLayer(_name(at, nodes), ImportedPiece(network, span, code), outputs))
+        layers.append(
+            ImportedLayer(_layer_name(index, nodes), ImportedPiece(network, span, code), outputs)
+        )
     return ImportedModel(network.name, network.image, tuple(layers), network)
 
 
-def _name(at: int, nodes: Sequence[fx.Node]) -> str:
-    """Return a layer's name: its number, and the path of its first module in the user's network."""
+def _layer_name(index: int, nodes: Sequence[fx.Node]) -> str:
+    """Return a layer's name: its index, and the path of its first module."""
     paths = (str(node.target) for node in nodes if node.op == "call_module")
-    word = next(paths, nodes[0].name if nodes else "nothing")
-    return f"{at:03}_{word.replace('.', '_')}"
+    name = next(paths, nodes[0].name if nodes else "nothing")
+    return f"{index:03}_{name.replace('.', '_')}"
 
 
-def _check(network: TracedNetwork) -> None:
+def _check_output(network: TracedNetwork) -> None:
     (end,) = (node for node in network.graph.nodes if node.op == "output")
     result = end.args[0]
     shape = network.shapes.get(result)
     image = list(network.image.shape[1:])
     if shape is None or not (len(shape) == 1 or list(shape[1:]) == image):
-        told = "no tensor with a row for each image" if shape is None else f"maps of {list(shape)}"
-        raise CannotRunError(
-            f"network {network.name}: it gives {told}, and must give logits, batch x classes, or "
-            f"batch x classes x {image[0]} x {image[1]} to segment"
+        description = (
+            "no tensor with a row for each image" if shape is None else f"maps of {list(shape)}"
         )
-    if shape[0] < _CLASSES:
+        raise CannotRunError(
+            f"network {network.name}: it gives {description}, and must give logits, batch x "
+            f"classes, or batch x classes x {image[0]} x {image[1]} to segment"
+        )
+    if shape[0] < _MIN_CLASSES:
         raise CannotRunError(
             f"network {network.name}: it gives the logits of one class, and cross entropy is 0 "
             "whatever they are; give one for each of two classes"
         )
-    frozen = [name for name, one in network.module.named_parameters() if not one.requires_grad]
+    frozen = [
+        name for name, parameter in network.module.named_parameters() if not parameter.requires_grad
+    ]
     if frozen:
         raise CannotRunError(
             f"network {network.name}: {frozen[0]} does not learn (requires_grad is off); "
@@ -191,47 +207,47 @@ def _check(network: TracedNetwork) -> None:
         )
 
 
-def get_user_state(whole: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the ``state_dict`` of the user's module in what `ImportedModel.whole` returned.
+def get_user_state(reference: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the ``state_dict`` of the user's module in a result of `build_whole`.
 
-    The result is empty for other models.
+    It is empty for other models.
     """
-    return whole.module.state_dict() if isinstance(whole, WholeModule) else {}
+    return reference.module.state_dict() if isinstance(reference, WholeModule) else {}
 
 
 class WholeModule(nn.Module):
-    """A user's module whose parameters and running statistics have the names of layers' parts."""
+    """A user's module with the parameter and statistics names of the layers."""
 
     def __init__(self, module: nn.Module, owners: Mapping[str, str]) -> None:
         super().__init__()
-        # In a tuple, so that torch does not register them under their own names too.
-        self._own = (module,)
+        # A tuple, so that torch does not also register parameters under their original names.
+        self._user_module = (module,)
         tensors = tensors_by_name(module)
         for path, name in owners.items():
             *folders, last = name.split(".")
-            place: nn.Module = self
+            owner: nn.Module = self
             for folder in folders:
-                if folder not in dict(place.named_children()):
-                    place.add_module(folder, nn.Module())
-                place = place.get_submodule(folder)
+                if folder not in dict(owner.named_children()):
+                    owner.add_module(folder, nn.Module())
+                owner = owner.get_submodule(folder)
             tensor = tensors[path]
             if isinstance(tensor, nn.Parameter):
-                place.register_parameter(last, tensor)
+                owner.register_parameter(last, tensor)
             else:
-                place.register_buffer(last, tensor)
+                owner.register_buffer(last, tensor)
 
     @property
     def module(self) -> nn.Module:
         """The user's module."""
-        return self._own[0]
+        return self._user_module[0]
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return the logits."""
-        made = self._own[0](images)
-        logits: torch.Tensor = made["out"] if isinstance(made, dict) else made
+        output = self._user_module[0](images)
+        logits: torch.Tensor = output["out"] if isinstance(output, dict) else output
         return logits
 
     def train(self, mode: bool = True) -> WholeModule:
-        """Set the mode of the user's module too."""
-        self._own[0].train(mode)
+        """Set the mode, also of the user's module."""
+        self._user_module[0].train(mode)
         return super().train(mode)

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from spbench_parallel.models.imported.forward.drops import find_drop_rule
+from spbench_parallel.models.imported.forward.leaf_modules import find_drop_rule
 
 Axes = tuple[int, int]
 """The axes of rows and columns in the shape of one image's tensor."""

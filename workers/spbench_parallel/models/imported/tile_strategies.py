@@ -1,9 +1,10 @@
-"""Ways of an imported network's operators where images are in tiles, one tile a rank.
+"""Strategies to compute an imported network's operators on images in tiles.
 
-A tensor is in tiles, or whole and the same on every rank. Images are in tiles, and so is every map
-of more than one pixel. Convolutions, pools, resizing and normalisation have counterparts over
-tiles; what works pixel by pixel is as it is. The mean over all pixels is whole. All else is
-computed on gathered maps, on every rank alike, and is cut into tiles again.
+A tensor is either in tiles, or whole and the same on every rank. Images are in tiles, and so is
+every map of more than one pixel. Convolutions, pools, resizing and normalisation have counterparts
+over tiles. Pixelwise operators run unchanged. The mean over all pixels is whole. All other
+operators are computed on gathered maps, on every rank alike, and their output is cut into tiles
+again.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from spbench_parallel.models.imported.tracing import Operator, TracedNetwork
 
 
 class TileStrategy(Enum):
-    """The way in which an operator is computed.
+    """How an operator is computed if images are in tiles.
 
     Attributes:
-        NUMBER: It gives no tensor: a size, a number.
+        NUMBER: It returns a size or number, not a tensor.
         TILES: By its counterpart over tiles.
-        PIXELS: As it is, on tiles, and on what every rank has beside them.
-        GROUPS: As it is, but for the numbers of rows and columns: channels are parted, or joined.
+        PIXELS: Unchanged, on tiles and on replicated values.
+        GROUPS: Unchanged except for the sizes of rows and columns: it splits or joins channels.
         MEAN: As the mean over all pixels.
-        WHOLE: As it is, on what every rank has.
-        GATHERED: As it is, on gathered maps.
+        WHOLE: Unchanged, on replicated values.
+        GATHERED: Unchanged, on gathered maps.
     """
 
     NUMBER = "number"
@@ -60,67 +61,78 @@ class TileStrategy(Enum):
     GATHERED = "gathered"
 
 
-_PIXEL_AXES = (2, 3)
+_PIXEL_AXES = (2, 3)  # of a batch of maps
 
 
 def choose_strategies(
     network: TracedNetwork, grid: Grid, operators: Sequence[Operator] | None = None
 ) -> dict[fx.Node, TileStrategy]:
-    """Return the way of operators where images are in the tiles of a grid; else of all of them."""
-    some = network.operators if operators is None else operators
-    return {each.node: way for each, way in _ways(network, grid, some)}
+    """Return the strategies of operators for a grid of tiles; default: all operators."""
+    chosen = network.operators if operators is None else operators
+    return {
+        operator_.node: strategy for operator_, strategy in _iter_strategies(network, grid, chosen)
+    }
 
 
-def _ways(
+def _iter_strategies(
     network: TracedNetwork, grid: Grid, operators: Sequence[Operator]
 ) -> Iterator[tuple[Operator, TileStrategy]]:
-    for each in operators:
-        yield each, TileStrategy.NUMBER if each.is_number else _way(network, grid, each)
+    for candidate in operators:
+        if candidate.is_number:
+            yield candidate, TileStrategy.NUMBER
+        else:
+            yield candidate, _choose_strategy(network, grid, candidate)
 
 
 def find_gathered_operators(network: TracedNetwork, grid: Grid) -> frozenset[fx.Node]:
     """Return the operators that are computed on gathered maps.
 
-    Those behind them too, as long as what they get has several values of one image in rows, such as
-    the tokens of attention. What follows one vector, as linear layers after flattening do, is not
-    among them.
+    That includes operators behind them while a tensor of one image has several rows of values, such
+    as the tokens of attention. Operators behind a single vector, such as linear layers after
+    flattening, are not included.
     """
-    known = _ON_GATHERED.setdefault(network, {})
-    if grid not in known:
-        known[grid] = frozenset(_on_gathered(network, choose_strategies(network, grid)))
-    return known[grid]
+    by_grid = _GATHERED_BY_NETWORK.setdefault(network, {})
+    if grid not in by_grid:
+        by_grid[grid] = frozenset(_iter_gathered(network, choose_strategies(network, grid)))
+    return by_grid[grid]
 
 
-_ON_GATHERED: WeakKeyDictionary[TracedNetwork, dict[Grid, frozenset[fx.Node]]] = WeakKeyDictionary()
+_GATHERED_BY_NETWORK: WeakKeyDictionary[TracedNetwork, dict[Grid, frozenset[fx.Node]]] = (
+    WeakKeyDictionary()
+)
 
 
-def _on_gathered(network: TracedNetwork, ways: Mapping[fx.Node, TileStrategy]) -> Iterator[fx.Node]:
-    rows: set[fx.Node] = set()
-    for node, way in ways.items():
-        behind = way is TileStrategy.WHOLE and any(one in rows for one in node.all_input_nodes)
-        if way is TileStrategy.GATHERED or behind:
+def _iter_gathered(
+    network: TracedNetwork, strategies: Mapping[fx.Node, TileStrategy]
+) -> Iterator[fx.Node]:
+    nodes_with_rows: set[fx.Node] = set()
+    for node, strategy in strategies.items():
+        reads_rows = strategy is TileStrategy.WHOLE and any(
+            source in nodes_with_rows for source in node.all_input_nodes
+        )
+        if strategy is TileStrategy.GATHERED or reads_rows:
             yield node
             if not is_tiled(network, node) and _has_rows(network, node):
-                rows.add(node)
+                nodes_with_rows.add(node)
 
 
 def _has_rows(network: TracedNetwork, node: fx.Node) -> bool:
-    """Return whether a tensor of one image is more than one vector; several tensors are."""
+    """Return whether a node returns more than one vector per image."""
     shape = network.shapes.get(node)
     return shape is None or sum(length > 1 for length in shape) > 1
 
 
-def _way(network: TracedNetwork, grid: Grid, each: Operator) -> TileStrategy:
-    node = each.node
-    if _takes_a_part(network, node):
+def _choose_strategy(network: TracedNetwork, grid: Grid, operator_: Operator) -> TileStrategy:
+    node = operator_.node
+    if _takes_split_part(network, node):
         return TileStrategy.PIXELS
-    tiled = [one for one in node.all_input_nodes if is_tiled(network, one)]
+    tiled = [source for source in node.all_input_nodes if is_tiled(network, source)]
     if not tiled:
         return TileStrategy.WHOLE
     if is_tiled(network, node):
         if regroups_channels(network, node, tiled[0], pixel_axes(network)[tiled[0]]):
             return TileStrategy.GROUPS
-        if _is_by_pixel(network, each, grid):
+        if _is_pixelwise(network, operator_, grid):
             return TileStrategy.PIXELS
         if find_counterpart(network, node) is not None:
             return TileStrategy.TILES
@@ -129,26 +141,26 @@ def _way(network: TracedNetwork, grid: Grid, each: Operator) -> TileStrategy:
     return TileStrategy.MEAN if _is_mean(network, node) else TileStrategy.GATHERED
 
 
-def _takes_a_part(network: TracedNetwork, node: fx.Node) -> bool:
-    """Return whether a node takes one of several parts into which channels were cut."""
+def _takes_split_part(network: TracedNetwork, node: fx.Node) -> bool:
+    """Return whether a node takes one of the parts into which channels were split."""
     return node.target is operator.getitem and find_split_source(network, node) is not None
 
 
 def find_split_source(network: TracedNetwork, node: fx.Node) -> fx.Node | None:
-    """Return the tensor in tiles of whose channels a node takes a part; None where it is none."""
+    """Return the tiled tensor of which a node takes split channels; or None."""
     source = node.args[0] if node.args else None
     if not isinstance(source, fx.Node) or not source.all_input_nodes:
         return None
-    whole = source.all_input_nodes[0]
+    tensor = source.all_input_nodes[0]
     axes = pixel_axes(network)
-    if whole in axes and cuts_channels(source, axes[whole], len(network.shapes[whole])):
-        return whole
+    if tensor in axes and cuts_channels(source, axes[tensor], len(network.shapes[tensor])):
+        return tensor
     return None
 
 
-def _is_by_pixel(network: TracedNetwork, each: Operator, grid: Grid) -> bool:
-    node = each.node
-    source = next(one for one in node.all_input_nodes if is_tiled(network, one))
+def _is_pixelwise(network: TracedNetwork, operator_: Operator, grid: Grid) -> bool:
+    node = operator_.node
+    source = next(candidate for candidate in node.all_input_nodes if is_tiled(network, candidate))
     axes = pixel_axes(network)[source]
     sides = len(network.shapes[source])
     if (order := get_axis_order(node, sides)) is not None:
@@ -159,8 +171,8 @@ def _is_by_pixel(network: TracedNetwork, each: Operator, grid: Grid) -> bool:
         units = {MAP_AXES: ("value", "channel", "image"), (0, 1): ("value", "image")}
         return network.stochastic[node].unit in units.get(axes, ("image",))
     if is_pointwise(node, network.get_module(node), axes, sides):
-        return _alike(network, each)
-    return _repeats_pixels(network, node) and _aligned(network, each, grid)
+        return _has_equal_pixels(network, operator_)
+    return _repeats_pixels(network, node) and _maps_tiles_to_tiles(network, operator_, grid)
 
 
 def _is_mean(network: TracedNetwork, node: fx.Node) -> bool:
@@ -174,10 +186,10 @@ def _is_mean(network: TracedNetwork, node: fx.Node) -> bool:
     if node.op == "call_function" and node.target is functional.adaptive_avg_pool2d:
         return _is_one(get_arguments(node, ("output_size",)).get("output_size"))
     if node.target in ("mean", torch.mean):
-        words = get_arguments(node, ("dim", "keepdim"))
-        axes = words.get("dim")
+        arguments = get_arguments(node, ("dim", "keepdim"))
+        axes = arguments.get("dim")
         if (
-            words.get("dtype") is None
+            arguments.get("dtype") is None
             and isinstance(axes, Sequence)
             and all(isinstance(axis, int) for axis in axes)
         ):
@@ -190,58 +202,65 @@ def _is_one(size: Any) -> bool:
 
 
 def _repeats_pixels(network: TracedNetwork, node: fx.Node) -> bool:
-    """Return whether a node makes several pixels of each, without others."""
+    """Return whether a node computes several output pixels from each input pixel."""
     module = network.get_module(node)
     if isinstance(module, nn.Upsample):
         return module.mode == "nearest"
     if isinstance(module, nn.PixelShuffle):
         return True
     if node.target is functional.interpolate:
-        words = get_arguments(node, ("size", "scale_factor", "mode"))
-        return words.get("mode", "nearest") == "nearest" and words.get("size") is None
+        arguments = get_arguments(node, ("size", "scale_factor", "mode"))
+        return arguments.get("mode", "nearest") == "nearest" and arguments.get("size") is None
     return node.target is functional.pixel_shuffle
 
 
-def _aligned(network: TracedNetwork, each: Operator, grid: Grid) -> bool:
-    """Return whether the pixels made of each tile's are a tile of the result."""
-    (source,) = each.node.all_input_nodes
-    if pixel_axes(network)[source] != MAP_AXES or each.shape is None or len(each.shape) != 3:
+def _maps_tiles_to_tiles(network: TracedNetwork, operator_: Operator, grid: Grid) -> bool:
+    """Return whether the output pixels of each tile form a tile of the output."""
+    (source,) = operator_.node.all_input_nodes
+    if (
+        pixel_axes(network)[source] != MAP_AXES
+        or operator_.shape is None
+        or len(operator_.shape) != 3
+    ):
         return False
-    _, *given = network.shapes[source]
-    pairs = zip(given, each.shape[1:], (grid.rows, grid.cols), strict=True)
+    _, *input_sizes = network.shapes[source]
+    pairs = zip(input_sizes, operator_.shape[1:], (grid.rows, grid.cols), strict=True)
     return all(
-        not made % had
-        and _begins(parts, made) == [at * (made // had) for at in _begins(parts, had)]
-        for had, made, parts in pairs
+        not output_size % input_size
+        and _tile_starts(parts, output_size)
+        == [start * (output_size // input_size) for start in _tile_starts(parts, input_size)]
+        for input_size, output_size, parts in pairs
     )
 
 
-def _begins(parts: int, length: int) -> list[int]:
+def _tile_starts(parts: int, length: int) -> list[int]:
     """Return the first row, or column, of each tile."""
-    return [part_bounds(at, parts, length)[0] for at in range(parts)]
+    return [part_bounds(index, parts, length)[0] for index in range(parts)]
 
 
-def _alike(network: TracedNetwork, each: Operator) -> bool:
-    """Return whether all that is in tiles has the result's pixels, and all else one pixel."""
-    node = each.node
+def _has_equal_pixels(network: TracedNetwork, operator_: Operator) -> bool:
+    """Return whether tiled inputs have the output's pixels, and others are uniform."""
+    node = operator_.node
     axes = pixel_axes(network)
-    tiled = [one for one in node.all_input_nodes if one in axes]
-    alike = {(axes[one], map_size(network, one)) for one in tiled}
-    if alike != {(axes[node], map_size(network, node))}:
+    tiled = [source for source in node.all_input_nodes if source in axes]
+    layouts = {(axes[source], map_size(network, source)) for source in tiled}
+    if layouts != {(axes[node], map_size(network, node))}:
         return False
-    assert each.shape is not None, "it is in tiles"
-    from_right = [len(each.shape) - axis for axis in axes[node]]
-    others = [one for one in node.all_input_nodes if one not in tiled]
-    return all(_is_flat(network, one, from_right, len(each.shape)) for one in others)
+    assert operator_.shape is not None, "it is in tiles"
+    from_right = [len(operator_.shape) - axis for axis in axes[node]]
+    others = [source for source in node.all_input_nodes if source not in tiled]
+    return all(_is_uniform(network, source, from_right, len(operator_.shape)) for source in others)
 
 
-def _is_flat(network: TracedNetwork, node: fx.Node, from_right: Sequence[int], sides: int) -> bool:
-    """Return whether a value is one number, or alike in all pixels.
+def _is_uniform(
+    network: TracedNetwork, node: fx.Node, from_right: Sequence[int], sides: int
+) -> bool:
+    """Return whether a value is a number, or equal in all pixels.
 
     Args:
         network: The network.
         node: The value.
-        from_right: The axes of pixels, counted from the last one as 1.
+        from_right: The axes of pixels, counted from the last axis as 1.
         sides: The number of axes of one image's tensor.
     """
     if node.op == "get_attr":
@@ -250,7 +269,7 @@ def _is_flat(network: TracedNetwork, node: fx.Node, from_right: Sequence[int], s
             return True
         shape = tuple(value.shape)
         return all(len(shape) < axis or shape[-axis] == 1 for axis in from_right)
-    given = network.shapes.get(node)
-    if given is None:
+    node_shape = network.shapes.get(node)
+    if node_shape is None:
         return network.operators[network.positions[node]].is_number
-    return len(given) == sides and all(given[-axis] == 1 for axis in from_right)
+    return len(node_shape) == sides and all(node_shape[-axis] == 1 for axis in from_right)

@@ -22,7 +22,6 @@ from spbench_parallel.models.imported.counterparts import (
     find_module,
 )
 from spbench_parallel.models.imported.forward.sizes import get_attribute
-from spbench_parallel.models.imported.gathered_time import start_gathered, stop_gathered
 from spbench_parallel.models.imported.hooks import suspend_hooks
 from spbench_parallel.models.imported.messages import locate
 from spbench_parallel.models.imported.pieces import (
@@ -45,6 +44,7 @@ from spbench_parallel.models.imported.tracing import (
     list_targets,
     trace_network,
 )
+from spbench_parallel.spatial.comm_stats import start_gathered, stop_gathered
 from spbench_parallel.spatial.operator import TiledWindow
 from spbench_parallel.spatial.replicated import (
     AllGather,

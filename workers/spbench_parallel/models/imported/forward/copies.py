@@ -76,5 +76,5 @@ def _copy(
     except Exception as error:  # whatever an attribute says
         raise CannotRunError(
             f"network {name}: the module cannot be copied by copy.deepcopy "
-            "({describe_error(error)}); create such attributes outside the module"
+            f"({describe_error(error)}); create such attributes outside the module"
         ) from error

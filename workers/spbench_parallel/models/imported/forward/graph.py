@@ -17,7 +17,7 @@ from torch.nn import functional
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_structure, is_compiled
-from spbench_parallel.models.imported.forward.drops import find_drop_rule, find_dropped_unit
+from spbench_parallel.models.imported.forward.leaf_modules import find_drop_rule, find_dropped_unit
 from spbench_parallel.models.imported.forward.observation import observe
 from spbench_parallel.models.imported.forward.recording import record_graph
 from spbench_parallel.models.imported.forward.sizes import get_attribute

@@ -24,12 +24,14 @@ from torch.utils.checkpoint import CheckpointFunction
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, is_compiled
-from spbench_parallel.models.imported.forward.drops import find_drop_rule
-from spbench_parallel.models.imported.forward.in_place import writes_by_name
+from spbench_parallel.models.imported.forward.leaf_modules import (
+    BY_MODE,
+    find_drop_rule,
+    is_torch_operator,
+)
 from spbench_parallel.models.imported.forward.random_states import RandomStates
 from spbench_parallel.models.imported.forward.sizes import SizedTracer, erase_defaults, get_defaults
-from spbench_parallel.models.imported.forward.symbols import Symbol
-from spbench_parallel.models.imported.forward.torch_operators import BY_MODE, is_torch_operator
+from spbench_parallel.models.imported.forward.symbols import Symbol, writes_by_name
 from spbench_parallel.models.imported.hooks import has_own_forward
 from spbench_parallel.models.imported.loading import find_current_line, is_user_code, shorten_path
 from spbench_parallel.models.imported.messages import tracing_error

@@ -1,10 +1,8 @@
-"""Symbols of a recorded forward pass: they represent tensors, and record each operation on them.
-
-The user's code sees a symbol as an instance of the class that it represents, such as Tensor.
-"""
+"""x."""
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import types
@@ -15,10 +13,47 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import fx, nn
 from torch.fx.proxy import Attribute
+from torch.nn import functional
 
-from spbench_parallel.models.imported.forward.in_place import IN_PLACE
 from spbench_parallel.models.imported.forward.sizes import SizedProxy
 from spbench_parallel.models.imported.loading import is_user_code
+
+IN_PLACE: dict[Any, Callable[[Any, Any], Any]] = {
+    operator.iadd: operator.add,
+    operator.isub: operator.sub,
+    operator.imul: operator.mul,
+    operator.itruediv: operator.truediv,
+    operator.ifloordiv: operator.floordiv,
+    operator.imod: operator.mod,
+    operator.ipow: operator.pow,
+    operator.imatmul: operator.matmul,
+    operator.ilshift: operator.lshift,
+    operator.irshift: operator.rshift,
+    operator.iand: operator.and_,
+    operator.ior: operator.or_,
+    operator.ixor: operator.xor,
+}
+"""Operators that write into their first argument, and those that make a new value."""
+
+
+def writes_by_name(node: fx.Node) -> bool:
+    """Return whether a method, an operator or a function writes into its first argument."""
+    if node.op == "call_method":
+        return _has_underscore(str(node.target))
+    if node.op != "call_function":
+        return False
+    word = getattr(node.target, "__name__", "")
+    return node.target in IN_PLACE or (_is_torchs(node.target) and _has_underscore(word))
+
+
+def _has_underscore(word: str) -> bool:
+    return word.endswith("_") and not word.endswith("__")
+
+
+def _is_torchs(function: Any) -> bool:
+    word = getattr(function, "__name__", "")
+    return any(getattr(module, word, None) is function for module in (torch, functional))
+
 
 if TYPE_CHECKING:
     from spbench_parallel.models.imported.forward.recording import GraphRecorder

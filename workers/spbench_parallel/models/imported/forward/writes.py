@@ -18,7 +18,6 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.forward.in_place import IN_PLACE, writes_by_name
 from spbench_parallel.models.imported.forward.observation import (
     Observation,
     list_tensors,
@@ -26,6 +25,7 @@ from spbench_parallel.models.imported.forward.observation import (
 )
 from spbench_parallel.models.imported.forward.recording import NO_GRADIENTS, NUMBER
 from spbench_parallel.models.imported.forward.sizes import get_attribute
+from spbench_parallel.models.imported.forward.symbols import IN_PLACE, writes_by_name
 from spbench_parallel.models.imported.messages import locate
 
 _RUNNING = functional.batch_norm, functional.instance_norm, torch.batch_norm, torch.instance_norm

@@ -1,18 +1,17 @@
-"""Rules of dropout modules and functions, proven by their results and not by their names.
-
-torch's own dropouts are known by their types. Anything else is called on a small tensor, with the
-random numbers of `DrawnByPosition`: its result must be what a rank's operator of chance computes.
-"""
+"""x."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 
 from spbench_parallel.models.imported.stochastic import (
     DropBatch,
@@ -20,6 +19,49 @@ from spbench_parallel.models.imported.stochastic import (
     StochasticOp,
     apply_drop,
 )
+
+BY_MODE = (
+    _NormBase,
+    _DropoutNd,
+    nn.RReLU,
+    nn.FractionalMaxPool2d,
+    nn.MultiheadAttention,
+    nn.RNNBase,
+)
+"""Modules that do something else in training than in evaluation."""
+_NOT_BEHAVIOUR = frozenset(
+    ("__init__", "__repr__", "_get_name", "extra_repr", "reset_parameters", "reset_running_stats")
+) | {"_reset_parameters", "train", "eval", "state_dict", "load_state_dict"}
+"""Methods that a subclass of a torch module may override and compute the same."""
+
+
+def is_torch_operator(module: nn.Module) -> bool:
+    """Return whether a module is torch's, or of a subclass that computes the same."""
+    if isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+        return False
+    if "forward" in vars(module):
+        return False
+    users = []
+    for cls in type(module).__mro__:
+        if cls.__module__.startswith("torch.nn"):
+            torchs = cls
+            break
+        users.append(cls)
+    else:
+        return False
+    if torchs is nn.Module:
+        return False
+    own = {name for cls in users for name, value in vars(cls).items() if _is_behaviour(value)}
+    overrides = {name for name in own - _NOT_BEHAVIOUR if hasattr(torchs, name)}
+    properties = {
+        name for cls in users for name, value in vars(cls).items() if isinstance(value, property)
+    }
+    return not overrides and not properties
+
+
+def _is_behaviour(value: Any) -> bool:
+    return callable(value) or isinstance(value, staticmethod | classmethod)
+
 
 _UNITS = "image", "channel", "value"
 _SHAPE = 3, 2, 2
