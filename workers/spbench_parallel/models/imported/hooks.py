@@ -1,8 +1,7 @@
-"""Hooks on a network's modules and parameters: traced like the calls that they are, or refused.
+"""Hooks on a network's modules and parameters: traced like calls, or rejected.
 
-A forward hook becomes operators of the graph, so that every layout computes it. The weights of
-``weight_norm``, ``spectral_norm`` and pruning are computed by hooks too, which stay with their
-module.
+A forward hook becomes operators of the graph, so that every layout computes it. ``weight_norm``,
+``spectral_norm`` and pruning also compute weights by hooks; these stay with their module.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.loading import shorten_path
 
-_OF_WEIGHTS = WeightNorm, SpectralNorm, BasePruningMethod
+_WEIGHT_HOOKS = WeightNorm, SpectralNorm, BasePruningMethod
 """Hooks that compute a weight of their module before each call."""
 _WRAPPERS = "DataParallel", "DistributedDataParallel"
 _CONTAINERS = nn.ModuleList, nn.ModuleDict, nn.Sequential
@@ -34,10 +33,10 @@ def check_hooks(network: str, module: nn.Module) -> None:
 
     Args:
         network: Its name in errors.
-        module: It.
+        module: The network.
 
     Raises:
-        CannotRunError: A hook would be lost, or a parameter has no shape yet.
+        CannotRunError: A hook would be lost, or a parameter is uninitialised.
     """
     for inner, kinds in (("_orig_mod", ("OptimizedModule",)), ("module", _WRAPPERS)):
         if type(module).__name__ in kinds:
@@ -51,43 +50,47 @@ def check_hooks(network: str, module: nn.Module) -> None:
                 f"network {network}: {name} has no shape yet; call the network with an image once, "
                 "where it is made"
             )
-    for path, hook, kind, remedy in _lost_hooks(module):
+    for path, hook, kind, remedy in _iter_lost_hooks(module):
         raise CannotRunError(
-            f"network {network}: {_place_of(hook)}{path or 'the network'} has a {kind}, which "
-            f"copies of it on the ranks do not have; {remedy}"
+            f"network {network}: {_describe_definition(hook)}{path or 'the network'} has a {kind}, "
+            f"which copies of it on the ranks do not have; {remedy}"
         )
 
 
-def _lost_hooks(module: nn.Module) -> Iterator[tuple[str, Any, str, str]]:
+def _iter_lost_hooks(module: nn.Module) -> Iterator[tuple[str, Any, str, str]]:
     """Yield path, hook, kind and remedy of each hook that would be lost."""
-    in_loss = "leave it out, or change gradients in the forward pass"
+    gradient_remedy = "leave it out, or change gradients in the forward pass"
     for path, child in module.named_modules():
         for kind, hooks in (
             ("backward hook", child._backward_hooks),
             ("backward pre-hook", child._backward_pre_hooks),
         ):
-            yield from ((path, hook, kind, in_loss) for hook in hooks.values())
+            yield from ((path, hook, kind, gradient_remedy) for hook in hooks.values())
         forward = [*child._forward_pre_hooks.values(), *child._forward_hooks.values()]
-        several = len(forward) > 1 and any(isinstance(hook, _OF_WEIGHTS) for hook in forward)
-        if path == "" or several or _is_within_torchs(module, path):
-            others = [hook for hook in forward if not isinstance(hook, _OF_WEIGHTS)]
-            move = "call it in the forward pass of the network instead"
-            yield from ((path, hook, "forward hook", move) for hook in others)
+        has_mixed_hooks = len(forward) > 1 and any(
+            isinstance(hook, _WEIGHT_HOOKS) for hook in forward
+        )
+        if path == "" or has_mixed_hooks or _is_inside_torch_module(module, path):
+            lost = [hook for hook in forward if not isinstance(hook, _WEIGHT_HOOKS)]
+            remedy = "call it in the forward pass of the network instead"
+            yield from ((path, hook, "forward hook", remedy) for hook in lost)
     if "forward" in vars(module):
-        move = "define forward in its class"
-        yield "", vars(module)["forward"], "forward of its own", move
+        remedy = "define forward in its class"
+        yield "", vars(module)["forward"], "forward of its own", remedy
     for path, parameter in module.named_parameters():
         for kind, hooks_of_kind in (
             ("hook on its gradient", parameter._backward_hooks),
             ("hook on its gradient", parameter._post_accumulate_grad_hooks),
         ):
-            yield from ((path, hook, kind, in_loss) for hook in (hooks_of_kind or {}).values())
+            yield from (
+                (path, hook, kind, gradient_remedy) for hook in (hooks_of_kind or {}).values()
+            )
 
 
-def _is_within_torchs(module: nn.Module, path: str) -> bool:
-    """Return whether a submodule is a part of one of torch's own, which is called as a whole."""
-    above = path.split(".")[:-1]
-    parents = (module.get_submodule(".".join(above[:end])) for end in range(1, len(above) + 1))
+def _is_inside_torch_module(module: nn.Module, path: str) -> bool:
+    """Return whether a submodule is part of a torch module, called as a whole."""
+    parts = path.split(".")[:-1]
+    parents = (module.get_submodule(".".join(parts[:end])) for end in range(1, len(parts) + 1))
     return any(
         type(parent).__module__.startswith("torch.nn") and not isinstance(parent, _CONTAINERS)
         for parent in parents
@@ -98,24 +101,24 @@ def check_copies(network: str, module: nn.Module) -> None:
     """Check that a deep copy of a network computes with its own weights.
 
     Raises:
-        CannotRunError: A hook or a replaced ``forward`` keeps a module or tensor in its closure.
+        CannotRunError: A hook or a replaced ``forward`` captures a module or tensor.
     """
     for path, child in module.named_modules():
         functions = [*child._forward_pre_hooks.values(), *child._forward_hooks.values()]
         functions += [vars(child)["forward"]] if "forward" in vars(child) else []
         for function in functions:
-            for name, value in _kept_by(function):
+            for name, value in _iter_captured(function):
                 owner = getattr(value, "__self__", value)
                 if isinstance(owner, nn.Module | torch.Tensor):
                     raise CannotRunError(
-                        f"network {network}: {_place_of(function)}a function set on "
+                        f"network {network}: {_describe_definition(function)}a function set on "
                         f"{path or 'the network'} keeps {name} ({type(value).__name__}), and a "
                         "copy of the network would use the same one; make it a method of a module"
                     )
 
 
-def _kept_by(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a function keeps from its definition: in its closure, or as defaults."""
+def _iter_captured(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a function's captured values: its closure and defaults."""
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None)
     for name, cell in zip(code.co_freevars if code else (), cells or (), strict=False):
@@ -127,11 +130,11 @@ def _kept_by(function: Any) -> Iterator[tuple[str, Any]]:
 def is_hooked(module: nn.Module) -> bool:
     """Return whether a module has forward hooks that are traced."""
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    return any(not isinstance(hook, _OF_WEIGHTS) for hook in hooks)
+    return any(not isinstance(hook, _WEIGHT_HOOKS) for hook in hooks)
 
 
 def has_estimate(module: nn.Module) -> bool:
-    """Return whether a module computes its weights from an estimate that each call moves."""
+    """Return whether a module's weights use an estimate that each call updates."""
     return any(
         type(part).__name__ == "_SpectralNorm"
         or any(isinstance(hook, SpectralNorm) for hook in part._forward_pre_hooks.values())
@@ -140,13 +143,13 @@ def has_estimate(module: nn.Module) -> bool:
 
 
 def has_own_forward(module: nn.Module) -> bool:
-    """Return whether a module's forward is not that of its class."""
+    """Return whether a module has a forward that is not of its class."""
     return "forward" in vars(module)
 
 
 @contextmanager
 def replace_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Let a call of a module run its hooks around another forward pass."""
+    """Replace the forward pass of a module, so that a call runs its hooks around it."""
     vars(module)["forward"] = forward
     try:
         yield
@@ -156,21 +159,24 @@ def replace_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[
 
 @contextmanager
 def suspend_hooks(module: Any) -> Iterator[None]:
-    """Take the traced hooks off a module, or off what is none, while it is copied."""
+    """Remove the traced hooks of a module while it is copied.
+
+    Other objects are unchanged.
+    """
     if not (isinstance(module, nn.Module) and is_hooked(module)):
         yield
         return
-    kept = module._forward_pre_hooks, module._forward_hooks
+    hooks = module._forward_pre_hooks, module._forward_hooks
     module._forward_pre_hooks = OrderedDict()
     module._forward_hooks = OrderedDict()
     try:
         yield
     finally:
-        module._forward_pre_hooks, module._forward_hooks = kept
+        module._forward_pre_hooks, module._forward_hooks = hooks
 
 
-def _place_of(function: Any) -> str:
-    """Return the line where a function is defined as ``file:line: ``; empty if it is unknown."""
+def _describe_definition(function: Any) -> str:
+    """Return the line that defines a function as ``file:line: ``; empty if unknown."""
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__wrapped__", function)

@@ -1,4 +1,4 @@
-"""Requirements of a layout of ranks on an imported network, checked before any rank computes."""
+"""Checks that a layout of ranks supports an imported network."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from spbench_parallel.spatial.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """How the images of a step are shared out.
+    """How the images of a step are distributed.
 
     Attributes:
-        micro_batches: The number of micro-batches of a step.
-        together: Whether batch normalisation goes over all replicas.
+        micro_batches: The number of micro-batches per step.
+        sync_batchnorm: Whether batch normalisation spans all replicas.
         training: Whether the model is trained.
-        recomputes: Whether activations are computed again in the backward pass.
+        recomputes: Whether activations are recomputed in the backward pass.
     """
 
     micro_batches: int = 1
@@ -45,39 +45,40 @@ def check_layout(
     balance: Sequence[int] | None,
     batching: BatchSettings,
 ) -> None:
-    """Check that a layout computes what the network computes on one process.
+    """Check that a layout computes the same as the network on one process.
 
     Args:
         model: The network.
         layout: The layout of ranks.
-        balance: The layers of each stage; None: not known yet.
-        batching: How images are shared out.
+        balance: The layers of each stage; None if unknown.
+        batching: How images are distributed.
 
     Raises:
-        CannotRunError: It does not; with the line of the operator that is why.
+        CannotRunError: It does not; the message has the line of the operator.
     """
     for grid in dict.fromkeys(stage.grid for stage in layout.stages if stage.spatial):
-        chosen = {stage for stage in layout.stages if stage.grid == grid}
-        _check_tiles(model, grid, _layers(model, layout, balance, chosen))
+        stages = {stage for stage in layout.stages if stage.grid == grid}
+        _check_tiles(model, grid, _find_layers(model, layout, balance, stages))
     members = {stage for stage in layout.stages if stage.members > 1}
-    shared = _layers(model, layout, balance, members)
-    replicas = batching.sync_batchnorm and layout.replicas > 1
-    everywhere = range(len(model.layers))
-    _check_norms(model, everywhere if replicas else shared)
+    shared = _find_layers(model, layout, balance, members)
+    spans_replicas = batching.sync_batchnorm and layout.replicas > 1
+    all_layers = range(len(model.layers))
+    _check_norms(model, all_layers if spans_replicas else shared)
     if batching.training and (batching.recomputes or layout.mirrored):
         _check_estimates(model, "mirrored pipelines" if layout.mirrored else "recompute")
-    _check_mixing(model, everywhere if replicas else shared, batching)
+    _check_mixing(model, all_layers if spans_replicas else shared, batching)
 
 
-def _layers(
+def _find_layers(
     model: ImportedModel,
     layout: ModelLayout,
     balance: Sequence[int] | None,
     chosen: Collection[Stage],
 ) -> Collection[int]:
-    """Return the layers of all stages of a kind that are known.
+    """Return the layers of the chosen stages, as far as they are known.
 
-    If the balance is not, they are those of all stages or of the first and the last one.
+    Without a balance, these are all layers if all stages are chosen, or the first and the last
+    layer.
     """
     stages = layout.stages
     count = len(model.layers)
@@ -91,10 +92,10 @@ def _layers(
 
 
 def _check_tiles(model: ImportedModel, grid: Grid, layers: Collection[int]) -> None:
-    """Build layers for a rank of a grid without its neighbours: what cannot be raises."""
-    ranks: Any = SimpleNamespace(rank=0, size=grid.size)
+    """Build layers for a rank of a grid, without its neighbours; unsupported ones raise."""
+    stub_comm: Any = SimpleNamespace(rank=0, size=grid.size)
     image = model.network.image
-    tiling = Tiling.of_grid(ranks, grid, image.height, image.width)
+    tiling = Tiling.of_grid(stub_comm, grid, image.height, image.width)
     for index in sorted(layers):
         layer = model.layers[index]
         assert isinstance(layer, ImportedLayer), "there are no others"
@@ -107,8 +108,8 @@ def _norm_like(module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
 
 
 def _check_norms(model: ImportedModel, layers: Collection[int]) -> None:
-    """Refuse normalisations that ranks cannot compute over each other's images."""
-    for node in _nodes(model, layers):
+    """Reject normalisations that ranks cannot compute over each other's images."""
+    for node in _list_nodes(model, layers):
         module = model.network.get_module(node)
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             check_norm(f"network {model.name}: {locate(node)}", module)
@@ -119,34 +120,34 @@ def _check_norms(model: ImportedModel, layers: Collection[int]) -> None:
             )
 
 
-def _check_estimates(model: ImportedModel, what: str) -> None:
-    """Refuse spectral_norm if ranks call it in another order than one process."""
-    for node in _nodes(model, range(len(model.layers))):
+def _check_estimates(model: ImportedModel, feature: str) -> None:
+    """Reject spectral_norm if ranks call it in another order than one process."""
+    for node in _list_nodes(model, range(len(model.layers))):
         module = model.network.get_module(node)
         if module is not None and has_estimate(module):
             raise CannotRunError(
                 f"network {model.name}: {locate(node)} moves the estimate of its spectral_norm at "
-                f"each call, and {what} would call it in another order; take scheme lp without "
+                f"each call, and {feature} would call it in another order; take scheme lp without "
                 "recompute"
             )
 
 
 def _check_mixing(model: ImportedModel, shared: Collection[int], batching: BatchSettings) -> None:
-    """Refuse operators that mix images which ranks or micro-batches part."""
+    """Reject operators that mix images of different ranks or micro-batches."""
     if not shared and batching.micro_batches == 1:
         return
-    nodes = set(_nodes(model, shared))
+    nodes = set(_list_nodes(model, shared))
     for mixing in find_mixing_operators(model.network, training=batching.training):
-        among_ranks = mixing.node in nodes
-        # A micro-batch is normalised by itself, as by nn.BatchNorm2d.
-        if among_ranks or (batching.micro_batches > 1 and not mixing.normalises):
-            raise CannotRunError(_mixed(model, mixing, among_ranks=among_ranks))
+        across_ranks = mixing.node in nodes
+        # A micro-batch is normalised separately, like by nn.BatchNorm2d.
+        if across_ranks or (batching.micro_batches > 1 and not mixing.normalises):
+            raise CannotRunError(_mixing_message(model, mixing, across_ranks=across_ranks))
 
 
-def _mixed(model: ImportedModel, mixing: MixingOperator, *, among_ranks: bool) -> str:
-    parts = "ranks that share them" if among_ranks else "micro-batches"
+def _mixing_message(model: ImportedModel, mixing: MixingOperator, *, across_ranks: bool) -> str:
+    parts = "ranks that share them" if across_ranks else "micro-batches"
     remedy = "take parts (micro_batches) 1"
-    if among_ranks:
+    if across_ranks:
         remedy = "take local_DP (members) 1, and no sync_batchnorm"
     other = "nn.BatchNorm2d, which ranks compute together"
     remedy += f", or {other if mixing.normalises else 'compute each image by itself'}"
@@ -156,29 +157,31 @@ def _mixed(model: ImportedModel, mixing: MixingOperator, *, among_ranks: bool) -
     )
 
 
-def _nodes(model: ImportedModel, layers: Collection[int]) -> list[Any]:
+def _list_nodes(model: ImportedModel, layers: Collection[int]) -> list[Any]:
     nodes = []
     for index in sorted(layers):
         layer = model.layers[index]
         assert isinstance(layer, ImportedLayer), "there are no others"
-        nodes += [each.node for each in layer.piece.operators]
+        nodes += [operator.node for operator in layer.piece.operators]
     return nodes
 
 
 def check_norm(name: str, module: nn.Module) -> None:
-    """Refuse another batch norm than that of images with weights and running statistics.
+    """Check that a batch norm is for images, with weights and running statistics.
 
     Raises:
         CannotRunError: It is another one.
     """
-    usual = isinstance(module, nn.BatchNorm2d) and module.affine and module.track_running_stats
-    if not usual or getattr(module, "momentum", None) is None:
+    is_supported = (
+        isinstance(module, nn.BatchNorm2d) and module.affine and module.track_running_stats
+    )
+    if not is_supported or getattr(module, "momentum", None) is None:
         raise CannotRunError(
             f"{name}: ranks that share images normalise together, which works for BatchNorm2d "
             "with weights, running statistics and a momentum; take local_DP (members) 1, and no "
             "sync_batchnorm"
         )
-    others = [key for key in module.state_dict() if key not in _NAMES_OF_NORM]
+    others = [key for key in module.state_dict() if key not in _NORM_TENSORS]
     if others:
         raise CannotRunError(
             f"{name}: computes its weights from {others[0]}, which ranks that share images cannot; "
@@ -186,22 +189,26 @@ def check_norm(name: str, module: nn.Module) -> None:
         )
 
 
-_NAMES_OF_NORM = "weight", "bias", "running_mean", "running_var", "num_batches_tracked"
+_NORM_TENSORS = "weight", "bias", "running_mean", "running_var", "num_batches_tracked"
 
 
 def check_stage_ends(model: ImportedModel, layout: ModelLayout) -> None:
-    """Check that there is a layer in whose maps each stage of tiles can end, but for the last.
+    """Check that each tiled stage except the last can end in a layer with maps.
 
     Raises:
-        CannotRunError: There is none.
+        CannotRunError: There is no such layer.
     """
-    before = 0
+    stage_end = 0
     stages = len(layout.stages)
     for index, stage in enumerate(layout.stages[:-1]):
         last = len(model.layers) - (stages - index - 1)
-        ends = (at for at in range(before + 1, last + 1) if has_pixels(model.flows[at], stage.grid))
-        before = next(ends, 0)
-        if not before:
+        ends = (
+            layer
+            for layer in range(stage_end + 1, last + 1)
+            if has_pixels(model.flows[layer], stage.grid)
+        )
+        stage_end = next(ends, 0)
+        if not stage_end:
             raise CannotRunError(
                 f"network {model.name}: stage {index} of {stage.grid} tiles has to end in maps "
                 "with a pixel for each, and there is no layer for that; take fewer stages or "
@@ -210,5 +217,5 @@ def check_stage_ends(model: ImportedModel, layout: ModelLayout) -> None:
 
 
 def has_pixels(flow: Flow, grid: Grid) -> bool:
-    """Return whether maps have a pixel for each of some tiles."""
+    """Return whether maps have at least one pixel per tile."""
     return all(data.height >= grid.rows and data.width >= grid.cols for data in flow)

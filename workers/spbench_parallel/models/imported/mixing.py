@@ -1,11 +1,11 @@
-"""Operators that mix the images of a batch, found by numbers.
+"""Detection of operators that mix the images of a batch, by comparing numbers.
 
 Ranks that share a batch, and micro-batches, each compute some of its images. An operator that reads
-other images gives other results there. Batch normalisation does so too, and is not counted.
+other images then gives different results. Batch normalisation also mixes images, and is exempt.
 
 The network runs once on a few random images, and once on each of two parts of them. Each operator
-of a part reads what the whole batch's operators gave for its images, so that only the first
-operator that mixes differs. Weights are random, so that none of them hides one.
+of a part reads the outputs of the whole batch for its images. So only an operator that itself mixes
+images differs. Weights are perturbed, so that special values do not hide a difference.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from spbench_parallel.models.imported.pointwise import get_argument, works_by_va
 from spbench_parallel.models.imported.tracing import TracedNetwork, list_targets, trace_network
 
 _PARTS = (0, 2), (2, 5)
-"""The images of both parts; batch normalisation of vectors needs two at least."""
-_LEAST_SIDE = 16
+"""The images of both parts; batch normalisation of vectors needs at least two."""
+_MIN_SIDE = 16
 _TOLERANCE = 1e-4
-"""The largest difference, over the largest value, that rounding in fp32 explains."""
-_APART = (
+"""The largest difference that rounding in fp32 explains, relative to the largest value."""
+_SEPARATING_MODULES = (
     *(nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.GroupNorm, nn.LayerNorm, nn.PReLU),
     *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.Upsample),
     *(nn.PixelShuffle, nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d),
     nn.modules.batchnorm._BatchNorm,
 )
-"""Modules that keep the images of a batch apart, or are batch normalisation."""
-_FUNCTIONS_APART: frozenset[Callable[..., Any]] = frozenset(
+"""Modules that compute each image separately, or are batch normalisation."""
+_SEPARATING_FUNCTIONS: frozenset[Callable[..., Any]] = frozenset(
     (
         *(functional.interpolate, functional.max_pool2d, torch.max_pool2d),
         *(functional.avg_pool2d, functional.adaptive_avg_pool2d),
     )
 )
 Values = list[Any]
-"""A value of the whole batch, and those of both parts."""
+"""A value of the whole batch, and the values of both parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +61,19 @@ class MixingOperator:
 
 
 def find_mixing_operators(network: TracedNetwork, *, training: bool = True) -> list[MixingOperator]:
-    """Return the operators of a network that mix the images of a batch, in their order.
+    """Return the operators of a network that mix the images of a batch, in order.
 
     Args:
         network: The network.
         training: Whether it is in training mode.
     """
-    if all(_keeps_apart(network, each.node) for each in network.operators):
+    if all(_keeps_images_separate(network, operator.node) for operator in network.operators):
         return []
-    small = _smaller(network)
+    small = _shrink_network(network)
     nodes = dict(zip(small.graph.nodes, network.graph.nodes, strict=True))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
-        mixing = list(_Comparison(small, training=training).mixing())
+        mixing = list(_BatchComparison(small, training=training).find_mixing())
     return [MixingOperator(nodes[node], _normalises(node)) for node in dict.fromkeys(mixing)]
 
 
@@ -81,15 +81,15 @@ def _normalises(node: fx.Node) -> bool:
     return node.target in (functional.batch_norm, torch.batch_norm)
 
 
-def _smaller(network: TracedNetwork) -> TracedNetwork:
-    """Return the same operators for the smallest images that are halves of halves."""
+def _shrink_network(network: TracedNetwork) -> TracedNetwork:
+    """Return the network for the smallest images, by halving, with the same operators."""
     channels, *sides = network.image.shape
     sizes = [sides]
-    while min(sizes[-1]) >= 2 * _LEAST_SIDE and not any(side % 2 for side in sizes[-1]):
+    while min(sizes[-1]) >= 2 * _MIN_SIDE and not any(side % 2 for side in sizes[-1]):
         sizes.append([side // 2 for side in sizes[-1]])
     for height, width in reversed(sizes[1:]):
         try:
-            small = _traced(network, Map(channels, height, width))
+            small = _retrace(network, Map(channels, height, width))
         except CannotRunError:
             continue
         if list_targets(small) == list_targets(network):
@@ -97,20 +97,20 @@ def _smaller(network: TracedNetwork) -> TracedNetwork:
     return network
 
 
-def _traced(network: TracedNetwork, image: Map) -> TracedNetwork:
+def _retrace(network: TracedNetwork, image: Map) -> TracedNetwork:
     return trace_network(network.name, network.module, image, advises=False)
 
 
-class _Comparison:
-    """The runs on the whole batch and its parts, operator by operator."""
+class _BatchComparison:
+    """Runs on the whole batch and its parts, operator by operator."""
 
     def __init__(self, network: TracedNetwork, *, training: bool) -> None:
         self._network = network
-        self._module = _perturbed(network.module).train(training)
+        self._module = _perturb(network.module).train(training)
         self._values: dict[fx.Node, Values] = {}
         self._readers = {node: len(node.users) for node in network.graph.nodes}
 
-    def mixing(self) -> Iterator[fx.Node]:
+    def find_mixing(self) -> Iterator[fx.Node]:
         runner = fx.Interpreter(self._module, graph=self._network.graph)
         for node in self._network.graph.nodes:
             if node.op == "output":
@@ -119,13 +119,13 @@ class _Comparison:
                 values = self._compute(runner, node)
             except _UnknownError:
                 return
-            except Exception:  # a part is no batch for it
+            except Exception:  # it does not support a part's batch size
                 yield node
                 return
             if node in self._network.shapes and not _is_exempt(self._network, node):
                 if not _is_same(*values):
-                    yield self._origin(node)
-                values = _in_parts(values[0])
+                    yield self._find_origin(node)
+                values = _split_batch(values[0])
             self._values[node] = values
             for source in node.all_input_nodes:
                 self._readers[source] -= 1
@@ -134,9 +134,11 @@ class _Comparison:
 
     def _compute(self, runner: fx.Interpreter, node: fx.Node) -> Values:
         if node.op == "placeholder":
-            dtype = next((one.dtype for one in self._module.parameters()), torch.float32)
+            dtype = next(
+                (parameter.dtype for parameter in self._module.parameters()), torch.float32
+            )
             images = torch.randn(_PARTS[-1][1], *self._network.image.shape, dtype=dtype)
-            return _in_parts(images)
+            return _split_batch(images)
         if node in self._network.stochastic:
             return self._values[node.all_input_nodes[0]]
         values: Values = []
@@ -148,7 +150,7 @@ class _Comparison:
                 if index == 0:
                     raise _UnknownError from error
                 raise
-        return _in_parts(values[0]) if exempt else values
+        return _split_batch(values[0]) if exempt else values
 
     def _run(self, runner: fx.Interpreter, node: fx.Node, index: int) -> Any:
         def value_of(source: fx.Node) -> Any:
@@ -156,22 +158,25 @@ class _Comparison:
 
         args: Any = fx.map_arg(node.args, value_of)
         kwargs: Any = fx.map_arg(node.kwargs, value_of)
-        called = self._network.get_module(node)
-        if isinstance(called, nn.SyncBatchNorm):
-            return functional.batch_norm(args[0], None, None, called.weight, called.bias, True)
+        module = self._network.get_module(node)
+        if isinstance(module, nn.SyncBatchNorm):
+            return functional.batch_norm(args[0], None, None, module.weight, module.bias, True)
         return getattr(runner, node.op)(node.target, args, kwargs)
 
-    def _origin(self, node: fx.Node) -> fx.Node:
-        """Return the first operator on the way to one that mixed: it may have lost the images."""
-        behind = [node]
+    def _find_origin(self, node: fx.Node) -> fx.Node:
+        """Return the first operator before a mixing one that is not per image.
+
+        It may have mixed the images already.
+        """
+        open_nodes = [node]
         reached = {node}
-        while behind:
-            for source in behind.pop().all_input_nodes:
+        while open_nodes:
+            for source in open_nodes.pop().all_input_nodes:
                 if source in self._network.shapes or source in reached:
                     continue
                 if source.op.startswith("call") and not self._is_number(source):
                     reached.add(source)
-                    behind.append(source)
+                    open_nodes.append(source)
         return min(reached, key=self._network.positions.__getitem__)
 
     def _is_number(self, node: fx.Node) -> bool:
@@ -179,19 +184,19 @@ class _Comparison:
 
 
 class _UnknownError(Exception):
-    """The whole batch cannot be computed, so that nothing is known."""
+    """Error: the whole batch cannot be computed, so there is no comparison."""
 
 
 def _is_exempt(network: TracedNetwork, node: fx.Node) -> bool:
     return isinstance(network.get_module(node), nn.modules.batchnorm._BatchNorm)
 
 
-def _in_parts(values: torch.Tensor) -> Values:
+def _split_batch(values: torch.Tensor) -> Values:
     return [values, *(values[first:last] for first, last in _PARTS)]
 
 
 def _is_same(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
-    """Return whether the parts of a tensor are the rows of the whole one, but for rounding."""
+    """Return whether the parts of a tensor are the rows of the whole, up to rounding."""
     joined = torch.cat(parts)
     if joined.shape != whole.shape:
         return False
@@ -200,8 +205,8 @@ def _is_same(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
     return torch.allclose(joined, whole, rtol=0.0, atol=atol, equal_nan=True)
 
 
-def _perturbed(module: nn.Module) -> nn.Module:
-    """Return a copy of a network with other weights, without the hooks that are in its graph."""
+def _perturb(module: nn.Module) -> nn.Module:
+    """Return a copy of a network with perturbed weights, without traced hooks."""
     perturbed = copy.deepcopy(module)
     for part in perturbed.modules():
         if is_hooked(part):
@@ -214,30 +219,30 @@ def _perturbed(module: nn.Module) -> nn.Module:
     return perturbed
 
 
-def _keeps_apart(network: TracedNetwork, node: fx.Node) -> bool:
-    """Return whether an operator is known to keep images apart, without a run."""
-    places = network.positions
-    if network.operators[places[node]].is_number or node in network.stochastic:
+def _keeps_images_separate(network: TracedNetwork, node: fx.Node) -> bool:
+    """Return whether an operator is known not to mix images, without a run."""
+    positions = network.positions
+    if network.operators[positions[node]].is_number or node in network.stochastic:
         return True
-    sources = [one for one in node.all_input_nodes if one.op != "get_attr"]
-    if node not in network.shapes or any(one not in network.shapes for one in sources):
+    sources = [source for source in node.all_input_nodes if source.op != "get_attr"]
+    if node not in network.shapes or any(source not in network.shapes for source in sources):
         return False
-    sides = {len(network.shapes[one]) for one in sources}
+    sides = {len(network.shapes[source]) for source in sources}
     module = network.get_module(node)
     if isinstance(module, nn.Flatten):
         return module.start_dim == 1
     if isinstance(module, nn.InstanceNorm2d):
         return not module.track_running_stats
-    if isinstance(module, _APART) or works_by_value(node, module):
+    if isinstance(module, _SEPARATING_MODULES) or works_by_value(node, module):
         return len(sides) == 1
-    if node.target in _FUNCTIONS_APART:
+    if node.target in _SEPARATING_FUNCTIONS:
         return True
     if node.target in (torch.flatten, "flatten"):
         return bool(get_argument(node, 1, "start_dim", default=0) == 1)
     if node.target in (torch.cat, torch.mean, "mean"):
         axes = get_argument(node, 1, "dim", default=0)
-        several = axes if isinstance(axes, tuple | list) else (axes,)
+        all_axes = axes if isinstance(axes, tuple | list) else (axes,)
         return len(sides) == 1 and all(
-            isinstance(axis, int) and axis % (1 + min(sides)) for axis in several
+            isinstance(axis, int) and axis % (1 + min(sides)) for axis in all_axes
         )
     return False

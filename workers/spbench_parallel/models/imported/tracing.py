@@ -1,7 +1,7 @@
-"""Tracing of a network: its operators in order, with the shapes of what each reads and gives.
+"""Tracing of a network: its operators in order, with the shapes of their values.
 
-Shapes come from two runs without memory, of two batch sizes, which tell what has a row for each
-image.
+Shapes come from two runs without memory with different batch sizes. They show which tensors have a
+row per image.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from spbench_parallel.models.imported.messages import (
 from spbench_parallel.models.imported.state import check_state
 from spbench_parallel.models.imported.stochastic import StochasticOp
 
-_IMAGES = 3, 5
-"""Images of the two runs that tell shapes: more than one, as batch normalisation asks for."""
+_BATCH_SIZES = 3, 5
+"""Batch sizes of the two runs that find shapes; batch normalisation needs more than one image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of a network.
+    """An operator of a network.
 
     Attributes:
         node: Its node in the graph.
-        shape: The shape of what it gives for one image; None where that is no tensor of floating
-            point with a row for each image.
-        multiply_adds: For one image.
-        number: Whether it gives no tensor, but a size or another number.
-        value: Of a size of a tensor, all sides but the first.
+        shape: The shape of its output for one image. None if the output is not a floating-point
+            tensor with a row per image.
+        multiply_adds: Multiply-adds for one image.
+        is_number: Whether it returns a size or another number, not a tensor.
+        value: For the size of a tensor, all sides except the first.
     """
 
     node: fx.Node
@@ -62,11 +62,11 @@ class TracedNetwork:
 
     Attributes:
         name: Its ``module:callable``.
-        module: It as it was loaded, with its weights.
+        module: The loaded module, with its weights.
         graph: Its operators and their arguments.
         image: The shape of an image.
-        operators: The operators that compute something, in their order.
-        chance: What those drop that draw random numbers.
+        operators: The operators that compute something, in order.
+        stochastic: The operators that draw random numbers, by node.
     """
 
     name: str
@@ -78,25 +78,29 @@ class TracedNetwork:
 
     @cached_property
     def positions(self) -> dict[fx.Node, int]:
-        """The index of each operator, by its node; -1 of the image."""
-        places = {node: -1 for node in self.graph.nodes if node.op == "placeholder"}
-        return places | {each.node: at for at, each in enumerate(self.operators)}
+        """The index of each operator, by its node; the image has -1."""
+        positions = {node: -1 for node in self.graph.nodes if node.op == "placeholder"}
+        return positions | {operator.node: index for index, operator in enumerate(self.operators)}
 
     @cached_property
     def shapes(self) -> dict[fx.Node, tuple[int, ...]]:
-        """The shape for one image of what has a row for each image."""
-        shapes = {each.node: each.shape for each in self.operators if each.shape is not None}
+        """The shape for one image of each value that has a row per image."""
+        shapes = {
+            operator.node: operator.shape
+            for operator in self.operators
+            if operator.shape is not None
+        }
         images = (node for node in self.graph.nodes if node.op == "placeholder")
         return dict.fromkeys(images, self.image.shape) | shapes
 
     def get_module(self, node: fx.Node) -> nn.Module | None:
-        """Return the module that a node calls, if it does."""
+        """Return the module that a node calls; None for another node."""
         return self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
 
     def is_constant(self, node: fx.Node) -> bool:
-        """Return whether a node is a tensor that no parameter or buffer is, as one of indices."""
-        found = get_attribute(self.module, str(node.target))
-        if not isinstance(found, torch.Tensor) or isinstance(found, nn.Parameter):
+        """Return whether a node is a tensor that is not a parameter or buffer."""
+        value = get_attribute(self.module, str(node.target))
+        if not isinstance(value, torch.Tensor) or isinstance(value, nn.Parameter):
             return False
         folder, _, name = str(node.target).rpartition(".")
         return name not in dict(self.module.get_submodule(folder).named_buffers(recurse=False))
@@ -111,73 +115,73 @@ def trace_network(
         name: Its name in errors.
         module: The network.
         image: The shape of an image.
-        advises: Whether an error names a size of images that the network takes.
+        advises: Whether an error names an image size that the network supports.
 
     Raises:
-        CannotRunError: It cannot be traced, not for such images, it draws random numbers that
-            ranks cannot draw alike, or it has state or hooks that ranks cannot have.
+        CannotRunError: It cannot be traced or does not support such images, it draws random numbers
+            that ranks cannot draw alike, or it has state or hooks that ranks cannot have.
     """
     check_state(name, module)
     check_hooks(name, module)
-    takes = partial(_takes, name, module)
+    supports = partial(_supports_image, name, module)
     try:
         module, graph, draws = trace_graph(name, module, image)
-        shapes = [_shapes(name, module, graph, image, count) for count in _IMAGES]
+        shapes = [_run_shapes(name, module, graph, image, count) for count in _BATCH_SIZES]
     except ImageSizeError as error:
         if not advises:
             raise
-        raise CannotRunError(f"{error}; {size_remedy(image, takes)}") from error.__cause__
+        raise CannotRunError(f"{error}; {size_remedy(image, supports)}") from error.__cause__
     _fold_numbers(graph, shapes)
     operators: list[Operator] = []
-    chances: dict[fx.Node, StochasticOp] = {}
+    stochastic: dict[fx.Node, StochasticOp] = {}
     for node in graph.nodes:
-        if (chance := find_stochastic_op(name, module, node, len(chances), draws)) is not None:
-            chances[node] = chance
+        if (op := find_stochastic_op(name, module, node, len(stochastic), draws)) is not None:
+            stochastic[node] = op
         if node.op in ("call_module", "call_function", "call_method"):
-            first, second = (found.get(node) for found in shapes)
-            multiply_adds = 0 if first is None else first.multiply_adds // _IMAGES[0]
-            number, value = _number(first, second)
-            shape = _of_one_image(first, second)
-            if node in chances and shape is None:
+            first, second = (run.get(node) for run in shapes)
+            multiply_adds = 0 if first is None else first.multiply_adds // _BATCH_SIZES[0]
+            number, value = _find_number(first, second)
+            shape = _find_image_shape(first, second)
+            if node in stochastic and shape is None:
                 raise CannotRunError(
                     f"network {name}: {locate(node)} drops what is of no one image"
                 )
             operators.append(Operator(node, shape, multiply_adds, number, value))
-    return TracedNetwork(name, module, graph, image, tuple(operators), chances)
+    return TracedNetwork(name, module, graph, image, tuple(operators), stochastic)
 
 
 def list_targets(network: TracedNetwork) -> list[tuple[str, str]]:
-    """Return what each node of a network calls, which may depend on the size of images."""
+    """Return the operation and target of each node, which may depend on the image size."""
     return [(node.op, str(node.target)) for node in network.graph.nodes]
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """The result of an operator in a run, and the multiply-adds that it took."""
+class _NodeResult:
+    """The result of an operator in a run, with its multiply-adds."""
 
     value: Any
     multiply_adds: int
 
 
-class _Shapes(fx.Interpreter):
-    """A run without memory that notes what each operator gives."""
+class _ShapeInterpreter(fx.Interpreter):
+    """A run without memory that records the result of each operator."""
 
     def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
         super().__init__(module, graph=graph)
-        self.made: dict[fx.Node, _Made] = {}
-        self.at: fx.Node | None = None
+        self.results: dict[fx.Node, _NodeResult] = {}
+        self.current: fx.Node | None = None
 
     def run_node(self, n: fx.Node) -> Any:
-        """Run an operator, and note it."""
-        self.at = n
-        with FlopCounterMode(display=False) as counted:
+        """Run an operator, and record its result."""
+        self.current = n
+        with FlopCounterMode(display=False) as counter:
             value = super().run_node(n)
-        self.made[n] = _Made(value, counted.get_total_flops() // 2)
+        self.results[n] = _NodeResult(value, counter.get_total_flops() // 2)
         return value
 
 
-def _takes(name: str, module: nn.Module, image: Map) -> bool:
-    """Return whether a network takes images of a shape."""
+def _supports_image(name: str, module: nn.Module, image: Map) -> bool:
+    """Return whether a network supports images of a shape."""
     try:
         trace_network(name, module, image, advises=False)
     except CannotRunError:
@@ -185,68 +189,72 @@ def _takes(name: str, module: nn.Module, image: Map) -> bool:
     return True
 
 
-def _shapes(
+def _run_shapes(
     name: str, module: nn.Module, graph: fx.Graph, image: Map, images: int
-) -> dict[fx.Node, _Made]:
+) -> dict[fx.Node, _NodeResult]:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    run = _Shapes(copy_without_memory(name, module, mode).eval(), graph)
+    run = _ShapeInterpreter(copy_without_memory(name, module, mode).eval(), graph)
     try:
         with mode, torch.no_grad(), quiet_fake_tensors():
             run.run(torch.empty(images, *image.shape))
-    except Exception as error:  # whatever an operator says of such shapes
-        at = "" if run.at is None else f"{locate(run.at)}: "
-        raise size_error(name, at, error, image, called_module(module, run.at)) from error
-    return run.made
+    except Exception as error:  # an operator may raise any error for such shapes
+        location = "" if run.current is None else f"{locate(run.current)}: "
+        raise size_error(
+            name, location, error, image, called_module(module, run.current)
+        ) from error
+    return run.results
 
 
-def _of_one_image(first: _Made | None, second: _Made | None) -> tuple[int, ...] | None:
-    """Return the shape for one image, of what has a row for each; else None."""
+def _find_image_shape(
+    first: _NodeResult | None, second: _NodeResult | None
+) -> tuple[int, ...] | None:
+    """Return the shape for one image if a value has a row per image; or None."""
     if first is None or second is None:
         return None
-    one = first.value
-    other = second.value
-    if not (isinstance(one, torch.Tensor) and one.is_floating_point() and one.dim() > 0):
+    value = first.value
+    other_value = second.value
+    if not (isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 0):
         return None
-    alike = one.shape[1:] == other.shape[1:]
-    rows = (one.shape[0], other.shape[0]) == _IMAGES
-    return tuple(one.shape[1:]) if alike and rows else None
+    sides_match = value.shape[1:] == other_value.shape[1:]
+    rows_match = (value.shape[0], other_value.shape[0]) == _BATCH_SIZES
+    return tuple(value.shape[1:]) if sides_match and rows_match else None
 
 
-def _number(first: _Made | None, second: _Made | None) -> tuple[bool, Any]:
-    """Return whether an operator gives a size or a number, and it, where it is known before."""
+def _find_number(first: _NodeResult | None, second: _NodeResult | None) -> tuple[bool, Any]:
+    """Return whether an operator returns a number, and its value if it is constant."""
     if first is None or second is None:
         return False, None
-    one = first.value
-    other = second.value
-    if isinstance(one, torch.Size):
-        return True, tuple(one[1:]) if one[1:] == other[1:] else None
-    return _is_number(one), None
+    value = first.value
+    other_value = second.value
+    if isinstance(value, torch.Size):
+        return True, tuple(value[1:]) if value[1:] == other_value[1:] else None
+    return _is_number(value), None
 
 
-def _fold_numbers(graph: fx.Graph, runs: Sequence[Mapping[fx.Node, _Made]]) -> None:
-    """Put numbers and sizes that do not depend on images in the place of what asks for them.
+def _fold_numbers(graph: fx.Graph, runs: Sequence[Mapping[fx.Node, _NodeResult]]) -> None:
+    """Replace numbers and sizes that do not depend on images by constants.
 
-    So they cross no cuts, and are of whole maps over tiles too.
+    Then they do not cross cuts, and over tiles they are the sizes of whole maps.
     """
     for node in reversed(graph.nodes):
         if not node.op.startswith("call"):
             continue
-        first, second = (found[node].value for found in runs)
+        first, second = (run[node].value for run in runs)
         if not _is_number(first) or (first != second and node.users):
             continue
         value = tuple(first) if isinstance(first, torch.Size) else first
         for user in list(node.users):
-            user.args = _replaced(user.args, node, value)
-            user.kwargs = _replaced(user.kwargs, node, value)
+            user.args = _replace_node(user.args, node, value)
+            user.kwargs = _replace_node(user.kwargs, node, value)
         graph.erase_node(node)
 
 
-def _replaced(arguments: Any, node: fx.Node, value: Any) -> Any:
-    """Return arguments with a value in the place of a node."""
-    return fx.map_arg(arguments, lambda one: value if one is node else one)
+def _replace_node(arguments: Any, node: fx.Node, value: Any) -> Any:
+    """Return arguments with a node replaced by a value."""
+    return fx.map_arg(arguments, lambda argument: value if argument is node else argument)
 
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, tuple | list):
-        return all(isinstance(one, int | float) for one in value)
+        return all(isinstance(element, int | float) for element in value)
     return isinstance(value, int | float)

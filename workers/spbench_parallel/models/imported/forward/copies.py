@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.loading import describe_error
 
 
 def copy_structure(name: str, module: nn.Module) -> nn.Module:
