@@ -1,11 +1,11 @@
-"""Cuts of a traced network into layers: where a pipeline may go from one stage to the next.
+"""Cuts of a traced network into layers, where pipeline stages may end.
 
-A cut hands over all tensors that are alive there: what operators before it gave and operators
-after it read, so that skips may cross stages. Between two operators that multiply (convolutions,
-linear layers, products) there is at most one cut, the last of those with the fewest tensors alive,
-but before maps are flattened. It is left out where more are alive than at the cuts on both sides of
-it, as within a residual block. There is none where something is alive that has no row for each
-image, or a map whose channels are not first, and none between two uses of one parameter.
+A cut hands over all live tensors: outputs of operators before it that operators after it read. So
+skips may cross stages. Between two operators that multiply (convolutions, linear layers, products)
+there is at most one cut. It is the last of those with the fewest live tensors, but before maps are
+flattened. It is omitted if more tensors are live there than at the cuts on both sides, as within a
+residual block. There is no cut if a live tensor has no row per image or is a map without channels
+first, and none between two uses of a parameter.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class LayerSpan:
     """The operators of one layer.
 
     Attributes:
-        first: The first one, by index.
+        first: The index of the first one.
         last: One past the last one.
-        inputs: The nodes whose tensors it gets, in their order.
-        outputs: Those that it gives.
+        inputs: The nodes of its input tensors, in order.
+        outputs: The nodes of its output tensors.
     """
 
     first: int
@@ -43,44 +43,57 @@ class LayerSpan:
 def find_layer_spans(
     network: TracedNetwork, cuts: Sequence[int] | None = None
 ) -> tuple[LayerSpan, ...]:
-    """Return the layers of a network, with cuts before these operators, or wherever it can be."""
-    alive = _alive(network)
-    kept = _cuts(network, alive) if cuts is None else cuts
-    ends = pairwise((0, *kept, len(network.operators)))
-    return tuple(LayerSpan(first, last, alive[first], alive[last]) for first, last in ends)
+    """Return the layers of a network, with cuts before these operators.
 
-
-def _cuts(network: TracedNetwork, alive: Sequence[Sequence[fx.Node]]) -> list[int]:
-    count = len(network.operators)
-    tied = list(_tied(network))
-    free = [
-        at
-        for at in range(1, count)
-        if all(node in network.shapes and _has_channels_first(network, node) for node in alive[at])
-        and not any(first < at <= last for first, last in tied)
-    ]
-    multiply = [at for at in range(count) if network.operators[at].multiply_adds]
-    between = ([at for at in free if first < at <= second] for first, second in pairwise(multiply))
-    best = [_best(network, alive, some) for some in between if some]
-    return _fewest(best, [len(alive[at]) for at in best])
-
-
-def _best(network: TracedNetwork, alive: Sequence[Sequence[fx.Node]], places: Sequence[int]) -> int:
-    """Return the last of the cuts with the fewest tensors alive, before they are flattened.
-
-    Stages of tiles can end in maps alone, so that what has pixels, and is no larger, is better.
+    By default it is cut at all possible positions.
     """
-    last = min(places, key=lambda at: (len(alive[at]), -at))
-    if _are_maps(network, alive[last]):
+    live = _find_live_nodes(network)
+    positions = _find_cuts(network, live) if cuts is None else cuts
+    ends = pairwise((0, *positions, len(network.operators)))
+    return tuple(LayerSpan(first, last, live[first], live[last]) for first, last in ends)
+
+
+def _find_cuts(network: TracedNetwork, live: Sequence[Sequence[fx.Node]]) -> list[int]:
+    count = len(network.operators)
+    tied = list(_iter_tied_ranges(network))
+    candidates = [
+        position
+        for position in range(1, count)
+        if all(
+            node in network.shapes and _has_channels_first(network, node) for node in live[position]
+        )
+        and not any(first < position <= last for first, last in tied)
+    ]
+    multiplying = [
+        position for position in range(count) if network.operators[position].multiply_adds
+    ]
+    groups = (
+        [position for position in candidates if first < position <= second]
+        for first, second in pairwise(multiplying)
+    )
+    selected = [_select_cut(network, live, group) for group in groups if group]
+    return _drop_wide_cuts(selected, [len(live[position]) for position in selected])
+
+
+def _select_cut(
+    network: TracedNetwork, live: Sequence[Sequence[fx.Node]], candidates: Sequence[int]
+) -> int:
+    """Return the last cut with the fewest live tensors, before they are flattened.
+
+    Tiled stages can only end in maps. Therefore a cut with maps is preferred if they are not
+    larger.
+    """
+    last = min(candidates, key=lambda position: (len(live[position]), -position))
+    if _are_maps(network, live[last]):
         return last
-    fewest = len(alive[last])
-    size = _values(network, alive[last])
+    fewest = len(live[last])
+    size = _count_values(network, live[last])
     maps = [
-        at
-        for at in places
-        if len(alive[at]) == fewest
-        and _values(network, alive[at]) <= size
-        and _are_maps(network, alive[at])
+        position
+        for position in candidates
+        if len(live[position]) == fewest
+        and _count_values(network, live[position]) <= size
+        and _are_maps(network, live[position])
     ]
     return max(maps, default=last)
 
@@ -90,64 +103,64 @@ def _are_maps(network: TracedNetwork, nodes: Sequence[fx.Node]) -> bool:
     return all(len(shape) == 3 and shape[1:] != (1, 1) for shape in shapes)
 
 
-def _values(network: TracedNetwork, nodes: Sequence[fx.Node]) -> int:
+def _count_values(network: TracedNetwork, nodes: Sequence[fx.Node]) -> int:
     return sum(prod(network.shapes[node]) for node in nodes)
 
 
-def _alive(network: TracedNetwork) -> list[tuple[fx.Node, ...]]:
-    """Return the nodes that are alive before each operator, and after the last one.
+def _find_live_nodes(network: TracedNetwork) -> list[tuple[fx.Node, ...]]:
+    """Return the live nodes before each operator, and after the last one.
 
-    They come from operators before it, and it, or one after it, reads them.
+    A live node is the output of an earlier operator that this operator, or a later one, reads.
     """
     end = len(network.operators)
-    alive: list[list[fx.Node]] = [[] for _ in range(end + 1)]
-    for node, place in network.positions.items():
+    live: list[list[fx.Node]] = [[] for _ in range(end + 1)]
+    for node, position in network.positions.items():
         users = [end if user.op == "output" else network.positions[user] for user in node.users]
-        for at in range(place + 1, max(users, default=-1) + 1):
-            alive[at].append(node)
-    return [tuple(nodes) for nodes in alive]
+        for index in range(position + 1, max(users, default=-1) + 1):
+            live[index].append(node)
+    return [tuple(nodes) for nodes in live]
 
 
 def _has_channels_first(network: TracedNetwork, node: fx.Node) -> bool:
-    """Return whether what crosses a cut is a map as stages know it, or no map."""
+    """Return whether a value at a cut is a map with channels first, or not a map."""
     axes = pixel_axes(network).get(node)
     shape = network.shapes[node]
     return axes == MAP_AXES or (axes is None and (len(shape) != 3 or shape[1:] == (1, 1)))
 
 
-def _fewest(places: Sequence[int], numbers: Sequence[int]) -> list[int]:
-    """Return the cuts at which no more tensors are alive than on one of both sides.
+def _drop_wide_cuts(cuts: Sequence[int], live_counts: Sequence[int]) -> list[int]:
+    """Return the cuts except those with more live tensors than on both sides.
 
     Args:
-        places: The cuts.
-        numbers: The tensors that are alive at each; the image is one, and so is the output.
+        cuts: The cuts.
+        live_counts: The number of live tensors at each; before and after the network it is one.
     """
-    rows = [
-        (number, [place for place, _ in several])
-        for number, several in groupby(zip(places, numbers, strict=True), key=lambda pair: pair[1])
+    groups = [
+        (count, [cut for cut, _ in group])
+        for count, group in groupby(zip(cuts, live_counts, strict=True), key=lambda pair: pair[1])
     ]
-    around = [1, *(number for number, _ in rows), 1]
-    found: list[int] = []
-    for before, (number, several), after in zip(around, rows, around[2:], strict=False):
-        if not (number > before and number > after):
-            found += several
-    return found
+    counts = [1, *(count for count, _ in groups), 1]
+    remaining: list[int] = []
+    for previous, (count, group), following in zip(counts, groups, counts[2:], strict=False):
+        if not (count > previous and count > following):
+            remaining += group
+    return remaining
 
 
-def _tied(network: TracedNetwork) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last operator that use one parameter, or one running statistic."""
-    places = network.positions
+def _iter_tied_ranges(network: TracedNetwork) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last operator that use the same parameter or statistic."""
+    positions = network.positions
     used: dict[int, list[int]] = {}
     for node in network.graph.nodes:
         if node.op == "call_module":
             module = network.module.get_submodule(str(node.target))
             for tensor in (*module.parameters(), *module.buffers()):
-                used.setdefault(id(tensor), []).append(places[node])
+                used.setdefault(id(tensor), []).append(positions[node])
         elif node.op == "get_attr":
-            found = get_attribute(network.module, str(node.target))
-            if isinstance(found, torch.Tensor) and not network.is_constant(node):
-                users = (places[user] for user in node.users if user in places)
-                used.setdefault(id(found), []).extend(users)
-    for several in used.values():
-        if max(several, default=0) > min(several, default=0):
-            yield min(several), max(several)
+            value = get_attribute(network.module, str(node.target))
+            if isinstance(value, torch.Tensor) and not network.is_constant(node):
+                users = (positions[user] for user in node.users if user in positions)
+                used.setdefault(id(value), []).extend(users)
+    for operators in used.values():
+        if max(operators, default=0) > min(operators, default=0):
+            yield min(operators), max(operators)

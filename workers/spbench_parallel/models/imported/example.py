@@ -1,4 +1,4 @@
-"""An example of a network of one's own: a U-Net, which knows nothing of spbench.
+"""An example of a user's network: a U-Net that does not depend on spbench.
 
 Ronneberger et al., "U-Net: Convolutional Networks for Biomedical Image Segmentation", 2015, with
 padded convolutions and batch normalisation.
@@ -15,10 +15,10 @@ class UNet(nn.Module):
     """The network.
 
     Args:
-        width: Channels at full size; each level down has twice as many.
+        width: Channels at full size; each level down doubles them.
         levels: How often the image is halved.
         classes: The number of classes.
-        segments: Whether it tells the class of each pixel, not of the image.
+        segments: Whether it classifies each pixel instead of the image.
     """
 
     def __init__(
@@ -27,15 +27,15 @@ class UNet(nn.Module):
         super().__init__()
         sizes = [width << level for level in range(levels + 1)]
         down = zip([3, *sizes], sizes[:-1], strict=False)
-        self.down = nn.ModuleList(_two_convolutions(given, made) for given, made in down)
+        self.down = nn.ModuleList(_two_convolutions(inputs, outputs) for inputs, outputs in down)
         self.lowest = _two_convolutions(sizes[-2], sizes[-1])
         up = zip(sizes[:0:-1], sizes[-2::-1], strict=True)
-        self.up = nn.ModuleList(_two_convolutions(below + size, size) for below, size in up)
+        self.up = nn.ModuleList(_two_convolutions(lower + size, size) for lower, size in up)
         self.classify = nn.Conv2d(width, classes, 1) if segments else nn.Linear(width, classes)
         self._segments = segments
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Return logits, ``batch x classes``, or those of each pixel, with rows and columns."""
+        """Return logits, ``batch x classes``, with rows and columns if it segments."""
         maps = image
         skips = []
         for level in self.down:
@@ -50,9 +50,9 @@ class UNet(nn.Module):
         return logits
 
 
-def _two_convolutions(given: int, made: int) -> nn.Sequential:
-    def one(given: int) -> list[nn.Module]:
-        conv = nn.Conv2d(given, made, 3, padding=1, bias=False)
-        return [conv, nn.BatchNorm2d(made), nn.ReLU(inplace=True)]
+def _two_convolutions(inputs: int, outputs: int) -> nn.Sequential:
+    def make_convolution(inputs: int) -> list[nn.Module]:
+        conv = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        return [conv, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
 
-    return nn.Sequential(*one(given), *one(made))
+    return nn.Sequential(*make_convolution(inputs), *make_convolution(outputs))

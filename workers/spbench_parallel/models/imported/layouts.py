@@ -92,7 +92,7 @@ def _find_layers(
 
 
 def _check_tiles(model: ImportedModel, grid: Grid, layers: Collection[int]) -> None:
-    """Build layers for a rank of a grid, without its neighbours; unsupported ones raise."""
+    """Build layers for one rank of a grid, without neighbours; unsupported ones raise."""
     stub_comm: Any = SimpleNamespace(rank=0, size=grid.size)
     image = model.network.image
     tiling = Tiling.of_grid(stub_comm, grid, image.height, image.width)

@@ -59,8 +59,9 @@ def load_network(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Mo
         try:
             module = call_by_name(network, arguments)
         except Exception as error:  # the user's code may raise anything
+            line = find_user_line(error)
             raise CannotRunError(
-                f"network {network}: {find_user_line(error)}{describe_error(error)}{_describe_cause(error)}"
+                f"network {network}: {line}{describe_error(error)}{_describe_cause(error)}"
                 f"{_advice(_find_root_cause(error))}"
             ) from error
         finally:
@@ -111,7 +112,8 @@ def load_weights(network: str, module: nn.Module, path: Path) -> None:
             if not torch.equal(state[names_of_tensor[0]], state[name]):
                 raise CannotRunError(
                     f"network {network}: weights {path} has other values for {names_of_tensor[0]} "
-                    f"than for {name}, which are one tensor of the network; save it from a trained network"
+                    f"than for {name}, which are one tensor of the network; save it from "
+                    "a trained network"
                 )
     module.load_state_dict(state)
 
@@ -135,10 +137,10 @@ def _describe_cause(error: BaseException) -> str:
 
 
 def _advice(error: BaseException) -> str:
-    """Return the remedy for an error with an unclear text; empty if none is known."""
+    """Return the remedy for an error with an unclear text; empty if it is unknown."""
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
-        near = get_close_matches(error.name or "", dir(error.obj), n=1)
-        return f"; did you mean {near[0]}?" if near else ""
+        matches = get_close_matches(error.name or "", dir(error.obj), n=1)
+        return f"; did you mean {matches[0]}?" if matches else ""
     missing = re.match(r"operator (\w+)::\w+ does not exist", str(error))
     if missing is None:
         return ""

@@ -153,11 +153,11 @@ class _BatchComparison:
         return _split_batch(values[0]) if exempt else values
 
     def _run(self, runner: fx.Interpreter, node: fx.Node, index: int) -> Any:
-        def value_of(source: fx.Node) -> Any:
+        def get_value(source: fx.Node) -> Any:
             return self._values[source][index]
 
-        args: Any = fx.map_arg(node.args, value_of)
-        kwargs: Any = fx.map_arg(node.kwargs, value_of)
+        args: Any = fx.map_arg(node.args, get_value)
+        kwargs: Any = fx.map_arg(node.kwargs, get_value)
         module = self._network.get_module(node)
         if isinstance(module, nn.SyncBatchNorm):
             return functional.batch_norm(args[0], None, None, module.weight, module.bias, True)
@@ -195,14 +195,14 @@ def _split_batch(values: torch.Tensor) -> Values:
     return [values, *(values[first:last] for first, last in _PARTS)]
 
 
-def _is_same(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
+def _is_same(expected: torch.Tensor, *parts: torch.Tensor) -> bool:
     """Return whether the parts of a tensor are the rows of the whole, up to rounding."""
     joined = torch.cat(parts)
-    if joined.shape != whole.shape:
+    if joined.shape != expected.shape:
         return False
-    finite = whole[whole.isfinite()].abs()
+    finite = expected[expected.isfinite()].abs()
     atol = _TOLERANCE * float(finite.max()) if finite.numel() else 0.0
-    return torch.allclose(joined, whole, rtol=0.0, atol=atol, equal_nan=True)
+    return torch.allclose(joined, expected, rtol=0.0, atol=atol, equal_nan=True)
 
 
 def _perturb(module: nn.Module) -> nn.Module:

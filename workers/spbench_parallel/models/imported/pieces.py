@@ -1,4 +1,4 @@
-"""Pieces of an imported network: the graphs of operators that stages compute by themselves."""
+"""Pieces of an imported network: graphs of the operators of one layer."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from spbench_parallel.models.imported.tracing import Operator, TracedNetwork
 
 @dataclass(frozen=True, eq=False)
 class ImportedPiece:
-    """A piece of an imported network: what a stage computes by itself.
+    """A piece of an imported network, computed by one stage.
 
     Attributes:
         network: The network.
         span: The operators.
+        code: Its operators as text, equal for equal networks.
     """
 
     network: TracedNetwork = field(repr=False)
     span: LayerSpan = field(repr=False)
     code: str
-    """Its operators in words, which are the same for the same network."""
 
     @property
     def parameters(self) -> int:
-        """Its trainable parameters."""
-        return sum(one.numel() for one in self._tensors("parameters").values())
+        """The number of its trainable parameters."""
+        return sum(parameter.numel() for parameter in self._tensors("parameters").values())
 
     @property
     def multiply_adds(self) -> int:
         """Its multiply-adds for one image."""
-        return sum(each.multiply_adds for each in self.operators)
+        return sum(operator.multiply_adds for operator in self.operators)
 
     @property
     def input_maps(self) -> Sequence[tuple[Map, bool]]:
@@ -58,7 +58,7 @@ class ImportedPiece:
         ]
 
     def paths(self) -> list[str]:
-        """Return the paths of parameters and running statistics, as in the user's state_dict."""
+        """Return the paths of parameters and statistics in the user's state_dict."""
         return [*self._tensors("parameters"), *self._tensors("buffers")]
 
     def make_module(self) -> fx.GraphModule:
@@ -97,66 +97,66 @@ class ImportedPiece:
 
     @property
     def operators(self) -> Sequence[Operator]:
-        """Its operators, in their order."""
+        """Its operators, in order."""
         return self.network.operators[self.span.first : self.span.last]
 
     def _tensors(self, kind: str) -> dict[str, torch.Tensor]:
         """Return its ``parameters`` or ``buffers`` by path."""
-        found: dict[str, torch.Tensor] = {}
-        wanted = nn.Parameter if kind == "parameters" else torch.Tensor
-        for each in self.operators:
-            module = self.network.get_module(each.node)
+        tensors: dict[str, torch.Tensor] = {}
+        tensor_type = nn.Parameter if kind == "parameters" else torch.Tensor
+        for operator in self.operators:
+            module = self.network.get_module(operator.node)
             if module is not None:
                 named = getattr(module, f"named_{kind}")()
-                found |= {f"{each.node.target}.{name}": tensor for name, tensor in named}
-            for node in each.node.all_input_nodes:
+                tensors |= {f"{operator.node.target}.{name}": tensor for name, tensor in named}
+            for node in operator.node.all_input_nodes:
                 if node.op == "get_attr" and not self.network.is_constant(node):
                     tensor = get_attribute(self.network.module, str(node.target))
-                    if isinstance(tensor, wanted) and (
+                    if isinstance(tensor, tensor_type) and (
                         kind == "parameters" or not isinstance(tensor, nn.Parameter)
                     ):
-                        found[str(node.target)] = tensor
-        # A tied parameter has several names here, and is one parameter.
+                        tensors[str(node.target)] = tensor
+        # A tied parameter has several names: keep the first one.
         names: dict[int, str] = {}
-        for name, tensor in found.items():
+        for name, tensor in tensors.items():
             names.setdefault(id(tensor), name)
-        return {name: found[name] for name in names.values()}
+        return {name: tensors[name] for name in names.values()}
 
 
 def copy_attribute(network: TracedNetwork, path: str, memo: dict[int, Any]) -> Any:
-    """Return a copy of a network's module or tensor, which does not write into its input.
+    """Return a copy of a module or tensor that does not write into its input.
 
     Args:
         network: The network.
         path: The path of the module or tensor.
-        memo: The copies of the same piece so far: a parameter of two modules stays one parameter.
+        memo: The copies in this piece so far, so that a shared parameter stays shared.
     """
     original = get_attribute(network.module, path)
     with suspend_hooks(original):
         duplicate = copy.deepcopy(original, memo)
     if getattr(duplicate, "inplace", False):
-        duplicate.inplace = False  # what a layer gets belongs to the layer before
+        duplicate.inplace = False  # the input belongs to the previous layer
     return duplicate
 
 
 def make_drop(
     network: TracedNetwork, node: fx.Node, box: Box | None = None, *, channels_last: bool = False
 ) -> DropByPosition:
-    """Return a rank's operator of chance, of whole maps or of this box of them."""
-    words = network.stochastic[node], network.shapes[node], box
-    return DropByPosition(*words, channels_last=channels_last)
+    """Return a rank's stochastic operator, for whole maps or a box of them."""
+    arguments = network.stochastic[node], network.shapes[node], box
+    return DropByPosition(*arguments, channels_last=channels_last)
 
 
 class Constant(nn.Module):
-    """A tensor that a network's forward pass has written into it, and its state_dict has not."""
+    """A tensor created by a network's forward pass, which is not in its state_dict."""
 
     def __init__(self, values: torch.Tensor) -> None:
         super().__init__()
         self._values = values
 
-    def forward(self, beside: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return it, on the device of what it is computed with."""
-        device = (beside if isinstance(beside, torch.Tensor) else beside[0]).device
+    def forward(self, like: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the tensor on the device of another input of the operator."""
+        device = (like if isinstance(like, torch.Tensor) else like[0]).device
         self._values = self._values.to(device)
         return self._values
 
@@ -164,59 +164,65 @@ class Constant(nn.Module):
 def add_constant(
     graph: fx.Graph, root: dict[str, Any], network: TracedNetwork, node: fx.Node
 ) -> fx.Node:
-    """Return a constant in a piece's graph, and add its module to the root of them."""
+    """Add a constant to a piece's graph, and its module to the graph's root."""
     path = f"constant_{node.name}"
     root[path] = Constant(get_attribute(network.module, str(node.target)))
-    given = next(one for one in graph.nodes if one.op == "placeholder")
-    return graph.call_module(path, (given,))
+    placeholder = next(candidate for candidate in graph.nodes if candidate.op == "placeholder")
+    return graph.call_module(path, (placeholder,))
 
 
 def add_inputs(
     graph: fx.Graph, network: TracedNetwork, inputs: Sequence[fx.Node]
 ) -> dict[fx.Node, fx.Node]:
-    """Return the tensors that a piece gets, by node, in the shapes that its operators ask for."""
-    given = graph.placeholder("maps")
+    """Return the inputs of a piece by node, reshaped for its operators."""
+    maps = graph.placeholder("maps")
     if len(inputs) == 1:
-        return {inputs[0]: _shaped(graph, given, network.shapes[inputs[0]])}
+        return {inputs[0]: _reshape_to_tensor(graph, maps, network.shapes[inputs[0]])}
     return {
-        node: _shaped(graph, graph.call_method("__getitem__", (given, at)), network.shapes[node])
-        for at, node in enumerate(inputs)
+        node: _reshape_to_tensor(
+            graph, graph.call_method("__getitem__", (maps, index)), network.shapes[node]
+        )
+        for index, node in enumerate(inputs)
     }
 
 
 def add_outputs(
     graph: fx.Graph, network: TracedNetwork, span: LayerSpan, made: Mapping[fx.Node, fx.Node]
 ) -> None:
-    """End a piece's graph with what it gives: maps, or logits at the end of the network.
+    """End a piece's graph with its outputs: maps, or finally logits.
 
-    Maps are given in the format in which maps came, as messages carry them: so stages and one
-    process round alike where an operator gives a wider one.
+    Maps are converted to the number format of the input maps, like in messages between stages. So
+    stages and a single process round alike if an operator returns a wider format.
     """
     if span.last == len(network.operators):
         results = [made[node] for node in span.outputs]
     else:
-        given = next(node for node in graph.nodes if node.op == "placeholder")
-        maps = (_as_map(graph, made[node], network.shapes[node]) for node in span.outputs)
-        results = [graph.call_function(_in_format, (one, given)) for one in maps]
+        placeholder = next(node for node in graph.nodes if node.op == "placeholder")
+        maps = (_reshape_to_map(graph, made[node], network.shapes[node]) for node in span.outputs)
+        results = [
+            graph.call_function(_match_format, (output_map, placeholder)) for output_map in maps
+        ]
     graph.output(results[0] if len(results) == 1 else tuple(results))
 
 
-def _in_format(values: torch.Tensor, given: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return values in the number format of what was given."""
-    return values.to(given.dtype if isinstance(given, torch.Tensor) else given[0].dtype)
+def _match_format(
+    values: torch.Tensor, maps: torch.Tensor | Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """Return values in the number format of the input maps."""
+    return values.to(maps.dtype if isinstance(maps, torch.Tensor) else maps[0].dtype)
 
 
-def _shaped(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
-    """Return a map in a tensor's own shape; of three sides it is as it is."""
+def _reshape_to_tensor(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
+    """Return a map in a tensor's shape; with three axes it is unchanged."""
     return node if len(shape) == 3 else graph.call_method("reshape", (node, -1, *shape))
 
 
-def _as_map(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
+def _reshape_to_map(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
     if len(shape) == 3:
         return node
     return graph.call_method("reshape", (node, -1, *to_map(shape).shape))
 
 
 def to_map(shape: Sequence[int]) -> Map:
-    """Return the shape of a tensor of one image as a map's: of other than three sides a vector."""
+    """Return a one-image tensor shape as a map; without three axes it is a vector."""
     return Map(*shape) if len(shape) == 3 else Map(prod(shape), 1, 1)

@@ -1,4 +1,4 @@
-"""The modules of an imported network that compute the same as torch's, once per pass."""
+"""Modules of an imported network that are equal to torch's, used once per pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import fx, nn
 
 from spbench_parallel.spatial.conv import SpatialConv2d
 
-_TORCHS = frozenset(
+_COMPARABLE_TYPES = frozenset(
     {
         nn.Conv2d,
         nn.Linear,
@@ -19,28 +19,28 @@ _TORCHS = frozenset(
         nn.ReLU,
     }
 )
-"""Torch's own operators, of which there are references; subclasses may do anything."""
+"""Torch's operators with a reference; subclasses may do anything."""
 
 
 def find_comparable_convs(stage: nn.Module) -> list[nn.Conv2d]:
     """Return the convolutions of a stage that are compared at full size.
 
-    Of a network of the user's own these are torch's and their counterparts over tiles, used once.
+    In a user's network these are torch's and their counterparts over tiles, if used once.
     """
     convs = [module for module in stage.modules() if isinstance(module, nn.Conv2d)]
     if not any(isinstance(module, fx.GraphModule) for module in stage.modules()):
         return convs
-    alone = find_used_once(stage)
+    used_once = find_used_once(stage)
     return [
         conv
         for conv in convs
-        if conv in alone and (isinstance(conv, SpatialConv2d) or is_plain_torch(conv))
+        if conv in used_once and (isinstance(conv, SpatialConv2d) or is_plain_torch(conv))
     ]
 
 
 def is_plain_torch(module: nn.Module) -> bool:
     """Return whether a user's module computes exactly the same as torch's module."""
-    if type(module) not in _TORCHS or module._forward_hooks or module._forward_pre_hooks:
+    if type(module) not in _COMPARABLE_TYPES or module._forward_hooks or module._forward_pre_hooks:
         return False
     if module._backward_hooks or module._backward_pre_hooks:
         return False
@@ -57,9 +57,9 @@ def is_plain_torch(module: nn.Module) -> bool:
 
 
 def find_used_once(stage: nn.Module) -> set[nn.Module]:
-    """Return the modules that run once a pass, with parameters that no other operator has."""
+    """Return the modules that run once per pass and do not share parameters."""
     runs: Counter[nn.Module] = Counter()
-    holders: Counter[nn.Parameter] = Counter()
+    users: Counter[nn.Parameter] = Counter()
     for piece in stage.modules():
         if not isinstance(piece, fx.GraphModule):
             continue
@@ -67,14 +67,14 @@ def find_used_once(stage: nn.Module) -> set[nn.Module]:
             if node.op == "call_module":
                 module = piece.get_submodule(str(node.target))
                 runs[module] += 1
-                holders.update(set(module.parameters()))
+                users.update(set(module.parameters()))
             elif node.op == "get_attr":
-                holder, _, name = str(node.target).rpartition(".")
-                value = getattr(piece.get_submodule(holder), name, None)
+                owner, _, name = str(node.target).rpartition(".")
+                value = getattr(piece.get_submodule(owner), name, None)
                 if isinstance(value, nn.Parameter):
-                    holders[value] += 1
+                    users[value] += 1
     return {
         module
         for module, count in runs.items()
-        if count == 1 and all(holders[one] == 1 for one in module.parameters())
+        if count == 1 and all(users[parameter] == 1 for parameter in module.parameters())
     }

@@ -1,4 +1,4 @@
-"""Operators that work pixel by pixel: each pixel of the result is made of that of the inputs."""
+"""Pixelwise operators: each output pixel depends on the same pixel of the inputs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ _METHODS = frozenset(
     )
 )
 _SOFTMAX = functional.softmax, functional.log_softmax, torch.softmax, torch.log_softmax
-_OVER_CHANNELS = torch.mean, torch.sum, torch.amax, torch.amin, torch.cumsum, torch.std
-_KEEPDIM_PLACE = {torch.std: 3, "std": 3}
-"""The position of ``keepdim`` if it is not 2."""
+_REDUCTIONS = torch.mean, torch.sum, torch.amax, torch.amin, torch.cumsum, torch.std
+_KEEPDIM_POSITION = {torch.std: 3, "std": 3}  # of the argument ``keepdim``, if it is not 2
 _ALONG_LAST = functional.layer_norm, functional.linear
-_CUTS = torch.chunk, torch.split, "chunk", "split"
+_SPLITS = torch.chunk, torch.split, "chunk", "split"
 
 
 def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, sides: int) -> bool:
@@ -51,35 +50,35 @@ def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, sides: int
 
     Args:
         node: The node.
-        module: The module that it calls, if it does.
+        module: The module that it calls, or None.
         axes: The axes of the tensor's rows and columns.
-        sides: The number of its axes. None of them is the batch's.
+        sides: The number of its axes, without the batch.
     """
     if isinstance(module, nn.Softmax | nn.LogSoftmax):
-        return _is_other(module.dim, axes, sides)
+        return _is_channel_axis(module.dim, axes, sides)
     if module is not None:
-        # What is of chance, and draws, is asked about before: this drops nothing.
+        # Stochastic operators that draw are handled by the caller: these drop nothing.
         return isinstance(module, _MODULES) or find_drop_rule(module) is not None
     if node.target in _METHODS or (node.op == "call_function" and node.target in _FUNCTIONS):
         return True
     if node.target in _ALONG_LAST:
         return works_along_last(node) and axes[1] < sides - 1
     if node.target in (*_SOFTMAX, "softmax", "log_softmax"):
-        return _is_other(get_argument(node, 1, "dim"), axes, sides)
-    if node.target in (*_OVER_CHANNELS, *(one.__name__ for one in _OVER_CHANNELS)):
-        place = _KEEPDIM_PLACE.get(node.target, 2)
-        keeps = get_argument(node, place, "keepdim", default=False) is True
+        return _is_channel_axis(get_argument(node, 1, "dim"), axes, sides)
+    if node.target in (*_REDUCTIONS, *(function.__name__ for function in _REDUCTIONS)):
+        position = _KEEPDIM_POSITION.get(node.target, 2)
+        keeps = get_argument(node, position, "keepdim", default=False) is True
         keeps |= node.target in (torch.cumsum, "cumsum")
-        return keeps and _is_other(get_argument(node, 1, "dim"), axes, sides)
+        return keeps and _is_channel_axis(get_argument(node, 1, "dim"), axes, sides)
     return joins_channels(node, axes, sides)
 
 
 def works_by_value(node: fx.Node, module: nn.Module | None) -> bool:
-    """Return whether a node works value by value on tensors of one shape, or of one side's length.
+    """Return whether a node works value by value on tensors of equal shape.
 
     Args:
         node: The node.
-        module: The module that it calls, if it does.
+        module: The module that it calls, or None.
     """
     if module is not None:
         return isinstance(module, _MODULES) and not isinstance(module, nn.Softmax2d)
@@ -87,14 +86,14 @@ def works_by_value(node: fx.Node, module: nn.Module | None) -> bool:
 
 
 def is_along_last(module: nn.Module | None) -> bool:
-    """Return whether a module with parameters works along the last axis alone."""
+    """Return whether a module with parameters works along the last axis only."""
     if isinstance(module, nn.LayerNorm):
         return len(module.normalized_shape) == 1
     return type(module) is nn.Linear
 
 
 def works_along_last(node: fx.Node) -> bool:
-    """Return whether a function of `_ALONG_LAST` works along the last axis alone."""
+    """Return whether a function of `_ALONG_LAST` works along the last axis only."""
     if node.target is not functional.layer_norm:
         return True
     shape = get_argument(node, 1, "normalized_shape")
@@ -102,38 +101,40 @@ def works_along_last(node: fx.Node) -> bool:
 
 
 def joins_channels(node: fx.Node, axes: Axes, sides: int) -> bool:
-    """Return whether a node puts channels of several tensors together."""
+    """Return whether a node concatenates the channels of several tensors."""
     axis = get_argument(node, 1, "dim", default=node.kwargs.get("axis", 0))
-    return node.target in (torch.cat, torch.concat) and _is_other(axis, axes, sides)
+    return node.target in (torch.cat, torch.concat) and _is_channel_axis(axis, axes, sides)
 
 
 def cuts_channels(node: fx.Node, axes: Axes, sides: int) -> bool:
-    """Return whether a node cuts channels into several parts."""
-    return node.target in _CUTS and _is_other(get_argument(node, 2, "dim", default=0), axes, sides)
+    """Return whether a node splits channels into several parts."""
+    return node.target in _SPLITS and _is_channel_axis(
+        get_argument(node, 2, "dim", default=0), axes, sides
+    )
 
 
 def takes_channels(node: fx.Node, axes: Axes) -> bool:
-    """Return whether a node takes some channels of a tensor, by slices."""
+    """Return whether a node takes some channels of a tensor by slices."""
     slices = get_slices(node)
     if slices is None:
         return False
-    cut = [at for at, one in enumerate(slices) if one != slice(None)]
-    return 0 not in cut and not any(at - 1 in axes for at in cut)
+    sliced = [axis for axis, slice_ in enumerate(slices) if slice_ != slice(None)]
+    return 0 not in sliced and not any(axis - 1 in axes for axis in sliced)
 
 
 def get_slices(node: fx.Node) -> tuple[slice, ...] | None:
-    """Return the slices of a tensor that a node takes, one an axis; None where it takes others."""
+    """Return the slices that a node takes of a tensor, one per axis; or None."""
     if node.target is not operator.getitem or len(node.args) != 2:
         return None
-    found = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-    if not all(isinstance(one, slice) for one in found):
+    indices = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
+    if not all(isinstance(index, slice) for index in indices):
         return None
-    return tuple(one for one in found if isinstance(one, slice))
+    return tuple(index for index in indices if isinstance(index, slice))
 
 
-def get_argument(node: fx.Node, place: int, name: str, default: Any = None) -> Any:
-    """Return an argument of a node, by its place or its name."""
-    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
+def get_argument(node: fx.Node, position: int, name: str, default: Any = None) -> Any:
+    """Return an argument of a node by position or name."""
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
 
 
 def get_arguments(node: fx.Node, names: tuple[str, ...]) -> Mapping[str, Any]:
@@ -141,11 +142,11 @@ def get_arguments(node: fx.Node, names: tuple[str, ...]) -> Mapping[str, Any]:
     return dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
 
 
-def _is_other(axis: Any, axes: Axes, sides: int) -> bool:
-    """Return whether an axis of a batch's tensor is neither the batch's, nor rows or columns."""
+def _is_channel_axis(axis: Any, axes: Axes, sides: int) -> bool:
+    """Return whether an axis is neither the batch axis nor rows or columns."""
     if isinstance(axis, list | tuple) and len(axis) == 1:
         (axis,) = axis
     if not isinstance(axis, int) or isinstance(axis, bool):
         return False
-    place = axis % (sides + 1) - 1
-    return place >= 0 and place not in axes
+    position = axis % (sides + 1) - 1
+    return position >= 0 and position not in axes

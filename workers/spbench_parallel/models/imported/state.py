@@ -1,4 +1,4 @@
-"""The names of a network's tensors: in its modules, and in its ``state_dict``.
+"""Names of a network's tensors: in its modules, and in its ``state_dict``.
 
 A tensor has several names if a module is registered twice, or a parameter is tied.
 """
@@ -16,15 +16,15 @@ from spbench_parallel.errors import CannotRunError
 
 
 def tensors_by_name(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return all parameters and buffers of a module by name, with every name of each."""
+    """Return all parameters and buffers of a module under each of their names."""
     parameters = module.named_parameters(remove_duplicate=False)
     return {**dict(parameters), **dict(module.named_buffers(remove_duplicate=False))}
 
 
 def names_in_state(module: nn.Module) -> Mapping[str, tuple[str, ...]]:
-    """Return the names in the ``state_dict`` of each parameter and buffer, by each of its names.
+    """Return the names in the ``state_dict`` of each parameter and buffer, by name.
 
-    A buffer that is not persistent has none there.
+    A buffer that is not persistent has no name there.
     """
     by_tensor: dict[int, list[str]] = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
@@ -34,26 +34,26 @@ def names_in_state(module: nn.Module) -> Mapping[str, tuple[str, ...]]:
 
 
 def check_state(network: str, module: nn.Module) -> None:
-    """Check that a network's weights can be trained in parts, and saved as its ``state_dict``.
+    """Check that weights can be trained in parts, and saved as a ``state_dict``.
 
     Args:
-        network: Its name in errors.
-        module: It.
+        network: The network's name in errors.
+        module: The network.
 
     Raises:
-        CannotRunError: An entry of its ``state_dict`` is none of its tensors, two tensors share
+        CannotRunError: An entry of its ``state_dict`` is not one of its tensors, two tensors share
             memory, or two normalisations share statistics.
     """
     tensors = tensors_by_name(module)
-    known = {id(tensor) for tensor in tensors.values()}
+    tensor_ids = {id(tensor) for tensor in tensors.values()}
     for name, entry in module.state_dict(keep_vars=True).items():
-        if id(entry) not in known:
+        if id(entry) not in tensor_ids:
             raise CannotRunError(
                 f"network {network}: {name} of its state_dict is no parameter or buffer of it, so "
                 "that training cannot be saved there; leave out hooks of state_dict and "
                 "get_extra_state, and register a buffer instead"
             )
-    for first, second in _pairs_in_memory(tensors):
+    for first, second in _iter_overlapping(tensors):
         raise CannotRunError(
             f"network {network}: {first} and {second} are two tensors in one memory, and ranks "
             "would train each of them for itself; assign one parameter to both modules, or clone it"
@@ -61,28 +61,28 @@ def check_state(network: str, module: nn.Module) -> None:
     _check_statistics(network, module)
 
 
-def _pairs_in_memory(tensors: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, str]]:
-    """Yield the names of two tensors in one memory, of which one is a parameter."""
+def _iter_overlapping(tensors: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, str]]:
+    """Yield the names of two tensors with shared memory, if one is a parameter."""
     unique = {id(tensor): (name, tensor) for name, tensor in reversed(list(tensors.items()))}
     spans = [
-        (tensor.data_ptr(), tensor.data_ptr() + _bytes(tensor), name, tensor)
+        (tensor.data_ptr(), tensor.data_ptr() + _count_spanned_bytes(tensor), name, tensor)
         for name, tensor in unique.values()
         if not is_lazy(tensor) and tensor.numel() and tensor.data_ptr()
     ]
     spans.sort(key=lambda span: span[:3])
-    for (_, end, first, one), (start, _, second, other) in pairwise(spans):
-        if start < end and isinstance(one, nn.Parameter) | isinstance(other, nn.Parameter):
+    for (_, end, first, lower), (start, _, second, upper) in pairwise(spans):
+        if start < end and isinstance(lower, nn.Parameter) | isinstance(upper, nn.Parameter):
             yield first, second
 
 
-def _bytes(tensor: torch.Tensor) -> int:
+def _count_spanned_bytes(tensor: torch.Tensor) -> int:
     """Return the bytes from a tensor's first number to its last one."""
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return (1 + sum((length - 1) * stride for length, stride in steps)) * tensor.element_size()
 
 
 def _check_statistics(network: str, module: nn.Module) -> None:
-    """Refuse running statistics of two modules in one tensor: ranks would move them apart."""
+    """Reject running statistics that two modules share: ranks would diverge."""
     owners: dict[int, str] = {}
     for path, norm in module.named_modules():
         if not isinstance(norm, nn.modules.batchnorm._NormBase):

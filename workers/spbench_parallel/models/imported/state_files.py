@@ -1,4 +1,4 @@
-"""Files of a network's ``state_dict``: torch's own (``.pt``), or safetensors (``.safetensors``)."""
+"""Files with a network's ``state_dict``: torch (``.pt``) or safetensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAFE = ".safetensors"
 
 
 def read_state(path: Path) -> Any:
-    """Return what a file holds; no code in it is run.
+    """Return the contents of a file, without running code in it.
 
     Raises:
         CannotRunError: It cannot be read, or needs a package that is not installed.
@@ -27,37 +27,39 @@ def read_state(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        raise _unreadable(path, error, "torch's tensors") from None
+        raise _read_error(path, error, "torch's tensors") from None
 
 
 def write_state(state: Mapping[str, torch.Tensor], path: Path, file: BinaryIO) -> None:
-    """Write a ``state_dict`` in the format of a path's suffix into an open file."""
+    """Write a ``state_dict`` to an open file, in the format of a path's suffix."""
     if path.suffix != SAFE:
         torch.save(dict(state), file)
         return
-    # Copies: its tensors may share no memory, as tied weights do.
-    file.write(_safetensors(path).save({name: one.clone() for name, one in state.items()}))
+    # Copies, because safetensors rejects tensors that share memory, such as tied weights.
+    file.write(
+        _import_safetensors(path).save({name: tensor.clone() for name, tensor in state.items()})
+    )
 
 
 def check_format(path: Path) -> None:
-    """Refuse a path whose format needs a package that is not installed.
+    """Check that the package for a path's format is installed.
 
     Raises:
-        CannotRunError: It does.
+        CannotRunError: It is not.
     """
     if path.suffix == SAFE:
-        _safetensors(path)
+        _import_safetensors(path)
 
 
 def _read_safe(path: Path) -> Any:
-    package = _safetensors(path)
+    package = _import_safetensors(path)
     try:
         return package.load_file(path)
-    except Exception as error:  # of the system, or its own
-        raise _unreadable(path, error, "safetensors") from None
+    except Exception as error:  # an OSError, or the package's own error
+        raise _read_error(path, error, "safetensors") from None
 
 
-def _safetensors(path: Path) -> Any:
+def _import_safetensors(path: Path) -> Any:
     try:
         import safetensors.torch
     except ImportError:
@@ -68,8 +70,8 @@ def _safetensors(path: Path) -> Any:
     return safetensors.torch
 
 
-def _unreadable(path: Path, error: Exception, kind: str) -> CannotRunError:
-    told = f"it is no file of {kind}"
+def _read_error(path: Path, error: Exception, kind: str) -> CannotRunError:
+    reason = f"it is no file of {kind}"
     if isinstance(error, OSError):
-        told = error.strerror or os.strerror(errno.ENOENT)  # safetensors says it in words alone
-    return CannotRunError(f"weights {path} cannot be read: {told}")
+        reason = error.strerror or os.strerror(errno.ENOENT)  # safetensors sets only a text
+    return CannotRunError(f"weights {path} cannot be read: {reason}")

@@ -1,4 +1,4 @@
-"""A piece of an imported network over tiles: a module of a rank that has one tile of each map."""
+"""Tiled pieces of an imported network: modules of a rank with one tile of each map."""
 
 from __future__ import annotations
 
@@ -55,70 +55,83 @@ from spbench_parallel.spatial.replicated import (
 from spbench_parallel.spatial.tiling import Tiling
 
 _RELUS = (functional.relu, torch.relu, "relu")
-"""A ReLU's functions, and the method of tensors."""
+"""ReLU as a function, and the name of torch.Tensor's method."""
 _PLAIN_NAMES = "weight", "bias", "running_mean", "running_var", "num_batches_tracked"
 """The parameters and buffers of modules that have counterparts."""
 
 
-def build_tiled_piece(piece: ImportedPiece, tiling: Tiling, norm_of: NormFactory) -> fx.GraphModule:
+def build_tiled_piece(
+    piece: ImportedPiece, tiling: Tiling, norm_factory: NormFactory
+) -> fx.GraphModule:
     """Return a new module of a piece for a rank that has one tile of each map.
 
     Args:
         piece: The piece.
-        tiling: The tiles of the image; each map is cut as it is.
-        norm_of: Makes batch normalisation.
+        tiling: The tiles of the image; each map is cut in the same way.
+        norm_factory: Creates batch normalisation.
 
     Raises:
         CannotRunError: A map has fewer pixels than there are tiles, or an operator over tiles is
             used twice.
     """
-    return _Building(piece, tiling, norm_of).module()
+    return _TiledPieceBuilder(piece, tiling, norm_factory).build()
 
 
 def list_gathered_operators(network: TracedNetwork, grids: Iterable[Grid]) -> list[fx.Node]:
-    """Return the operators that are computed on gathered maps where images are in such tiles."""
-    found = {node for grid in grids for node in find_gathered_operators(network, grid)}
-    return [each.node for each in network.operators if each.node in found]
+    """Return the operators that are computed on gathered maps for any of some grids."""
+    nodes = {node for grid in grids for node in find_gathered_operators(network, grid)}
+    return [operator.node for operator in network.operators if operator.node in nodes]
 
 
 def count_gathered_values(network: TracedNetwork, nodes: Iterable[fx.Node]) -> int:
-    """Return how many numbers of one image are gathered for such operators, on every rank."""
-    sources = {one: None for node in nodes for one in node.all_input_nodes}
-    return sum(prod(network.shapes[one]) for one in sources if is_tiled(network, one))
+    """Return the number of values per image that are gathered for operators.
+
+    Every rank gets all of them.
+    """
+    sources = {source: None for node in nodes for source in node.all_input_nodes}
+    return sum(prod(network.shapes[source]) for source in sources if is_tiled(network, source))
 
 
 def is_same_over_tiles(small: TracedNetwork, whole: TracedNetwork, grid: Grid) -> bool:
-    """Return whether a network at a smaller size is over tiles what it is at another.
+    """Return whether a network behaves alike over tiles at two image sizes.
 
-    Each operator is computed in the same way, and each tile has the pixels that its neighbours
-    read, as far as it has them in the larger image.
+    Each operator must be computed by the same strategy. Each tile must have the pixels that its
+    neighbours read, as far as it has them in the larger image.
     """
-    ways, others = (choose_strategies(each, grid).values() for each in (small, whole))
-    if list(ways) != list(others):
+    small_strategies, whole_strategies = (
+        choose_strategies(network, grid).values() for network in (small, whole)
+    )
+    if list(small_strategies) != list(whole_strategies):
         return False
     pairs = zip(small.operators, whole.operators, strict=True)
-    return all(_has_halos(small, one.node, whole, other.node, grid) for one, other in pairs)
-
-
-def _has_halos(
-    small: TracedNetwork, one: fx.Node, whole: TracedNetwork, other: fx.Node, grid: Grid
-) -> bool:
-    sources = [node for node in one.all_input_nodes if is_tiled(small, node)]
-    larger = [node for node in other.all_input_nodes if is_tiled(whole, node)]
-    if len(sources) != len(larger):
-        return False
-    reach = _reach(find_module(small, one))
-    tiles = grid.rows, grid.cols
     return all(
-        have // parts >= max(1, min(beyond, had // parts))
-        for mine, theirs in zip(sources, larger, strict=True)
-        for have, had, parts, beyond in zip(
-            map_size(small, mine), map_size(whole, theirs), tiles, reach, strict=True
-        )
+        _has_halos(small, small_operator.node, whole, whole_operator.node, grid)
+        for small_operator, whole_operator in pairs
     )
 
 
-def _reach(module: nn.Module | None) -> tuple[int, int]:
+def _has_halos(
+    small: TracedNetwork, node: fx.Node, whole: TracedNetwork, whole_node: fx.Node, grid: Grid
+) -> bool:
+    """Return whether tiles of the small network have their halos, if the other has."""
+    small_sources = [source for source in node.all_input_nodes if is_tiled(small, source)]
+    whole_sources = [source for source in whole_node.all_input_nodes if is_tiled(whole, source)]
+    if len(small_sources) != len(whole_sources):
+        return False
+    reach = _find_reach(find_module(small, node))
+    tiles = (grid.rows, grid.cols)
+    for small_source, whole_source in zip(small_sources, whole_sources, strict=True):
+        small_size = map_size(small, small_source)
+        whole_size = map_size(whole, whole_source)
+        for length, whole_length, parts, halo in zip(
+            small_size, whole_size, tiles, reach, strict=True
+        ):
+            if length // parts < max(1, min(halo, whole_length // parts)):
+                return False
+    return True
+
+
+def _find_reach(module: nn.Module | None) -> tuple[int, int]:
     """Return how many rows and columns an operator may read beyond a tile."""
     if not isinstance(module, nn.Conv2d | nn.MaxPool2d | nn.AvgPool2d):
         return 0, 0
@@ -127,278 +140,317 @@ def _reach(module: nn.Module | None) -> tuple[int, int]:
     return (kernel[0] - 1) * dilation[0], (kernel[1] - 1) * dilation[1]
 
 
-class _Building:
-    """The building of one piece: its graph, and the modules that the graph calls."""
+class _TiledPieceBuilder:
+    """Builds one piece: its graph, and the modules that the graph calls."""
 
-    def __init__(self, piece: ImportedPiece, tiling: Tiling, norm_of: NormFactory) -> None:
+    def __init__(self, piece: ImportedPiece, tiling: Tiling, norm_factory: NormFactory) -> None:
         self._piece = piece
         self._tiling = tiling
-        self._norm_of = norm_of
+        self._norm_factory = norm_factory
         self._network = piece.network
         self._grid = tiling.partition.grid
-        self._ways = choose_strategies(piece.network, self._grid, piece.operators)
+        self._strategies = choose_strategies(piece.network, self._grid, piece.operators)
         self._graph = fx.Graph()
         self._root = dict[str, Any]()
         self._memo: dict[int, Any] = {}
-        self._made: dict[fx.Node, fx.Node] = {}
-        self._whole: dict[fx.Node, fx.Node] = {}
+        self._outputs: dict[fx.Node, fx.Node] = {}
+        self._gathered_outputs: dict[fx.Node, fx.Node] = {}
 
-    def module(self) -> fx.GraphModule:
+    def build(self) -> fx.GraphModule:
         span = self._piece.span
-        self._made.update(add_inputs(self._graph, self._network, span.inputs))
-        for each in self._piece.operators:
-            self._made[each.node] = self._operator(each)
-        add_outputs(self._graph, self._network, span, self._made)
+        self._outputs.update(add_inputs(self._graph, self._network, span.inputs))
+        for operator in self._piece.operators:
+            self._outputs[operator.node] = self._add_operator(operator)
+        add_outputs(self._graph, self._network, span, self._outputs)
         return fx.GraphModule(self._root, self._graph, class_name="TiledPiece")
 
-    def _operator(self, each: Operator) -> fx.Node:
-        node = each.node
-        way = self._ways[each.node]
-        if way is TileStrategy.NUMBER:
-            return self._number(each)
-        if way is TileStrategy.TILES:
-            counterpart = self._counterpart(node)
-            path = str(node.target) if counterpart.state_dict() else f"{node.name}_over_tiles"
-            if path in self._root:
-                raise CannotRunError(
-                    f"network {self._network.name}: {locate(node)} is used twice, which cannot be "
-                    "over tiles; take scheme lp, or a second module with the same parameters "
-                    "(b.weight = a.weight)"
-                )
-            self._root[path] = counterpart
-            self._leave_room(node, counterpart)
-            return self._graph.call_module(path, (self._made[node.all_input_nodes[0]],))
-        if way is TileStrategy.MEAN:
-            return self._mean(node, each)
-        if way is TileStrategy.GROUPS:
-            shape = self._network.shapes[node]
-            source = node.all_input_nodes[0]
-            return self._graph.call_function(_regrouped, (self._made[source], *shape[:-2]))
-        if way is TileStrategy.GATHERED:
-            return self._cut(node, self._timed(node, self._gathered_inputs(node)))
-        given = {one: self._beside(one, way) for one in node.all_input_nodes}
-        if way is not TileStrategy.WHOLE:
-            return self._copied(node, given)
-        timed = node in find_gathered_operators(self._network, self._grid)
-        return self._cut(node, (self._timed if timed else self._copied)(node, given))
+    def _add_operator(self, operator: Operator) -> fx.Node:
+        """Add an operator by its strategy; return the node of its output."""
+        node = operator.node
+        match self._strategies[node]:
+            case TileStrategy.NUMBER:
+                return self._add_number(operator)
+            case TileStrategy.TILES:
+                return self._add_counterpart(node)
+            case TileStrategy.MEAN:
+                return self._add_mean(node, operator)
+            case TileStrategy.GROUPS:
+                return self._add_regrouping(node)
+            case TileStrategy.GATHERED:
+                return self._cut_into_tiles(node, self._add_timed(node, self._gather_inputs(node)))
+            case TileStrategy.PIXELS:
+                return self._add_copy(node, self._get_inputs(node, TileStrategy.PIXELS))
+            case TileStrategy.WHOLE:
+                return self._add_whole(node)
 
-    def _leave_room(self, node: fx.Node, counterpart: nn.Module) -> None:
-        """Let a ReLU that this operator alone reads leave room for its halo around the tile."""
+    def _add_counterpart(self, node: fx.Node) -> fx.Node:
+        """Add the operator over tiles that replaces an operator of whole images."""
+        counterpart = self._make_counterpart(node)
+        path = str(node.target) if counterpart.state_dict() else f"{node.name}_over_tiles"
+        if path in self._root:
+            raise CannotRunError(
+                f"network {self._network.name}: {locate(node)} is used twice, which cannot be "
+                "over tiles; take scheme lp, or a second module with the same parameters "
+                "(b.weight = a.weight)"
+            )
+        self._root[path] = counterpart
+        self._add_halo_buffer(node, counterpart)
+        return self._graph.call_module(path, (self._outputs[node.all_input_nodes[0]],))
+
+    def _add_regrouping(self, node: fx.Node) -> fx.Node:
+        """Add an operator that splits or joins channels of a tile."""
+        shape = self._network.shapes[node]
+        source = node.all_input_nodes[0]
+        return self._graph.call_function(_regroup_channels, (self._outputs[source], *shape[:-2]))
+
+    def _add_whole(self, node: fx.Node) -> fx.Node:
+        """Add an operator on replicated values, and cut its output into tiles if it is a map."""
+        inputs = self._get_inputs(node, TileStrategy.WHOLE)
+        if node in find_gathered_operators(self._network, self._grid):
+            return self._cut_into_tiles(node, self._add_timed(node, inputs))
+        return self._cut_into_tiles(node, self._add_copy(node, inputs))
+
+    def _get_inputs(self, node: fx.Node, strategy: TileStrategy) -> dict[fx.Node, fx.Node]:
+        return {source: self._get_input(source, strategy) for source in node.all_input_nodes}
+
+    def _add_halo_buffer(self, node: fx.Node, counterpart: nn.Module) -> None:
+        """Let a ReLU that only this operator reads write into a buffer with halo space."""
         relu = node.all_input_nodes[0]
         reader = getattr(counterpart, "tiled", None)
-        copied = self._made[relu]
+        relu_copy = self._outputs[relu]
         if not isinstance(reader, TiledWindow) or len(relu.users) > 1 or not self._is_relu(relu):
             return
         path = f"{relu.name}_with_room"
         self._root[path] = reader.make_preceding_relu()
-        with self._graph.inserting_after(copied):
-            self._made[relu] = self._graph.call_module(path, (copied.all_input_nodes[0],))
-        self._graph.erase_node(copied)
+        with self._graph.inserting_after(relu_copy):
+            self._outputs[relu] = self._graph.call_module(path, (relu_copy.all_input_nodes[0],))
+        self._graph.erase_node(relu_copy)
 
     def _is_relu(self, node: fx.Node) -> bool:
-        """Return whether a value is that of a ReLU, which this piece computes on tiles."""
-        if self._ways.get(node) is not TileStrategy.PIXELS:
+        """Return whether a value is the output of a ReLU on tiles in this piece."""
+        if self._strategies.get(node) is not TileStrategy.PIXELS:
             return False
-        called = self._network.get_module(node)
-        return type(called) is nn.ReLU if called is not None else node.target in _RELUS
+        module = self._network.get_module(node)
+        return type(module) is nn.ReLU if module is not None else node.target in _RELUS
 
-    def _timed(self, node: fx.Node, given: dict[fx.Node, fx.Node]) -> fx.Node:
-        """Return an operator as it is, on these inputs, whose time is that on gathered maps."""
-        first = next(one for one in given if one.op != "get_attr")
-        given[first] = self._graph.call_function(start_gathered, (given[first],))
-        return self._graph.call_function(stop_gathered, (self._copied(node, given),))
+    def _add_timed(self, node: fx.Node, inputs: dict[fx.Node, fx.Node]) -> fx.Node:
+        """Add an unchanged operator, timed as work on gathered maps."""
+        first = next(source for source in inputs if source.op != "get_attr")
+        inputs[first] = self._graph.call_function(start_gathered, (inputs[first],))
+        return self._graph.call_function(stop_gathered, (self._add_copy(node, inputs),))
 
-    def _dropped(self, node: fx.Node, made: fx.Node) -> fx.Node:
-        """Return what an operator of chance leaves: of a map in tiles, of this rank's."""
-        by_pixel = self._ways[node] is TileStrategy.PIXELS
-        box = self._tiling_of(node).tile if by_pixel else None
-        channels_last = by_pixel and pixel_axes(self._network)[node] == (0, 1)
+    def _add_drop(self, node: fx.Node, source: fx.Node) -> fx.Node:
+        """Add a stochastic operator; on a map in tiles it covers this rank's tile."""
+        is_tiled_map = self._strategies[node] is TileStrategy.PIXELS
+        box = self._get_tiling(node).tile if is_tiled_map else None
+        channels_last = is_tiled_map and pixel_axes(self._network)[node] == (0, 1)
         drop = make_drop(self._network, node, box, channels_last=channels_last)
-        return self._call("dropped", node, drop, made)
+        return self._call_new_module("dropped", node, drop, source)
 
-    def _copied(self, node: fx.Node, given: dict[fx.Node, fx.Node]) -> fx.Node:
-        """Return an operator as it is, on these inputs."""
+    def _add_copy(self, node: fx.Node, inputs: dict[fx.Node, fx.Node]) -> fx.Node:
+        """Add an unchanged operator on these inputs."""
         if node in self._network.stochastic:
-            return self._dropped(node, given[node.all_input_nodes[0]])
+            return self._add_drop(node, inputs[node.all_input_nodes[0]])
         if node.op == "call_module":
             path = str(node.target)
             self._root.setdefault(path, copy_attribute(self._network, path, self._memo))
-        return self._graph.node_copy(node, given.__getitem__)
+        return self._graph.node_copy(node, inputs.__getitem__)
 
-    def _beside(self, node: fx.Node, way: TileStrategy) -> fx.Node:
-        """Return an input of an operator; beside tiles, what every rank has."""
-        made = self._attribute(node) if node.op == "get_attr" else self._made[node]
+    def _get_input(self, node: fx.Node, strategy: TileStrategy) -> fx.Node:
+        """Return an input of an operator.
+
+        Replicated values with tiles get gradients that are summed over the tiles.
+        """
+        output = self._get_attribute_node(node) if node.op == "get_attr" else self._outputs[node]
         if (
-            way is not TileStrategy.PIXELS
+            strategy is not TileStrategy.PIXELS
             or is_tiled(self._network, node)
-            or not self._learns(node)
+            or not self._has_gradient(node)
         ):
-            return made
-        return self._call("beside_tiles", node, ReplicatedValues(tiling=self._tiling), made)
+            return output
+        return self._call_new_module(
+            "beside_tiles", node, ReplicatedValues(tiling=self._tiling), output
+        )
 
-    def _learns(self, node: fx.Node) -> bool:
+    def _has_gradient(self, node: fx.Node) -> bool:
         """Return whether a value is a tensor that may have a gradient."""
         if node.op == "get_attr":
             return isinstance(get_attribute(self._network.module, str(node.target)), nn.Parameter)
         return node in self._network.shapes
 
-    def _gathered_inputs(self, node: fx.Node) -> dict[fx.Node, fx.Node]:
-        found = {}
-        for one in node.all_input_nodes:
-            if one.op == "get_attr":
-                found[one] = self._attribute(one)
-            elif is_tiled(self._network, one):
-                if one not in self._whole:
-                    self._whole[one] = self._gathered(one)
-                found[one] = self._whole[one]
+    def _gather_inputs(self, node: fx.Node) -> dict[fx.Node, fx.Node]:
+        inputs = {}
+        for source in node.all_input_nodes:
+            if source.op == "get_attr":
+                inputs[source] = self._get_attribute_node(source)
+            elif is_tiled(self._network, source):
+                if source not in self._gathered_outputs:
+                    self._gathered_outputs[source] = self._gather(source)
+                inputs[source] = self._gathered_outputs[source]
             else:
-                found[one] = self._made[one]
-        return found
+                inputs[source] = self._outputs[source]
+        return inputs
 
-    def _gathered(self, node: fx.Node) -> fx.Node:
-        """Return what is in tiles, whole."""
-        gather = AllGather(tiling=self._tiling_of(node))
-        return self._of_maps("gathered", node, gather, self._made[node])
+    def _gather(self, node: fx.Node) -> fx.Node:
+        """Add the all-gather of a tiled value."""
+        gather = AllGather(tiling=self._get_tiling(node))
+        return self._apply_to_maps("gathered", node, gather, self._outputs[node])
 
-    def _cut(self, node: fx.Node, made: fx.Node) -> fx.Node:
-        """Return this rank's tile of what was computed on gathered maps, or that, if no map."""
+    def _cut_into_tiles(self, node: fx.Node, output: fx.Node) -> fx.Node:
+        """Return this rank's tile of a gathered output, or the output if it is not a map."""
         if not is_tiled(self._network, node):
-            return made
-        self._whole[node] = made
-        return self._of_maps("own_tile", node, OwnTile(tiling=self._tiling_of(node)), made)
+            return output
+        self._gathered_outputs[node] = output
+        return self._apply_to_maps("own_tile", node, OwnTile(tiling=self._get_tiling(node)), output)
 
-    def _of_maps(self, word: str, node: fx.Node, module: nn.Module, made: fx.Node) -> fx.Node:
-        """Return what a module of maps gives of a value, whose channels may be elsewhere."""
+    def _apply_to_maps(
+        self, prefix: str, node: fx.Node, module: nn.Module, output: fx.Node
+    ) -> fx.Node:
+        """Apply a module of maps to a value with channels on any axes."""
         shape = self._network.shapes[node]
         axes = pixel_axes(self._network)[node]
         if axes == MAP_AXES and len(shape) == 3:
-            return self._call(word, node, module, made)
-        # Channels, of one axis or several, become one, and come first.
-        others = [at for at in range(len(shape)) if at not in axes]
-        order = [0, *(at + 1 for at in (*others, *axes))]
-        made = self._graph.call_function(torch.permute, (made, order))
-        made = self._call(word, node, module, self._graph.call_function(_flat, (made,)))
-        made = self._graph.call_function(_regrouped, (made, *(shape[at] for at in others)))
-        back = [order.index(at) for at in range(len(order))]
-        return self._graph.call_function(torch.permute, (made, back))
+            return self._call_new_module(prefix, node, module, output)
+        # Join all channel axes into one, and move it to the front.
+        channel_axes = [axis for axis in range(len(shape)) if axis not in axes]
+        order = [0, *(axis + 1 for axis in (*channel_axes, *axes))]
+        output = self._graph.call_function(torch.permute, (output, order))
+        output = self._call_new_module(
+            prefix, node, module, self._graph.call_function(_flatten_channels, (output,))
+        )
+        output = self._graph.call_function(
+            _regroup_channels, (output, *(shape[axis] for axis in channel_axes))
+        )
+        inverse = [order.index(axis) for axis in range(len(order))]
+        return self._graph.call_function(torch.permute, (output, inverse))
 
-    def _mean(self, node: fx.Node, each: Operator) -> fx.Node:
+    def _add_mean(self, node: fx.Node, operator: Operator) -> fx.Node:
         source = node.all_input_nodes[0]
-        mean = SpatialGlobalAvgPool2d(tiling=self._tiling_of(source))
-        made = self._call("mean", node, mean, self._made[source])
-        if each.shape is None or len(each.shape) == 3:
-            return made
-        return self._graph.call_method("flatten", (made, 1))
+        mean = SpatialGlobalAvgPool2d(tiling=self._get_tiling(source))
+        output = self._call_new_module("mean", node, mean, self._outputs[source])
+        if operator.shape is None or len(operator.shape) == 3:
+            return output
+        return self._graph.call_method("flatten", (output, 1))
 
-    def _number(self, each: Operator) -> fx.Node:
-        """Return a size, of the whole map and of as many images, or another number of images."""
-        node = each.node
-        given = {one: self._made.get(one) or self._attribute(one) for one in node.all_input_nodes}
-        if each.value is None or not any(is_tiled(self._network, one) for one in given):
-            return self._copied(node, given)
-        images = self._graph.call_method("size", (given[node.all_input_nodes[0]], 0))
-        return self._graph.call_function(_size, (images, *each.value))
+    def _add_number(self, operator: Operator) -> fx.Node:
+        """Add a size of the whole map, or another number."""
+        node = operator.node
+        inputs = {
+            source: self._outputs.get(source) or self._get_attribute_node(source)
+            for source in node.all_input_nodes
+        }
+        if operator.value is None or not any(is_tiled(self._network, source) for source in inputs):
+            return self._add_copy(node, inputs)
+        images = self._graph.call_method("size", (inputs[node.all_input_nodes[0]], 0))
+        return self._graph.call_function(_make_size, (images, *operator.value))
 
-    def _attribute(self, node: fx.Node) -> fx.Node:
-        if node not in self._made and self._network.is_constant(node):
-            self._made[node] = add_constant(self._graph, self._root, self._network, node)
-        elif node not in self._made:
+    def _get_attribute_node(self, node: fx.Node) -> fx.Node:
+        if node not in self._outputs and self._network.is_constant(node):
+            self._outputs[node] = add_constant(self._graph, self._root, self._network, node)
+        elif node not in self._outputs:
             path = str(node.target)
             self._root.setdefault(path, copy_attribute(self._network, path, self._memo))
-            self._made[node] = self._graph.node_copy(node)
-        return self._made[node]
+            self._outputs[node] = self._graph.node_copy(node)
+        return self._outputs[node]
 
-    def _call(self, word: str, node: fx.Node, module: nn.Module, made: fx.Node) -> fx.Node:
-        """Return the call of a module that the user's network has not, on a value."""
-        path = f"{word}_{node.name}"
+    def _call_new_module(
+        self, prefix: str, node: fx.Node, module: nn.Module, source: fx.Node
+    ) -> fx.Node:
+        """Add the call of a module that the user's network does not have."""
+        path = f"{prefix}_{node.name}"
         self._root.setdefault(path, module)
-        return self._graph.call_module(path, (made,))
+        return self._graph.call_module(path, (source,))
 
-    def _counterpart(self, node: fx.Node) -> nn.Module:
-        """Return the operator over tiles, with the weights that the network was loaded with."""
+    def _make_counterpart(self, node: fx.Node) -> nn.Module:
+        """Return the operator over tiles, with the loaded weights."""
         network = self._network
         source = node.all_input_nodes[0]
         original = find_module(network, node)
         with suspend_hooks(original):
             module = copy.deepcopy(original, self._memo)
-        make = find_counterpart(network, node)
-        assert make is not None, "its way is by its counterpart"
-        given, result = (map_size(network, one) for one in (source, node))
+        factory = find_counterpart(network, node)
+        assert factory is not None, "its way is by its counterpart"
+        input_size, output_size = (map_size(network, value) for value in (source, node))
         if module is not None:
             self._check_plain(node, module)
         try:
-            made = make(
-                ConversionSpec(module, given, result, self._tiling_of(source), self._norm_of)
+            counterpart = factory(
+                ConversionSpec(
+                    module, input_size, output_size, self._get_tiling(source), self._norm_factory
+                )
             )
         except ValueError as error:
             raise CannotRunError(f"network {network.name}: {locate(node)}: {error}") from None
         if module is not None:
-            made.load_state_dict(module.state_dict())
+            counterpart.load_state_dict(module.state_dict())
             for name, parameter in module.named_parameters():
-                # If it is tied, other operators of this piece have the same one.
-                made.register_parameter(name, parameter)
-        return made
+                # Share the parameter, because other operators of this piece may be tied to it.
+                counterpart.register_parameter(name, parameter)
+        return counterpart
 
     def _check_plain(self, node: fx.Node, module: nn.Module) -> None:
-        """Check that a module's weights are parameters of the names that its class has.
+        """Check that a module's weights are plain parameters.
 
         Raises:
             CannotRunError: They are computed before each call, as by ``weight_norm``.
         """
         others = [name for name in module.state_dict() if name not in _PLAIN_NAMES]
-        replaced = getattr(module, "affine", False) and getattr(module, "weight", None) is None
-        if not others and not replaced:
+        lacks_weight = getattr(module, "affine", False) and getattr(module, "weight", None) is None
+        if not others and not lacks_weight:
             return
-        what = f"computes its weights from {others[0]}" if others else "has no weight"
+        problem = f"computes its weights from {others[0]}" if others else "has no weight"
         raise CannotRunError(
-            f"network {self._network.name}: {locate(node)} {what}, which cannot be "
+            f"network {self._network.name}: {locate(node)} {problem}, which cannot be "
             "over tiles; take scheme lp, end the stages in tiles before it, by balance, or make it "
             "plain by torch's remove_parametrizations, remove_weight_norm, remove_spectral_norm or "
             "prune.remove"
         )
 
-    def _tiling_of(self, node: fx.Node) -> Tiling:
+    def _get_tiling(self, node: fx.Node) -> Tiling:
         height, width = map_size(self._network, node)
         grid: Grid = self._tiling.partition.grid
         if height < grid.rows or width < grid.cols:
             raise CannotRunError(
                 f"network {self._network.name}: {locate(node)} has {height}x{width} pixels, too "
-                f"few for a grid of {grid}{_remedy_of_tiles(self._network, node, grid)}, or end "
+                f"few for a grid of {grid}{_suggest_tiles(self._network, node, grid)}, or end "
                 "the stages in tiles before it, by balance"
             )
         return self._tiling.resized(height, width)
 
 
-def _remedy_of_tiles(network: TracedNetwork, node: fx.Node, grid: Grid) -> str:
-    """Return the remedy for a map of too few pixels: no image makes some maps larger."""
-    usual = "; take a larger image_size, fewer tiles"
+def _suggest_tiles(network: TracedNetwork, node: fx.Node, grid: Grid) -> str:
+    """Return the remedy for a map with too few pixels.
+
+    Some maps stay as small for any image size.
+    """
+    remedy = "; take a larger image_size, fewer tiles"
     channels, height, width = network.image.shape
     image = Map(channels, 2 * height, 2 * width)
     try:
         larger = trace_network(network.name, network.module, image, advises=False)
     except CannotRunError:
-        return usual
+        return remedy
     if list_targets(larger) != list_targets(network):
-        return usual
+        return remedy
     twin = larger.operators[network.positions[node]].node if network.positions[node] >= 0 else node
     shape = larger.shapes[twin]
-    for axis, parts, ways in zip(
+    for axis, parts, divided in zip(
         pixel_axes(network)[node], (grid.rows, grid.cols), ("columns", "rows"), strict=True
     ):
         if network.shapes[node][axis] == shape[axis] < parts:
-            return f" at any image_size; take scheme lp, or tiles in {ways} alone"
-    return usual
+            return f" at any image_size; take scheme lp, or tiles in {divided} alone"
+    return remedy
 
 
-def _regrouped(values: torch.Tensor, *channels: int) -> torch.Tensor:
-    """Return maps whose channels are parted, or joined."""
+def _regroup_channels(values: torch.Tensor, *channels: int) -> torch.Tensor:
+    """Split or join the channels of maps."""
     return values.reshape(len(values), *channels, *values.shape[-2:])
 
 
-def _flat(values: torch.Tensor) -> torch.Tensor:
-    """Return maps whose channels are one axis."""
+def _flatten_channels(values: torch.Tensor) -> torch.Tensor:
+    """Join the channel axes of maps into one."""
     return values.flatten(1, -3)
 
 
-def _size(images: int, *sides: int) -> tuple[int, ...]:
+def _make_size(images: int, *sides: int) -> tuple[int, ...]:
     return images, *sides

@@ -151,7 +151,10 @@ def trace_network(
 
 
 def list_targets(network: TracedNetwork) -> list[tuple[str, str]]:
-    """Return the operation and target of each node, which may depend on the image size."""
+    """Return operation and target of each node.
+
+    They may depend on the image size.
+    """
     return [(node.op, str(node.target)) for node in network.graph.nodes]
 
 
