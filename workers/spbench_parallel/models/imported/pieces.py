@@ -50,10 +50,10 @@ class ImportedPiece:
         return [
             (
                 to_map(shape),
-                isinstance(self.network.get_module(each.node), nn.modules.batchnorm._BatchNorm),
+                isinstance(self.network.get_module(operator.node), nn.modules.batchnorm._BatchNorm),
             )
-            for each in self.operators
-            for node in each.node.all_input_nodes
+            for operator in self.operators
+            for node in operator.node.all_input_nodes
             if (shape := self.network.shapes.get(node))
         ]
 
@@ -68,31 +68,31 @@ class ImportedPiece:
         """
         graph = fx.Graph()
         span = self.span
-        ours = dict[str, Any]()
-        made = add_inputs(graph, self.network, span.inputs)
+        new_modules = dict[str, Any]()
+        outputs = add_inputs(graph, self.network, span.inputs)
         memo: dict[int, Any] = {}
-        for each in self.operators:
-            for node in each.node.all_input_nodes:
-                if node.op != "get_attr" or node in made:
+        for operator in self.operators:
+            for node in operator.node.all_input_nodes:
+                if node.op != "get_attr" or node in outputs:
                     continue
                 if self.network.is_constant(node):
-                    made[node] = add_constant(graph, ours, self.network, node)
+                    outputs[node] = add_constant(graph, new_modules, self.network, node)
                 else:
-                    made[node] = graph.node_copy(node)
-            if each.node in self.network.stochastic:
-                path = f"dropped_{each.node.name}"
-                (source, *_) = each.node.all_input_nodes
-                ours[path] = make_drop(self.network, each.node)
-                made[each.node] = graph.call_module(path, (made[source],))
+                    outputs[node] = graph.node_copy(node)
+            if operator.node in self.network.stochastic:
+                path = f"dropped_{operator.node.name}"
+                (source, *_) = operator.node.all_input_nodes
+                new_modules[path] = make_drop(self.network, operator.node)
+                outputs[operator.node] = graph.call_module(path, (outputs[source],))
             else:
-                made[each.node] = graph.node_copy(each.node, made.__getitem__)
-        add_outputs(graph, self.network, span, made)
+                outputs[operator.node] = graph.node_copy(operator.node, outputs.__getitem__)
+        add_outputs(graph, self.network, span, outputs)
         root = {
             str(node.target): copy_attribute(self.network, str(node.target), memo)
             for node in graph.nodes
-            if node.op in ("call_module", "get_attr") and node.target not in ours
+            if node.op in ("call_module", "get_attr") and node.target not in new_modules
         }
-        root |= ours
+        root |= new_modules
         return fx.GraphModule(root, graph, class_name="Piece")
 
     @property
@@ -107,8 +107,10 @@ class ImportedPiece:
         for operator in self.operators:
             module = self.network.get_module(operator.node)
             if module is not None:
-                named = getattr(module, f"named_{kind}")()
-                tensors |= {f"{operator.node.target}.{name}": tensor for name, tensor in named}
+                named_tensors = getattr(module, f"named_{kind}")()
+                tensors |= {
+                    f"{operator.node.target}.{name}": tensor for name, tensor in named_tensors
+                }
             for node in operator.node.all_input_nodes:
                 if node.op == "get_attr" and not self.network.is_constant(node):
                     tensor = get_attribute(self.network.module, str(node.target))
@@ -187,7 +189,7 @@ def add_inputs(
 
 
 def add_outputs(
-    graph: fx.Graph, network: TracedNetwork, span: LayerSpan, made: Mapping[fx.Node, fx.Node]
+    graph: fx.Graph, network: TracedNetwork, span: LayerSpan, outputs: Mapping[fx.Node, fx.Node]
 ) -> None:
     """End a piece's graph with its outputs: maps, or finally logits.
 
@@ -195,10 +197,12 @@ def add_outputs(
     stages and a single process round alike if an operator returns a wider format.
     """
     if span.last == len(network.operators):
-        results = [made[node] for node in span.outputs]
+        results = [outputs[node] for node in span.outputs]
     else:
         placeholder = next(node for node in graph.nodes if node.op == "placeholder")
-        maps = (_reshape_to_map(graph, made[node], network.shapes[node]) for node in span.outputs)
+        maps = (
+            _reshape_to_map(graph, outputs[node], network.shapes[node]) for node in span.outputs
+        )
         results = [
             graph.call_function(_match_format, (output_map, placeholder)) for output_map in maps
         ]

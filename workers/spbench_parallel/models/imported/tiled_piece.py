@@ -1,4 +1,4 @@
-"""Tiled pieces of an imported network: modules of a rank with one tile of each map."""
+"""Tiled pieces of an imported network, for a rank with one tile of each map."""
 
 from __future__ import annotations
 
@@ -92,41 +92,41 @@ def count_gathered_values(network: TracedNetwork, nodes: Iterable[fx.Node]) -> i
     return sum(prod(network.shapes[source]) for source in sources if is_tiled(network, source))
 
 
-def is_same_over_tiles(small: TracedNetwork, whole: TracedNetwork, grid: Grid) -> bool:
+def is_same_over_tiles(small: TracedNetwork, large: TracedNetwork, grid: Grid) -> bool:
     """Return whether a network behaves alike over tiles at two image sizes.
 
     Each operator must be computed by the same strategy. Each tile must have the pixels that its
-    neighbours read, as far as it has them in the larger image.
+    neighbours read, if it has them in the larger image.
     """
     small_strategies, whole_strategies = (
-        choose_strategies(network, grid).values() for network in (small, whole)
+        choose_strategies(network, grid).values() for network in (small, large)
     )
     if list(small_strategies) != list(whole_strategies):
         return False
-    pairs = zip(small.operators, whole.operators, strict=True)
+    pairs = zip(small.operators, large.operators, strict=True)
     return all(
-        _has_halos(small, small_operator.node, whole, whole_operator.node, grid)
+        _has_halos(small, small_operator.node, large, whole_operator.node, grid)
         for small_operator, whole_operator in pairs
     )
 
 
 def _has_halos(
-    small: TracedNetwork, node: fx.Node, whole: TracedNetwork, whole_node: fx.Node, grid: Grid
+    small: TracedNetwork, node: fx.Node, large: TracedNetwork, large_node: fx.Node, grid: Grid
 ) -> bool:
     """Return whether tiles of the small network have their halos, if the other has."""
     small_sources = [source for source in node.all_input_nodes if is_tiled(small, source)]
-    whole_sources = [source for source in whole_node.all_input_nodes if is_tiled(whole, source)]
-    if len(small_sources) != len(whole_sources):
+    large_sources = [source for source in large_node.all_input_nodes if is_tiled(large, source)]
+    if len(small_sources) != len(large_sources):
         return False
     reach = _find_reach(find_module(small, node))
     tiles = (grid.rows, grid.cols)
-    for small_source, whole_source in zip(small_sources, whole_sources, strict=True):
+    for small_source, large_source in zip(small_sources, large_sources, strict=True):
         small_size = map_size(small, small_source)
-        whole_size = map_size(whole, whole_source)
-        for length, whole_length, parts, halo in zip(
-            small_size, whole_size, tiles, reach, strict=True
+        large_size = map_size(large, large_source)
+        for length, large_length, parts, halo in zip(
+            small_size, large_size, tiles, reach, strict=True
         ):
-            if length // parts < max(1, min(halo, whole_length // parts)):
+            if length // parts < max(1, min(halo, large_length // parts)):
                 return False
     return True
 
@@ -204,7 +204,7 @@ class _TiledPieceBuilder:
         return self._graph.call_function(_regroup_channels, (self._outputs[source], *shape[:-2]))
 
     def _add_whole(self, node: fx.Node) -> fx.Node:
-        """Add an operator on replicated values, and cut its output into tiles if it is a map."""
+        """Add an operator on replicated values; a map is cut into tiles."""
         inputs = self._get_inputs(node, TileStrategy.WHOLE)
         if node in find_gathered_operators(self._network, self._grid):
             return self._cut_into_tiles(node, self._add_timed(node, inputs))

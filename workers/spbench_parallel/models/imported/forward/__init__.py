@@ -1,1 +1,1 @@
-"""A network's forward pass as a graph of operators, which every layout can compute."""
+"""The forward pass of a network as a graph of operators for every layout."""

@@ -23,21 +23,21 @@ def copy_structure(name: str, module: nn.Module) -> nn.Module:
     Raises:
         CannotRunError: The module cannot be copied.
     """
-    return _copy(name, module, lambda tensor: tensor)
+    return _copy_module(name, module, lambda tensor: tensor)
 
 
 def copy_without_memory(name: str, module: nn.Module, mode: FakeTensorMode) -> nn.Module:
-    """Return a copy that has shapes only: its tensors have no memory."""
-    copied = _copy(name, module, lambda tensor: mode.from_tensor(tensor, static_shapes=True))
+    """Return a copy with shapes only: its tensors have no memory."""
+    copied = _copy_module(name, module, lambda tensor: mode.from_tensor(tensor, static_shapes=True))
     for child in copied.modules():
         if isinstance(child, _NormBase) and child.momentum is None:
-            child.momentum = 0.1  # else it reads its counter, which has no value here
+            child.momentum = 0.1  # otherwise it reads its counter, which has no value here
     return copied
 
 
 @contextmanager
 def quiet_fake_tensors() -> Iterator[None]:
-    """Keep tensors without memory from printing a traceback if an operator rejects them."""
+    """Suppress the traceback that fake tensors print if an operator rejects them."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     disabled = logger.disabled
     logger.disabled = True
@@ -48,13 +48,13 @@ def quiet_fake_tensors() -> Iterator[None]:
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Return whether a module's code is TorchScript's or torch.compile's."""
+    """Return whether a module is compiled by TorchScript or torch.compile."""
     return isinstance(module, torch.jit.ScriptModule) or hasattr(
         module, "_torchdynamo_orig_callable"
     )
 
 
-def _copy(
+def _copy_module(
     name: str, module: nn.Module, map_tensor: Callable[[torch.Tensor], torch.Tensor]
 ) -> nn.Module:
     for path, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -62,19 +62,21 @@ def _copy(
             raise CannotRunError(
                 f"network {name}: {path} has no shape yet; call the module on an image before"
             )
-    memo: dict[int, object] = {id(one): map_tensor(one) for one in module.parameters()}
+    memo: dict[int, object] = {
+        id(parameter): map_tensor(parameter) for parameter in module.parameters()
+    }
     for buffer in module.buffers():
         memo[id(buffer)] = map_tensor(buffer).detach().clone()
     for child in module.modules():
         if is_compiled(child) and child is not module:
-            memo[id(child)] = child  # it is refused when it is called
+            memo[id(child)] = child  # it is rejected when it is called
         for value in vars(child).values():
             # A tensor that was computed, such as the weight of weight_norm, has no deep copy.
             if isinstance(value, torch.Tensor) and id(value) not in memo:
                 memo[id(value)] = map_tensor(value.detach()).clone()
     try:
         return copy.deepcopy(module, memo)
-    except Exception as error:  # whatever an attribute says
+    except Exception as error:  # a copy may raise any error
         raise CannotRunError(
             f"network {name}: the module cannot be copied by copy.deepcopy "
             f"({describe_error(error)}); create such attributes outside the module"

@@ -1,8 +1,8 @@
-"""Graphs of networks by torch.fx: operators and what they read, without the numbers.
+"""Graphs of networks by torch.fx: operators and their inputs.
 
-torch.fx runs the forward pass once with symbols in place of numbers, so that what depends on the
-numbers themselves cannot be traced. The graphs of training and of evaluation must be one, but for
-arguments that are ``self.training``.
+torch.fx runs the forward pass once with symbols, so control flow that depends on values cannot be
+traced. The graphs of training and evaluation must be equal, except for arguments that are
+``self.training``.
 """
 
 from __future__ import annotations
@@ -36,58 +36,62 @@ from spbench_parallel.models.imported.messages import (
 from spbench_parallel.models.imported.stochastic import StochasticOp
 
 _DICT_KEY = "out"
-"""The output of models that return several under names."""
+"""The output that is used of models that return a dict."""
 _MODE = "training"
-"""The attribute that every module has of its own."""
+"""The attribute of every module with its mode."""
 _UNITS: dict[Any, str] = {
     functional.dropout: "value",
     torch.dropout: "value",
     functional.dropout2d: "channel",
 }
-"""torch's functions of chance that ranks can draw, with what they drop: see `Chance`."""
+"""Torch's stochastic functions that ranks can draw, with the unit that they drop: see
+`StochasticOp`."""
 
 
 def trace_graph(
     name: str, module: nn.Module, image: Map
 ) -> tuple[nn.Module, fx.Graph, frozenset[fx.Node]]:
-    """Return a network's graph, alike in training and evaluation, without in-place steps.
+    """Return a network's graph for both modes, without in-place operators.
 
-    With it come a copy of the module, which shares its parameters and has the graph's constants,
-    and the operators that draw random numbers. The module itself does not change.
+    The module does not change.
+
+    Returns:
+        A copy of the module with shared parameters and the graph's constants, the graph, and the
+        nodes that draw random numbers.
     """
     _check_root(name, module)
     modes = {child: child.training for child in module.modules() if is_compiled(child)}
     try:
         scratch = copy_structure(name, module)
-        evaluated, fixed = _record(name, scratch, image, training=False)
+        evaluated, evaluation_constants = _record(name, scratch, image, training=False)
         scratch = copy_structure(name, module)
         graph, constants = _record(name, scratch, image, training=True)
-        again, others = _record(name, scratch, image, training=True, again=True)
+        repeated, repeated_constants = _record(name, scratch, image, training=True, repeated=True)
     finally:
         for child, mode in modes.items():
-            child.training = mode  # copies share what is compiled
+            child.training = mode  # copies share compiled modules
     _check_buffers(name, module, scratch)
-    _check_repeated(name, graph, again, constants, others)
-    own = copy_structure(name, module).train()
+    _check_repeated(name, graph, repeated, constants, repeated_constants)
+    own_copy = copy_structure(name, module).train()
     for path, value in constants.items():
-        if "." not in path and not hasattr(own, path):
-            setattr(own, path, value)
-    _take_counters(name, own, evaluated, graph)
-    _merge(name, own, image, (evaluated, graph), (fixed, constants))
+        if "." not in path and not hasattr(own_copy, path):
+            setattr(own_copy, path, value)
+    _record_counters(name, own_copy, evaluated, graph)
+    _merge_modes(name, own_copy, image, (evaluated, graph), (evaluation_constants, constants))
     _take_one_output(name, graph)
-    seen = [observe(name, own, graph, image, training=mode) for mode in (False, True)]
-    draws = frozenset(seen[0].draws | seen[1].draws)
-    make_new_tensors(name, graph, seen)
-    check_gradients(name, graph, own, seen[1])
+    observations = [observe(name, own_copy, graph, image, training=mode) for mode in (False, True)]
+    draws = frozenset(observations[0].draws | observations[1].draws)
+    make_new_tensors(name, graph, observations)
+    check_gradients(name, graph, own_copy, observations[1])
     for node in reversed(graph.nodes):
-        kept = node.op in ("placeholder", "output") or node.target is count_forward
-        if not kept and not node.users:
+        must_stay = node.op in ("placeholder", "output") or node.target is count_forward
+        if not must_stay and not node.users:
             graph.erase_node(node)
-    return own, graph, draws
+    return own_copy, graph, draws
 
 
 def _check_root(name: str, module: nn.Module) -> None:
-    """Refuse what tracing a module's own forward would leave out."""
+    """Reject a compiled module, which cannot be traced."""
     if is_compiled(module):
         raise CannotRunError(
             f"network {name}: it is compiled (torch.jit or torch.compile); take the module as it "
@@ -96,36 +100,38 @@ def _check_root(name: str, module: nn.Module) -> None:
 
 
 def _record(
-    name: str, module: nn.Module, image: Map, *, training: bool, again: bool = False
+    name: str, module: nn.Module, image: Map, *, training: bool, repeated: bool = False
 ) -> tuple[fx.Graph, dict[str, Any]]:
-    """Return a graph and its constants by path."""
+    """Return a graph, and its constants by path."""
     try:
         graph = record_graph(name, module, image, training=training)
     except CannotRunError as error:
-        if again and error.__cause__ is not None:
-            place = find_user_line(error.__cause__)
+        if repeated and error.__cause__ is not None:
+            line = find_user_line(error.__cause__)
             cause = describe_error(error.__cause__)
-            raise CannotRunError(f"network {name}: {place}{_AGAIN} ({cause})") from error.__cause__
+            raise CannotRunError(
+                f"network {name}: {line}{_NOT_REPEATABLE} ({cause})"
+            ) from error.__cause__
         raise
     owned = {path for path, _ in module.named_parameters(remove_duplicate=False)}
     owned |= {path for path, _ in module.named_buffers(remove_duplicate=False)}
     paths = {str(node.target) for node in graph.nodes if node.op == "get_attr"} - owned
     constants = {path: get_attribute(module, path) for path in paths}
-    return graph, {path: _copied(value) for path, value in constants.items()}
+    return graph, {path: _clone(value) for path, value in constants.items()}
 
 
-_AGAIN = (
+_NOT_REPEATABLE = (
     "the forward pass is another one in a second call: it keeps values from one call to the next, "
     "or draws random numbers; let each call depend on its input only"
 )
 
 
-def _copied(value: Any) -> Any:
+def _clone(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 def _check_buffers(name: str, module: nn.Module, traced: nn.Module) -> None:
-    """Refuse a forward pass that has changed the buffers of a copy, or has made others."""
+    """Reject a forward pass that changes or creates buffers."""
     before = dict(module.named_buffers(remove_duplicate=False))
     after = dict(traced.named_buffers(remove_duplicate=False))
     changed = sorted(before.keys() ^ after.keys())
@@ -137,36 +143,40 @@ def _check_buffers(name: str, module: nn.Module, traced: nn.Module) -> None:
         )
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        same = one.shape == other.shape and one.dtype == other.dtype
-        return same and bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)))
-    return one is other or repr(one) == repr(other)
+def _equal(value: Any, other_value: Any) -> bool:
+    if isinstance(value, torch.Tensor) and isinstance(other_value, torch.Tensor):
+        same = value.shape == other_value.shape and value.dtype == other_value.dtype
+        return same and bool(torch.equal(torch.nan_to_num(value), torch.nan_to_num(other_value)))
+    return value is other_value or repr(value) == repr(other_value)
 
 
 def _check_repeated(
     name: str,
     graph: fx.Graph,
-    again: fx.Graph,
+    repeated: fx.Graph,
     constants: Mapping[str, Any],
-    others: Mapping[str, Any],
+    repeated_constants: Mapping[str, Any],
 ) -> None:
-    """Refuse a forward pass that is another one when it is called again."""
-    for (node, text), (other, other_text) in zip(_texts(graph), _texts(again), strict=False):
+    """Reject a forward pass that differs when it is called again."""
+    for (node, text), (other, other_text) in zip(
+        _iter_node_texts(graph), _iter_node_texts(repeated), strict=False
+    ):
         if node.op == other.op == "get_attr" and node.target in constants:
-            same = other.target in others and _equal(
-                constants[str(node.target)], others[str(other.target)]
+            same = other.target in repeated_constants and _equal(
+                constants[str(node.target)], repeated_constants[str(other.target)]
             )
         else:
             same = text == other_text
         if not same:
-            raise CannotRunError(f"network {name}: {locate(_first_user(node))}: {_AGAIN}")
-    if len(graph.nodes) != len(again.nodes):
-        raise CannotRunError(f"network {name}: {_AGAIN}")
+            raise CannotRunError(
+                f"network {name}: {locate(_get_first_user(node))}: {_NOT_REPEATABLE}"
+            )
+    if len(graph.nodes) != len(repeated.nodes):
+        raise CannotRunError(f"network {name}: {_NOT_REPEATABLE}")
 
 
-def _texts(graph: fx.Graph) -> Iterator[tuple[fx.Node, str]]:
-    """Yield nodes with what they compute, which does not depend on the names of nodes."""
+def _iter_node_texts(graph: fx.Graph) -> Iterator[tuple[fx.Node, str]]:
+    """Yield nodes with their computation as text, independent of node names."""
     numbers = {node: f"%{number}" for number, node in enumerate(graph.nodes)}
     for node in graph.nodes:
         target = node.target if node.op != "call_function" else locate(node)
@@ -174,12 +184,12 @@ def _texts(graph: fx.Graph) -> Iterator[tuple[fx.Node, str]]:
         yield node, f"{node.op} {target} {arguments}"
 
 
-def _first_user(node: fx.Node) -> fx.Node:
+def _get_first_user(node: fx.Node) -> fx.Node:
     return next(iter(node.users), node) if node.op == "get_attr" else node
 
 
-def _take_counters(name: str, module: nn.Module, evaluated: fx.Graph, graph: fx.Graph) -> None:
-    """Let operators that count forward passes do so on each rank, in the modes that count."""
+def _record_counters(name: str, module: nn.Module, evaluated: fx.Graph, graph: fx.Graph) -> None:
+    """Make operators that count forward passes do so on each rank, in training."""
     always = take_counters(name, module, evaluated)
     for key, node in take_counters(name, module, graph).items():
         (path, number) = key
@@ -196,14 +206,14 @@ def _take_counters(name: str, module: nn.Module, evaluated: fx.Graph, graph: fx.
         )
 
 
-def _merge(
+def _merge_modes(
     name: str,
     module: nn.Module,
     image: Map,
     graphs: tuple[fx.Graph, fx.Graph],
     constants: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> None:
-    """Let operators of the graph of training whose arguments follow the mode ask for it.
+    """Let arguments of the training graph that follow the mode read the mode.
 
     Args:
         name: The network's name in errors.
@@ -214,49 +224,54 @@ def _merge(
     """
     evaluated, graph = graphs
     counting = [node for node in graph.nodes if node.target is count_forward]
-    added = {*counting, *(one for node in counting for one in node.all_input_nodes)}
+    added = {*counting, *(source for node in counting for source in node.all_input_nodes)}
     pairs = zip(
         list(evaluated.nodes), [node for node in graph.nodes if node not in added], strict=False
     )
     same_length = len(evaluated.nodes) == len(graph.nodes) - len(added)
-    for one, other in pairs:
-        if not _ask_mode(graph, one, other) or not _same_constant(one, other, constants):
+    for evaluated_node, trained_node in pairs:
+        if not _ask_mode(graph, evaluated_node, trained_node) or not _same_constant(
+            evaluated_node, trained_node, constants
+        ):
             if not same_length:
-                _refuse_draws(name, module, graph, image)
-                places = locate(_first_user(one)), locate(_first_user(other))
-                differ = not all(isinstance(_output(each), fx.Node) for each in graphs)
-                raise CannotRunError(modes_message(name, *places, outputs_differ=differ))
+                _reject_draws(name, module, graph, image)
+                locations = (
+                    locate(_get_first_user(evaluated_node)),
+                    locate(_get_first_user(trained_node)),
+                )
+                differ = not all(isinstance(_get_output(graph_), fx.Node) for graph_ in graphs)
+                raise CannotRunError(modes_message(name, *locations, outputs_differ=differ))
             raise CannotRunError(
-                f"network {name}: {locate(_first_user(other))} is another one in evaluation: the "
-                "forward pass asks self.training, which a graph cannot; take a module that does so "
-                "by itself"
+                f"network {name}: {locate(_get_first_user(trained_node))} is another one in "
+                "evaluation: the forward pass asks self.training, which a graph cannot; take a "
+                "module that does so by itself"
             )
 
 
-def _output(graph: fx.Graph) -> Any:
+def _get_output(graph: fx.Graph) -> Any:
     return next(iter(reversed(graph.nodes))).args[0]
 
 
 def _same_constant(
-    one: fx.Node, other: fx.Node, constants: tuple[Mapping[str, Any], Mapping[str, Any]]
+    evaluated: fx.Node, trained: fx.Node, constants: tuple[Mapping[str, Any], Mapping[str, Any]]
 ) -> bool:
-    if one.op != "get_attr" or one.target not in constants[0]:
+    if evaluated.op != "get_attr" or evaluated.target not in constants[0]:
         return True
-    path = str(one.target)
+    path = str(evaluated.target)
     return path in constants[1] and _equal(constants[0][path], constants[1][path])
 
 
-def _refuse_draws(name: str, module: nn.Module, graph: fx.Graph, image: Map) -> None:
-    """Refuse operators that draw, which are often those that evaluation has not."""
+def _reject_draws(name: str, module: nn.Module, graph: fx.Graph, image: Map) -> None:
+    """Reject operators that draw, which evaluation often lacks."""
     for node in observe(name, module, graph, image, training=True).draws:
         find_stochastic_op(name, module, node, 0, {node})
 
 
 def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:
-    """Let an operator whose arguments are False in evaluation and True in training ask the mode.
+    """Let arguments that are False in evaluation and True in training read the mode.
 
     Returns:
-        Whether it is the same operator but for that.
+        Whether it is the same operator otherwise.
     """
     if (evaluated.op, evaluated.target) != (trained.op, trained.target):
         return False
@@ -265,33 +280,33 @@ def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:
     with graph.inserting_before(trained):
         mode = graph.get_attr(_MODE)
     try:
-        trained.args = _merged(evaluated.args, trained.args, mode)
-        trained.kwargs = _merged(evaluated.kwargs, trained.kwargs, mode)
+        trained.args = _merge_arguments(evaluated.args, trained.args, mode)
+        trained.kwargs = _merge_arguments(evaluated.kwargs, trained.kwargs, mode)
     except ValueError:
         return False
     return True
 
 
-def _merged(evaluated: Any, trained: Any, mode: fx.Node) -> Any:
-    """Return arguments of which those that follow the mode are the mode.
+def _merge_arguments(evaluated: Any, trained: Any, mode: fx.Node) -> Any:
+    """Return arguments, with the mode for those that follow it.
 
     Raises:
-        ValueError: They differ in something else.
+        ValueError: They differ in other arguments.
     """
     if evaluated is False and trained is True:
         return mode
     if isinstance(trained, tuple | list) and len(trained) == len(evaluated):
         pairs = zip(evaluated, trained, strict=True)
-        return type(trained)(_merged(one, other, mode) for one, other in pairs)
+        return type(trained)(_merge_arguments(*pair, mode) for pair in pairs)
     if isinstance(trained, dict) and trained.keys() == evaluated.keys():
-        return {key: _merged(evaluated[key], one, mode) for key, one in trained.items()}
+        return {key: _merge_arguments(evaluated[key], trained[key], mode) for key in trained}
     if repr(evaluated) != repr(trained):
         raise ValueError("another argument")
     return trained
 
 
 def _take_one_output(name: str, graph: fx.Graph) -> None:
-    """Make a network's output one tensor: of several under names that named ``out``."""
+    """Make the network's output one tensor; of a dict the entry ``out``."""
     (end,) = (node for node in graph.nodes if node.op == "output")
     output = end.args[0]
     if isinstance(output, dict) and isinstance(output.get(_DICT_KEY), fx.Node):
@@ -311,13 +326,13 @@ def _take_one_output(name: str, graph: fx.Graph) -> None:
 def find_stochastic_op(
     name: str, module: nn.Module, node: fx.Node, index: int, draws: Set[fx.Node]
 ) -> StochasticOp | None:
-    """Return what a node drops in training; None where it draws nothing.
+    """Return the share and unit that a node drops in training; None without draws.
 
     Args:
         name: The network's name in errors.
         module: The network.
         node: The node.
-        index: Its number among those that draw.
+        index: Its index among the nodes that draw.
         draws: The nodes that draw random numbers.
 
     Raises:
@@ -325,7 +340,7 @@ def find_stochastic_op(
     """
     if node not in draws:
         return None
-    unit, share = _drop_at(module, node)
+    unit, share = _find_drop(module, node)
     if unit is None or share is None or not 0 < share < 1:
         raise CannotRunError(
             f"network {name}: {locate(node)} draws random numbers in training, and ranks draw "
@@ -334,8 +349,8 @@ def find_stochastic_op(
     return StochasticOp(index, share, unit)
 
 
-def _drop_at(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None]:
-    """Return the unit and the share that a node drops; None if they are not known."""
+def _find_drop(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None]:
+    """Return the unit and the share that a node drops; None if they are unknown."""
     if node.op == "call_module":
         rule = find_drop_rule(module.get_submodule(str(node.target)))
         return (rule.unit, rule.share) if rule is not None else (None, None)
@@ -346,25 +361,27 @@ def _drop_at(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None
     if node.target in _UNITS:
         share = arguments.get("p", 0.5)
         training = arguments.get("training", arguments.get("train", True))
-        known = isinstance(share, float | int) and _is_mode(training)
-        return _UNITS[node.target], float(share) if known else None
-    return _drop_of_function(node)
+        is_known = isinstance(share, float | int) and _is_mode(training)
+        return _UNITS[node.target], float(share) if is_known else None
+    return _find_function_drop(node)
 
 
-def _drop_of_function(node: fx.Node) -> tuple[str | None, float | None]:
-    """Return the unit and the share that a user's function drops, found by calling it."""
+def _find_function_drop(node: fx.Node) -> tuple[str | None, float | None]:
+    """Return the unit and share that a user's function drops, by calling it."""
 
     def call(values: torch.Tensor) -> Any:
-        def chosen(one: fx.Node) -> Any:
-            return values if one is node.args[0] else True
+        def replace_node(argument: fx.Node) -> Any:
+            return values if argument is node.args[0] else True
 
-        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), chosen)
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), replace_node)
         function: Any = node.target
         return function(*args, **kwargs)
 
-    numbers = [one for one in (*node.args, *node.kwargs.values()) if type(one) is float]
-    modes = [one for one in node.all_input_nodes if one is not node.args[0]]
-    if not modes or not all(_is_mode(one) for one in modes):
+    numbers = [
+        argument for argument in (*node.args, *node.kwargs.values()) if type(argument) is float
+    ]
+    modes = [argument for argument in node.all_input_nodes if argument is not node.args[0]]
+    if not modes or not all(_is_mode(argument) for argument in modes):
         return None, None
     units = ((find_dropped_unit(call, number), number) for number in numbers if 0 < number < 1)
     return next(((unit, number) for unit, number in units if unit is not None), (None, None))

@@ -1,4 +1,9 @@
-"""x."""
+"""Modules that are recorded as one operator: torch's modules, and dropouts.
+
+Subclasses of torch's modules count if they compute the same. Torch's dropouts are known by type.
+Any other module is called on a small tensor under `DropByPositionMode`: it is a dropout if its
+result equals that of a rank's stochastic operator.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from spbench_parallel.models.imported.stochastic import (
     apply_drop,
 )
 
-BY_MODE = (
+MODE_DEPENDENT = (
     _NormBase,
     _DropoutNd,
     nn.RReLU,
@@ -28,54 +33,59 @@ BY_MODE = (
     nn.MultiheadAttention,
     nn.RNNBase,
 )
-"""Modules that do something else in training than in evaluation."""
-_NOT_BEHAVIOUR = frozenset(
+"""Modules with different behaviour in training and evaluation."""
+_NEUTRAL_METHODS = frozenset(
     ("__init__", "__repr__", "_get_name", "extra_repr", "reset_parameters", "reset_running_stats")
 ) | {"_reset_parameters", "train", "eval", "state_dict", "load_state_dict"}
-"""Methods that a subclass of a torch module may override and compute the same."""
+"""Methods that a subclass of a torch module may override and still compute the same."""
 
 
 def is_torch_operator(module: nn.Module) -> bool:
-    """Return whether a module is torch's, or of a subclass that computes the same."""
+    """Return whether a module is torch's, or a subclass that computes the same."""
     if isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict):
         return False
     if "forward" in vars(module):
         return False
-    users = []
+    user_classes = []
     for cls in type(module).__mro__:
         if cls.__module__.startswith("torch.nn"):
-            torchs = cls
+            torch_class = cls
             break
-        users.append(cls)
+        user_classes.append(cls)
     else:
         return False
-    if torchs is nn.Module:
+    if torch_class is nn.Module:
         return False
-    own = {name for cls in users for name, value in vars(cls).items() if _is_behaviour(value)}
-    overrides = {name for name in own - _NOT_BEHAVIOUR if hasattr(torchs, name)}
+    defined = {
+        name for cls in user_classes for name, value in vars(cls).items() if _is_method(value)
+    }
+    overrides = {name for name in defined - _NEUTRAL_METHODS if hasattr(torch_class, name)}
     properties = {
-        name for cls in users for name, value in vars(cls).items() if isinstance(value, property)
+        name
+        for cls in user_classes
+        for name, value in vars(cls).items()
+        if isinstance(value, property)
     }
     return not overrides and not properties
 
 
-def _is_behaviour(value: Any) -> bool:
+def _is_method(value: Any) -> bool:
     return callable(value) or isinstance(value, staticmethod | classmethod)
 
 
 _UNITS = "image", "channel", "value"
-_SHAPE = 3, 2, 2
-_IMAGES = 64
-_SEEDS = 64
+_PROBE_SHAPE = 3, 2, 2
+_PROBE_IMAGES = 64
+_MAX_SEEDS = 64
 """Seeds to try: enough that a share of 0.001 drops an image."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropRule:
-    """What a module drops in training.
+    """The values that a module drops in training.
 
     Attributes:
-        unit: Single values, channels or images; see `Chance`.
+        unit: Single values, channels or images; see `StochasticOp`.
         share: The share that it drops; 0 if it returns its input.
     """
 
@@ -83,14 +93,14 @@ class DropRule:
     share: float
 
 
-_KNOWN: WeakKeyDictionary[nn.Module, DropRule | None] = WeakKeyDictionary()
+_RULES_BY_MODULE: WeakKeyDictionary[nn.Module, DropRule | None] = WeakKeyDictionary()
 
 
 def find_drop_rule(module: nn.Module) -> DropRule | None:
-    """Return what a module drops; None if it does anything else."""
-    if module not in _KNOWN:
-        _KNOWN[module] = _find_rule(module)
-    return _KNOWN[module]
+    """Return the drop rule of a module; None if it is not a dropout."""
+    if module not in _RULES_BY_MODULE:
+        _RULES_BY_MODULE[module] = _find_rule(module)
+    return _RULES_BY_MODULE[module]
 
 
 def _find_rule(module: nn.Module) -> DropRule | None:
@@ -105,7 +115,7 @@ def _find_rule(module: nn.Module) -> DropRule | None:
         return None
     try:
         probe = copy.deepcopy(module)
-    except Exception:  # whatever an attribute says
+    except Exception:  # a copy may raise any error
         return None
     unit = find_dropped_unit(lambda values: probe.train()(values), float(share))
     if unit is None or not _returns_input(lambda values: probe.eval()(values)):
@@ -114,19 +124,19 @@ def _find_rule(module: nn.Module) -> DropRule | None:
 
 
 def find_dropped_unit(
-    call: Callable[[torch.Tensor], torch.Tensor], share: float, *, images: int = _IMAGES
+    call: Callable[[torch.Tensor], torch.Tensor], share: float, *, images: int = _PROBE_IMAGES
 ) -> str | None:
-    """Return the unit of which a callable drops a share in training; None if it does not."""
+    """Return the unit of which a callable drops a share in training; or None."""
     if share == 0:
         return _UNITS[0] if _returns_input(call) else None
     units = set(_UNITS)
     try:
         with torch.random.fork_rng(devices=[]):
-            for seed in range(_SEEDS):
+            for seed in range(_MAX_SEEDS):
                 units &= _equal_units(call, share, seed, images)
                 if len(units) < 2:
                     break
-    except Exception:  # it takes no maps
+    except Exception:  # it does not support maps
         return None
     return units.pop() if len(units) == 1 else None
 
@@ -134,25 +144,27 @@ def find_dropped_unit(
 def _equal_units(
     call: Callable[[torch.Tensor], torch.Tensor], share: float, seed: int, images: int
 ) -> set[str]:
-    """Return the units for which a callable returns what is expected."""
-    values = 1.0 + torch.arange(images * 12, dtype=torch.float64).reshape(images, *_SHAPE)
-    drawn = DropBatch(seed, 0, tuple((0, image) for image in range(images)))
-    with torch.no_grad(), DropByPositionMode(drawn):
+    """Return the units for which a callable returns the expected result."""
+    values = 1.0 + torch.arange(images * 12, dtype=torch.float64).reshape(images, *_PROBE_SHAPE)
+    batch = DropBatch(seed, 0, tuple((0, image) for image in range(images)))
+    with torch.no_grad(), DropByPositionMode(batch):
         result = call(values.clone())
     return {
         unit
         for unit in _UNITS
-        if torch.allclose(result, apply_drop(values, StochasticOp(0, share, unit), drawn, _SHAPE))
+        if torch.allclose(
+            result, apply_drop(values, StochasticOp(0, share, unit), batch, _PROBE_SHAPE)
+        )
     }
 
 
 def _returns_input(call: Callable[[torch.Tensor], torch.Tensor]) -> bool:
-    values = 1.0 + torch.arange(24, dtype=torch.float64).reshape(2, *_SHAPE)
+    values = 1.0 + torch.arange(24, dtype=torch.float64).reshape(2, *_PROBE_SHAPE)
     state = torch.get_rng_state()
     try:
         result = call(values.clone())
         return torch.equal(result, values) and torch.equal(torch.get_rng_state(), state)
-    except Exception:  # it takes no maps
+    except Exception:  # it does not support maps
         return False
     finally:
         torch.set_rng_state(state)

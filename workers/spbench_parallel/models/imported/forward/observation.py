@@ -26,10 +26,10 @@ _IMAGES = 3
 
 @dataclass
 class Observation:
-    """The values of a run without memory.
+    """The values and effects of a run without memory.
 
     Attributes:
-        values: What each node gives.
+        values: The output of each node.
         written: By node, the inputs that it writes into.
         draws: The nodes that draw random numbers.
         learns: The names of the parameters that get gradients, in training.
@@ -37,57 +37,57 @@ class Observation:
     """
 
     values: dict[fx.Node, Any] = field(default_factory=dict)
-    written: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
+    written_inputs: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
     draws: set[fx.Node] = field(default_factory=set)
     learns: set[str] = field(default_factory=set)
     owned: dict[int, str] = field(default_factory=dict)
 
 
-class _Draws(TorchDispatchMode):
-    """A mode that notes whether an operator has drawn random numbers."""
+class _DrawDetector(TorchDispatchMode):
+    """A mode that records whether an operator has drawn random numbers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.drawn = False
+        self.has_drawn = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        self.drawn |= torch.Tag.nondeterministic_seeded in func.tags
+        self.has_drawn |= torch.Tag.nondeterministic_seeded in func.tags
         return func(*args, **(kwargs or {}))
 
 
-class _Observing(fx.Interpreter):
+class _ObservingInterpreter(fx.Interpreter):
     """A run that records the effects of each operator."""
 
     def __init__(self, module: nn.Module, graph: fx.Graph, mode: FakeTensorMode) -> None:
         super().__init__(module, garbage_collect_values=False, graph=graph)
-        self.found = Observation()
-        self.at: fx.Node | None = None
+        self.observation = Observation()
+        self.current: fx.Node | None = None
         self._mode = mode
 
     def run_node(self, n: fx.Node) -> Any:
         """Run an operator, and record its effects."""
-        self.at = n
+        self.current = n
         versions = {
-            node: [tensor._version for tensor in list_tensors(self.found.values.get(node))]
+            node: [tensor._version for tensor in list_tensors(self.observation.values.get(node))]
             for node in n.all_input_nodes
         }
-        draws = _Draws()
-        with draws:
+        detector = _DrawDetector()
+        with detector:
             value = super().run_node(n)
         if isinstance(value, torch.Tensor) and not self._mode.is_our_fake(value):
             value = self._mode.from_tensor(value)
-        self.found.values[n] = value
-        written = [
+        self.observation.values[n] = value
+        written_inputs = [
             node
             for node, before in versions.items()
-            if [tensor._version for tensor in list_tensors(self.found.values[node])] != before
+            if [tensor._version for tensor in list_tensors(self.observation.values[node])] != before
         ]
-        if written:
-            self.found.written[n] = written
-        if draws.drawn:
-            self.found.draws.add(n)
+        if written_inputs:
+            self.observation.written_inputs[n] = written_inputs
+        if detector.has_drawn:
+            self.observation.draws.add(n)
         return value
 
 
@@ -99,59 +99,65 @@ def observe(
     *,
     training: bool,
 ) -> Observation:
-    """Return what the operators of a graph do, in training with gradients.
+    """Return the effects of the operators of a graph; in training with gradients.
 
     Raises:
-        CannotRunError: An operator cannot take such images.
+        CannotRunError: An operator does not support such images.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     without_memory = copy_without_memory(name, module, mode).train(training)
-    run = _Observing(without_memory, graph, mode)
+    run = _ObservingInterpreter(without_memory, graph, mode)
     try:
         with mode, torch.set_grad_enabled(training), quiet_fake_tensors():
             output = run.run(torch.empty(_IMAGES, *image.shape))
-    except Exception as error:  # whatever an operator says of such shapes
-        at = "" if run.at is None else f"{locate(run.at)}: "
+    except Exception as error:  # an operator may raise any error for such shapes
+        location = "" if run.current is None else f"{locate(run.current)}: "
         if training:
             raise CannotRunError(
-                f"network {name}: {at}it fails in training ({describe_error(error)}); let it train "
-                "on one process first"
+                f"network {name}: {location}it fails in training ({describe_error(error)}); let it "
+                "train on one process first"
             ) from error
-        raise size_error(name, at, error, image, called_module(module, run.at)) from error
-    run.found.learns = _learning(without_memory, output)
-    run.found.owned = {
+        raise size_error(
+            name, location, error, image, called_module(module, run.current)
+        ) from error
+    run.observation.learns = _find_learning(without_memory, output)
+    run.observation.owned = {
         storage_id(tensor): path
         for path, tensor in (
             *without_memory.named_parameters(),
             *without_memory.named_buffers(),
         )
     }
-    return run.found
+    return run.observation
 
 
 def storage_id(tensor: torch.Tensor) -> int:
-    """Return a number that tensors in the same memory share."""
+    """Return a number that tensors with the same memory share."""
     return int(tensor.untyped_storage()._cdata)
 
 
 def list_tensors(value: Any) -> list[torch.Tensor]:
     """Return the tensors of a value, which may be nested."""
-    return [one for one in pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-def _learning(module: nn.Module, output: Any) -> set[str]:
+def _find_learning(module: nn.Module, output: Any) -> set[str]:
     """Return the names of the parameters that get gradients from an output."""
     aliases: dict[int, set[str]] = {}
     for name, tensor in module.named_parameters(remove_duplicate=False):
         aliases.setdefault(id(tensor), set()).add(name)
     open_nodes = [tensor.grad_fn for tensor in list_tensors(output) if tensor.grad_fn is not None]
-    seen = set(open_nodes)
+    visited = set(open_nodes)
     learns = set[str]()
     while open_nodes:
         function = open_nodes.pop()
         variable = getattr(function, "variable", None)
         learns |= aliases.get(id(variable), set())
-        following = [one for one, _ in function.next_functions if one is not None]
-        open_nodes += [one for one in following if one not in seen]
-        seen.update(following)
+        following = [
+            next_function
+            for next_function, _ in function.next_functions
+            if next_function is not None
+        ]
+        open_nodes += [next_function for next_function in following if next_function not in visited]
+        visited.update(following)
     return learns

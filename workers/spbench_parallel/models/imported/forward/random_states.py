@@ -1,4 +1,4 @@
-"""The states of the generators of random numbers that all code shares."""
+"""States of the random generators that all code shares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 @dataclass(frozen=True, eq=False)
 class RandomStates:
-    """The states of torch's generator on the CPU, of Python's, and of NumPy's if it is imported."""
+    """The states of torch's CPU generator, Python's, and NumPy's if it is imported."""
 
     torch_state: torch.Tensor
     python_state: tuple[Any, ...]
@@ -32,7 +32,7 @@ class RandomStates:
         if self.numpy_state is not None:
             sys.modules["numpy"].random.set_state(self.numpy_state)
 
-    def changed(self) -> bool:
+    def have_changed(self) -> bool:
         """Return whether a generator has another state now."""
         present = RandomStates.capture()
         if not torch.equal(self.torch_state, present.torch_state):
@@ -42,9 +42,12 @@ class RandomStates:
         if self.numpy_state is None or present.numpy_state is None:
             return False
         pairs = zip(self.numpy_state, present.numpy_state, strict=True)
-        return any(to_bytes(one) != to_bytes(other) for one, other in pairs)
+        return any(to_bytes(value) != to_bytes(present_value) for value, present_value in pairs)
 
 
 def to_bytes(value: Any) -> Any:
-    """Return an array's bytes, and any other value unchanged: arrays compare element by element."""
+    """Return an array's bytes, and any other value unchanged.
+
+    Arrays cannot be compared with == to one boolean.
+    """
     return value.tobytes() if hasattr(value, "tobytes") else value

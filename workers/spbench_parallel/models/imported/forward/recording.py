@@ -1,7 +1,7 @@
 """Recording of a forward pass as a graph, by torch.fx.
 
-A construct that a graph cannot hold is refused with the user's line. Random numbers must not be
-drawn while symbols are recorded: they would be constants.
+Constructs that a graph cannot represent are rejected with the user's line. Random numbers must not
+be drawn during recording: they would become constants.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, is_compiled
 from spbench_parallel.models.imported.forward.leaf_modules import (
-    BY_MODE,
+    MODE_DEPENDENT,
     find_drop_rule,
     is_torch_operator,
 )
@@ -37,13 +37,13 @@ from spbench_parallel.models.imported.loading import find_current_line, is_user_
 from spbench_parallel.models.imported.messages import tracing_error
 
 NO_GRADIENTS = "spbench_no_gradients"
-"""Of a node's ``meta``: it was recorded under torch.no_grad."""
+"""Key of a node's ``meta``: it was recorded under torch.no_grad."""
 NUMBER = "spbench_number"
-"""Of a node's ``meta``: the forward pass has read the buffer as a number."""
+"""Key of a node's ``meta``: the forward pass has read the buffer as a number."""
 
 
 class GraphRecorder(SizedTracer):
-    """A tracer that keeps the lines of the user's code, and modules of chance whole.
+    """A tracer that records the user's lines, and keeps stochastic modules whole.
 
     Args:
         name: The network's name in errors.
@@ -68,14 +68,14 @@ class GraphRecorder(SizedTracer):
         """Return the graph of a module, in its present mode.
 
         Raises:
-            CannotRunError: The forward pass does something that a graph cannot hold.
-            Exception: Whatever its code does with symbols.
+            CannotRunError: The forward pass does something that a graph cannot represent.
+            Exception: Any error of its code with symbols.
         """
         module.train(self._training)
         for child in module.modules():
-            find_drop_rule(child)  # it calls the module, which would be recorded later
+            find_drop_rule(child)  # call it before recording: it calls the module
         try:
-            with torch.enable_grad(), self._patched():
+            with torch.enable_grad(), self._patch_torch():
                 graph = super().trace(module, get_defaults(module))
         except Exception:
             if self.refusal is not None:
@@ -83,7 +83,7 @@ class GraphRecorder(SizedTracer):
             raise
         caught = self.refusal or self.failure
         if caught is not None:
-            raise caught  # the user's code has caught it
+            raise caught  # the user's code has caught the error
         erase_defaults(graph)
         for node in graph.nodes:
             if node.op == "get_attr" and node.target in self.numbers:
@@ -91,7 +91,7 @@ class GraphRecorder(SizedTracer):
         return graph
 
     def refuse(self, reason: str) -> NoReturn:
-        """Refuse the network because of the user's line that runs now."""
+        """Reject the network at the user's line that is running."""
         line = find_current_line()
         self.refusal = CannotRunError(f"network {self._name}: {line}{reason}")
         raise self.refusal
@@ -100,21 +100,21 @@ class GraphRecorder(SizedTracer):
         """Return a symbol of a node."""
         return Symbol(node, self)
 
-    def number_of(self, symbol: fx.Proxy) -> Any:
-        """Return the number that a symbol of buffers and constants only represents.
+    def compute_number(self, symbol: fx.Proxy) -> Any:
+        """Return the number of a symbol computed only from buffers and constants.
 
         Raises:
-            TraceError: It depends on the image or a parameter, or on what is written.
+            TraceError: It depends on the image, a parameter or a written tensor.
         """
         try:
-            return self._constant_of(symbol.node)
+            return self._compute_constant(symbol.node)
         except ValueError:
             self.failure = TraceError(
                 "symbolically traced variables cannot be used as numbers or in control flow"
             )
             raise self.failure from None
 
-    def _constant_of(self, node: fx.Node) -> Any:
+    def _compute_constant(self, node: fx.Node) -> Any:
         buffers = dict(self.root.named_buffers(remove_duplicate=False))
         if node.op == "get_attr" and not isinstance(node.target, str):
             raise ValueError(node)
@@ -131,17 +131,17 @@ class GraphRecorder(SizedTracer):
         if not node.op.startswith("call_") or node.op == "call_module" or writes_by_name(node):
             raise ValueError(node)
         target: Any = node.target
-        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self._constant_of)
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self._compute_constant)
         if node.op == "call_method":
             return getattr(args[0], target)(*args[1:], **kwargs)
         return target(*args, **kwargs)
 
     def to_bool(self, obj: fx.Proxy) -> bool:
-        """Return a symbol of buffers and constants only as a boolean."""
-        return bool(self.number_of(obj))
+        """Return a symbol computed only from buffers and constants as a boolean."""
+        return bool(self.compute_number(obj))
 
     def iter(self, obj: fx.Proxy) -> Iterator[fx.Proxy]:
-        """Refuse an iteration, also where the user's code catches the error."""
+        """Reject an iteration, even if the user's code catches the error."""
         try:
             return super().iter(obj)
         except TraceError as error:
@@ -149,7 +149,7 @@ class GraphRecorder(SizedTracer):
             raise
 
     def create_arg(self, a: Any) -> Any:
-        """Return an argument as a graph has it; a symbol must be of this call."""
+        """Return an argument as a graph node; a symbol must be of this recording."""
         if issubclass(type(a), fx.Proxy):
             if a.tracer is not self:
                 self.refuse(
@@ -184,11 +184,11 @@ class GraphRecorder(SizedTracer):
         if torch.is_grad_enabled():
             return proxy
         proxy.node.meta[NO_GRADIENTS] = True
-        return self._detached(proxy)
+        return self._detach(proxy)
 
-    def _detached(self, proxy: Any) -> Any:
+    def _detach(self, proxy: Any) -> Any:
         """Return the detached output of an operator."""
-        value = self.value_of(proxy.node)
+        value = self.compute_value(proxy.node)
         if isinstance(value, torch.Tensor):
             if proxy.node.target == "detach" or writes_by_name(proxy.node):
                 return proxy
@@ -197,7 +197,7 @@ class GraphRecorder(SizedTracer):
             detached.node.meta[NO_GRADIENTS] = True
             return detached
         if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
-            if any(isinstance(one, torch.Tensor) for one in value):
+            if any(isinstance(element, torch.Tensor) for element in value):
                 return type(value)(proxy[index] for index in range(len(value)))
             return proxy
         if value is None or isinstance(value, int | float | str | torch.dtype | torch.device):
@@ -208,13 +208,13 @@ class GraphRecorder(SizedTracer):
         )
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Return whether a module is an operator: torch's, its plain subclasses, and dropouts."""
+        """Return whether a module is recorded as one operator."""
         return not has_own_forward(m) and (is_torch_operator(m) or find_drop_rule(m) is not None)
 
     def call_module(
         self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
-        """Record the call of a module; refuse modules of which a graph would lose something."""
+        """Record the call of a module; reject modules that a graph cannot represent."""
         if self.measures:
             return forward(*args, **kwargs)
         path = self.path_of_module(m)
@@ -228,7 +228,7 @@ class GraphRecorder(SizedTracer):
 
     def _check_mode(self, module: nn.Module, path: str) -> None:
         for child in module.modules():
-            by_mode = isinstance(child, BY_MODE) or find_drop_rule(child) is not None
+            by_mode = isinstance(child, MODE_DEPENDENT) or find_drop_rule(child) is not None
             if by_mode and child.training != self._training:
                 modes = ("training", "evaluation") if self._training else ("evaluation", "training")
                 self.refuse(
@@ -236,15 +236,15 @@ class GraphRecorder(SizedTracer):
                     f"{modes[0]}; let it follow the network, or write what it computes as functions"
                 )
 
-    def type_of(self, symbol: fx.Proxy) -> type | None:
-        """Return the type of what a symbol represents; None if it is not known."""
-        value = self.value_of(symbol.node)
+    def find_type(self, symbol: fx.Proxy) -> type | None:
+        """Return the type that a symbol represents; None if it is unknown."""
+        value = self.compute_value(symbol.node)
         if isinstance(value, torch.Tensor):
             return nn.Parameter if isinstance(value, nn.Parameter) else torch.Tensor
         return None if value is None else type(value)
 
     def measured_root(self, path: str) -> nn.Module:
-        """Return the module for a constant, which only it has; else a copy without memory."""
+        """Return the recorded module for a constant, or a copy without memory."""
         if "_tensor_constant" in path:
             return self.root
         if self._without_memory is None:
@@ -252,28 +252,30 @@ class GraphRecorder(SizedTracer):
         return self._without_memory
 
     @contextmanager
-    def _patched(self) -> Iterator[None]:
-        """Patch functions of torch that have effects which a graph would lose silently."""
+    def _patch_torch(self) -> Iterator[None]:
+        """Patch torch functions with effects that a graph would silently lose."""
         apply: Any = vars(Function)["apply"].__func__
         is_grad_enabled = torch.is_grad_enabled
         set_attribute = nn.Module.__setattr__
         training = self._training
 
         def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.measures or not any(_is_symbol(one) for one in (*args, *kwargs.values())):
+            if self.measures or not any(
+                _is_symbol(argument) for argument in (*args, *kwargs.values())
+            ):
                 return apply(cls, *args, **kwargs)
             if cls is CheckpointFunction:
                 return args[0](*args[2:])
-            return self.create_proxy("call_function", _applied(cls), args, kwargs)
+            return self.create_proxy("call_function", _wrap_function(cls), args, kwargs)
 
         def ask_gradients() -> bool:
-            asks = is_user_code(sys._getframe(1).f_code.co_filename) and not self.measures
-            return is_grad_enabled() and (training or not asks)
+            is_user_call = is_user_code(sys._getframe(1).f_code.co_filename) and not self.measures
+            return is_grad_enabled() and (training or not is_user_call)
 
         def set_module_attribute(module: nn.Module, name: str, value: Any) -> None:
             if self.measures or name not in module._buffers.keys() | module._parameters.keys():
                 set_attribute(module, name, value)
-            elif not self._counts(module, name, value):
+            elif not self._record_counter(module, name, value):
                 self.refuse_change(self._tensor_path(module, name))
 
         with (
@@ -284,14 +286,14 @@ class GraphRecorder(SizedTracer):
             yield
 
     def refuse_change(self, path: str) -> NoReturn:
-        """Refuse a forward pass that changes a buffer or a parameter."""
+        """Reject a forward pass that changes a buffer or a parameter."""
         self.refuse(
             f"the forward pass changes {path}, which ranks cannot have alike; leave it out, or "
             "change it in the training script"
         )
 
-    def _counts(self, module: nn.Module, name: str, value: Any) -> bool:
-        """Return whether an assignment adds a number to a buffer; record it as an operator."""
+    def _record_counter(self, module: nn.Module, name: str, value: Any) -> bool:
+        """Record an assignment that adds a number to a buffer; return whether it does."""
         if not _is_symbol(value) or name in module._parameters:
             return False
         node = value.node
@@ -315,20 +317,21 @@ def record_graph(name: str, module: nn.Module, image: Map, *, training: bool) ->
     """Return the graph of a module's forward pass.
 
     Raises:
-        CannotRunError: It does something that a graph cannot hold, such as draw random numbers that
-            do not depend on a tensor. Its cause is the error that the code raised, if it did.
+        CannotRunError: It does something that a graph cannot represent, such as drawing random
+            numbers that do not depend on a tensor. Its cause is the error of the user's code, if
+            there was one.
     """
     states = RandomStates.capture()
     recorder = GraphRecorder(name, image, training=training)
     try:
         graph = recorder.record(module)
-        if not states.changed():
+        if not states.have_changed():
             return graph
         states.restore()
-        line = _line_that_draws(name, module, image, states, training=training)
+        line = _find_drawing_line(name, module, image, states, training=training)
     except CannotRunError:
         raise
-    except Exception as error:  # whatever its code does with symbols
+    except Exception as error:  # the user's code may raise any error with symbols
         raise tracing_error(name, error, recorder.calling, image) from error
     finally:
         states.restore()
@@ -343,7 +346,7 @@ def _is_symbol(value: Any) -> bool:
 
 
 @functools.cache
-def _applied(cls: Any) -> Callable[..., Any]:
+def _wrap_function(cls: Any) -> Callable[..., Any]:
     """Return a function that applies a custom autograd function, with its name."""
 
     def apply(*args: Any, **kwargs: Any) -> Any:
@@ -357,17 +360,17 @@ def _autocast_state() -> tuple[bool, ...]:
     return tuple(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
 
 
-def _line_that_draws(
+def _find_drawing_line(
     name: str, module: nn.Module, image: Map, states: RandomStates, *, training: bool
 ) -> str:
-    """Return the user's line after which the state of a generator is another one."""
+    """Return the user's line that changed the state of a random generator."""
     lines: list[str] = []
     before: list[str] = [""]
 
     def trace_lines(frame: types.FrameType, event: str, _: Any) -> Any:
         if not is_user_code(frame.f_code.co_filename):
             return None
-        if not lines and states.changed():
+        if not lines and states.have_changed():
             lines.append(before[0])
         if event == "line":
             before[0] = f"{shorten_path(frame.f_code.co_filename)}:{frame.f_lineno}: "
@@ -377,7 +380,7 @@ def _line_that_draws(
     sys.settrace(trace_lines)
     try:
         GraphRecorder(name, image, training=training).record(module)
-    except Exception:  # the line is what is wanted
+    except Exception:  # only the line is needed
         return lines[0] if lines else ""
     finally:
         sys.settrace(previous)

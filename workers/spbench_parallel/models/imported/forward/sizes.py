@@ -1,7 +1,7 @@
-"""A tracer that knows the sizes of tensors, and traces hooks like the calls that they are.
+"""A tracer that knows the sizes of tensors, and traces hooks like calls.
 
-Sizes are those of whole images: `tracing` replaces operators that ask for sizes by numbers. The
-number of images remains a symbol.
+Sizes are those of whole images: `tracing` replaces operators that read sizes by numbers. The number
+of images remains a symbol.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from spbench_core.models.parts import Map
 from spbench_parallel.models.imported.forward.copies import quiet_fake_tensors
 from spbench_parallel.models.imported.hooks import is_hooked, replace_forward
 
-_IMAGES = 3, 5
-"""Images of two runs without memory: what differs depends on their number."""
+_BATCH_SIZES = 3, 5
+"""Batch sizes of two runs without memory: values that differ depend on the batch size."""
 
 
 class SizedProxy(fx.Proxy):
-    """A symbol for a tensor whose sizes are numbers, but for those that depend on the batch."""
+    """A symbol for a tensor; its sizes are numbers, except batch sizes."""
 
     @property
     def shape(self) -> Any:
@@ -47,18 +47,20 @@ class SizedProxy(fx.Proxy):
 
     def _sizes(self) -> tuple[Any, ...] | None:
         assert isinstance(self.tracer, SizedTracer), "no other makes them"
-        known = self.tracer.sizes_of(self.node)
-        if known is None:
+        sizes = self.tracer.find_sizes(self.node)
+        if sizes is None:
             return None
-        # A plain tuple: torch.fx looks for symbols in no other.
-        return tuple(self._count(axis) if size is None else size for axis, size in enumerate(known))
-
-    def _count(self, axis: int) -> Any:
-        return self.tracer.create_proxy(
-            "call_method", "size", (self, axis), {}, proxy_factory_fn=self._as_count
+        # A plain tuple, because torch.fx looks for symbols only in plain tuples.
+        return tuple(
+            self._read_batch_size(axis) if size is None else size for axis, size in enumerate(sizes)
         )
 
-    def _as_count(self, node: fx.Node) -> fx.Proxy:
+    def _read_batch_size(self, axis: int) -> Any:
+        return self.tracer.create_proxy(
+            "call_method", "size", (self, axis), {}, proxy_factory_fn=self._make_count
+        )
+
+    def _make_count(self, node: fx.Node) -> fx.Proxy:
         return CountProxy(node, self.tracer)
 
 
@@ -87,17 +89,16 @@ class SizedTracer(fx.Tracer):
         image: The shape of an image.
 
     Attributes:
-        calling: The paths of the modules that are being called; of those at the first error, after
-            one.
-        measures: Whether it runs what was traced, to know sizes.
+        calling: The paths of the modules that are being called; after an error, those at the error.
+        measures: Whether it is running traced nodes to find sizes.
     """
 
     def __init__(self, image: Map) -> None:
         super().__init__()
         self.calling: list[str] = []
         self._image = image
-        self._runs: tuple[dict[fx.Node, Any], ...] = tuple({} for _ in _IMAGES)
-        self._last: fx.Node | None = None
+        self._values_by_run: tuple[dict[fx.Node, Any], ...] = tuple({} for _ in _BATCH_SIZES)
+        self._last_measured: fx.Node | None = None
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.measures = False
 
@@ -123,40 +124,47 @@ class SizedTracer(fx.Tracer):
         self.calling.pop()
         return result
 
-    def is_same(self, one: fx.Node, other: fx.Node) -> bool:
+    def is_same(self, node: fx.Node, other_node: fx.Node) -> bool:
         """Return whether two numbers are equal for any number of images."""
         self._measure()
-        return all(isinstance(run[one], int) and run[one] == run[other] for run in self._runs)
+        return all(
+            isinstance(run[node], int) and run[node] == run[other_node]
+            for run in self._values_by_run
+        )
 
-    def sizes_of(self, node: fx.Node) -> tuple[int | None, ...] | None:
-        """Return the sizes of a tensor, None for those that depend on the number of images.
+    def find_sizes(self, node: fx.Node) -> tuple[int | None, ...] | None:
+        """Return the sizes of a tensor, None for those that depend on the batch.
 
         Returns:
-            None if it is no tensor, or its sizes are not known.
+            None if the node is not a tensor, or its sizes are unknown.
         """
         self._measure()
-        first, second = (run.get(node) for run in self._runs)
+        first, second = (run.get(node) for run in self._values_by_run)
         if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
             return None
         if first.dim() != second.dim():
             return None
         pairs = zip(first.shape, second.shape, strict=True)
-        return tuple(int(size) if size == other else None for size, other in pairs)
+        return tuple(int(size) if size == other_size else None for size, other_size in pairs)
 
     def _measure(self) -> None:
-        """Run the nodes that were traced since the last time, without memory."""
-        node = next(iter(self.graph.nodes)) if self._last is None else self._last.next
+        """Run the nodes that were traced since the last call, without memory."""
+        node = (
+            next(iter(self.graph.nodes))
+            if self._last_measured is None
+            else self._last_measured.next
+        )
         self.measures = True
         try:
             with self.fake_mode, torch.no_grad(), quiet_fake_tensors():
                 while node.op != "root":
-                    for run, images in zip(self._runs, _IMAGES, strict=True):
-                        run[node] = self._value(node, run, images)
-                    self._last, node = node, node.next
+                    for run, images in zip(self._values_by_run, _BATCH_SIZES, strict=True):
+                        run[node] = self._compute(node, run, images)
+                    self._last_measured, node = node, node.next
         finally:
             self.measures = False
 
-    def _value(self, node: fx.Node, run: dict[fx.Node, Any], images: int) -> Any:
+    def _compute(self, node: fx.Node, run: dict[fx.Node, Any], images: int) -> Any:
         """Return the value of a node, or `_UNKNOWN`."""
         if node.op == "placeholder":
             is_first = node is next(iter(self.graph.nodes))
@@ -170,30 +178,30 @@ class SizedTracer(fx.Tracer):
             if node.op == "get_attr":
                 return get_attribute(root, str(node.target))
             if node.op == "call_module":
-                return _call_evaluated(root.get_submodule(str(node.target)), args, kwargs)
+                return _call_in_evaluation(root.get_submodule(str(node.target)), args, kwargs)
             if node.op == "call_method":
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
             assert callable(node.target), "there is no other kind"
             return node.target(*args, **kwargs)
-        except Exception:  # it is reported when the whole network runs
+        except Exception:  # the error is reported when the whole network runs
             return _UNKNOWN
 
     def measured_root(self, path: str) -> nn.Module:
-        """Return the network of which a module or tensor at a path is used to measure sizes."""
+        """Return the network that provides a module or tensor for measuring."""
         return self.root
 
-    def value_of(self, node: fx.Node) -> Any:
-        """Return a value without memory for a node; None if it cannot be computed."""
+    def compute_value(self, node: fx.Node) -> Any:
+        """Return a value without memory for a node; None if it is unknown."""
         self._measure()
-        value = self._runs[0].get(node)
+        value = self._values_by_run[0].get(node)
         return None if value is _UNKNOWN else value
 
 
 _UNKNOWN = object()
 
 
-def _call_evaluated(module: nn.Module, args: Any, kwargs: Any) -> Any:
-    """Return what a module gives in evaluation mode, in which it changes no statistics."""
+def _call_in_evaluation(module: nn.Module, args: Any, kwargs: Any) -> Any:
+    """Call a module in evaluation mode, which changes no statistics."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -204,36 +212,39 @@ def _call_evaluated(module: nn.Module, args: Any, kwargs: Any) -> Any:
 
 
 def get_attribute(module: nn.Module, path: str) -> Any:
-    """Return the attribute at a path of a module: a parameter, a buffer, a module, a constant."""
+    """Return the parameter, buffer, module or constant at a path of a module."""
     value: Any = module
-    for word in path.split("."):
-        value = getattr(value, word)
+    for name in path.split("."):
+        value = getattr(value, name)
     return value
 
 
 def get_defaults(module: nn.Module) -> dict[str, Any]:
-    """Return the arguments of a forward pass that have a default, by name, but for tensors."""
+    """Return the arguments of a forward pass with a default value, by name.
+
+    Only None, bools and numbers count.
+    """
     _, *others = inspect.signature(module.forward).parameters.values() or [None]
     return {
-        each.name: each.default
-        for each in others
-        if each is not None
-        and each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-        and (each.default is None or isinstance(each.default, bool | int | float))
+        parameter.name: parameter.default
+        for parameter in others
+        if parameter is not None
+        and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        and (parameter.default is None or isinstance(parameter.default, bool | int | float))
     }
 
 
 def erase_defaults(graph: fx.Graph) -> None:
-    """Erase the placeholders of arguments with a default, and their comparisons with it."""
+    """Erase the placeholders of arguments with a default, and their comparisons."""
     _, *others = [node for node in graph.nodes if node.op == "placeholder"] or [None]
     for node in others:
         checks = [node]
         for check in checks:
             checks += check.users
-        if all(check is node or _compares(check) for check in checks):
+        if all(check is node or _is_comparison(check) for check in checks):
             for check in reversed(checks):
                 graph.erase_node(check)
 
 
-def _compares(node: fx.Node) -> bool:
+def _is_comparison(node: fx.Node) -> bool:
     return node.target in (torch._assert, operator.eq, fx._symbolic_trace._assert_is_none)
