@@ -29,7 +29,7 @@ from torch import fx, nn
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_parallel.models.imported.model import import_network
-from spbench_parallel.models.imported.tiled_piece import list_gathered_operators
+from spbench_parallel.models.imported.tile_strategies import list_gathered_operators
 
 NO_AUX = {"aux_logits": False, "init_weights": False}
 BARE = {"weights": None, "weights_backbone": None}

@@ -12,7 +12,7 @@ from torch import nn
 from spbench_core.layout.stages import RankCoordinates
 from spbench_core.schedule.orders import ZERO_BUBBLE, Task
 from spbench_core.schedule.step import step_orders
-from spbench_parallel.device.memory_format import set_memory_format
+from spbench_parallel.device.formats import set_memory_format
 from spbench_parallel.losses import Loss
 from spbench_parallel.p2p.opening import open_p2p
 from spbench_parallel.pipeline.building import build_local_stage

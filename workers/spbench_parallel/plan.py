@@ -12,7 +12,7 @@ from spbench_core.layout.stages import ModelLayout, build_layout
 from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.layers import Model
 from spbench_core.models.routes import StageRoutes, build_tensor_table, find_routes
-from spbench_parallel.device.memory_format import MemoryFormat
+from spbench_parallel.device.formats import MemoryFormat
 from spbench_parallel.precision.formats import FP32, Precision
 
 MOMENTUM = 0.9

@@ -5,7 +5,7 @@ import torch
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.autotune import memory_format
-from spbench_parallel.device.memory_format import convert_maps, set_memory_format
+from spbench_parallel.device.formats import convert_maps, set_memory_format
 from spbench_workers.benchmarks.model.case import build_case
 from unit.recorded import choice_of, context_of, said
 

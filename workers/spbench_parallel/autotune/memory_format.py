@@ -18,13 +18,13 @@ from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.failures import note_activity
-from spbench_parallel.device.memory import release_memory
-from spbench_parallel.device.memory_format import (
+from spbench_parallel.device.formats import (
     MEMORY_FORMATS,
     MemoryFormat,
     convert_maps,
     set_memory_format,
 )
+from spbench_parallel.device.memory import release_memory
 from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.groups import create_group
 from spbench_parallel.layer_times import LapTimer, time_backward, time_forward

@@ -8,8 +8,7 @@ from time import perf_counter
 
 import torch
 
-from spbench_parallel.device.stream_times import StreamTimes
-from spbench_parallel.device.streams import is_gpu
+from spbench_parallel.device.streams import StreamTimes, is_gpu
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 
 PHASES = ("forward", "backward", "exchange", "wait", "join", "allreduce", "optimizer")

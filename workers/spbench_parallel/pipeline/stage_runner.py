@@ -12,7 +12,7 @@ from torch import nn
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
-from spbench_parallel.device.memory_format import MemoryFormat, convert_maps
+from spbench_parallel.device.formats import MemoryFormat, convert_maps
 from spbench_parallel.losses import Loss
 from spbench_parallel.models.imported.stochastic import DropBatch, find_drops
 from spbench_parallel.pipeline.deferred_weight_grad import DeferredWeightGrad

@@ -56,8 +56,8 @@ class Exchange:
         memory_path: For GPU tensors sent by MPI, ``pinned`` or ``device pointers`` with the
             evidence; otherwise None.
         tried_ms: With ``auto``, the time of an exchange over each applicable transport, in ms.
-        sent: The pieces that this rank sends.
-        expected: The pieces that it receives.
+        outgoing: The pieces that this rank sends.
+        incoming: The pieces that it receives.
 
     Raises:
         DisagreementError: The ranks do not all request the same exchange.
@@ -128,7 +128,7 @@ class Exchange:
 
     @property
     def received(self) -> Sequence[torch.Tensor]:
-        """The received pieces in the order of `expected`, valid from `wait` to `release`."""
+        """The received pieces in the order of `incoming`, valid from `wait` to `release`."""
         return self._transport.received
 
     @property

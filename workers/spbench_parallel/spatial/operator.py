@@ -107,7 +107,7 @@ class TiledWindow:
     def padded_box(self) -> Box | None:
         """The tile with the halo from which all outputs are computed; None without halo.
 
-        A tile that lies in a buffer of these pixels is not copied.
+        A tile in a buffer of these pixels is not copied.
         """
         tile = self.tiling.tile
         (read,) = self.executions[False].split.reads

@@ -17,7 +17,7 @@ from spbench_parallel.groups import is_on_one_host
 from spbench_parallel.spatial.execution import LocalOperator, TiledExecution
 from spbench_parallel.spatial.tile_buffer import attach_buffer, get_buffer
 
-ROUNDS = 5
+ROUNDS = 5  # of interleaved passes
 MAX_SECONDS = 0.5
 """Time after which no further round starts."""
 _CHOICES: dict[Hashable, OverlapChoice] = {}
@@ -31,7 +31,7 @@ class OverlapChoice:
     Attributes:
         overlap: The choice.
         tried_ms: The ms of a pass with overlap and without; None if they were not timed.
-        why: The reason, if they were not timed.
+        explanation: The reason, if they were not timed.
     """
 
     overlap: bool

@@ -33,7 +33,7 @@ class PartSources:
         box: The box of the part.
         covered: Whether every pixel has a source; no output reads the others.
         outside: The strips outside the image.
-        own: The pixels from the rank's tile; None if there are none.
+        own_pixels: The pixels from the rank's tile; None if there are none.
         pieces: The index of a received piece, and the pixels from it.
     """
 

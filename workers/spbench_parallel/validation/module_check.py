@@ -29,10 +29,10 @@ from spbench_parallel.device.memory import release_memory, trim_heap
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError, first_line
 from spbench_parallel.groups import sleep_at_barrier
-from spbench_parallel.models.imported.forward.random_states import RandomStates
+from spbench_parallel.models.imported.forward.recording import RandomStates
 from spbench_parallel.models.imported.hooks import check_copies
 from spbench_parallel.models.imported.model import ImportedModel
-from spbench_parallel.models.imported.tiled_piece import is_same_over_tiles
+from spbench_parallel.models.imported.tile_strategies import is_same_over_tiles
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
 from spbench_parallel.synthetic import synthetic_images

@@ -15,8 +15,9 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
 from spbench_parallel.models.imported.model import import_network
-from spbench_parallel.models.imported.tile_strategies import TileStrategy, choose_strategies
-from spbench_parallel.models.imported.tiled_piece import (
+from spbench_parallel.models.imported.tile_strategies import (
+    TileStrategy,
+    choose_strategies,
     count_gathered_values,
     is_same_over_tiles,
     list_gathered_operators,

@@ -111,9 +111,8 @@ def apply_drop(
     """
     drawn_box = box
     if box is not None and channels_last:
-        drawn_box = Box(
-            box.cols, (0, shape[-1])
-        )  # the axes are rows, cols, channels: drop rows later
+        # The drawn axes are rows, cols and channels: this cuts cols, and the mask is cut below.
+        drawn_box = Box(box.cols, (0, shape[-1]))
     mask = _draw_mask(op, batch, shape, drawn_box, values.device)
     if box is not None and channels_last and op.unit == "value":
         mask = mask[:, slice(*box.rows)]
@@ -160,7 +159,7 @@ def find_drops(stage: nn.Module) -> list[DropByPosition]:
     return [part for part in stage.modules() if isinstance(part, DropByPosition)]
 
 
-_DROPOUTS: dict[Callable[..., Any], str] = {
+DROPOUT_UNITS: dict[Callable[..., Any], str] = {
     functional.dropout: "value",
     torch.dropout: "value",
     functional.dropout2d: "channel",
@@ -187,11 +186,11 @@ class DropByPositionMode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         arguments = kwargs or {}
-        if func in _DROPOUTS:
+        if func in DROPOUT_UNITS:
             values, share, training, inplace = _parse_arguments(*args, **arguments)
             if not (training and share):
                 return values
-            op = self._make_next_op(share, _DROPOUTS[func])
+            op = self._make_next_op(share, DROPOUT_UNITS[func])
             kept_values = apply_drop(values, op, self._batch, tuple(values.shape[1:]))
             return values.copy_(kept_values) if inplace else kept_values
         if func is torch.Tensor.bernoulli_:

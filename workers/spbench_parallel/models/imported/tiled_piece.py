@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
-from math import prod
 from typing import Any
 
 import torch
@@ -12,7 +10,6 @@ from torch import fx, nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
-from spbench_core.layout.window import expand_pair
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.counterparts import (
@@ -75,69 +72,6 @@ def build_tiled_piece(
             used twice.
     """
     return _TiledPieceBuilder(piece, tiling, norm_factory).build()
-
-
-def list_gathered_operators(network: TracedNetwork, grids: Iterable[Grid]) -> list[fx.Node]:
-    """Return the operators that are computed on gathered maps for any of some grids."""
-    nodes = {node for grid in grids for node in find_gathered_operators(network, grid)}
-    return [operator.node for operator in network.operators if operator.node in nodes]
-
-
-def count_gathered_values(network: TracedNetwork, nodes: Iterable[fx.Node]) -> int:
-    """Return the number of values per image that are gathered for operators.
-
-    Every rank gets all of them.
-    """
-    sources = {source: None for node in nodes for source in node.all_input_nodes}
-    return sum(prod(network.shapes[source]) for source in sources if is_tiled(network, source))
-
-
-def is_same_over_tiles(small: TracedNetwork, large: TracedNetwork, grid: Grid) -> bool:
-    """Return whether a network behaves alike over tiles at two image sizes.
-
-    Each operator must be computed by the same strategy. Each tile must have the pixels that its
-    neighbours read, if it has them in the larger image.
-    """
-    small_strategies, whole_strategies = (
-        choose_strategies(network, grid).values() for network in (small, large)
-    )
-    if list(small_strategies) != list(whole_strategies):
-        return False
-    pairs = zip(small.operators, large.operators, strict=True)
-    return all(
-        _has_halos(small, small_operator.node, large, whole_operator.node, grid)
-        for small_operator, whole_operator in pairs
-    )
-
-
-def _has_halos(
-    small: TracedNetwork, node: fx.Node, large: TracedNetwork, large_node: fx.Node, grid: Grid
-) -> bool:
-    """Return whether tiles of the small network have their halos, if the other has."""
-    small_sources = [source for source in node.all_input_nodes if is_tiled(small, source)]
-    large_sources = [source for source in large_node.all_input_nodes if is_tiled(large, source)]
-    if len(small_sources) != len(large_sources):
-        return False
-    reach = _find_reach(find_module(small, node))
-    tiles = (grid.rows, grid.cols)
-    for small_source, large_source in zip(small_sources, large_sources, strict=True):
-        small_size = map_size(small, small_source)
-        large_size = map_size(large, large_source)
-        for length, large_length, parts, halo in zip(
-            small_size, large_size, tiles, reach, strict=True
-        ):
-            if length // parts < max(1, min(halo, large_length // parts)):
-                return False
-    return True
-
-
-def _find_reach(module: nn.Module | None) -> tuple[int, int]:
-    """Return how many rows and columns an operator may read beyond a tile."""
-    if not isinstance(module, nn.Conv2d | nn.MaxPool2d | nn.AvgPool2d):
-        return 0, 0
-    kernel = expand_pair(module.kernel_size)
-    dilation = expand_pair(getattr(module, "dilation", 1))
-    return (kernel[0] - 1) * dilation[0], (kernel[1] - 1) * dilation[1]
 
 
 class _TiledPieceBuilder:

@@ -19,7 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, quiet_fake_tensors
-from spbench_parallel.models.imported.forward.graph import find_stochastic_op, trace_graph
+from spbench_parallel.models.imported.forward.graph import trace_graph
+from spbench_parallel.models.imported.forward.leaf_modules import find_stochastic_op
 from spbench_parallel.models.imported.forward.sizes import get_attribute
 from spbench_parallel.models.imported.hooks import check_hooks
 from spbench_parallel.models.imported.messages import (
@@ -214,24 +215,24 @@ def _find_image_shape(
     """Return the shape for one image if a value has a row per image; or None."""
     if first is None or second is None:
         return None
-    value = first.value
-    other_value = second.value
-    if not (isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 0):
+    tensor = first.value
+    other_tensor = second.value
+    if not (isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.dim() > 0):
         return None
-    sides_match = value.shape[1:] == other_value.shape[1:]
-    rows_match = (value.shape[0], other_value.shape[0]) == _BATCH_SIZES
-    return tuple(value.shape[1:]) if sides_match and rows_match else None
+    sides_match = tensor.shape[1:] == other_tensor.shape[1:]
+    rows_match = (tensor.shape[0], other_tensor.shape[0]) == _BATCH_SIZES
+    return tuple(tensor.shape[1:]) if sides_match and rows_match else None
 
 
 def _find_number(first: _NodeResult | None, second: _NodeResult | None) -> tuple[bool, Any]:
     """Return whether an operator returns a number, and its value if it is constant."""
     if first is None or second is None:
         return False, None
-    value = first.value
-    other_value = second.value
-    if isinstance(value, torch.Size):
-        return True, tuple(value[1:]) if value[1:] == other_value[1:] else None
-    return _is_number(value), None
+    output = first.value
+    other_output = second.value
+    if isinstance(output, torch.Size):
+        return True, tuple(output[1:]) if output[1:] == other_output[1:] else None
+    return _is_number(output), None
 
 
 def _fold_numbers(graph: fx.Graph, runs: Sequence[Mapping[fx.Node, _NodeResult]]) -> None:

@@ -2,7 +2,7 @@
 
 Torch runs the forward of the layers once on symbols (torch.fx) and records the operators. Modules
 that combine operators (sequences, residual sums, cells) need no second description, and a fused
-layer computes exactly what the layer computes.
+layer computes the same as the layer.
 """
 
 from __future__ import annotations

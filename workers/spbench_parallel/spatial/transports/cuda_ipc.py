@@ -125,8 +125,9 @@ class CudaIpcTransport(SlotTransport):
             for message, view, read in zip(
                 self._outgoing, self._views, self._opened.read, strict=True
             ):
-                read.wait()
+                read.wait()  # the flag only says that the reader's copy was launched
                 message.slots[slot].copy_(view)
+            # Record before the flags are set: readers wait for the latest record.
             self._ipc.packed.record()
         self._window.sync()
         for message in self._outgoing:
@@ -141,6 +142,7 @@ class CudaIpcTransport(SlotTransport):
         self._streams.join_copy_stream()
 
     def release(self) -> None:
+        # Record before the flags are set: senders wait for the latest record.
         self._ipc.read.record()
         self._window.sync()
         for message in self._incoming:

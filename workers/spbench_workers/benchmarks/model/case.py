@@ -25,7 +25,7 @@ from spbench_parallel.device.memory_format import MemoryFormat
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.layouts import check_layout
 from spbench_parallel.models.imported.model import ImportedModel
-from spbench_parallel.models.imported.tiled_piece import (
+from spbench_parallel.models.imported.tile_strategies import (
     count_gathered_values,
     list_gathered_operators,
 )

@@ -12,7 +12,7 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.layouts import BatchSettings, check_layout, check_stage_ends
 from spbench_parallel.models.imported.messages import locate
 from spbench_parallel.models.imported.model import ImportedModel, import_network
-from spbench_parallel.models.imported.tiled_piece import list_gathered_operators
+from spbench_parallel.models.imported.tile_strategies import list_gathered_operators
 from spbench_workers.benchmarks.model.layout import make_layout
 from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 

@@ -9,7 +9,7 @@ from spbench_core.models.proxy import Proxy, count_multiply_adds, make_proxy
 from spbench_core.models.reach import count_kept_values
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.model import ImportedModel
-from spbench_parallel.models.imported.tiled_piece import is_same_over_tiles
+from spbench_parallel.models.imported.tile_strategies import is_same_over_tiles
 from spbench_parallel.peak_memory import available_bytes
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.precision.formats import FP32, FP64

@@ -7,17 +7,19 @@ traced. The graphs of training and evaluation must be equal, except for argument
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.nn import functional
 
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_structure, is_compiled
-from spbench_parallel.models.imported.forward.leaf_modules import find_drop_rule, find_dropped_unit
+from spbench_parallel.models.imported.forward.leaf_modules import (
+    MODE_ATTRIBUTE,
+    find_stochastic_op,
+)
 from spbench_parallel.models.imported.forward.observation import observe
 from spbench_parallel.models.imported.forward.recording import record_graph
 from spbench_parallel.models.imported.forward.sizes import get_attribute
@@ -33,19 +35,9 @@ from spbench_parallel.models.imported.messages import (
     locate,
     modes_message,
 )
-from spbench_parallel.models.imported.stochastic import StochasticOp
 
 _DICT_KEY = "out"
 """The output that is used of models that return a dict."""
-_MODE = "training"
-"""The attribute of every module with its mode."""
-_UNITS: dict[Any, str] = {
-    functional.dropout: "value",
-    torch.dropout: "value",
-    functional.dropout2d: "channel",
-}
-"""Torch's stochastic functions that ranks can draw, with the unit that they drop: see
-`StochasticOp`."""
 
 
 def trace_graph(
@@ -143,11 +135,11 @@ def _check_buffers(name: str, module: nn.Module, traced: nn.Module) -> None:
         )
 
 
-def _equal(value: Any, other_value: Any) -> bool:
-    if isinstance(value, torch.Tensor) and isinstance(other_value, torch.Tensor):
-        same = value.shape == other_value.shape and value.dtype == other_value.dtype
-        return same and bool(torch.equal(torch.nan_to_num(value), torch.nan_to_num(other_value)))
-    return value is other_value or repr(value) == repr(other_value)
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        same = first.shape == second.shape and first.dtype == second.dtype
+        return same and bool(torch.equal(torch.nan_to_num(first), torch.nan_to_num(second)))
+    return first is second or repr(first) == repr(second)
 
 
 def _check_repeated(
@@ -196,7 +188,7 @@ def _record_counters(name: str, module: nn.Module, evaluated: fx.Graph, graph: f
         source = node.all_input_nodes[0]
         with graph.inserting_before(node):
             buffer = graph.get_attr(path) if source.op != "get_attr" else source
-            mode = graph.get_attr(_MODE)
+            mode = graph.get_attr(MODE_ATTRIBUTE)
             graph.call_function(count_forward, (buffer, mode, number))
         graph.erase_node(node)
     for key, node in always.items():
@@ -278,7 +270,7 @@ def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:
     if repr((evaluated.args, evaluated.kwargs)) == repr((trained.args, trained.kwargs)):
         return True
     with graph.inserting_before(trained):
-        mode = graph.get_attr(_MODE)
+        mode = graph.get_attr(MODE_ATTRIBUTE)
     try:
         trained.args = _merge_arguments(evaluated.args, trained.args, mode)
         trained.kwargs = _merge_arguments(evaluated.kwargs, trained.kwargs, mode)
@@ -321,72 +313,3 @@ def _take_one_output(name: str, graph: fx.Graph) -> None:
         if node.users or not node.args:
             raise extra_argument_error(name, str(node.target))
         graph.erase_node(node)
-
-
-def find_stochastic_op(
-    name: str, module: nn.Module, node: fx.Node, index: int, draws: Set[fx.Node]
-) -> StochasticOp | None:
-    """Return the share and unit that a node drops in training; None without draws.
-
-    Args:
-        name: The network's name in errors.
-        module: The network.
-        node: The node.
-        index: Its index among the nodes that draw.
-        draws: The nodes that draw random numbers.
-
-    Raises:
-        CannotRunError: It draws random numbers that cannot be drawn by position.
-    """
-    if node not in draws:
-        return None
-    unit, share = _find_drop(module, node)
-    if unit is None or share is None or not 0 < share < 1:
-        raise CannotRunError(
-            f"network {name}: {locate(node)} draws random numbers in training, and ranks draw "
-            "others than one process; give network_args that make its share 0, as {dropout: 0}"
-        )
-    return StochasticOp(index, share, unit)
-
-
-def _find_drop(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None]:
-    """Return the unit and the share that a node drops; None if they are unknown."""
-    if node.op == "call_module":
-        rule = find_drop_rule(module.get_submodule(str(node.target)))
-        return (rule.unit, rule.share) if rule is not None else (None, None)
-    if node.op != "call_function":
-        return None, None
-    arguments: dict[str, Any] = dict(zip(("p", "training"), node.args[1:3], strict=False))
-    arguments |= node.kwargs
-    if node.target in _UNITS:
-        share = arguments.get("p", 0.5)
-        training = arguments.get("training", arguments.get("train", True))
-        is_known = isinstance(share, float | int) and _is_mode(training)
-        return _UNITS[node.target], float(share) if is_known else None
-    return _find_function_drop(node)
-
-
-def _find_function_drop(node: fx.Node) -> tuple[str | None, float | None]:
-    """Return the unit and share that a user's function drops, by calling it."""
-
-    def call(values: torch.Tensor) -> Any:
-        def replace_node(argument: fx.Node) -> Any:
-            return values if argument is node.args[0] else True
-
-        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), replace_node)
-        function: Any = node.target
-        return function(*args, **kwargs)
-
-    numbers = [
-        argument for argument in (*node.args, *node.kwargs.values()) if type(argument) is float
-    ]
-    modes = [argument for argument in node.all_input_nodes if argument is not node.args[0]]
-    if not modes or not all(_is_mode(argument) for argument in modes):
-        return None, None
-    units = ((find_dropped_unit(call, number), number) for number in numbers if 0 < number < 1)
-    return next(((unit, number) for unit, number in units if unit is not None), (None, None))
-
-
-def _is_mode(value: Any) -> bool:
-    """Return whether an argument is False in evaluation and True in training."""
-    return value is False or (isinstance(value, fx.Node) and value.target == _MODE)

@@ -8,17 +8,22 @@ result equals that of a rank's stochastic operator.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.messages import (
+    locate,
+)
 from spbench_parallel.models.imported.stochastic import (
+    DROPOUT_UNITS,
     DropBatch,
     DropByPositionMode,
     StochasticOp,
@@ -74,6 +79,8 @@ def _is_method(value: Any) -> bool:
 
 
 _UNITS = "image", "channel", "value"
+MODE_ATTRIBUTE = "training"
+"""The attribute of every module with its mode."""
 _PROBE_SHAPE = 3, 2, 2
 _PROBE_IMAGES = 64
 _MAX_SEEDS = 64
@@ -168,3 +175,72 @@ def _returns_input(call: Callable[[torch.Tensor], torch.Tensor]) -> bool:
         return False
     finally:
         torch.set_rng_state(state)
+
+
+def find_stochastic_op(
+    name: str, module: nn.Module, node: fx.Node, index: int, draws: Set[fx.Node]
+) -> StochasticOp | None:
+    """Return the share and unit that a node drops in training; None without draws.
+
+    Args:
+        name: The network's name in errors.
+        module: The network.
+        node: The node.
+        index: Its index among the nodes that draw.
+        draws: The nodes that draw random numbers.
+
+    Raises:
+        CannotRunError: It draws random numbers that cannot be drawn by position.
+    """
+    if node not in draws:
+        return None
+    unit, share = _find_drop(module, node)
+    if unit is None or share is None or not 0 < share < 1:
+        raise CannotRunError(
+            f"network {name}: {locate(node)} draws random numbers in training, and ranks draw "
+            "others than one process; give network_args that make its share 0, as {dropout: 0}"
+        )
+    return StochasticOp(index, share, unit)
+
+
+def _find_drop(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None]:
+    """Return the unit and the share that a node drops; None if they are unknown."""
+    if node.op == "call_module":
+        rule = find_drop_rule(module.get_submodule(str(node.target)))
+        return (rule.unit, rule.share) if rule is not None else (None, None)
+    if node.op != "call_function":
+        return None, None
+    arguments: dict[str, Any] = dict(zip(("p", "training"), node.args[1:3], strict=False))
+    arguments |= node.kwargs
+    if node.target in DROPOUT_UNITS:
+        share = arguments.get("p", 0.5)
+        training = arguments.get("training", arguments.get("train", True))
+        is_known = isinstance(share, float | int) and _is_mode(training)
+        return DROPOUT_UNITS[node.target], float(share) if is_known else None
+    return _find_function_drop(node)
+
+
+def _find_function_drop(node: fx.Node) -> tuple[str | None, float | None]:
+    """Return the unit and share that a user's function drops, by calling it."""
+
+    def call(values: torch.Tensor) -> Any:
+        def replace_node(argument: fx.Node) -> Any:
+            return values if argument is node.args[0] else True
+
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), replace_node)
+        function: Any = node.target
+        return function(*args, **kwargs)
+
+    numbers = [
+        argument for argument in (*node.args, *node.kwargs.values()) if type(argument) is float
+    ]
+    modes = [argument for argument in node.all_input_nodes if argument is not node.args[0]]
+    if not modes or not all(_is_mode(argument) for argument in modes):
+        return None, None
+    units = ((find_dropped_unit(call, number), number) for number in numbers if 0 < number < 1)
+    return next(((unit, number) for unit, number in units if unit is not None), (None, None))
+
+
+def _is_mode(value: Any) -> bool:
+    """Return whether an argument is False in evaluation and True in training."""
+    return value is False or (isinstance(value, fx.Node) and value.target == MODE_ATTRIBUTE)

@@ -30,7 +30,7 @@ class Observation:
 
     Attributes:
         values: The output of each node.
-        written: By node, the inputs that it writes into.
+        written_inputs: By node, the inputs that it writes into.
         draws: The nodes that draw random numbers.
         learns: The names of the parameters that get gradients, in training.
         owned: The names of parameters and buffers, by their memory.

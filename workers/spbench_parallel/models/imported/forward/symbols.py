@@ -60,7 +60,7 @@ def _is_torch_function(function: Any) -> bool:
 
 
 if TYPE_CHECKING:
-    from spbench_parallel.models.imported.forward.recording import GraphRecorder
+    from spbench_parallel.models.imported.forward.recorder import GraphRecorder
 
 _TYPE_CHECKING_FILES = tuple(
     os.path.abspath(module.__file__)

@@ -22,7 +22,7 @@ from spbench_parallel.models.imported.forward.observation import (
     list_tensors,
     storage_id,
 )
-from spbench_parallel.models.imported.forward.recording import NO_GRADIENTS, NUMBER
+from spbench_parallel.models.imported.forward.recorder import NO_GRADIENTS, NUMBER
 from spbench_parallel.models.imported.forward.sizes import get_attribute
 from spbench_parallel.models.imported.forward.symbols import IN_PLACE, writes_by_name
 from spbench_parallel.models.imported.messages import locate
