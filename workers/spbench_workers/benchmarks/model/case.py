@@ -21,7 +21,7 @@ from spbench_parallel.autotune.balance import (
 )
 from spbench_parallel.autotune.memory_format import choose_format
 from spbench_parallel.autotune.skips import choose_skips
-from spbench_parallel.device.memory_format import MemoryFormat
+from spbench_parallel.device.formats import MemoryFormat
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.layouts import check_layout
 from spbench_parallel.models.imported.model import ImportedModel

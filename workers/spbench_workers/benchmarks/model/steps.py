@@ -11,10 +11,9 @@ from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.engine import Engine, Logits
 from spbench_parallel.images.sources import ImageSource
 from spbench_parallel.memory_shares import Activations, parameter_bytes
-from spbench_parallel.models.imported.gathered_time import GATHERED_TIME
 from spbench_parallel.pipeline.phases import PHASES
 from spbench_parallel.plan import ModelPlan
-from spbench_parallel.spatial.comm_stats import COMM_STATS
+from spbench_parallel.spatial.comm_stats import COMM_STATS, GATHERED_TIME
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.overlap import summarize_overlap
 from spbench_parallel.spatial.pool import TiledPool
