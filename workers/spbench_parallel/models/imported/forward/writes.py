@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 import torch
@@ -230,9 +231,9 @@ def _find_aliases(
         relations = {
             _compare_memory(observation.values, other, target) for observation in observations
         }
-        if relations == {"none"}:
+        if relations == {_MemoryRelation.SEPARATE}:
             continue
-        if relations != {"same"} or writes_shape(node):
+        if relations != {_MemoryRelation.SAME} or writes_shape(node):
             raise CannotRunError(
                 f"network {name}: {locate(node)} writes into memory that {locate(other)} shares, "
                 "and that is read later; make a new tensor"
@@ -256,15 +257,24 @@ def writes_shape(node: fx.Node) -> bool:
     return node.op == "call_method" and method in ("squeeze_", "unsqueeze_", "t_", "transpose_")
 
 
-def _compare_memory(values: Mapping[fx.Node, Any], other: fx.Node, target: fx.Node) -> str:
-    """Return whether two nodes are the ``same`` tensor, share ``memory``, or ``none``."""
+class _MemoryRelation(Enum):
+    """Whether two nodes are the same tensor, share memory, or neither."""
+
+    SAME = "same"
+    SHARED = "shared"
+    SEPARATE = "separate"
+
+
+def _compare_memory(
+    values: Mapping[fx.Node, Any], other: fx.Node, target: fx.Node
+) -> _MemoryRelation:
     if values.get(other) is values.get(target):
-        return "same"
+        return _MemoryRelation.SAME
     storages = [
         {storage_id(tensor) for tensor in list_tensors(values.get(node))}
         for node in (other, target)
     ]
-    return "memory" if storages[0] & storages[1] else "none"
+    return _MemoryRelation.SHARED if storages[0] & storages[1] else _MemoryRelation.SEPARATE
 
 
 def _make_functional(node: fx.Node) -> bool:
