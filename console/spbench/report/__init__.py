@@ -1,1 +1,1 @@
-"""The report: built from RunState, written as JSON."""
+"""Reports of runs: their format, comparisons, baselines and output formats."""

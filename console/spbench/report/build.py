@@ -1,4 +1,4 @@
-"""The result of a run, made of its RunState: the only maker of the report's parts."""
+"""Build the report of a run from its RunState."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ from spbench.stats.summary import summarize_repeats
 from spbench_core.credentials import hide_credentials
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
+# The status of a run that never started, by exit code; other codes are errors.
 _REFUSED = {
     ExitCode.NOTHING: RunStatus.SKIPPED,
     ExitCode.BUDGET: RunStatus.CANCELLED,
     ExitCode.INTERRUPTED: RunStatus.CANCELLED,
     ExitCode.TERMINATED: RunStatus.CANCELLED,
 }
+# The status and reason of cases of a run that ended before them.
 _LOST = {
     CaseStatus.WAITING: (CaseStatus.SKIPPED, "the console ended before this case"),
     CaseStatus.RUNNING: (CaseStatus.ERROR, "the console ended during this case"),
@@ -53,9 +55,9 @@ _LOST = {
 
 
 def build_report(state: RunState) -> dict[str, Any]:
-    """Return the report of a run, finished or not, checked against its own format.
+    """Return the report of a run, finished or not, validated against its format.
 
-    A case that has no verdict, since the console was killed, counts as an error or as skipped.
+    If the console was killed, cases without a final status count as errors or as skipped.
     """
     return build_document(state, build_cases(state)[0]).to_json()
 
@@ -85,38 +87,44 @@ def build_document(state: RunState, cases: PackedCases) -> ReportDocument:
         },
         "environment": build_environment(state),
         "cases": [],
-        "hosts": [_host(host, of) for host, of in state.host_loads.items()],
+        "hosts": [_describe_load(host, loads) for host, loads in state.host_loads.items()],
         "errors": _errors(state),
     }
     return ReportDocument(validate_document(document), cases)
 
 
 def build_environment(state: RunState) -> dict[str, Any]:
-    """Return the console's machine, the ranks' versions and the fingerprint of their machines."""
+    """Return facts on the machines and versions of console and ranks."""
     run = state.run
     if run is None:
         return {}
-    told = dict(run.environment) | {"ranks": _versions(state.ranks.values())}
-    told |= {"resumed": run.resumed} if run.resumed else {}
-    after = {"load_after": run.load_after, "fingerprint": state.machines.fingerprint()}
-    return told | {name: value for name, value in after.items() if value is not None}
+    environment = dict(run.environment) | {"ranks": _collect_versions(state.ranks.values())}
+    if run.resumed:
+        environment["resumed"] = run.resumed
+    if run.load_after is not None:
+        environment["load_after"] = run.load_after
+    if (fingerprint := state.machines.fingerprint()) is not None:
+        environment["fingerprint"] = fingerprint
+    return environment
 
 
-def _host(host: str, of: Mapping[str, LoadHistory]) -> dict[str, Any]:
-    told = {name: {"mean": round(one.mean, 4), "most": one.maximum} for name, one in of.items()}
-    return {"host": host, **told}
+def _describe_load(host: str, loads: Mapping[str, LoadHistory]) -> dict[str, Any]:
+    quantities = {
+        name: {"mean": round(load.mean, 4), "most": load.maximum} for name, load in loads.items()
+    }
+    return {"host": host, **quantities}
 
 
 def _errors(state: RunState) -> list[str]:
-    told = state.errors or _reasons(state.cases.values())
-    return [*told, state.skipped] if state.skipped else told
+    errors = state.errors or _reasons(state.cases.values())
+    return [*errors, state.skipped] if state.skipped else errors
 
 
 def build_cases(state: RunState) -> tuple[PackedCases, list[tuple[str, str]]]:
-    """Return the cases as the report has them, each checked against its format.
+    """Return the cases of a report, each validated against the format.
 
-    If the format cannot hold a case, it is an error in the report: the report of the others is
-    still made. Second come id and reason of each such case.
+    A case that does not fit the format is reported as an error, so that the report of the other
+    cases is still written. The second result has the id and reason of each such case.
     """
     misfits: list[tuple[str, str]] = []
     return PackedCases(_case_texts(state, misfits)), misfits
@@ -125,10 +133,10 @@ def build_cases(state: RunState) -> tuple[PackedCases, list[tuple[str, str]]]:
 def _case_texts(state: RunState, misfits: list[tuple[str, str]]) -> Iterator[str]:
     for case in state.cases.values():
         try:
-            part = CasePart.model_validate(settle_case(_case(case, state)))
+            part = CasePart.model_validate(settle_case(_make_case(case, state)))
             text = dump_json(dump_model(part))
         except Exception as error:
-            part = CasePart.model_validate(_untold(case, error))
+            part = CasePart.model_validate(_unreportable_case(case, error))
             text = dump_json(dump_model(part))
         if part.status != case.status:
             misfits.append((part.id, str(part.reason)))
@@ -155,16 +163,16 @@ def build_refused_report(
 
 
 def validate_document(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document as its format has it.
+    """Return the document in the report's format.
 
     Raises:
-        ValueError: It is no report.
+        ValueError: The document is not a report.
     """
     return dump_model(Report.model_validate(document))
 
 
 def dump_model(report: Report | CasePart) -> dict[str, Any]:
-    """Return a report, or a case of one, as it is written."""
+    """Return the JSON object of a report, or of a case."""
     return report.model_dump(mode="json", by_alias=True)
 
 
@@ -172,65 +180,64 @@ def _reasons(cases: Iterable[CaseState]) -> list[str]:
     return [f"{case.id}: {case.verdict.reason}" for case in cases if case.status.is_broken]
 
 
-def _versions(ranks: Iterable[RankState]) -> dict[str, Any]:
-    """The ranks' software versions, each once where all ranks say the same."""
-    told: dict[str, list[Any]] = {}
+def _collect_versions(ranks: Iterable[RankState]) -> dict[str, Any]:
+    """Return the ranks' software versions: one value, or a list of different ones."""
+    versions: dict[str, list[Any]] = {}
     for rank in ranks:
         facts = {**rank.facts.versions, "fabric": rank.facts.fabric, "threads": rank.facts.threads}
         for name, value in facts.items():
-            values = told.setdefault(name, [])
+            values = versions.setdefault(name, [])
             if value not in values:
                 values.append(value)
-    return {name: values[0] if len(values) == 1 else values for name, values in told.items()}
+    return {name: values[0] if len(values) == 1 else values for name, values in versions.items()}
 
 
 def build_case_parts(state: RunState) -> list[CasePart]:
-    """Return the cases as far as a run's events tell, in the suite's order.
+    """Return the cases of a run, which may still run, in the suite's order.
 
-    A case that has no verdict yet keeps its status, ``waiting`` or ``running``, which no report
-    has: see `settled`.
+    A case may be ``waiting`` or ``running``, which a report does not allow: see `settle_case`.
     """
     return [_part(case, state) for case in state.cases.values()]
 
 
 def _part(case: CaseState, state: RunState) -> CasePart:
     try:
-        return _case(case, state)
+        return _make_case(case, state)
     except Exception as error:
-        return _untold(case, error)
+        return _unreportable_case(case, error)
 
 
-def _untold(case: CaseState, error: Exception) -> CasePart:
-    """Return a case without its results, which could not be told, and why."""
+def _unreportable_case(case: CaseState, error: Exception) -> CasePart:
+    """Return a case without results, because reporting them raised an error."""
     bare = CaseState(
         replace(case.identity, params={}, metrics={}),
         verdict=CaseVerdict(
             CaseStatus.ERROR, f"its results cannot be reported: {describe_defect(error)}"
         ),
     )
-    return _case(bare, RunState())
+    return _make_case(bare, RunState())
 
 
 def settle_case(case: CasePart) -> CasePart:
-    """Return a case with the verdict that it has once its console is gone."""
+    """Return a case with a final status, given that its console has ended."""
     if case.status not in _LOST:
         return case
     status, reason = _LOST[case.status]
     return case.model_copy(update={"status": status, "reason": case.reason or reason})
 
 
-def _case(case: CaseState, state: RunState) -> CasePart:
-    about = case.identity
+def _make_case(case: CaseState, state: RunState) -> CasePart:
+    identity = case.identity
     measured = case.measured
     verdict = case.verdict
     job = state.jobs.get(verdict.job) if verdict.job is not None else None
     return CasePart.model_construct(
-        id=about.id,
-        name=about.name,
-        benchmark=about.benchmark,
-        version=about.version,
-        params=dict(about.params),
-        np=about.np,
+        id=identity.id,
+        name=identity.name,
+        benchmark=identity.benchmark,
+        version=identity.version,
+        params=dict(identity.params),
+        np=identity.np,
         status=verdict.status,
         reason=verdict.reason,
         traceback=verdict.traceback,
@@ -243,25 +250,25 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         ],
         noisy=describe_case_noise(case),
         stragglers=[_straggler(slow) for slow in verdict.stragglers],
-        warmup=about.params.get("warmup"),
-        until=_until(case),
-        scaled=ScaledPart.model_construct(**about.scaled) if about.scaled else None,
+        warmup=identity.params.get("warmup"),
+        until=_make_repeats(case),
+        scaled=ScaledPart.model_construct(**identity.scaled) if identity.scaled else None,
         launch=_launch(job) if job is not None else None,
         checks=[_check(name, results) for name, results in measured.checks.items()],
         metrics=_metrics(case),
         limits={
             name: LimitPart.model_construct(
-                unit=about.metrics[name].unit if name in about.metrics else "", **limit
+                unit=identity.metrics[name].unit if name in identity.metrics else "", **limit
             )
             for name, limit in measured.limits.items()
         },
         choices={
-            name: ChoicePart.model_construct(value=of["value"], reason=of["reason"])
-            for name, of in measured.choices.items()
+            name: ChoicePart.model_construct(value=choice["value"], reason=choice["reason"])
+            for name, choice in measured.choices.items()
         },
         measurements=measured.labelled,
         samples={
-            name: case.fold_samples(name) for name in measured.samples if name in about.metrics
+            name: case.fold_samples(name) for name in measured.samples if name in identity.metrics
         },
         launches=sorted(set(measured.jobs.values())),
         medians=_medians(case),
@@ -291,14 +298,14 @@ def _straggler(slow: Straggler) -> StragglerPart:
     )
 
 
-def _until(case: CaseState) -> RepeatsPart | None:
-    asked = case.identity.until
+def _make_repeats(case: CaseState) -> RepeatsPart | None:
+    until = case.identity.until
     end = case.measured.repeats_end
-    if asked is None:
+    if until is None:
         return None
     return RepeatsPart.model_construct(
-        interval=asked["interval"],
-        max_time=asked["max_time"],
+        interval=until["interval"],
+        max_time=until["max_time"],
         why=end.reason if end else None,
         width=end.width if end else relative_width(case),
     )
@@ -317,16 +324,17 @@ def _metrics(case: CaseState) -> dict[str, MetricPart]:
 
 
 def _medians(case: CaseState) -> dict[str, list[float]]:
-    """Return the median of each metric in each launch that has all ranks' values."""
+    """Return the median of each metric in each launch with values of all ranks."""
     return {
         name: medians for name in case.identity.metrics if (medians := case.launch_medians(name))
     }
 
 
 def _fastest(case: CaseState) -> list[float]:
-    """Return the shortest iteration of each launch; none where a case has no times."""
-    timed = "time_ms" in case.identity.metrics
-    return [min(map(min, repeats)) for repeats in case.fold_by_job("time_ms")] if timed else []
+    """Return the shortest iteration of each launch, if the case has times."""
+    if "time_ms" not in case.identity.metrics:
+        return []
+    return [min(map(min, repeats)) for repeats in case.fold_by_job("time_ms")]
 
 
 def _check(name: str, results: Mapping[RepeatAndRank, CheckResult]) -> CheckPart:

@@ -1,6 +1,6 @@
-"""A report as a document that is written case by case, so that it needs little memory.
+"""A report that is written case by case, so that it needs little memory.
 
-The JSON text of a case is kept compressed: a tenth of what the case takes as Python objects.
+The JSON text of a case is kept compressed. It takes a tenth of the memory of Python objects.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 CASES = "cases"
 _FASTEST = 1
-"""zlib's level: higher ones take several times as long, and save a fifth of the bytes."""
+"""zlib's level; higher levels take several times as long, and save a fifth of the bytes."""
 
 
 class PackedCases:
-    """Cases as JSON has them, each as compressed text.
+    """JSON objects of cases, each as compressed text.
 
     Args:
         texts: The cases, each from `dump_json`.
@@ -45,10 +45,10 @@ def _pack(text: str) -> bytes:
 
 
 class ReportDocument:
-    """A report: all of it but the cases as Python objects, and the cases packed.
+    """A report with packed cases.
 
     Args:
-        head: The report as JSON has it; the value of ``cases`` is not used.
+        head: The JSON object of the report; the value of ``cases`` is not used.
         cases: Its cases.
     """
 
@@ -58,12 +58,12 @@ class ReportDocument:
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> ReportDocument:
-        """Return the document of a report that is there as a whole."""
+        """Return the document of a complete report."""
         return cls(report, PackedCases(map(dump_json, report[CASES])))
 
     @property
     def head(self) -> Mapping[str, Any]:
-        """The report as JSON has it, without its cases."""
+        """The JSON object of the report, without its cases."""
         return self._head | {CASES: []}
 
     def with_head(self, head: Mapping[str, Any]) -> ReportDocument:
@@ -71,14 +71,14 @@ class ReportDocument:
         return ReportDocument(head, self.cases)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the whole report as JSON has it."""
+        """Return the JSON object of the complete report."""
         return self._head | {CASES: list(self.cases)}
 
     def chunks(self, *, with_samples: bool = True) -> Iterator[str]:
         """Yield the text of the report, as ``json.dumps(report, indent=1)`` writes it.
 
         Args:
-            with_samples: Whether cases have their samples.
+            with_samples: Whether samples of cases are included.
         """
         separator = "{"
         for name, value in self._head.items():
@@ -93,18 +93,19 @@ class ReportDocument:
     def _case_chunks(self, *, with_samples: bool) -> Iterator[str]:
         separator = "["
         for text in self.cases.texts():
-            written = text if with_samples else dump_json(json.loads(text) | {"samples": {}})
+            if not with_samples:
+                text = dump_json(json.loads(text) | {"samples": {}})
             yield f"{separator}\n  "
-            yield _indent(written, 2)
+            yield _indent(text, 2)
             separator = ","
         yield "\n ]" if self.cases else "[]"
 
 
 def dump_json(value: object) -> str:
-    """Return the JSON text of a value as reports have it, from the left margin on."""
+    """Return the JSON text of a value in the style of reports, without indentation."""
     return json.dumps(value, indent=1, allow_nan=False)
 
 
 def _indent(text: str, depth: int) -> str:
-    # The ends of lines within strings are escaped, so that each one here is between two values.
+    # Line breaks within strings are escaped, so that each one here is between two values.
     return text.replace("\n", "\n" + depth * " ")

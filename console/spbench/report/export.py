@@ -33,16 +33,16 @@ from spbench.report.times import format_day_and_time, format_timestamp
 KINDS = ("csv", "json", "md")
 
 _FORMULA = ("=", "+", "-", "@")
-"""The letters with which a spreadsheet's formulas begin."""
+"""The characters with which formulas of spreadsheets begin."""
 
 
 def export_text(run: RecordedRun, kind: str) -> str:
-    """Return a run as text: ``csv`` (a row for each case and metric), ``json`` or ``md``.
+    """Return a run as ``csv`` (a row for each case and metric), ``json`` or ``md``.
 
-    JSON is the run's report, made of its events where it has none.
+    JSON is the run's report. If there is none, it is built from the events.
 
     Raises:
-        UsageError: There is no such kind, or nothing was recorded of the run.
+        UsageError: The format is unknown, or the run has no events.
     """
     _check_kind(kind)
     if kind == "json":
@@ -54,35 +54,35 @@ def export_text(run: RecordedRun, kind: str) -> str:
 
 
 def export_comparison(
-    comparison: RunComparison, kind: str, whole: RunComparison | None = None
+    comparison: RunComparison, kind: str, unfiltered: RunComparison | None = None
 ) -> str:
     """Return a comparison as text: ``csv``, ``json`` or ``md``.
 
     Args:
         comparison: The comparison with the rows to show.
         kind: The format.
-        whole: The comparison that notes are about; by default the same.
+        unfiltered: The comparison for the notes; by default the same.
 
     Raises:
-        UsageError: There is no such kind.
+        UsageError: The format is unknown.
     """
     _check_kind(kind)
     if kind == "json":
         return _json(comparison_object(comparison))
     if kind == "csv":
         return _csv(_comparison_records(comparison))
-    return _comparison_markdown(comparison, whole or comparison)
+    return _comparison_markdown(comparison, unfiltered or comparison)
 
 
-def _comparison_markdown(comparison: RunComparison, whole: RunComparison) -> str:
-    """Return a comparison as text: a row for each case, the notes, and folded, all metrics."""
+def _comparison_markdown(comparison: RunComparison, unfiltered: RunComparison) -> str:
+    """Return a row for each case, the notes, and all metrics in a folded section."""
     paragraphs = [
         *(f"**Warning:** {escape_markdown(text)}" for text in comparison_warnings(comparison)),
         escape_markdown(f"a: {_one_line(comparison.a)}; b: {_one_line(comparison.b)}"),
         _columns_markdown(CASE_COLUMNS, (row.case_cells() for row in case_rows(comparison))),
-        escape_markdown(f"{comparison_summary(whole)}."),
-        *map(escape_markdown, comparison_notes(whole)),
-        *map(escape_markdown, table_notes(whole, all_metrics=True)),
+        escape_markdown(f"{comparison_summary(unfiltered)}."),
+        *map(escape_markdown, comparison_notes(unfiltered)),
+        *map(escape_markdown, table_notes(unfiltered, all_metrics=True)),
     ]
     metrics = [row.metric_cells() for row in metric_rows(comparison)]
     if metrics:
@@ -92,7 +92,7 @@ def _comparison_markdown(comparison: RunComparison, whole: RunComparison) -> str
 
 
 def summary_object(summary: RunSummary) -> dict[str, Any]:
-    """Return a run in short as JSON has it, its times as UTC, RFC 3339."""
+    """Return the JSON object of a run's summary; times are UTC, RFC 3339."""
     return {
         "id": summary.id,
         "suite": summary.suite,
@@ -114,8 +114,8 @@ def summary_object(summary: RunSummary) -> dict[str, Any]:
 
 def _check_kind(kind: str) -> None:
     if kind not in KINDS:
-        near = did_you_mean(kind, KINDS)
-        raise UsageError(f"there is no format {kind!r}{near}; there are {', '.join(KINDS)}")
+        hint = did_you_mean(kind, KINDS)
+        raise UsageError(f"there is no format {kind!r}{hint}; there are {', '.join(KINDS)}")
 
 
 def _document(run: RecordedRun) -> ReportDocument:
@@ -136,9 +136,9 @@ def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
     for pair in comparison.cases:
         for row in pair.rows:
             low, high = row.interval or (None, None)
-            figures = asdict(row) | {"low": low, "high": high}
-            shown = {column: figures[column] for column in columns}
-            records.append({"case": pair.id, **shown, "note": "; ".join(_notes(pair, row))})
+            fields = asdict(row) | {"low": low, "high": high}
+            cells = {column: fields[column] for column in columns}
+            records.append({"case": pair.id, **cells, "note": "; ".join(_notes(pair, row))})
         if not pair.rows:
             records.append({"case": pair.id, **empty, "note": "; ".join(pair.remarks)})
     for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):
@@ -147,16 +147,16 @@ def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
 
 
 def _notes(pair: CasePair, row: MetricRow) -> list[str]:
-    """Return the notes on a row: its reason, what widened its interval, its case's remarks."""
-    past = f"as wide as {row.past} earlier runs differ" if row.past else None
+    """Return the notes on a row: its reason, its interval's origin, and remarks."""
+    origin = f"as wide as {row.past} earlier runs differ" if row.past else None
     reason = row.reason or ""
     remarks = (remark for remark in pair.remarks if remark not in reason)
-    return [note for note in (reason, past, *remarks) if note]
+    return [note for note in (reason, origin, *remarks) if note]
 
 
 def comparison_object(comparison: RunComparison) -> dict[str, Any]:
-    """Return a comparison as JSON has it."""
-    together = compute_overall(comparison)
+    """Return the JSON object of a comparison."""
+    overall = compute_overall(comparison)
     return {
         "a": summary_object(comparison.a),
         "b": summary_object(comparison.b),
@@ -164,13 +164,13 @@ def comparison_object(comparison: RunComparison) -> dict[str, Any]:
         "only_a": list(comparison.only_a),
         "only_b": list(comparison.only_b),
         "judgements": [asdict(case) for case in comparison.judgements],
-        "overall": asdict(together) if together else None,
+        "overall": asdict(overall) if overall else None,
     }
 
 
 def _one_line(summary: RunSummary) -> str:
-    where = f" on {summary.host}" if summary.host else ""
-    return f"{summary.id}, {summary.verdict}, {format_day_and_time(summary.started)}{where}"
+    host = f" on {summary.host}" if summary.host else ""
+    return f"{summary.id}, {summary.verdict}, {format_day_and_time(summary.started)}{host}"
 
 
 def _json(document: object) -> str:
@@ -187,7 +187,7 @@ def _csv(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula, and no terminal for a command."""
+    """Return a cell that is safe in spreadsheets (formulas) and terminals (controls)."""
     if not isinstance(value, str):
         return value
     text = strip_line_controls(value)
@@ -219,22 +219,22 @@ def _markdown_table(
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
-# an underscore within a word, as in time_ms, marks nothing
+# An underscore within a word, for example in time_ms, has no meaning in Markdown.
 _MARKS = re.compile(r"([\\`*\[\]<>#~|&!$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z]))")
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text in one line, with a backslash before each character with a meaning."""
+    """Return a text in one line, with Markdown's special characters escaped."""
     return _MARKS.sub(r"\\\1", strip_controls(" ".join(text.split())))
 
 
 RUN_COLUMNS = ("case", "status", "metric", "median", "p95", "p99", "n", "reference", "note")
 NUMBER_COLUMNS = frozenset({"time", "median", "p95", "p99", "n", "reference", "efficiency"})
-"""The columns that hold numbers."""
+"""The titles of columns of numbers."""
 
 
 def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of `RUN_COLUMNS`: one row a metric; a case without any has one row."""
+    """Yield the cells of `RUN_COLUMNS` for each metric, at least once per case."""
     for case in run.cases.values():
         for name, metric in case.metrics.items():
             limit = case.limits.get(name)

@@ -1,4 +1,4 @@
-"""Recorded runs as pandas' data frames, and as files of Parquet: by the extra ``frames``."""
+"""Recorded runs as pandas data frames and Parquet files (extra ``frames``)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_frame(run: RecordedRun, table: Table = "metrics") -> pandas.DataFrame:
 
 
 def write_parquet(run: RecordedRun, path: Path, table: Table = "metrics") -> None:
-    """Write a table of a run as a file of Parquet, whole or not at all.
+    """Write a table of a run as a Parquet file, completely or not at all.
 
     Raises:
         MissingError: pandas or pyarrow is not installed.
@@ -53,7 +53,7 @@ def write_parquet(run: RecordedRun, path: Path, table: Table = "metrics") -> Non
     except ImportError:
         raise MissingError("pyarrow is not installed here: pip install 'spbench[frames]'") from None
     for name in (name for name in frame if frame[name].dtype == object):
-        frame[name] = frame[name].map(_text, na_action="ignore")
+        frame[name] = frame[name].map(_format_value, na_action="ignore")
     try:
         with open_replacement(path, 0o666) as file:
             frame.to_parquet(file, engine="pyarrow", index=False)
@@ -61,6 +61,6 @@ def write_parquet(run: RecordedRun, path: Path, table: Table = "metrics") -> Non
         raise FailedRunError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _text(value: Any) -> str:
-    """Return a value as text: parameters of one name may be of several kinds."""
+def _format_value(value: Any) -> str:
+    """Return a value as text, because parameters of one name may have several types."""
     return str(value).lower() if isinstance(value, bool) else str(value)

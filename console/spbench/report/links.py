@@ -21,6 +21,7 @@ from spbench.report.recorded import RecordedRun, load_run
 from spbench.stats.summary import lower_median
 from spbench_core.catalog import BENCHMARKS
 
+# Labels of measurements that describe the pair, not the measurement.
 _ENDS = ("source", "target")
 _NOT_LABELS = ("name", "value", "rank", *_ENDS, "host_a", "host_b")
 _LABEL = b'"target"'
@@ -34,9 +35,9 @@ class LinkTable:
     Attributes:
         name: The metric.
         better: ``lower``, ``higher`` or ``none``.
-        labels: What else the measurement is about, such as ``{"bytes": 8}``.
-        ranks: The ranks that are in any pair, rising.
-        hosts: The host of each rank, where the measurement tells.
+        labels: Further labels of the measurement, such as ``{"bytes": 8}``.
+        ranks: The ranks that are in any pair, in ascending order.
+        hosts: The host of each rank, if it is known.
         values: By source and target, in ``unit``; the median of a case's repeats.
     """
 
@@ -52,25 +53,25 @@ class LinkTable:
     def title(self) -> str:
         """The metric, its unit and its labels: ``latency_us in us, 8 B``."""
         unit = f" in {self.unit}" if self.unit else ""
-        about = ", ".join(_label(key, value) for key, value in self.labels.items())
-        return f"{self.name}{unit}{', ' if about else ''}{about}"
+        labels = "".join(f", {_format_label(key, value)}" for key, value in self.labels.items())
+        return f"{self.name}{unit}{labels}"
 
     def get_value(self, source: int, target: int) -> float | None:
-        """Return a pair's value; one that was measured in one direction stands for both."""
+        """Return a pair's value; a value measured in one direction counts for both."""
         return self.values.get((source, target), self.values.get((target, source)))
 
     def worst_by_host(self) -> dict[HostPair, float]:
-        """Return the worst pair between any two hosts, and within each; both directions alike."""
-        found: dict[HostPair, list[float]] = defaultdict(list)
+        """Return the worst value between two hosts, or within one, in both directions."""
+        by_hosts: dict[HostPair, list[float]] = defaultdict(list)
         for (source, target), value in self.values.items():
             if source in self.hosts and target in self.hosts:
                 ends = self.hosts[source], self.hosts[target]
                 for pair in {ends, ends[::-1]}:
-                    found[pair].append(value)
-        return {pair: _worst(values, self.better) for pair, values in found.items()}
+                    by_hosts[pair].append(value)
+        return {pair: _worst(values, self.better) for pair, values in by_hosts.items()}
 
     def typical_values(self) -> dict[bool, float]:
-        """Return the usual value of pairs within a host (True) and between hosts (False)."""
+        """Return the median of pairs within a host (True) and between hosts (False)."""
         kinds: dict[bool, list[float]] = defaultdict(list)
         for pair, value in self.values.items():
             kinds[self.within_host(pair)].append(value)
@@ -82,20 +83,20 @@ class LinkTable:
         return self.hosts.get(pair[0]) == self.hosts.get(pair[1])
 
     def compute_slowness(self) -> dict[RankPair, float]:
-        """Return how many times worse each pair is than the median of its kind; 1 is as usual."""
+        """Return each pair's ratio to the median of its kind; above 1 it is worse."""
         if self.better == "none":
             return {}
-        usual = self.typical_values()
-        found = {}
+        medians = self.typical_values()
+        ratios = {}
         for pair, value in self.values.items():
-            middle = usual[self.within_host(pair)]
-            over, under = (middle, value) if self.better == "higher" else (value, middle)
-            if under > 0:
-                found[pair] = over / under
-        return found
+            middle = medians[self.within_host(pair)]
+            numerator, denominator = (middle, value) if self.better == "higher" else (value, middle)
+            if denominator > 0:
+                ratios[pair] = numerator / denominator
+        return ratios
 
     def find_slow_pairs(self) -> dict[RankPair, float]:
-        """Return those of the pairs that are `NOTABLE_LINK` times worse, and by how much."""
+        """Return the pairs that are at least `NOTABLE_LINK` times worse, with the ratio."""
         return {
             pair: ratio for pair, ratio in self.compute_slowness().items() if ratio >= NOTABLE_LINK
         }
@@ -103,7 +104,10 @@ class LinkTable:
 
 @dataclass(frozen=True, slots=True)
 class LinkMatrix:
-    """All that a case measured between pairs of ranks: one table a metric and message size."""
+    """All measurements of a case between pairs of ranks.
+
+    There is one table for each metric and message size.
+    """
 
     case: str
     tables: tuple[LinkTable, ...]
@@ -115,12 +119,15 @@ class LinkMatrix:
 
 
 def build_link_matrix(case: CasePart) -> LinkMatrix | None:
-    """Return what a case measured between ranks; None where none of it has source and target."""
+    """Return the measurements of a case between ranks; None if there are none.
+
+    Such measurements have the labels source and target.
+    """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in case.measurements:
         if _is_link(row):
-            groups[str(row["name"]), repr(_labels(row))].append(row)
-    tables = tuple(_table(case, rows) for rows in groups.values())
+            groups[str(row["name"]), repr(_select_labels(row))].append(row)
+    tables = tuple(_make_table(case, rows) for rows in groups.values())
     return LinkMatrix(case.id, tables) if tables else None
 
 
@@ -130,10 +137,10 @@ def build_link_matrices(run: RecordedRun) -> list[LinkMatrix]:
 
 
 def find_last_link_matrix(home: Path) -> tuple[RunSummary, LinkMatrix] | None:
-    """Return the newest run under a home that measured links, and its matrix of the most ranks.
+    """Return the newest run of a home with links, and its matrix with the most ranks.
 
-    It reads runs until it finds one, so it may take seconds: call it beside an event loop, not in
-    it. Runs that cannot be read are passed over.
+    It reads runs until it finds one, which may take seconds: do not call it in an event loop. Runs
+    that cannot be read are skipped.
     """
     for folder in reversed(list_runs(home)):
         if _may_have_links(folder):
@@ -148,55 +155,55 @@ def find_last_link_matrix(home: Path) -> tuple[RunSummary, LinkMatrix] | None:
 
 
 def _may_have_links(folder: RunFolder) -> bool:
-    """Look for the label in the text: far faster than to read what has none."""
+    """Return whether a run's text contains the label, far faster than by loading it."""
     path = folder.report if folder.report.exists() else folder.events
     try:
         with open(open_file(path), "rb") as file:
-            return any(_LABEL in part for part in _parts(file))
+            return any(_LABEL in chunk for chunk in _overlapping_chunks(file))
     except OSError:
         return False
 
 
-def _parts(file: BinaryIO) -> Iterator[bytes]:
-    """Yield parts of a file that overlap by a label; it ends with a line that is far too long."""
-    before = b""
+def _overlapping_chunks(file: BinaryIO) -> Iterator[bytes]:
+    """Yield chunks of a file that overlap by a label, up to a line that is too long."""
+    overlap = b""
     line_bytes = 0
-    while part := file.read(READ_SIZE):
-        yield before + part
-        before = part[1 - len(_LABEL) :]
-        end = part.rfind(b"\n")
-        line_bytes = line_bytes + len(part) if end < 0 else len(part) - end
+    while chunk := file.read(READ_SIZE):
+        yield overlap + chunk
+        overlap = chunk[1 - len(_LABEL) :]
+        end = chunk.rfind(b"\n")
+        line_bytes = line_bytes + len(chunk) if end < 0 else len(chunk) - end
         if line_bytes > MAX_SKIPPED_BYTES:
             return
 
 
 def _is_link(row: Mapping[str, Any]) -> bool:
     value = row.get("value")
-    named = isinstance(row.get("name"), str) and isinstance(value, (int, float))
-    return named and all(type(row.get(end)) is int for end in _ENDS)
+    is_measurement = isinstance(row.get("name"), str) and isinstance(value, (int, float))
+    return is_measurement and all(type(row.get(end)) is int for end in _ENDS)
 
 
-def _labels(row: Mapping[str, Any]) -> dict[str, Any]:
+def _select_labels(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in _NOT_LABELS}
 
 
-def _table(case: CasePart, rows: list[Mapping[str, Any]]) -> LinkTable:
+def _make_table(case: CasePart, rows: list[Mapping[str, Any]]) -> LinkTable:
     name = rows[0]["name"]
-    unit, better = _unit_of(case, name)
+    unit, better = _find_unit(case, name)
     values = {(row["source"], row["target"]): row["value"] for row in median_rows(rows)}
     return LinkTable(
         name=name,
         unit=unit,
         better=better,
-        labels=_labels(rows[0]),
+        labels=_select_labels(rows[0]),
         ranks=tuple(sorted({rank for pair in values for rank in pair})),
         hosts=dict(_hosts(rows)),
         values=values,
     )
 
 
-def _unit_of(case: CasePart, name: str) -> tuple[str, str]:
-    """Unit and better direction, from the case, or from the catalog where it came to no result."""
+def _find_unit(case: CasePart, name: str) -> tuple[str, str]:
+    """Return unit and better direction, from the case or from the catalog."""
     if name in case.metrics:
         return case.metrics[name].unit, case.metrics[name].better
     entry = BENCHMARKS.get(case.benchmark)
@@ -217,11 +224,11 @@ def _worst(values: list[float], better: str) -> float:
     return min(values) if better == "higher" else max(values)
 
 
-def _label(key: str, value: Any) -> str:
-    return _size(value) if key == "bytes" and type(value) is int else f"{key} {value}"
+def _format_label(key: str, value: Any) -> str:
+    return _format_size(value) if key == "bytes" and type(value) is int else f"{key} {value}"
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     for unit, name in _SIZES:
         if count >= unit and count % unit == 0:
             return f"{count // unit} {name}"

@@ -1,4 +1,4 @@
-"""The history of a metric: a case's medians over the runs of one set of machines, and its steps."""
+"""The history of a metric: a case's medians over runs on the same machines."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from spbench.stats.change_points import ENOUGH_RUNS, ChangePoint, find_steps
 from spbench.stats.summary import median
 
 DEFAULT_RUNS = 200
-"""The newest runs that a history is of, unless another number is asked for."""
+"""The default number of newest runs in a history."""
 MOST_RUNS = 500
-"""The most that may be asked for: looking for steps takes longer by more than their number."""
+"""The largest number of runs, because the time to find steps grows faster than their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run's median of a metric over its launches, and how many these were."""
+    """A run's median of a metric over its launches, and their number."""
 
     run: str
     value: float
@@ -36,12 +36,12 @@ class MetricHistory:
     """A metric of a case over runs, the oldest first.
 
     Attributes:
-        machines: The fingerprint of the machines that the runs have in common.
-        elsewhere: The number of runs on other machines, which are left out.
-        otherwise: The number of runs there whose case of that name did other work than the
-            newest one's: other parameters, say.
-        earlier: The number of runs before these on the same machines, which are left out.
-        steps: The runs from which on it is higher or lower; places in ``runs``.
+        machines: The common fingerprint of the runs' machines.
+        other_machines: The number of excluded runs on other machines.
+        other_work: The number of excluded runs with other work in the case, such as other
+            parameters, than the newest run.
+        earlier_runs: The number of excluded earlier runs on the same machines.
+        steps: The steps of the median; their indices are positions in ``runs``.
     """
 
     case: str
@@ -57,7 +57,7 @@ class MetricHistory:
 
     @property
     def why_no_steps(self) -> str | None:
-        """Why nothing is said of steps, where none is found and none could be."""
+        """The reason why no steps could be found, if there is one."""
         if not all(_has_ratios(run.value) for run in self.runs):
             return "no steps are looked for, since a median is not above 0"
         if not self.steps and len(self.runs) < ENOUGH_RUNS:
@@ -67,7 +67,7 @@ class MetricHistory:
         return None
 
     def outcome(self, step: ChangePoint) -> str:
-        """Return ``better`` or ``worse``; ``higher`` or ``lower`` where neither way is better."""
+        """Return ``better`` or ``worse``, or ``higher`` or ``lower`` if neither is better."""
         higher = step.ratio > 1
         if self.better not in ("lower", "higher"):
             return "higher" if higher else "lower"
@@ -88,50 +88,56 @@ def load_history(
         case: The case's id.
         metric: The metric's name.
         machines: The id of a fingerprint; None: that of the newest run that has the metric.
-        newest: How many runs it is of.
+        newest: The number of newest runs in the history.
 
     Raises:
-        NothingSelected: No run that passed has it there.
+        NothingSelected: No passed run on these machines has the metric.
     """
-    found = find_past_launches(home, case, metric)
-    if not found:
+    launches = find_past_launches(home, case, metric)
+    if not launches:
         raise NothingSelected(f"no run has passed a case {case!r} with the metric {metric!r}")
-    chosen = machines or found[-1].fingerprint
-    here = [launch for launch in found if launch.fingerprint == chosen]
-    if not here:
-        known = ", ".join(sorted({str(launch.fingerprint) for launch in found}))
-        raise NothingSelected(f"no run of {case!r} was made on the machines {chosen}; on {known}")
-    of_machines = len({launch.run for launch in here})
-    here = [launch for launch in here if launch.work == here[-1].work]
-    all_runs = _by_run(here)
+    fingerprint = machines or launches[-1].fingerprint
+    on_machines = [launch for launch in launches if launch.fingerprint == fingerprint]
+    if not on_machines:
+        others = ", ".join(sorted({str(launch.fingerprint) for launch in launches}))
+        raise NothingSelected(
+            f"no run of {case!r} was made on the machines {fingerprint}; on {others}"
+        )
+    same_work = [launch for launch in on_machines if launch.work == on_machines[-1].work]
+    all_runs = _group_by_run(same_work)
     runs = all_runs[-newest:]
-    unit, better, parts = _about(find_run(home, runs[-1].run), case, metric)
+
+    unit, better, facts = _read_metric_facts(find_run(home, runs[-1].run), case, metric)
     values = [run.value for run in runs]
+    runs_in_total = len({launch.run for launch in launches})
+    runs_on_machines = len({launch.run for launch in on_machines})
     return MetricHistory(
-        case,
-        metric,
-        unit,
-        better,
-        parts,
-        runs,
-        len({launch.run for launch in found}) - of_machines,
-        of_machines - len(all_runs),
-        len(all_runs) - len(runs),
-        tuple(find_steps(values, TOLERANCE) if all(map(_has_ratios, values)) else ()),
+        case=case,
+        metric=metric,
+        unit=unit,
+        better=better,
+        machines=facts,
+        runs=runs,
+        other_machines=runs_in_total - runs_on_machines,
+        other_work=runs_on_machines - len(all_runs),
+        earlier_runs=len(all_runs) - len(runs),
+        steps=tuple(find_steps(values, TOLERANCE) if all(map(_has_ratios, values)) else ()),
     )
 
 
-def _by_run(launches: list[PastLaunch]) -> tuple[PastRun, ...]:
+def _group_by_run(launches: list[PastLaunch]) -> tuple[PastRun, ...]:
     medians: dict[str, list[float]] = {}
     for launch in launches:
         medians.setdefault(launch.run, []).append(launch.median)
-    return tuple(PastRun(run, median(of), len(of)) for run, of in medians.items())
+    return tuple(PastRun(run, median(values), len(values)) for run, values in medians.items())
 
 
-def _about(folder: RunFolder, case: str, metric: str) -> tuple[str, str, Mapping[str, Any]]:
-    """Return unit, direction and machines, as a run tells them."""
+def _read_metric_facts(
+    folder: RunFolder, case: str, metric: str
+) -> tuple[str, str, Mapping[str, Any]]:
+    """Return unit, better direction and machines from a recorded run."""
     run = load_run(folder)
-    parts = run.environment.get("fingerprint")
-    known = parts if isinstance(parts, Mapping) else {}
-    of = run.cases[case].metrics.get(metric) if case in run.cases else None
-    return (of.unit, of.better, known) if of else ("", "none", known)
+    fingerprint = run.environment.get("fingerprint")
+    machines = fingerprint if isinstance(fingerprint, Mapping) else {}
+    part = run.cases[case].metrics.get(metric) if case in run.cases else None
+    return (part.unit, part.better, machines) if part else ("", "none", machines)

@@ -1,4 +1,4 @@
-"""The result of a run: one model of the report's file, and of what every view shows."""
+"""The format of a report, ``spbench.report/1``, which all views use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _final(status: CaseStatus | RunStatus) -> CaseStatus | RunStatus:
 
 
 def _schema(title: str, values: Iterable[str] = ()) -> WithJsonSchema:
-    """Return the JSON Schema of a status: its values in place of a reference to an enum."""
+    """Return a status's JSON Schema with values instead of a reference to an enum."""
     enum = {"enum": [str(value) for value in values]} if values else {}
     return WithJsonSchema({**enum, "title": title, "type": "string"})
 
@@ -45,7 +45,7 @@ _Scalar = str | int | float | bool | None
 
 
 class _Part(BaseModel):
-    # Parts made of events are held to the format only when they are written.
+    # Parts that are built from events are not validated until the report is written.
     model_config = ConfigDict(
         extra="forbid", allow_inf_nan=False, frozen=True, revalidate_instances="always"
     )
@@ -84,9 +84,11 @@ class LaunchPart(_Part):
 
     @property
     def command_line(self) -> str:
-        """The launch line, with the variables of the suite as far as they are recorded."""
-        given = [f"{name}={self.env[name]}" for name in self.variables if name in self.env]
-        return shlex.join([*(["env", *given] if given else []), *self.argv])
+        """The command line of the launch, with the recorded variables of the suite."""
+        variables = [f"{name}={self.env[name]}" for name in self.variables if name in self.env]
+        if not variables:
+            return shlex.join(self.argv)
+        return shlex.join(["env", *variables, *self.argv])
 
 
 class CheckPart(_Part):
@@ -102,7 +104,7 @@ class CheckPart(_Part):
 
     @model_validator(mode="after")
     def _holds(self) -> Self:
-        """Refuse a check that passed with an error above its tolerance, or on not all ranks."""
+        """Reject a passed check with an error above its tolerance, or with failed ranks."""
         above = self.max_abs_error is not None and self.max_abs_error > self.tolerance
         if self.status == CheckOutcome.PASSED and (above or self.ranks_failed):
             raise ValueError(f"the check {self.name} passed, and its figures say that it failed")
@@ -140,7 +142,7 @@ class LimitPart(_Part):
 
 
 class ChoicePart(_Part):
-    """What the ranks chose where the parameters left it open, and why."""
+    """A choice that the ranks made because no parameter sets it, with the reason."""
 
     value: str
     reason: str
@@ -157,7 +159,7 @@ class ReferencePart(_Part):
 
 
 class ExpectationPart(_Part):
-    """An expectation of the suite, and what was measured."""
+    """An expectation of the suite, with the measured value."""
 
     metric: str
     op: Literal["max", "min"]
@@ -180,7 +182,7 @@ class TimePart(_Samples):
 
 
 class RankPart(_Part):
-    """A rank's part in a case. ``place`` is its tile, stage and replica, where it has them."""
+    """A rank's part in a case. ``place`` has its tile, stage and replica, if any."""
 
     rank: int
     host: str
@@ -222,7 +224,7 @@ class EarlierPart(_Part):
 
 
 class RepeatsPart(_Part):
-    """The repeats of a case that went on until its median was known well, or for some time."""
+    """The repeats of a case that end once its median is precise, or at a time limit."""
 
     interval: float = Field(description="the width that was asked for, over the median")
     max_time: float = Field(description="the seconds that its launches might take")
@@ -233,7 +235,7 @@ class RepeatsPart(_Part):
 
 
 class ScaledPart(_Part):
-    """What a case has in common with the same case on other numbers of ranks."""
+    """The common properties of a case on different numbers of ranks."""
 
     of: str = Field(description="its id without the number of ranks")
     work: Literal["strong", "weak"] = Field(
@@ -296,7 +298,7 @@ class CasePart(_Part):
 
     @property
     def shown_status(self) -> CaseStatus:
-        """Its status; ``flaky`` where it has passed, but not at once."""
+        """The case's status, or ``flaky`` if it passed in a later attempt."""
         passed_later = self.status == CaseStatus.PASSED and self.earlier
         return CaseStatus.FLAKY if passed_later else self.status
 
@@ -310,7 +312,7 @@ class CasePart(_Part):
 
     @property
     def shown_metrics(self) -> dict[str, MetricPart]:
-        """The metrics that views show: all but an efficiency that the time has, too."""
+        """The displayed metrics: all except an efficiency that is shown with the time."""
         has_efficiency = self.efficiency() is not None
         return {
             name: metric
@@ -320,7 +322,7 @@ class CasePart(_Part):
 
     @property
     def disturbed(self) -> bool:
-        """Whether its times are not those of the hardware, as `noise.is_disturbed` has it."""
+        """Whether its times are disturbed by noise or by more ranks than cores."""
         return bool(self.crowded) or self.noisy is not None
 
     @property
@@ -343,7 +345,7 @@ class LoadPart(_Part):
 
 
 class HostPart(_Part):
-    """The load of a host during the run: shares of what it has, and bytes a second."""
+    """The load of a host in the run: shares of its capacity, and bytes per second."""
 
     host: str
     cpu: LoadPart | None = None

@@ -1,4 +1,4 @@
-"""A run's figures, handed to a push gateway of Prometheus."""
+"""Push a run's metrics to a push gateway of Prometheus."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def push_metrics(text: str, gateway: str, suite: str) -> str:
-    """Replace what a gateway has of a suite by this text of OpenMetrics; return the address.
+    """Replace a suite's metrics in a gateway by this OpenMetrics text; return the URL.
 
     Raises:
-        UsageError: The address is none of http or https.
-        FailedRunError: The gateway cannot be reached, does not answer, or refuses the text.
+        UsageError: The gateway's address is not an HTTP or HTTPS URL.
+        FailedRunError: The gateway cannot be reached, does not answer, or rejects the text.
     """
     parts = urlsplit(gateway)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -30,8 +30,8 @@ def push_metrics(text: str, gateway: str, suite: str) -> str:
         with urlopen(request, timeout=PATIENCE):
             return address
     except HTTPError as error:
-        said = " ".join(error.read(500).decode(errors="replace").split())
-        raise FailedRunError(f"{address} refused the figures: {error.code} {said}") from None
+        answer = " ".join(error.read(500).decode(errors="replace").split())
+        raise FailedRunError(f"{address} refused the figures: {error.code} {answer}") from None
     except (URLError, OSError, HTTPException) as error:
-        why = getattr(error, "reason", None) or error
-        raise FailedRunError(f"cannot push to {address}: {why}; is the gateway up?") from None
+        reason = getattr(error, "reason", None) or error
+        raise FailedRunError(f"cannot push to {address}: {reason}; is the gateway up?") from None

@@ -1,4 +1,4 @@
-"""A recorded run with its cases' results: from its report, or from its events without one."""
+"""Recorded runs with their results, loaded from a report or from events."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from spbench.report.times import parse_timestamp
 from spbench_core.events.statuses import RunStatus
 
 MOST_UNPACKED = 8 << 20
-"""Bytes of a report up to which ranks are kept as they are: as objects they take seven times that.
-"""
+"""The largest report, in bytes, with unpacked ranks; as objects, they take seven times as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
     """A run and its cases by id, in the suite's order.
 
-    A case of a run that still goes on may be ``waiting`` or ``running``. ``left_out`` is the
-    sentence on what of its log could not be read, ``made_of`` are the runs of a baseline.
+    Cases of a run that is still running may be ``waiting`` or ``running``.
+
+    Attributes:
+        left_out: A message on the unreadable part of its event log, if any.
+        made_of: The runs of a baseline.
     """
 
     summary: RunSummary
@@ -44,16 +46,16 @@ class RecordedRun:
 
 
 def load_run(folder: RunFolder) -> RecordedRun:
-    """Return what a run measured: from report.json, else by replay of its events.
+    """Load the results of a run from report.json, or by replaying its events.
 
     Raises:
-        UsageError: It has no report, and its event log cannot be read; or a file is too large.
+        UsageError: There is no report and the event log cannot be read, or a file is too large.
     """
     folder.check_readable()
     summary = read_summary(folder)
     report = read_report(folder)
     if report is not None:
-        return _of_report(report, summary)
+        return _combine(report, summary)
     state = folder.replay()
     if state.run is None and folder.report.exists():
         raise UsageError(f"run {summary.id}: its report is damaged, and {folder.events} is empty")
@@ -72,10 +74,10 @@ def load_run(folder: RunFolder) -> RecordedRun:
 
 
 def load_report(path: Path) -> RecordedRun:
-    """Return what the run measured whose report a file is.
+    """Load the results of a run from the file of its report.
 
     Raises:
-        UsageError: It cannot be read, or is no report.
+        UsageError: The file cannot be read, or is not a report.
     """
     report = _read(path)
     if report is None:
@@ -84,7 +86,7 @@ def load_report(path: Path) -> RecordedRun:
 
 
 def make_recorded_run(report: Report, path: Path) -> RecordedRun:
-    """Return the run of a report; ``path`` is where that stands, or would."""
+    """Return the run of a report; ``path`` is its file, which may be missing."""
     run = report.run
     host = report.environment.get("host")
     started, finished = (parse_timestamp(moment) for moment in (run.started, run.finished))
@@ -101,10 +103,10 @@ def make_recorded_run(report: Report, path: Path) -> RecordedRun:
         duration_s=run.duration_s,
         host=host if isinstance(host, str) else None,
     )
-    return _of_report(report, summary)
+    return _combine(report, summary)
 
 
-def _of_report(report: Report, summary: RunSummary) -> RecordedRun:
+def _combine(report: Report, summary: RunSummary) -> RecordedRun:
     return RecordedRun(
         summary,
         {case.id: case for case in report.cases},
@@ -115,19 +117,19 @@ def _of_report(report: Report, summary: RunSummary) -> RecordedRun:
 
 
 def read_report(folder: RunFolder) -> Report | None:
-    """Return the report of a run; None where there is none, or it is damaged.
+    """Return the report of a run; None if it is missing or damaged.
 
     Raises:
-        UsageError: It is too large.
+        UsageError: The report is too large.
     """
     return _read(folder.report)
 
 
 def read_document(folder: RunFolder) -> ReportDocument | None:
-    """Return the report of a run as `read_report` does, to be written case by case.
+    """Return the report of a run, like `read_report`, for writing case by case.
 
     Raises:
-        UsageError: It is too large.
+        UsageError: The report is too large.
     """
     cases = PackedCases()
 
@@ -155,14 +157,16 @@ def _read(path: Path) -> Report | None:
 
 
 _FASTEST = 1
-"""zlib's level: ranks are much alike, so that higher levels save little."""
+"""zlib's level; higher levels save little, because ranks are similar."""
 
 
 class PackedRanks(Sequence[RankPart]):
-    """The ranks of a case, made again each time that they are asked for.
+    """The ranks of a case as compressed text, unpacked at each access.
+
+    Ranks take most of the memory of a large run.
 
     Args:
-        ranks: The ranks as JSON has them, which fit the format.
+        ranks: The JSON objects of the ranks, which must fit the format.
     """
 
     def __init__(self, ranks: Sequence[dict[str, Any]]) -> None:
@@ -192,11 +196,11 @@ class PackedRanks(Sequence[RankPart]):
 
 
 def read_packed_case(case: Any) -> CasePart:
-    """Return a case as JSON has it, checked against the format, with its ranks packed.
+    """Validate the JSON object of a case, and return it with packed ranks.
 
     Raises:
-        ValueError: It does not fit the format.
+        ValueError: The case does not fit the format.
     """
     part = CasePart.model_validate(case)
-    # Fields of parts are not checked when they are copied: this is no list, and read like one.
+    # model_copy does not validate fields. PackedRanks is not a list, but a sequence like one.
     return part.model_copy(update={"ranks": PackedRanks(case["ranks"])})

@@ -1,4 +1,4 @@
-"""Recorded runs as records for tables of other programs: a dictionary a row, plain values in it."""
+"""Recorded runs as rows for other programs: dictionaries of plain values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STATISTICS = ("n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 
 
 def metric_records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return a row for each case and metric: the figures, and each parameter of the run's cases."""
+    """Return a row for each case and metric, with all parameters of the run's cases."""
     names = dict.fromkeys(name for case in run.cases.values() for name in case.params)
     return [
         {
@@ -24,12 +24,12 @@ def metric_records(run: RecordedRun) -> list[dict[str, Any]]:
             **{f"params.{name}": _plain(case.params.get(name)) for name in names},
         }
         for case in run.cases.values()
-        for record in _metrics(case)
+        for record in _metric_columns(case)
     ]
 
 
 def sample_records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return a row for each sample: of an iteration, over the ranks, as its metric says."""
+    """Return a row for each sample: the value of an iteration over all ranks."""
     return [
         {
             "run": run.summary.id,
@@ -47,7 +47,7 @@ def sample_records(run: RecordedRun) -> list[dict[str, Any]]:
 
 
 def point_records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return a row for each labelled value, such as a link's latency at one message size."""
+    """Return a row for each labelled value, such as a link's latency at one size."""
     return [
         {"run": run.summary.id, "case": case.id, **row}
         for case in run.cases.values()
@@ -56,7 +56,7 @@ def point_records(run: RecordedRun) -> list[dict[str, Any]]:
 
 
 def case_columns(summary: RunSummary, case: CasePart) -> dict[str, Any]:
-    """Return what each row of a case begins with."""
+    """Return the first columns of each row of a case."""
     return {
         "run": summary.id,
         "suite": summary.suite,
@@ -71,12 +71,12 @@ def case_columns(summary: RunSummary, case: CasePart) -> dict[str, Any]:
     }
 
 
-def _metrics(case: CasePart) -> Iterator[Mapping[str, Any]]:
+def _metric_columns(case: CasePart) -> Iterator[Mapping[str, Any]]:
     columns = ("metric", "unit", "better", "value", *_STATISTICS, "limit")
     for name, metric in case.metrics.items():
         limit = case.limits.get(name)
-        figures = dict(metric) | {"metric": name, "limit": limit.value if limit else None}
-        yield {column: figures[column] for column in columns}
+        fields = dict(metric) | {"metric": name, "limit": limit.value if limit else None}
+        yield {column: fields[column] for column in columns}
     if not case.metrics:
         yield dict.fromkeys(columns)
 

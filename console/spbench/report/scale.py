@@ -1,4 +1,4 @@
-"""From values to places: linear and logarithmic scales, and the few round numbers beside them."""
+"""Linear and logarithmic scales of plots, and the round values at their ticks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from spbench.record.number_formatting import format_number
 
 LOG_FROM = 100
-"""A range of this factor or more is drawn on a logarithmic scale, unless told otherwise."""
+"""The ratio of the ends from which on a scale is logarithmic by default."""
 _ROUND = (1, 2, 2.5, 5, 10)
 
 
 def drop_infinite(value: float | None) -> float | None:
-    """Return the value; None where there is none to draw."""
+    """Return the value, or None if it is infinite, not a number or None."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -27,9 +27,9 @@ class Scale:
     log: bool = False
 
     def fraction(self, value: float) -> float:
-        """Return 0 at ``low`` and below, 1 at ``high`` and above; 0.5 where both are one."""
+        """Return 0 up to ``low``, 1 from ``high`` on, and 0.5 if both are equal."""
         inside = max(self.low, min(value, self.high))
-        low, value, high = (self._even(one) for one in (self.low, inside, self.high))
+        low, value, high = map(self._transform, (self.low, inside, self.high))
         # Divided by the largest first: the difference of two huge values overflows.
         size = max(abs(low), abs(high))
         if low == high or size == 0:
@@ -38,71 +38,71 @@ class Scale:
         return (value / size - low / size) / span if span > 0 else 0.5
 
     def to_index(self, value: float, count: int) -> int:
-        """Return which of ``count`` places, from 0, the value is in."""
+        """Return the index of a value among ``count`` equally spaced positions."""
         return round(self.fraction(value) * (count - 1))
 
-    def ticks(self, most: int) -> list[float]:
-        """Return up to ``most`` round numbers from low to high; where none fit, the ends."""
-        if most < 2 or self.low == self.high:
+    def ticks(self, max_ticks: int) -> list[float]:
+        """Return up to ``max_ticks`` round numbers in the range, or its ends."""
+        if max_ticks < 2 or self.low == self.high:
             return [self.low]
-        ticks = self._decades(most) if self.log else self._steps(most)
+        ticks = self._decades(max_ticks) if self.log else self._round_steps(max_ticks)
         return ticks if len(ticks) > 1 else [self.low, self.high]
 
-    def _even(self, value: float) -> float:
+    def _transform(self, value: float) -> float:
         return math.log10(value) if self.log else value
 
-    def _steps(self, most: int) -> list[float]:
+    def _round_steps(self, max_ticks: int) -> list[float]:
         span = self.high - self.low
         if not 1e-300 < span < 1e300 or span < 1e-12 * max(abs(self.low), abs(self.high)):
             return []
-        base = 10.0 ** math.floor(math.log10(span / most))
+        base = 10.0 ** math.floor(math.log10(span / max_ticks))
         for step in (base * factor for factor in _ROUND):
             first = math.ceil(self.low / step)
             last = math.floor(self.high / step)
-            if last - first < most:
+            if last - first < max_ticks:
                 return [number * step for number in range(first, last + 1)]
         return []
 
-    def _decades(self, most: int) -> list[float]:
+    def _decades(self, max_ticks: int) -> list[float]:
         first = math.ceil(math.log10(self.low))
         last = math.floor(math.log10(self.high))
-        every = max(1, math.ceil((last - first + 1) / most))
-        return [10.0**power for power in range(first, last + 1, every)]
+        stride = max(1, math.ceil((last - first + 1) / max_ticks))
+        return [10.0**power for power in range(first, last + 1, stride)]
 
 
 def fit_scale(values: Iterable[float], log: bool | None = None) -> Scale:
-    """Return the scale that holds the values; 0 to 1 where there are none.
+    """Return the scale of the values' range, or of 0 to 1 without values.
 
     Args:
-        values: What is to be drawn, finite.
-        log: Whether to draw logarithms; None: where the range is wide. Values that are not
-            positive have none, and are drawn on a linear scale.
+        values: Finite values.
+        log: Whether the scale is logarithmic; None: if the range is wide. With values that are not
+            positive, the scale is linear.
     """
-    known = list(values)
-    if not known:
+    known_values = list(values)
+    if not known_values:
         return Scale(0.0, 1.0)
-    low = min(known)
-    high = max(known)
+    low = min(known_values)
+    high = max(known_values)
     if low <= 0:
         return Scale(low, high)
     return Scale(low, high, high / low >= LOG_FROM if log is None else log)
 
 
 def format_round_value(value: float) -> str:
-    """Return a round value without the zeros behind its last digit: ``0.25``, ``64``."""
-    word = format_number(value)
-    return word.rstrip("0").rstrip(".") if "." in word else word
+    """Return a round value without trailing zeros, such as ``0.25`` or ``64``."""
+    text = format_number(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def format_ticks(ticks: Sequence[float], log: bool = False) -> list[str]:
-    """Return the ticks in as many figures as tell them apart."""
+    """Return the ticks as text, with enough digits to distinguish them."""
     if log or len(ticks) < 2:
         return [format_round_value(tick) for tick in ticks]
     step = abs(ticks[1] - ticks[0])
     largest = max(abs(tick) for tick in ticks)
     if largest >= 1e7 or step < 1e-4 or not math.isfinite(step):
         return [format_number(tick) for tick in ticks]
-    places = max(0, -math.floor(math.log10(step)))
-    if round(step, places) != step and places < 6:  # 2.5 and 0.25 need a figure more
-        places += 1
-    return [f"{tick:.{places}f}" for tick in ticks]
+    decimals = max(0, -math.floor(math.log10(step)))
+    if round(step, decimals) != step and decimals < 6:  # 2.5 and 0.25 need one more digit
+        decimals += 1
+    return [f"{tick:.{decimals}f}" for tick in ticks]

@@ -1,9 +1,10 @@
-"""Scaling: the cases of one entry over numbers of ranks, their efficiency and where it ends.
+"""Scaling: speed-up and efficiency of a case over numbers of ranks.
 
-The speed-up is the work over time on some ranks over that on the fewest, the efficiency the
-speed-up over the ratio of the ranks, for strong and weak scaling alike. A launch is one sample, and
-the interval of a ratio is that of `difference`. More ranks pay as long as each that is added brings
-a given share of what one of the fewest brings.
+The speed-up is the ratio of the rates (work over time) to the rate on the fewest ranks. The
+efficiency is the speed-up over the ratio of the ranks. Both definitions apply to strong and weak
+scaling. A launch is one sample, and the interval of a ratio is that of `stats.difference`. More
+ranks are worthwhile if each added rank contributes a given share of the rate of one of the first
+ranks.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from spbench_core.events.statuses import CaseStatus
 from spbench_core.quantities import format_quantity
 
 DEFAULT_LEAST_GAIN = 0.5
-"""The share of a rank that one more is to bring, unless told otherwise."""
+"""The default of the gain that makes an added rank worthwhile."""
 SCALING_COLUMNS = (
     *("case", "work", "ranks", "time", "speed-up"),
     *("efficiency", "95 % interval", "reference", "gain", "note"),
 )
 SCALING_NUMBER_COLUMNS = (2, 3, 4, 5, 6, 7, 8)
-"""The columns of numbers."""
+"""The indices of columns with numbers."""
 _BUBBLE = "ideal_bubble"
-_BY_ONE = "sequential_ms"
+_SEQUENTIAL_TIME = "sequential_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,14 @@ class ScalingRow:
     """A case on one number of ranks.
 
     Attributes:
-        time_ms: The median time; None where the case came to none.
-        speedup: The work over time, over that on the fewest ranks.
-        efficiency: That over the ratio of the ranks.
+        time_ms: The median time; None without a result.
+        speedup: The rate over that on the fewest ranks.
+        efficiency: The speed-up over the ratio of the ranks.
         interval: The ends of the efficiency's 95 % interval; None with too few launches.
-        limit: The efficiency that the case's limit allows.
-        gain: What each rank brings that the row before had not, over what one of the fewest brings.
-        most_gain: The most that it can be by its interval; None with too few launches.
-        note: Why figures lack, or say little.
+        limit: The efficiency that the case's reference allows.
+        gain: The rate that each added rank contributes, over that of one of the first ranks.
+        most_gain: The upper end of the gain's interval; None with too few launches.
+        note: The reason why numbers are missing or unreliable.
     """
 
     case: str
@@ -67,10 +68,10 @@ class Scaling:
 
     Attributes:
         of: The case's id without the number of ranks.
-        work: ``strong``: the work of all stays the same; ``weak``: that of a rank.
-        rows: One for each number of ranks, rising.
-        pays_to: The most ranks that pay; None where there are no figures of two.
-        sentence: Where it stops to pay.
+        work: ``strong`` (the total work is constant) or ``weak`` (the work per rank is constant).
+        rows: One for each number of ranks, in ascending order.
+        pays_to: The largest worthwhile number of ranks; None with fewer than two results.
+        sentence: A message on this number.
     """
 
     of: str
@@ -81,53 +82,55 @@ class Scaling:
 
 
 def compute_scalings(run: RecordedRun, least_gain: float = DEFAULT_LEAST_GAIN) -> list[Scaling]:
-    """Return what a run says of scaling, for each case that it has on several numbers of ranks.
+    """Return the scaling of each case that a run has on several numbers of ranks.
 
     Args:
         run: The run.
-        least_gain: The share of a rank that one more is to bring.
+        least_gain: The gain that makes an added rank worthwhile.
     """
     groups: dict[str, list[CasePart]] = {}
     for case in run.cases.values():
         if case.scaled is not None:
             groups.setdefault(case.scaled.of, []).append(case)
-    return [_scaling(of, sorted(cases, key=_np), least_gain) for of, cases in groups.items()]
+    return [
+        _make_scaling(id_, sorted(cases, key=lambda case: case.np), least_gain)
+        for id_, cases in groups.items()
+    ]
 
 
-def _np(case: CasePart) -> int:
-    return case.np
-
-
-def _scaling(of: str, cases: Sequence[CasePart], worth: float) -> Scaling:
+def _make_scaling(id_: str, cases: Sequence[CasePart], least_gain: float) -> Scaling:
     measured = [case for case in cases if case.status == CaseStatus.PASSED and _rates(case)]
-    rows = {case.np: ScalingRow(case.id, case.np, note=_missing(case)) for case in cases}
+    rows = {case.np: ScalingRow(case.id, case.np, note=_explain_missing(case)) for case in cases}
     for before, case in zip([None, *measured], measured, strict=False):
-        rows[case.np] = _row(measured[0], before, case)
-    shown = tuple(rows.values())
-    pays_to, sentence = _pays([row for row in shown if row.speedup is not None], worth)
+        rows[case.np] = _make_row(measured[0], before, case)
+    all_rows = tuple(rows.values())
+    with_results = [row for row in all_rows if row.speedup is not None]
+    pays_to, message = _find_largest_worthwhile(with_results, least_gain)
     assert cases[0].scaled is not None
-    return Scaling(of, cases[0].scaled.work, shown, pays_to, f"{of}: {sentence}")
+    return Scaling(id_, cases[0].scaled.work, all_rows, pays_to, f"{id_}: {message}")
 
 
-def _missing(case: CasePart) -> str:
-    return case.reason or case.status if case.status != CaseStatus.PASSED else "it has no times"
+def _explain_missing(case: CasePart) -> str:
+    if case.status == CaseStatus.PASSED:
+        return "it has no times"
+    return case.reason or case.status
 
 
-def _row(first: CasePart, before: CasePart | None, case: CasePart) -> ScalingRow:
-    ranks = case.np / first.np
-    whole = estimate_difference(_rates(first), _rates(case))
-    gain, most = (None, None) if before is None else _gain(first, before, case)
-    limit = _limit(case)
+def _make_row(first: CasePart, before: CasePart | None, case: CasePart) -> ScalingRow:
+    rank_ratio = case.np / first.np
+    speedup = estimate_difference(_rates(first), _rates(case))
+    gain, most_gain = (None, None) if before is None else _estimate_gain(first, before, case)
+    limit = _limit_rate(case)
     return ScalingRow(
         case.id,
         case.np,
         time_ms=case.metrics[HEADLINE].value,
-        speedup=whole.ratio,
-        efficiency=whole.ratio / ranks,
-        interval=_divided(whole, ranks) if case is not first else None,
-        limit=None if limit is None else limit / _rate(first) / ranks,
+        speedup=speedup.ratio,
+        efficiency=speedup.ratio / rank_ratio,
+        interval=_efficiency_interval(speedup, rank_ratio) if case is not first else None,
+        limit=None if limit is None else limit / _rate(first) / rank_ratio,
         gain=gain,
-        most_gain=most,
+        most_gain=most_gain,
         note=_note(case),
     )
 
@@ -137,44 +140,47 @@ def _note(case: CasePart) -> str:
     return ", ".join(filter(None, reasons))
 
 
-def _divided(whole: Difference, ranks: float) -> tuple[float, float] | None:
-    if whole.low is None or whole.high is None:
+def _efficiency_interval(speedup: Difference, rank_ratio: float) -> tuple[float, float] | None:
+    if speedup.low is None or speedup.high is None:
         return None
-    return whole.low / ranks, whole.high / ranks
+    return speedup.low / rank_ratio, speedup.high / rank_ratio
 
 
-def _gain(first: CasePart, before: CasePart, case: CasePart) -> tuple[float, float | None]:
-    """Return what each added rank brings, over one of the first, and the most that it can be."""
+def _estimate_gain(first: CasePart, before: CasePart, case: CasePart) -> tuple[float, float | None]:
+    """Return the gain of each added rank, and the upper end of its interval.
+
+    The unit is the rate of one of the first ranks.
+    """
     step = estimate_difference(_rates(before), _rates(case))
-    # Of the rates of one of the first ranks.
-    unit = _rate(first) / first.np * (case.np - before.np)
-    gained = _rate(before) / unit
-    most = None if step.high is None else gained * (step.high - 1.0)
-    return gained * (step.ratio - 1.0), most
+    ideal = _rate(first) / first.np * (case.np - before.np)
+    scale = _rate(before) / ideal
+    most_gain = None if step.high is None else scale * (step.high - 1.0)
+    return scale * (step.ratio - 1.0), most_gain
 
 
-def _pays(rows: Sequence[ScalingRow], worth: float) -> tuple[int | None, str]:
+def _find_largest_worthwhile(
+    rows: Sequence[ScalingRow], least_gain: float
+) -> tuple[int | None, str]:
+    """Return the largest worthwhile number of ranks, and a message."""
     if len(rows) < 2:
         return None, "there are figures of fewer than two numbers of ranks."
     for before, row in pairwise(rows):
         gain = row.gain if row.most_gain is None else row.most_gain
-        if gain is not None and gain < worth:
-            return (
-                before.np,
-                f"it pays to {format_quantity(before.np, 'rank')}: {_brings(before, row, worth)}.",
-            )
+        if gain is not None and gain < least_gain:
+            reason = _describe_gain(before, row, least_gain)
+            return before.np, f"it pays to {format_quantity(before.np, 'rank')}: {reason}."
     return rows[-1].np, f"it pays to the most ranks that were tried, {rows[-1].np}."
 
 
-def _brings(before: ScalingRow, row: ScalingRow, worth: float) -> str:
+def _describe_gain(before: ScalingRow, row: ScalingRow, least_gain: float) -> str:
     assert row.gain is not None
     bound = "" if row.most_gain is None else f" (at most {format_percent(row.most_gain)})"
     added = f"from {before.np} to {row.np} ranks, an added rank brings {format_percent(row.gain)}"
-    return f"{added}{bound} of what one of the first does, less than {format_percent(worth)}"
+    return f"{added}{bound} of what one of the first does, less than {format_percent(least_gain)}"
 
 
 def _rates(case: CasePart) -> list[float]:
-    """Return the work over time of each launch, in one unit for all numbers of ranks."""
+    """Return the rate of each launch, in the same unit for all numbers of ranks."""
     scaled = case.scaled
     assert scaled is not None
     if scaled.throughput is not None:
@@ -190,16 +196,16 @@ def _work(case: CasePart) -> float:
     return float(case.np) if case.scaled is not None and case.scaled.work == "weak" else 1.0
 
 
-def _limit(case: CasePart) -> float | None:
-    """Return the rate that the case's limit allows: that of its schedule, where it has one."""
+def _limit_rate(case: CasePart) -> float | None:
+    """Return the rate that the case's reference allows, less the schedule's bubble."""
     scaled = case.scaled
     assert scaled is not None
     name = scaled.throughput or HEADLINE
     limit = case.limits.get(name)
-    by_one = case.metrics.get(_BY_ONE)
+    sequential = case.metrics.get(_SEQUENTIAL_TIME)
     value = limit.value if limit is not None else None
-    if value is None and by_one is not None and scaled.throughput is None:
-        value = by_one.value / case.np
+    if value is None and sequential is not None and scaled.throughput is None:
+        value = sequential.value / case.np
     if not value:
         return None
     bubble = case.metrics.get(_BUBBLE)
@@ -207,21 +213,20 @@ def _limit(case: CasePart) -> float | None:
     return (value if scaled.throughput else _work(case) / value) * share
 
 
-def scaling_rows(found: Iterable[Scaling]) -> Iterator[tuple[str, ...]]:
+def scaling_rows(scalings: Iterable[Scaling]) -> Iterator[tuple[str, ...]]:
     """Yield the cells of `SCALING_COLUMNS`: one row for each number of ranks.
 
-    Speed-up, efficiency and gain of a row with a note, which other work may have changed, begin
-    with ``~``.
+    Speed-up, efficiency and gain of a row with a note are unreliable and begin with ``~``.
     """
-    for scaling in found:
+    for scaling in scalings:
         for row in scaling.rows:
             sign = DISTURBED if row.note else ""
             yield (
                 *(scaling.of, scaling.work, str(row.np)),
                 _cell(row.time_ms, format_time),
-                _cell(row.speedup, _factor, sign),
+                _cell(row.speedup, _format_speedup, sign),
                 _cell(row.efficiency, format_percent, sign),
-                _interval(row.interval),
+                _format_interval(row.interval),
                 _cell(row.limit, format_percent),
                 _cell(row.gain, format_percent, sign),
                 row.note,
@@ -232,27 +237,27 @@ def _cell(value: float | None, write: Callable[[float], str], sign: str = "") ->
     return "" if value is None else sign + write(value)
 
 
-def _factor(value: float) -> str:
+def _format_speedup(value: float) -> str:
     return f"{value:.2f}x"
 
 
-def _interval(ends: tuple[float, float] | None) -> str:
+def _format_interval(ends: tuple[float, float] | None) -> str:
     if ends is None:
         return ""
     low, high = map(format_percent, ends)
     return f"{low.removesuffix(' %')} to {high}"
 
 
-def scaling_remarks(found: Sequence[Scaling]) -> list[str]:
-    """Return the sentences below the table: where each stops to pay, and what intervals need."""
-    told = [one.sentence for one in found]
-    pairs = [row for one in found for row in one.rows if row.gain is not None]
-    if any(row.most_gain is None for row in pairs):
-        least = least_launches(1)
-        told.append(f"Intervals need {least} launches of each, as by --set repeat={least}.")
-    return told
+def scaling_remarks(scalings: Sequence[Scaling]) -> list[str]:
+    """Return the remarks below the table: the worthwhile ranks, and needed launches."""
+    remarks = [scaling.sentence for scaling in scalings]
+    rows = [row for scaling in scalings for row in scaling.rows if row.gain is not None]
+    if any(row.most_gain is None for row in rows):
+        needed = least_launches(1)
+        remarks.append(f"Intervals need {needed} launches of each, as by --set repeat={needed}.")
+    return remarks
 
 
-def scaling_objects(found: Sequence[Scaling]) -> list[Mapping[str, Any]]:
-    """Return what was found as JSON has it."""
-    return [asdict(one) for one in found]
+def scaling_objects(scalings: Sequence[Scaling]) -> list[Mapping[str, Any]]:
+    """Return the JSON objects of scalings."""
+    return [asdict(scaling) for scaling in scalings]

@@ -1,4 +1,4 @@
-"""A metric over runs, and over a swept parameter within one run: points that a plot can show."""
+"""Points of plots: a metric over runs, or over a swept parameter of one run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Point:
     """One value of a metric.
 
     Attributes:
-        x: Seconds since the epoch, or the parameter's value; of a series that is not ``numeric``
-            the place of its label, counted from 0.
-        label: The run's id, or the parameter's value as its case's id shows it.
+        x: Seconds since the epoch, or the parameter's value. In a series that is not ``numeric``,
+            the index of its label.
+        label: The run's id, or the parameter's value in the format of case ids.
         y: The median, in the series' unit.
-        low: The least sample; None of a single one.
-        high: The 95th percentile of the samples; None of a single one.
-        status: The verdict of the case that it comes from.
+        low: The smallest sample; None if there is only one.
+        high: The 95th percentile of the samples; None if there is only one.
+        status: The status of its case.
     """
 
     x: float
@@ -43,8 +43,9 @@ class Series:
     """Points in the order of x.
 
     Attributes:
-        name: What tells it from the others: ``slice_method=square``; the case's where it is alone.
-        numeric: Whether x is to scale; else it only numbers the labels.
+        name: The other parameters, such as ``slice_method=square``; or the case's name if it is
+            the only series.
+        numeric: Whether x is a number; otherwise it is the index of the label.
     """
 
     name: str
@@ -56,47 +57,52 @@ class Series:
 
 
 def build_run_series(runs: Iterable[RecordedRun], case_id: str, metric: str) -> Series:
-    """Return a case's metric over runs, the oldest first; runs that lack it are left out.
+    """Return a case's metric over runs, the oldest first.
 
-    x is when the run started. Where a run.json does not say that, x numbers the runs. Points in
-    another unit than the newest run's are left out.
+    x is the start time of the run. If a start time is unknown, x is the index of the run. Runs
+    without the metric, or with another unit than in the newest run, are excluded.
     """
-    found = [
-        (run, run.cases[case_id], run.cases[case_id].metrics[metric])
-        for run in runs
-        if case_id in run.cases and metric in run.cases[case_id].metrics
+    with_metric = [
+        run for run in runs if case_id in run.cases and metric in run.cases[case_id].metrics
     ]
-    found.sort(key=lambda item: (item[0].summary.started or 0.0, item[0].summary.id))
-    newest = found[-1][2] if found else None
-    found = [item for item in found if newest and item[2].unit == newest.unit]
-    numeric = all(run.summary.started is not None for run, _, _ in found)
-    points = [
-        _point(run, case, of, run.summary.started if numeric else None, at, run.summary.id)
-        for at, (run, case, of) in enumerate(found)
+    with_metric.sort(key=lambda run: (run.summary.started or 0.0, run.summary.id))
+    newest = with_metric[-1].cases[case_id].metrics[metric] if with_metric else None
+    comparable = [
+        run
+        for run in with_metric
+        if newest and run.cases[case_id].metrics[metric].unit == newest.unit
     ]
-    return _series(case_id, metric, newest, numeric, points)
+    numeric = all(run.summary.started is not None for run in comparable)
+
+    points = []
+    for index, run in enumerate(comparable):
+        case = run.cases[case_id]
+        x = run.summary.started if numeric else None
+        points.append(_make_point(run, case, case.metrics[metric], x, index, run.summary.id))
+    return _make_series(case_id, metric, newest, numeric, points)
 
 
 def find_swept_parameters(run: RecordedRun, case_name: str) -> list[str]:
-    """Return the parameters in which the cases of a name differ, in the order of their ids.
+    """Return the parameters in which the cases of a name differ, in the order of ids.
 
-    The ids name what the suite sweeps; parameters that only follow from those are left out. ``np``
-    is the number of ranks.
+    Ids contain the swept parameters, and no parameters that follow from these. ``np`` is the number
+    of ranks.
     """
     cases = [case for case in run.cases.values() if case.name == case_name]
-    named = dict.fromkeys(key for case in cases for key in _swept(case))
-    keys = named or dict.fromkeys(key for case in cases for key in (*case.params, RANKS))
-    return [key for key in keys if len({_text(case, key) for case in cases}) > 1]
+    keys = dict.fromkeys(key for case in cases for key in _parse_id(case))
+    if not keys:
+        keys = dict.fromkeys(key for case in cases for key in (*case.params, RANKS))
+    return [key for key in keys if len({_format_param(case, key) for case in cases}) > 1]
 
 
 def build_parameter_series(
     run: RecordedRun, case_name: str, metric: str, parameter: str
 ) -> list[Series]:
-    """Return a metric over a swept parameter: one series for each combination of the others.
+    """Return a metric over a parameter, with a series per combination of the others.
 
-    x is the parameter's value where all of them are numbers (sizes are, in bytes), else its place
-    among the values as they first come. Parameters that go in step with it (``zip`` in a suite)
-    make no series of their own.
+    x is the parameter's value if all values are numbers (sizes are in bytes), or otherwise the
+    index of the value in the order of the cases. Parameters that change together with it (``zip``
+    in a suite) do not split a series.
     """
     cases = [case for case in run.cases.values() if case.name == case_name]
     others = [
@@ -104,52 +110,53 @@ def build_parameter_series(
         for key in find_swept_parameters(run, case_name)
         if key != parameter and not _follows(cases, parameter, key)
     ]
-    labels = list(dict.fromkeys(_text(case, parameter) for case in cases))
-    numeric = all(_is_number(_value(case, parameter)) for case in cases)
+    labels = list(dict.fromkeys(_format_param(case, parameter) for case in cases))
+    numeric = all(_is_number(_get_param(case, parameter)) for case in cases)
     groups: dict[str, list[Point]] = {}
-    of: MetricPart | None = None
+    part: MetricPart | None = None
     for case in cases:
         if metric in case.metrics:
-            of = case.metrics[metric]
-            label = _text(case, parameter)
-            x = float(_value(case, parameter)) if numeric else None
-            name = ",".join(f"{key}={_text(case, key)}" for key in others) or case_name
-            point = _point(run, case, of, x, labels.index(label), label)
+            part = case.metrics[metric]
+            label = _format_param(case, parameter)
+            x = float(_get_param(case, parameter)) if numeric else None
+            name = ",".join(f"{key}={_format_param(case, key)}" for key in others) or case_name
+            point = _make_point(run, case, part, x, labels.index(label), label)
             groups.setdefault(name, []).append(point)
-    return [_series(name, metric, of, numeric, points) for name, points in groups.items()]
+    return [_make_series(name, metric, part, numeric, points) for name, points in groups.items()]
 
 
-def _point(
-    run: RecordedRun, case: CasePart, of: MetricPart, x: float | None, at: int, label: str
+def _make_point(
+    run: RecordedRun, case: CasePart, part: MetricPart, x: float | None, index: int, label: str
 ) -> Point:
-    low, high = (of.min, of.p95) if of.n > 1 else (None, None)
-    place = float(at) if x is None else x
-    return Point(place, label, of.value, low, high, run.summary.id, case.id, case.status)
+    low, high = (part.min, part.p95) if part.n > 1 else (None, None)
+    if x is None:
+        x = float(index)
+    return Point(x, label, part.value, low, high, run.summary.id, case.id, case.status)
 
 
-def _series(
-    name: str, metric: str, of: MetricPart | None, numeric: bool, points: Sequence[Point]
+def _make_series(
+    name: str, metric: str, part: MetricPart | None, numeric: bool, points: Sequence[Point]
 ) -> Series:
-    unit, better = (of.unit, of.better) if of else ("", "none")
+    unit, better = (part.unit, part.better) if part else ("", "none")
     ordered = tuple(sorted(points, key=lambda point: point.x))
     return Series(name, metric, unit, better, numeric, ordered)
 
 
-def _swept(case: CasePart) -> dict[str, str]:
-    """The keys and values within the brackets of a case's id."""
+def _parse_id(case: CasePart) -> dict[str, str]:
+    """Return the parameters in the brackets of a case's id, with their text."""
     inner = case.id.removeprefix(case.name)
     if not (inner.startswith("[") and inner.endswith("]")):
         return {}
-    pairs = (word.partition("=") for word in inner[1:-1].split(","))
-    return {key: shown for key, _, shown in pairs if key in case.params or key == RANKS}
+    pairs = (pair.partition("=") for pair in inner[1:-1].split(","))
+    return {key: text for key, _, text in pairs if key in case.params or key == RANKS}
 
 
-def _value(case: CasePart, key: str) -> Any:
+def _get_param(case: CasePart, key: str) -> Any:
     return case.np if key == RANKS and RANKS not in case.params else case.params.get(key)
 
 
-def _text(case: CasePart, key: str) -> str:
-    return _swept(case).get(key) or format_label(_value(case, key))
+def _format_param(case: CasePart, key: str) -> str:
+    return _parse_id(case).get(key) or format_label(_get_param(case, key))
 
 
 def _is_number(value: Any) -> bool:
@@ -157,6 +164,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _follows(cases: Sequence[CasePart], parameter: str, other: str) -> bool:
-    """Whether each value of a parameter comes with one value of the other."""
-    met = {(_text(case, parameter), _text(case, other)) for case in cases}
-    return len(met) == len({first for first, _ in met})
+    """Return whether a parameter determines the other one."""
+    pairs = {(_format_param(case, parameter), _format_param(case, other)) for case in cases}
+    return len(pairs) == len({first for first, _ in pairs})

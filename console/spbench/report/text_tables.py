@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from spbench.record.number_formatting import strip_controls
 
 PIPE_WIDTH = 120
-"""Columns of output that no terminal shows."""
+"""Columns of output that is not written to a terminal."""
 LEAST_WIDTH = 60
 """Narrower terminals wrap the lines."""
 _GAP = 2
 _LEAST_TEXT = 24
-"""Columns below which paragraphs are not made narrower."""
+"""The least width of paragraphs, in columns."""
 _LEAST_ID = 12
-"""Columns below which ids are not shortened further."""
+"""The least width of shortened ids, in columns."""
 _NO_BREAK = "\u00a0"
 _BEFORE_UNIT = re.compile(
     r"(?<=\d) (?=(?:[pnum]?s|min|h|%|[kMGTP]?i?B|[kMGTP]?FLOP|images|cases?|launches)(?![a-z]))"
@@ -32,9 +32,10 @@ class TextColumn:
     Attributes:
         right: Whether its cells are aligned to the right.
         ids: Whether it has case ids, which are shortened first.
-        optional: Whether it is left out if it is empty, or shortened ids do not make enough room.
-        rank: Of the optional columns, the one with the highest rank is left out first, then the
-            rightmost of those of equal rank.
+        optional: Whether it is omitted if it is empty, or if the table with shortened ids is still
+            too wide.
+        rank: The optional column with the highest rank is omitted first, and among equal ranks the
+            rightmost.
     """
 
     title: str
@@ -45,12 +46,12 @@ class TextColumn:
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return one line a row, its cells two blanks apart; the columns in ``right`` end together."""
+    """Return one line per row; columns in ``right`` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
-            cell.rjust(width) if at in right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
     ]
@@ -59,12 +60,12 @@ def align_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) ->
 def align_and_wrap(
     rows: Sequence[Sequence[str]], width: int, right: Collection[int] = ()
 ) -> list[str]:
-    """Return rows like `aligned`, with last cells wrapped at ``width`` below themselves."""
+    """Return rows like `align_columns`, with their last cells wrapped at ``width``."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    room = max(width - sum(widths) - _GAP * len(widths), _LEAST_ID)
+    last_width = max(width - sum(widths) - _GAP * len(widths), _LEAST_ID)
     lines: list[Sequence[str]] = []
     for *cells, last in rows:
-        first, *others = list(_wrap(last, room)) or [""]
+        first, *others = list(_wrap(last, last_width)) or [""]
         lines.append((*cells, first))
         lines += [(*[""] * len(cells), other) for other in others]
     return align_columns(lines, right)
@@ -88,35 +89,35 @@ def render_table(
     ]
     ids = next(index for index, column in enumerate(columns) if column.ids)
     case_ids = [row[ids] for row in cells]
-    room = _room_of_ids(columns, cells, shown, width)
+    room = _compute_id_width(columns, cells, shown, width)
     optional = [index for index in shown if columns[index].optional]
     for index in sorted(optional, key=lambda index: (columns[index].rank, index), reverse=True):
         if _are_distinct(case_ids, room):
             break
         shown.remove(index)
-        room = _room_of_ids(columns, cells, shown, width)
+        room = _compute_id_width(columns, cells, shown, width)
     for row, short in zip(cells, shorten_ids(case_ids, max(room, _LEAST_ID)), strict=True):
         row[ids] = short
     table = [[columns[index].title for index in shown]]
     table += [[row[index] for index in shown] for row in cells]
-    right = {place for place, index in enumerate(shown) if columns[index].right}
+    right = {position for position, index in enumerate(shown) if columns[index].right}
     return align_columns(table, right)
 
 
 def _are_distinct(ids: Sequence[str], room: int) -> bool:
-    """Return whether shortened ids are still different, since equal rows are of no use."""
+    """Return whether shortened ids are still distinct."""
     if room < _LEAST_ID:
         return False
     return len(set(shorten_ids(ids, room))) == len(set(ids))
 
 
-def _room_of_ids(
+def _compute_id_width(
     columns: Sequence[TextColumn],
     rows: Sequence[Sequence[str]],
     shown: Sequence[int],
     width: int,
 ) -> int:
-    """Return the width that the other columns leave for ids."""
+    """Return the width that remains for ids next to the other columns."""
     others = sum(
         max(len(columns[index].title), *(len(row[index]) for row in rows), 0) + _GAP
         for index in shown
@@ -126,14 +127,14 @@ def _room_of_ids(
 
 
 def fits_table(columns: Sequence[TextColumn], rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return whether a table needs no column left out, and has ids that are still different."""
+    """Return whether a table fits with all columns and distinct shortened ids."""
     ids = next(index for index, column in enumerate(columns) if column.ids)
-    room = _room_of_ids(columns, rows, range(len(columns)), width)
+    room = _compute_id_width(columns, rows, range(len(columns)), width)
     return _are_distinct([row[ids] for row in rows], room)
 
 
 def wrap_text(text: str, width: int, indent: str = "  ") -> Iterator[str]:
-    """Yield a text in lines of at most ``width``; all but the first are indented."""
+    """Yield a text in lines of at most ``width``; later lines are indented."""
     return _wrap(text, max(width, _LEAST_TEXT), indent)
 
 
@@ -145,9 +146,11 @@ def _wrap(text: str, width: int, indent: str = "") -> Iterator[str]:
         break_on_hyphens=False,
     )
     for line in lines:
-        whole = line.replace(_NO_BREAK, " ")
-        # A CI server takes such a line for a command, and names of a file are in the text.
-        yield whole.replace("::", "? ", 1) if whole.lstrip().startswith("::") else whole
+        text_line = line.replace(_NO_BREAK, " ")
+        # CI servers execute lines that begin with "::", and the text contains names from files.
+        if text_line.lstrip().startswith("::"):
+            text_line = text_line.replace("::", "? ", 1)
+        yield text_line
 
 
 ELLIPSIS = "…"
@@ -160,7 +163,7 @@ def drop_parameter_names(case_id: str) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """Return a text in at most ``width`` characters; its middle is replaced where it is longer."""
+    """Return a text in at most ``width`` characters, with its middle cut if needed."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
@@ -170,8 +173,8 @@ def cut_middle(text: str, width: int) -> str:
 def shorten_ids(ids: Sequence[str], width: int) -> list[str]:
     """Return case ids in at most ``width`` characters each.
 
-    If one is longer, all lose the names of their parameters, unless two would become equal. Ids
-    that are still longer lose their middle.
+    If one is longer, the names of parameters are dropped from all, unless two would become equal.
+    If ids are still longer, their middle is cut.
     """
     if max(map(len, ids), default=0) <= width:
         return list(ids)

@@ -1,4 +1,4 @@
-"""Timestamps as reports write them."""
+"""Timestamps in the format of reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ YEAR_10000 = 253402300800.0
 def format_timestamp(seconds: float | None) -> str | None:
     """Return seconds since the epoch as UTC, RFC 3339.
 
-    None if they are unknown, or outside of the calendar because the clock was wrong.
+    None if they are unknown, or outside the calendar because a clock was wrong.
     """
     if seconds is None or not 0 <= seconds < YEAR_10000:
         return None
@@ -19,7 +19,7 @@ def format_timestamp(seconds: float | None) -> str | None:
 
 
 def parse_timestamp(text: str | None) -> float | None:
-    """Return the seconds since the epoch of a report's timestamp; None if it is invalid."""
+    """Return the seconds since the epoch of a timestamp; None if it is invalid."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else None
     except ValueError:
