@@ -233,7 +233,7 @@ class Run:
 
     def _describe_flaky(self) -> list[str]:
         cases = self._state.cases.values()
-        flaky = [case for case in cases if case.verdict.final_status == CaseStatus.FLAKY]
+        flaky = [case for case in cases if case.verdict.shown_status == CaseStatus.FLAKY]
         findings = []
         for case in flaky:
             last = case.verdict.previous_attempts[-1]

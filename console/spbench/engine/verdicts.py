@@ -18,7 +18,7 @@ from spbench.launch.jobs import Job
 from spbench.record.case_figures import find_ready
 from spbench.record.case_state import CaseState
 from spbench.record.judge import describe_failed_checks, judge
-from spbench.record.repeats import relative_width
+from spbench.record.messages.cases import relative_width
 from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler, find_stragglers
 from spbench.suites.case import MAX_REPEATS

@@ -1,4 +1,4 @@
-"""Limits of expectations that depend on what other cases of the run have measured."""
+"""Limits of expectations that depend on the measurements of other cases of the run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from spbench.suites.expression import CaseMetric, Expression, ExpressionError, p
 from spbench_core.events.statuses import CaseStatus
 
 Cases = Mapping[str, CaseState]
-_HOW = {CaseStatus.ERROR: "ended in error", CaseStatus.TIMEOUT: "ran out of time"}
+_ENDS = {CaseStatus.ERROR: "ended in error", CaseStatus.TIMEOUT: "ran out of time"}
 
 
 class NotReachedError(ExpressionError):
-    """A figure of a case that this run leaves out, or was cancelled before: nobody's failure."""
+    """A figure of a case that is not part of this run, or was cancelled. It is not a failure."""
 
 
 def read_figure(case: CaseState, metric: str) -> float | None:
-    """Return a case's ``metric`` or ``metric.statistic``; None where it was not measured."""
+    """Return a case's ``metric`` or ``metric.statistic``; None if it was not measured."""
     name, _, statistic = metric.partition(".")
     summary = case.summary(name)
     if summary is None:
@@ -27,26 +27,26 @@ def read_figure(case: CaseState, metric: str) -> float | None:
 
 
 def evaluate_limit(expression: str, cases: Cases) -> float:
-    """Return the limit that an expression comes to.
+    """Return the value of an expression that is a limit.
 
     Raises:
-        NotReachedError: A case in it is none of this run, or was cancelled.
-        ExpressionError: It comes to no limit: a case failed, a figure is missing, it is negative.
+        NotReachedError: A case in it is not part of this run, or was cancelled.
+        ExpressionError: A case failed, a figure is missing, or the limit is negative.
     """
-    limit = parse_expression(expression).evaluate(lambda figure: _look_up(figure, cases))
+    limit = parse_expression(expression).evaluate(lambda figure: _find_figure(figure, cases))
     if limit < 0:
         raise ExpressionError(f"it comes to {limit:.4g}, and nothing measured is negative")
     return limit
 
 
-def _look_up(figure: CaseMetric, cases: Cases) -> float:
+def _find_figure(figure: CaseMetric, cases: Cases) -> float:
     case = cases.get(figure.case)
     if case is None:
         raise NotReachedError(f"case {figure.case} is not part of this run")
     if case.status == CaseStatus.CANCELLED:
         raise NotReachedError(f"case {figure.case} was cancelled")
     if case.status.is_final and not case.status.is_measured:
-        raise ExpressionError(f"case {figure.case} {_HOW.get(case.status, 'did not run')}")
+        raise ExpressionError(f"case {figure.case} {_ENDS.get(case.status, 'did not run')}")
     if not all(case.measured.checked.values()):
         raise ExpressionError(f"a check of case {figure.case} failed, so its numbers do not count")
     value = read_figure(case, figure.metric)
@@ -56,37 +56,41 @@ def _look_up(figure: CaseMetric, cases: Cases) -> float:
 
 
 def is_open(case: CaseState) -> bool:
-    """Whether a case has yet to run to its end; one that has may still wait for its verdict."""
+    """Whether a case must still run. A case that has run may wait for its verdict."""
     return not case.status.is_final and not case.complete
 
 
 def find_ready(cases: Cases, ids: Iterable[str]) -> Iterator[CaseState]:
-    """Yield those of the cases, without a verdict, that can be given theirs.
+    """Yield the cases without a verdict that can be judged.
 
-    Their ranks have ended, and those of the cases that their expectations depend on.
+    Their ranks have ended, and so have those of the cases to which their expectations refer.
     """
     for case in map(cases.__getitem__, ids):
-        if case.status == CaseStatus.RUNNING and case.complete and not _waits(case, cases):
+        if (
+            case.status == CaseStatus.RUNNING
+            and case.complete
+            and not _waits_for_cases(case, cases)
+        ):
             yield case
 
 
 def refers_to_cases(case: CaseState) -> bool:
-    """Whether an expectation of a case depends on figures of cases."""
+    """Whether an expectation of a case depends on figures of other cases."""
     return any(item.get("expression") for item in case.identity.expect)
 
 
-def _waits(case: CaseState, cases: Cases) -> bool:
-    named = (figure.case for item in case.identity.expect for figure in _figures(item))
-    return any(name in cases and is_open(cases[name]) for name in named)
+def _waits_for_cases(case: CaseState, cases: Cases) -> bool:
+    names = (figure.case for item in case.identity.expect for figure in _list_figures(item))
+    return any(name in cases and is_open(cases[name]) for name in names)
 
 
-def _figures(item: Mapping[str, Any]) -> tuple[CaseMetric, ...]:
-    expression = _expression(item.get("expression"))
+def _list_figures(item: Mapping[str, Any]) -> tuple[CaseMetric, ...]:
+    expression = _parse_recorded(item.get("expression"))
     return expression.metrics if expression else ()
 
 
-def _expression(text: str | None) -> Expression | None:
+def _parse_recorded(text: str | None) -> Expression | None:
     try:
         return parse_expression(text) if text else None
-    except ExpressionError:  # a recorded one may be anyone's; its judgement says what is wrong
+    except ExpressionError:  # recorded by another version; its judgement reports the error
         return None

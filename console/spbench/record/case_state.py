@@ -23,7 +23,7 @@ from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import CaseStatus, RankStatus
 
 RepeatAndRank = tuple[int, int]
-"""Repeat and rank."""
+"""A repeat and a rank."""
 
 
 def _sum(values: Sequence[float]) -> float:
@@ -46,8 +46,11 @@ FOLDS: dict[str, Callable[[Sequence[float]], float]] = {
 class MetricInfo:
     """A metric as the catalog described it when the run started.
 
-    ``part_of`` names the metric of which it is a share, and ``waits`` marks a part in which a rank
-    may wait for others; the logs of older runs have neither.
+    Attributes:
+        part_of: The metric of which it is a share.
+        waits: Whether it is a part in which a rank may wait for others.
+
+    The logs of older runs have neither.
     """
 
     name: str
@@ -63,7 +66,7 @@ class MetricInfo:
 
 @dataclass(slots=True)
 class CheckResult:
-    """A check on one rank and repeat: all its comparisons taken together."""
+    """A check on one rank and repeat, with all its comparisons."""
 
     passed: bool
     max_abs_error: float | None
@@ -72,11 +75,11 @@ class CheckResult:
 
     @property
     def error(self) -> float:
-        """The largest error, infinite where it was not a number."""
+        """The largest error, infinite if it was not a number."""
         return math.inf if self.max_abs_error is None else self.max_abs_error
 
     def add(self, other: CheckResult) -> None:
-        """Take in a further comparison; the worse of the two is kept."""
+        """Add a comparison; the worse one is kept."""
         worse = not other.passed and self.passed
         if worse or (other.passed == self.passed and other.error > self.error):
             self.max_abs_error = other.max_abs_error
@@ -90,12 +93,12 @@ class CaseRank:
     """A rank in a case.
 
     Attributes:
-        facts: The facts that hold for the whole launch.
-        device: The device that it computes on in this case.
-        place: Its tile, stage and replica; empty if it has none.
-        near: Whether its device is near its CPUs; None where that is not known.
-        error: The exception that ended it, its ``message`` and ``traceback``; None where none did.
-        disturbed: What else had its cores, or slowed them, by name: the worst of its repeats.
+        facts: Facts that hold for the entire launch.
+        device: The device on which it computes in this case.
+        coordinates: Its tile, stage and replica; empty if it has none.
+        near: Whether its device is near its CPUs; None if unknown.
+        error: The ``message`` and ``traceback`` of the exception that ended it; None without one.
+        disturbed: The amount of each disturbance by other work, in the worst of its repeats.
     """
 
     facts: RankFacts
@@ -117,17 +120,17 @@ class CaseIdentity:
     """A case as the run's first event describes it.
 
     Attributes:
-        repeat: Times that the case runs; with ``until``, at least.
-        measures: ``rank``, ``link`` or ``job``: what a slow result speaks of.
+        repeat: The number of repeats; with ``until`` the minimum.
+        measures: ``rank``, ``link`` or ``job``: the part to which a slow result applies.
         declared_checks: Names of the checks that every rank must report in every repeat.
         expect: The suite's expectations: metric, op and limit.
-        places: Tile, stage and replica of each rank; empty where it has none.
+        coordinates: Tile, stage and replica of each rank; empty if it has none.
         inject: The planted fault.
-        until: The interval and the time until which it is repeated; None: ``repeat`` times.
+        until: The interval and the time that end repeats; None for a fixed number of repeats.
         version: The version of the benchmark.
-        shares: The ranks of each of its jobs, where it has one on each host; else empty.
-        scaled: What it shares with the same case on other numbers of ranks, as `run_events.SCALED`
-            has it.
+        shares: The number of ranks of each of its jobs if it has one on each host; else empty.
+        scaled: The values that it shares with the same case on other numbers of ranks, see
+            `run_events.SCALED`.
     """
 
     id: str
@@ -150,10 +153,11 @@ class CaseIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RepeatsEnd:
-    """The end of the repeats of a case with ``until``: how many there are, and why no more.
+    """The end of the repeats of a case with ``until``.
 
-    ``why`` is ``interval``, ``max_time``, ``repeats`` (there are too many) or ``check`` (one
-    failed); ``width`` is that of the median's 95 % interval over the median, None of few launches.
+    Attributes:
+        reason: ``interval``, ``max_time``, ``repeats`` (their limit) or ``check`` (one failed).
+        width: The width of the median's 95 % interval over the median; None with few launches.
     """
 
     repeats: int
@@ -163,24 +167,24 @@ class RepeatsEnd:
 
 @dataclass(slots=True)
 class CaseMeasurements:
-    """All that a case's ranks have said.
+    """The measurements of a case's ranks.
 
     Attributes:
         ended: The repeats that ranks have ended.
-        last_end: When a rank ended a repeat last, by that rank's clock.
+        last_end: The time at which a rank last ended a repeat, by that rank's clock.
         jobs: The number of the job that ran each repeat.
         samples: By metric, rank and repeat.
         checks: By name, repeat and rank.
-        checked: Whether a rank has passed all that it has checked so far, by rank.
-        outcomes: Whether a rank has passed a check in all repeats so far, by name and rank.
-        values: Metrics of one value a repeat: by metric, repeat and rank.
-        labelled: Labelled values, such as a link's latency at one message size.
+        checked: By rank, whether it has passed all its checks so far.
+        outcomes: By name and rank, whether it has passed a check in all repeats so far.
+        values: Metrics with one value per repeat: by metric, repeat and rank.
+        labelled: Labelled values, such as a link's latency for one message size.
         references: Value and origin of each repeat's reference, by metric, repeat and rank.
-        limits: The reference of each metric: that of the repeat with the median value, with its
-            origin.
-        choices: Value and reason of what the parameters left open, by name.
-        repeats_end: The end of repeats that go on ``until`` something.
-        timing: When the first rank began to time each repeat, in seconds since the epoch.
+        limits: By metric, the reference of the repeat with the median value, with its origin.
+        choices: By name, value and reason of choices that the parameters left open.
+        repeats_end: The end of the repeats of a case with ``until``.
+        timing: By repeat, the time at which the first rank began to measure, in seconds since the
+            epoch.
     """
 
     ended: set[RepeatAndRank] = field(default_factory=set)
@@ -202,7 +206,7 @@ class CaseMeasurements:
 
 @dataclass(frozen=True, slots=True)
 class PreviousAttempt:
-    """The outcome of a case that was tried again: the verdict that it had before, and why."""
+    """The status and reason of an earlier attempt of a case."""
 
     status: CaseStatus
     reason: str | None
@@ -210,12 +214,14 @@ class PreviousAttempt:
 
 @dataclass(slots=True)
 class CaseVerdict:
-    """The progress and the outcome of a case; times are seconds since the epoch.
+    """The progress and the result of a case. Times are seconds since the epoch.
 
-    ``status`` is ``waiting`` or ``running`` until the case is judged, and its verdict from then on.
-    ``started`` is the time of the console's clock if it has ``begun``, else that of a rank's.
-    ``job`` is the number of its launch, the last one where there were several. ``earlier`` are the
-    outcomes of the tries before this one. ``stragglers`` are the ranks and hosts that were slow.
+    Attributes:
+        status: ``waiting`` or ``running`` until the case is judged, then its result.
+        started: The time of the console's clock if it ``has_begun``, otherwise of a rank's.
+        job: The number of its last launch.
+        previous_attempts: The results of earlier attempts.
+        stragglers: Ranks and hosts that were slow.
     """
 
     status: CaseStatus = CaseStatus.WAITING
@@ -231,15 +237,15 @@ class CaseVerdict:
     stragglers: tuple[Straggler, ...] = ()
 
     @property
-    def final_status(self) -> CaseStatus:
-        """The status; ``flaky`` where the case has passed, but not at once."""
+    def shown_status(self) -> CaseStatus:
+        """The status; ``flaky`` if the case has passed only in a later attempt."""
         passed_later = self.status == CaseStatus.PASSED and self.previous_attempts
         return CaseStatus.FLAKY if passed_later else self.status
 
 
 @dataclass(slots=True)
 class CaseState:
-    """One case of a run: its description, what was measured so far, and how it came out."""
+    """A case of a run: its description, its measurements and its result."""
 
     identity: CaseIdentity
     measured: CaseMeasurements = field(default_factory=CaseMeasurements)
@@ -247,17 +253,17 @@ class CaseState:
 
     @property
     def id(self) -> str:
-        """The id, which no other case of the run has."""
+        """The id, which is unique in the run."""
         return self.identity.id
 
     @property
     def status(self) -> CaseStatus:
-        """The verdict, or ``waiting`` or ``running``."""
+        """The result, or ``waiting`` or ``running``."""
         return self.verdict.status
 
     @property
     def repeats(self) -> int:
-        """Times that the case runs, as far as that is known."""
+        """The number of repeats, as far as known."""
         if self.measured.repeats_end is not None:
             return self.measured.repeats_end.repeats
         begun = len(self.measured.jobs) if self.identity.until else 0
@@ -265,23 +271,23 @@ class CaseState:
 
     @property
     def check_counts(self) -> tuple[int, int]:
-        """The number of checks that passed and that were made, each counted once per rank."""
+        """The numbers of passed and of all checks, each counted once per rank."""
         outcomes = self.measured.outcomes.values()
         return sum(sum(ranks.values()) for ranks in outcomes), sum(map(len, outcomes))
 
     @property
     def all_ended(self) -> bool:
-        """Whether every rank has ended every repeat that is known of."""
+        """Whether every rank has ended every known repeat."""
         return len(self.measured.ended) == self.identity.np * self.repeats
 
     @property
     def complete(self) -> bool:
-        """Whether every rank has ended every repeat, and there are to be no more."""
+        """Whether every rank has ended every repeat, and no further repeat follows."""
         return self.all_ended and not (self.identity.until and self.measured.repeats_end is None)
 
     @property
     def timed_seconds(self) -> float:
-        """The time that all iterations of the slowest rank took, in seconds."""
+        """The total time of all iterations of the slowest rank, in seconds."""
         times = (sum(map(sum, self.rank_times(rank))) for rank in self.measured.ranks)
         return max(times, default=0.0) / 1000.0
 
@@ -290,32 +296,32 @@ class CaseState:
         return all((repeat, rank) in self.measured.ended for rank in range(self.identity.np))
 
     def rank_times(self, rank: int) -> list[array[float]]:
-        """The rank's samples of time_ms, one array a repeat."""
+        """Return the rank's samples of time_ms, one array per repeat."""
         repeats = self.measured.samples.get("time_ms", {}).get(rank, {})
         return [repeats[repeat] for repeat in sorted(repeats)]
 
     def fold_samples(self, metric: str) -> list[list[float]]:
-        """The metric's samples over all ranks, one list a repeat, iteration by iteration.
+        """Return the metric's samples over all ranks, one list of iterations per repeat.
 
-        Each iteration's value is folded over ranks as the metric says: a time is the slowest
-        rank's. Iterations that not all ranks have finished are left out; every rank that had
-        something to do has time_ms, other samples may be some ranks' alone.
+        Each iteration's value is folded over ranks like the metric says: a time is that of the
+        slowest rank. Iterations that not all ranks have finished are left out. Every rank with work
+        has time_ms, but only some ranks may have other samples.
         """
-        return list(self._by_repeat(metric).values())
+        return list(self._fold_by_repeat(metric).values())
 
     def fold_by_job(self, metric: str) -> list[list[list[float]]]:
-        """The same as `folded`, one list of repeats a launch."""
-        found: dict[int, list[list[float]]] = {}
-        for repeat, values in self._by_repeat(metric).items():
+        """Return the samples of `fold_samples`, one list of repeats per launch."""
+        by_job: dict[int, list[list[float]]] = {}
+        for repeat, values in self._fold_by_repeat(metric).items():
             if (job := self.measured.jobs.get(repeat)) is not None and values:
-                found.setdefault(job, []).append(values)
-        return [found[job] for job in sorted(found)]
+                by_job.setdefault(job, []).append(values)
+        return [by_job[job] for job in sorted(by_job)]
 
     def launch_medians(self, metric: str) -> list[float]:
-        """The metric's value in each launch: the median of the medians of its repeats."""
+        """Return the metric's value in each launch: the median of the medians of its repeats."""
         return list(map(median_of_repeats, self.fold_by_job(metric)))
 
-    def _by_repeat(self, metric: str) -> dict[int, list[float]]:
+    def _fold_by_repeat(self, metric: str) -> dict[int, list[float]]:
         fold = FOLDS[self.identity.metrics[metric].fold]
         if metric in self.measured.samples:
             by_repeat: dict[int, list[array[float]]] = {}
@@ -336,21 +342,20 @@ class CaseState:
         return {repeat: [fold(row)] for repeat, row in single.items()}
 
     def times_of_repeat(self, repeat: int) -> list[array[float]]:
-        """The ranks' times of a repeat, where none of their job is without: they go in step.
+        """Return the ranks' times of a repeat, for each job in which all ranks have times.
 
-        A rank that ended the repeat without times had nothing to do. Of a case with a job on each
-        host those count whose job is whole.
+        A rank that ended the repeat without times had no work.
         """
-        of = self.measured.samples.get("time_ms", {})
+        samples = self.measured.samples.get("time_ms", {})
         ended = self.measured.ended
         rows: list[array[float]] = []
         first = 0
         for np in self.identity.shares or (self.identity.np,):
             ranks = range(first, first + np)
             first += np
-            timed = [rank for rank in ranks if repeat in of.get(rank, ())]
+            timed = [rank for rank in ranks if repeat in samples.get(rank, ())]
             if len(timed) == np or all((repeat, rank) in ended for rank in {*ranks} - {*timed}):
-                rows += (of[rank][repeat] for rank in timed)
+                rows += (samples[rank][repeat] for rank in timed)
         return rows
 
     def summary(self, metric: str) -> Summary | None:
@@ -370,7 +375,7 @@ class CaseState:
         return summary if summary is None or ratio is None else replace(summary, p50=ratio)
 
     def _ratio_of_times(self, metric: str) -> float | None:
-        """The value of a ratio of two times; None for other metrics, or if a time is unknown."""
+        """Return the value of a ratio of two times; None for other metrics or unknown times."""
         limits = self.measured.limits
         times = [("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())]
         if (name := find_efficiency_time(metric, limits)) is not None:
@@ -383,23 +388,23 @@ class CaseState:
         return None if summary is None else summary.p50
 
     def rank_medians(self) -> dict[int, float]:
-        """The median time of one iteration on each rank in ms, then the median of its repeats."""
+        """Return each rank's median over repeats of the median time of an iteration, in ms."""
         times = {rank: self.rank_times(rank) for rank in sorted(self.measured.ranks)}
         return {rank: median_of_repeats(repeats) for rank, repeats in times.items() if any(repeats)}
 
     def skew(self) -> float | None:
-        """The skew of the slowest rank; None if no two ranks do the same work."""
+        """Return the skew of the slowest rank; None if no two ranks do the same work."""
         return max(self.rank_skews().values(), default=None)
 
     def rank_skews(self) -> Mapping[int, float]:
-        """Each rank's median over that of the typical rank with the same work.
+        """Return each rank's median over that of the typical rank with the same work.
 
-        Waits for other ranks are left out, if they are measured.
+        Waits for other ranks are left out if they are measured.
         """
         return RankComparison(self.identity).compare(self.active_medians()).ratios
 
     def mean_skews(self) -> Mapping[int, float]:
-        """The same of the mean times, which an interruption lengthens; waits are included."""
+        """Return the ratios of mean times, which interruptions lengthen and which include waits."""
         times = {rank: self.rank_times(rank) for rank in sorted(self.measured.ranks)}
         means = {
             rank: RankTime(sum(map(sum, repeats)) / sum(map(len, repeats)))
@@ -409,15 +414,15 @@ class CaseState:
         return RankComparison(self.identity).compare(means).ratios
 
     def active_medians(self) -> dict[int, RankTime]:
-        """Each rank's median time, and the same without waits for other ranks."""
+        """Return each rank's median time, and its median without waits for other ranks."""
         waits = RankComparison(self.identity).waits
         times = {}
-        for rank, whole in self.rank_medians().items():
-            own = self._own_times(waits, rank)
-            times[rank] = RankTime(whole, median_of_repeats(own) if own else None)
+        for rank, total in self.rank_medians().items():
+            active = self._active_times(waits, rank)
+            times[rank] = RankTime(total, median_of_repeats(active) if active else None)
         return times
 
-    def _own_times(self, waits: Sequence[str], rank: int) -> list[Sequence[float]]:
+    def _active_times(self, waits: Sequence[str], rank: int) -> list[Sequence[float]]:
         repeats = sorted(self.measured.samples["time_ms"][rank])
-        each = (compute_active_times(self, waits, rank, repeat) for repeat in repeats)
-        return [values for values in each if values]
+        active_times = (compute_active_times(self, waits, rank, repeat) for repeat in repeats)
+        return [values for values in active_times if values]

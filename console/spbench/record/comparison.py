@@ -1,8 +1,8 @@
-"""Compare ranks that do the same work, without their waits for other ranks.
+"""Comparison of ranks that do the same work, without their waits for other ranks.
 
 A rank that waits for a slow one takes as long as that one. If the waits are measured, ranks are
-compared without them. The shortest wait of any rank is the time that the exchange itself takes. It
-is added again, so that a ratio compares whole iterations.
+compared without them. The shortest wait of any rank is the time of the exchange itself. It is added
+again, so that a ratio compares complete iterations.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from spbench.record.case_state import CaseIdentity, CaseState
 
 NOTABLE_RANK = 1.3
-"""A rank this many times slower than the typical one is named."""
+"""Times the typical rank's time from which on a rank is reported as slow."""
 _STAGES = ("stage", "stages")
-_Place = Mapping[str, Any]
+_Coordinates = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class RankTime:
-    """A rank's median time, and the median without its waits; None: waits are not measured."""
+    """A rank's median time, and the median without its waits; None if these are not measured."""
 
     total: float
     active: float | None = None
 
     @property
     def waits(self) -> float | None:
-        """The rest of the median, in which the rank waits for others; None: not measured."""
+        """The part of the median in which the rank waits for others; None if not measured."""
         return None if self.active is None else max(0.0, self.total - self.active)
 
 
@@ -43,7 +43,7 @@ class TypicalTime:
     """The time of the typical rank among those that do the same work.
 
     Attributes:
-        own: Its time without waits, or its whole time if waits are not measured.
+        active: Its time without waits, or its total time if waits are not measured.
         shortest_wait: The shortest wait of any of the ranks.
     """
 
@@ -53,13 +53,13 @@ class TypicalTime:
 
 @dataclass(frozen=True, slots=True)
 class RankRatios:
-    """Ranks compared with the typical rank that does the same work.
+    """The ratios of ranks to the typical rank that does the same work.
 
     Attributes:
         typical: The typical time by kind of work.
         ratios: By rank, its compared time over that of the typical rank of its kind.
-        compared: By rank, the whole time, or if waits are measured, its own and the shortest wait
-            of any rank of its kind.
+        compared: By rank, the total time. If waits are measured, it is the active time plus the
+            shortest wait of any rank of its kind.
     """
 
     typical: Mapping[int, TypicalTime] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class RankRatios:
 
 
 class RankComparison:
-    """Compares the ranks of a case with those that do the same work.
+    """The comparison of a case's ranks with those that do the same work.
 
     Args:
         identity: The case.
@@ -81,8 +81,8 @@ class RankComparison:
             if metric.waits and metric.part_of == "time_ms"
         )
         self._independent = identity.measures == "rank"
-        stages = [_stage(place) for place in identity.coordinates]
-        tiles = zip(stages, _tile_kinds(identity.coordinates, stages), strict=True)
+        stages = [_describe_stage(coordinates) for coordinates in identity.coordinates]
+        tiles = zip(stages, _describe_tiles(identity.coordinates, stages), strict=True)
         by_rank = identity.params.get("by_rank")
         programs = {str(rank) for rank in by_rank} if isinstance(by_rank, Mapping) else set()
         self._stages = _number_kinds(stages, identity.np, programs)
@@ -90,36 +90,36 @@ class RankComparison:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all ranks are of one stage; their tiles may have different neighbours."""
+        """Whether all ranks belong to one stage. Their tiles may have different neighbours."""
         return len(set(self._stages.values())) == 1
 
     def compare(self, times: Mapping[int, RankTime]) -> RankRatios:
         """Compare ranks; a rank has no ratio if no other rank does the same work."""
-        separates = self._separates(times)
-        kinds = self._kinds(times)
+        separates = self._has_waits(times)
+        kinds = self._group_ranks(times)
         typical_times: dict[int, TypicalTime] = {}
         ratios: dict[int, float] = {}
         compared: dict[int, float] = {}
         for kind, ranks in kinds.items():
             if len(ranks) < 2:
                 continue
-            wholes = [times[rank].total for rank in ranks]
-            owns = [own for rank in ranks if (own := times[rank].active) is not None]
-            values = owns if separates else wholes
-            wait = max(0.0, min(map(sub, wholes, values)))
+            totals = [times[rank].total for rank in ranks]
+            active_times = [active for rank in ranks if (active := times[rank].active) is not None]
+            values = active_times if separates else totals
+            wait = max(0.0, min(map(sub, totals, values)))
             typical_times[kind] = TypicalTime(lower_median(values), wait)
-            whole = typical_times[kind].active + wait
+            typical_total = typical_times[kind].active + wait
             compared |= {rank: value + wait for rank, value in zip(ranks, values, strict=True)}
-            if whole > 0:
-                ratios |= {rank: clamp_to_floats(compared[rank] / whole) for rank in ranks}
+            if typical_total > 0:
+                ratios |= {rank: clamp_to_floats(compared[rank] / typical_total) for rank in ranks}
         return RankRatios(typical_times, ratios, compared)
 
     def find_comparable(self, times: Mapping[int, RankTime]) -> dict[int, Sequence[int]]:
-        """Return the ranks that each rank is compared with, itself among them."""
-        return {rank: ranks for ranks in self._kinds(times).values() for rank in ranks}
+        """Return, for each rank, the ranks of the same kind, including itself."""
+        return {rank: ranks for ranks in self._group_ranks(times).values() for rank in ranks}
 
-    def _kinds(self, times: Mapping[int, RankTime]) -> Mapping[int, Sequence[int]]:
-        numbers = self._tiles if self._separates(times) else self._stages
+    def _group_ranks(self, times: Mapping[int, RankTime]) -> Mapping[int, Sequence[int]]:
+        numbers = self._tiles if self._has_waits(times) else self._stages
         kinds: dict[int, list[int]] = defaultdict(list)
         for rank in times:
             kinds[numbers.get(rank, 0)].append(rank)
@@ -127,14 +127,14 @@ class RankComparison:
 
     def separates(self, times: Mapping[int, RankTime]) -> bool:
         """Whether these times distinguish a slow rank from ranks that wait for it."""
-        return self._independent or self._separates(times)
+        return self._independent or self._has_waits(times)
 
-    def _separates(self, times: Mapping[int, RankTime]) -> bool:
+    def _has_waits(self, times: Mapping[int, RankTime]) -> bool:
         return all(time.active is not None for time in times.values())
 
 
 def _number_kinds(kinds: Sequence[Hashable], np: int, programs: Container[str]) -> dict[int, int]:
-    """Return the number of each rank's kind of work; a rank with its own program is a kind."""
+    """Return the number of each rank's kind of work. A rank with its own program is a kind."""
     numbers: dict[Hashable, int] = {}
     by_rank = {}
     for rank in range(np):
@@ -146,50 +146,52 @@ def _number_kinds(kinds: Sequence[Hashable], np: int, programs: Container[str]) 
 
 
 def compute_active_times(
-    case: CaseState, waits: Iterable[str], rank: int, repeat: int, chosen: slice = slice(None)
+    case: CaseState, waits: Iterable[str], rank: int, repeat: int, iterations: slice = slice(None)
 ) -> list[float] | None:
     """Return a rank's times of a repeat without its waits; None if waits are not measured.
 
     Args:
         case: The case.
-        waits: The metrics that are waits.
+        waits: The names of the metrics that are waits.
         rank: The rank.
         repeat: The repeat.
-        chosen: The iterations; those without a wait yet are left out.
+        iterations: The iterations; those without a measured wait are left out.
     """
     samples = case.measured.samples
     parts = [samples.get(name, {}).get(rank, {}).get(repeat) for name in waits]
-    known = [part[chosen] for part in parts if part is not None]
-    if not known or len(known) < len(parts):
+    waits_by_part = [part[iterations] for part in parts if part is not None]
+    if not waits_by_part or len(waits_by_part) < len(parts):
         return None
-    times = samples.get("time_ms", {}).get(rank, {}).get(repeat, ())[chosen]
-    return list(map(sub, times, map(sum, zip(*known, strict=False))))
+    times = samples.get("time_ms", {}).get(rank, {}).get(repeat, ())[iterations]
+    return list(map(sub, times, map(sum, zip(*waits_by_part, strict=False))))
 
 
-def _stage(place: _Place) -> Hashable:
-    """Return the stages of a rank, in both directions, and whether it is a server."""
+def _describe_stage(coordinates: _Coordinates) -> Hashable:
+    """Return the stages of a rank in both directions, and whether it is a server."""
     names = (prefix + name for prefix in ("", MIRRORED) for name in _STAGES)
-    return (*(str(place.get(name)) for name in names), "server" in place)
+    return (*(str(coordinates.get(name)) for name in names), "server" in coordinates)
 
 
-def _tile_kinds(places: Sequence[_Place], stages: Sequence[Hashable]) -> list[Hashable]:
-    """Return the neighbours that each rank's tile has, up and down and to its sides."""
-    tiles = [_tile(place) for place in places]
+def _describe_tiles(
+    coordinates: Sequence[_Coordinates], stages: Sequence[Hashable]
+) -> list[Hashable]:
+    """Return the numbers of vertical and horizontal neighbours of each rank's tile."""
+    tiles = [_parse_tile(rank_coordinates) for rank_coordinates in coordinates]
     last: dict[Hashable, tuple[int, int]] = {}
     for stage, tile in zip(stages, tiles, strict=True):
         if tile is not None:
             rows, cols = last.get(stage, (0, 0))
             last[stage] = max(rows, tile[0]), max(cols, tile[1])
     return [
-        None if tile is None else tuple(map(_neighbours, tile, last[stage]))
+        None if tile is None else tuple(map(_count_neighbours, tile, last[stage]))
         for stage, tile in zip(stages, tiles, strict=True)
     ]
 
 
-def _tile(place: _Place) -> tuple[int, int] | None:
-    row, _, col = str(place.get("tile", "")).partition(",")
+def _parse_tile(coordinates: _Coordinates) -> tuple[int, int] | None:
+    row, _, col = str(coordinates.get("tile", "")).partition(",")
     return (int(row), int(col)) if row.isdecimal() and col.isdecimal() else None
 
 
-def _neighbours(at: int, last: int) -> int:
-    return (at > 0) + (at < last)
+def _count_neighbours(index: int, last: int) -> int:
+    return (index > 0) + (index < last)

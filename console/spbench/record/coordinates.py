@@ -1,4 +1,4 @@
-"""Ranks' places in the layout of a benchmark, in short: stage 0, tile 0,1."""
+"""Coordinates of ranks in the layout of a benchmark in short form: stage 0, tile 0,1."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 MIRRORED = "mirrored_"
-"""How the names of a rank's second place begin, where a mirrored pipeline runs through it too."""
+"""The prefix of the names of a rank's second coordinates, in a bidirectional pipeline (GEMS)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinateName:
-    """A name that places have.
+    """The name of a coordinate.
 
     Attributes:
-        width: Letters of its longest text.
-        differs: Whether it tells ranks apart.
+        width: The length of its longest text.
+        differs: Whether ranks differ in it.
     """
 
     name: str
@@ -24,35 +24,38 @@ class CoordinateName:
     differs: bool
 
 
-def shorten_coordinates(place: Mapping[str, Any]) -> dict[str, str]:
-    """Return a place's texts by name; those of the second place behind a plus: ``0+1``.
+def shorten_coordinates(coordinates: Mapping[str, Any]) -> dict[str, str]:
+    """Return a rank's coordinates by name, with the second one after a plus: ``0+1``.
 
-    Of a rank with several stages, one after the other, the first is not told twice.
+    If a rank has several consecutive stages, the first one is not shown separately.
     """
-    names = dict.fromkeys(name.removeprefix(MIRRORED) for name in place)
+    names = dict.fromkeys(name.removeprefix(MIRRORED) for name in coordinates)
     if "stages" in names:
         names.pop("stage", None)
-    return {name: _text(place, name) for name in names}
+    return {name: _format_coordinate(coordinates, name) for name in names}
 
 
-def _text(place: Mapping[str, Any], name: str) -> str:
-    first = place.get(name, "-")
-    second = place.get(MIRRORED + name)
+def _format_coordinate(coordinates: Mapping[str, Any], name: str) -> str:
+    first = coordinates.get(name, "-")
+    second = coordinates.get(MIRRORED + name)
     return str(first) if second is None else f"{first}+{second}"
 
 
-def describe_coordinates(place: Mapping[str, str]) -> str:
-    """Return a short place in words: ``stage 0+1 tile 0,0``."""
-    return " ".join(f"{name} {text}" for name, text in place.items())
+def describe_coordinates(coordinates: Mapping[str, str]) -> str:
+    """Return short coordinates as text: ``stage 0+1 tile 0,0``."""
+    return " ".join(f"{name} {text}" for name, text in coordinates.items())
 
 
-def list_coordinate_names(places: Iterable[Mapping[str, Any]]) -> tuple[CoordinateName, ...]:
-    """Return the names that any of the places has, in the order in which they come."""
-    short = [shorten_coordinates(place) for place in places]
-    texts: dict[str, set[str]] = {name: set() for place in short for name in place}
-    for place in short:
-        for name, known in texts.items():
-            known.add(place.get(name, ""))
+def list_coordinate_names(
+    all_coordinates: Iterable[Mapping[str, Any]],
+) -> tuple[CoordinateName, ...]:
+    """Return the names of all coordinates, in the order of their first appearance."""
+    short = [shorten_coordinates(coordinates) for coordinates in all_coordinates]
+    texts: dict[str, set[str]] = {name: set() for coordinates in short for name in coordinates}
+    for coordinates in short:
+        for name, values in texts.items():
+            values.add(coordinates.get(name, ""))
     return tuple(
-        CoordinateName(name, max(map(len, known)), len(known) > 1) for name, known in texts.items()
+        CoordinateName(name, max(map(len, values)), len(values) > 1)
+        for name, values in texts.items()
     )

@@ -9,33 +9,33 @@ from spbench.record.number_formatting import DISTURBED, format_percent, format_v
 ABOVE_REFERENCE = (
     "above 100 %: faster than its reference, which is measured in a separate loop and is no bound"
 )
-"""The explanation that a view gives once if an efficiency is above 100 %."""
+"""The explanation of efficiencies above 100 %, which a view shows once."""
 
 MAX_EFFICIENCY = 9.995
-"""An efficiency above this says only that something disturbed its reference."""
+"""An efficiency above this shows only that the reference was disturbed."""
 
 
 def compute_efficiency(
     value: float | None, reference: float | None, better: str = "lower"
 ) -> float | None:
-    """Return reference / time, 1 for a time equal to its reference; None if one is unknown.
+    """Return reference / time, or rate / reference for a rate; None if one is unknown.
 
-    The reference was measured in the same job, so a time can be shorter: above 1 the time was
-    better than its reference.
+    It is 1 for a time equal to its reference. The reference was measured in the same job, so a time
+    can be shorter, and the efficiency is then above 1.
 
     Args:
-        value: What was measured, a time unless ``better`` says otherwise.
+        value: The measured value, a time unless ``better`` is ``higher``.
         reference: Its reference, in the same unit.
-        better: ``higher`` for a rate, of which the efficiency is rate / reference.
+        better: ``higher`` for a rate.
     """
     if value is None or reference is None:
         return None
-    whole, part = (reference, value) if better == "higher" else (value, reference)
-    return part / whole if whole > 0 else None
+    denominator, numerator = (reference, value) if better == "higher" else (value, reference)
+    return numerator / denominator if denominator > 0 else None
 
 
 def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> str:
-    """Return ``41 %``; ``~41 %`` if times were disturbed, so that it is not the hardware's."""
+    """Return ``41 %``, or ``~41 %`` if disturbed times make it less than the hardware's."""
     if efficiency is None:
         return ""
     text = format_percent(efficiency) if efficiency < MAX_EFFICIENCY else "> 999 %"
@@ -43,18 +43,18 @@ def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> s
 
 
 EFFICIENCIES = {"efficiency": ("time_ms",), "exchange_efficiency": ("exchange_ms", "time_ms")}
-"""By efficiency, the times that it may divide the reference by: the first one with a reference."""
+"""The times by which an efficiency may divide a reference: the first one that has a reference."""
 SPEEDUPS = {
     "speedup_vs_sequential": ("sequential_ms",),
     "speedup": ("sequential_ms", "unfused_ms"),
 }
-"""By speed-up, the times that it may compare ``time_ms`` with."""
+"""The times with which a speed-up may compare ``time_ms``."""
 
 
 def find_efficiency_time(metric: str, references: Container[str]) -> str | None:
-    """Return the time that an efficiency divides the reference by; None for other metrics.
+    """Return the time by which an efficiency divides a reference; None for other metrics.
 
-    Views leave an efficiency of ``time_ms`` out if they show that of the case.
+    Views that show the efficiency of the case leave out that of ``time_ms``.
 
     Args:
         metric: The key of the metric.
@@ -64,12 +64,12 @@ def find_efficiency_time(metric: str, references: Container[str]) -> str | None:
 
 
 def is_ratio_of_times(metric: str) -> bool:
-    """Return whether a metric follows from two times: over several repeats, from their medians."""
+    """Whether a metric is a ratio of two times, which over repeats is that of their medians."""
     return metric in EFFICIENCIES or metric in SPEEDUPS
 
 
 def format_metric(value: float, unit: str, metric: str, *, disturbed: bool) -> str:
-    """Return a metric's value with its unit; ``~46 %`` if disturbed times are not the hardware's.
+    """Return a metric's value with its unit, such as ``~46 %`` if times were disturbed.
 
     Args:
         value: The value in ``unit``.
@@ -82,5 +82,5 @@ def format_metric(value: float, unit: str, metric: str, *, disturbed: bool) -> s
 
 
 def is_relative(metric: str) -> bool:
-    """Return whether a metric loses its meaning if the times of its case were disturbed."""
+    """Whether a metric loses its meaning if the times of its case were disturbed."""
     return metric.endswith("efficiency") or metric.startswith("speedup")

@@ -1,4 +1,4 @@
-"""The findings of a run: bindings that did not take, noise, and what is slow."""
+"""The findings of a run: misplaced ranks, slow ranks, hosts and links, and noise."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ from spbench.stats.summary import lower_median
 from spbench_core.quantities import format_quantity
 
 NOTABLE_LINK = 1.5
-"""Of a few links, the one this many times slower than the median of its kind is named."""
+"""Times the median of its kind from which on a link among few is reported."""
 SLIGHT_RATIO = 1.5
 SLIGHT_SECONDS = 1.0
-"""A rank that is less slow, for a shorter time, is not named if other work disturbed its case."""
+"""A rank below both is not reported if other work disturbed its case."""
 _SLOW = f"{NOTABLE_RANK:g}x as long as the median rank for {LAG_RULE} in a row"
-"""What a slow rank takes, in words."""
+"""The definition of a slow rank."""
 _COMPARED = {
     "rank": f"quiet cases of compute and memory, timed for {1000 * MIN_LAG_SECONDS:g} ms or more",
     "link": "cases of links",
 }
-"""The compared cases in words, by what they measure."""
+"""Descriptions of the compared cases, by what they measure."""
 MAX_FINDINGS = 12
-"""Sentences on outliers; the others are counted."""
+"""The number of messages on outliers; others are counted."""
 
 
 def collect_findings(state: RunState) -> list[str]:
-    """Return one sentence per finding of a run, such as misplaced ranks, slow hosts and noise."""
+    """Return one message per finding of a run, such as misplaced ranks, slow hosts and noise."""
     cases = state.cases.values()
     ignored = state.ignored.finding
     return [
         *([ignored] if ignored else []),
         *describe_misplaced(cases, state.jobs),
         *describe_stragglers(cases),
-        *_slowest(cases),
+        *_describe_slowest(cases),
         *describe_noise(state),
     ]
 
@@ -75,16 +75,16 @@ def describe_noise(state: RunState) -> list[str]:
 
 
 def names_slow_part(finding: str) -> bool:
-    """Whether a finding names a slow rank, host or link: all of these have the same words.
+    """Whether a finding names a slow rank, host or link, by its wording.
 
-    Those of older versions have other ones.
+    Findings of older versions have another wording.
     """
-    has_words = any(words in finding for words in (" as slow as ", " slower than the median "))
-    return has_words and not finding.startswith("nothing is slow")
+    has_wording = any(text in finding for text in (" as slow as ", " slower than the median "))
+    return has_wording and not finding.startswith("nothing is slow")
 
 
 def collect_findings_or_defect(state: RunState) -> list[str]:
-    """Return the findings; a defect of spbench is one of them, so that the run is reported."""
+    """Return the findings, or a defect of spbench as a finding, so that a report is written."""
     try:
         return collect_findings(state)
     except Exception as error:
@@ -92,21 +92,24 @@ def collect_findings_or_defect(state: RunState) -> list[str]:
 
 
 def find_slow_parts(cases: Iterable[CaseState]) -> list[Outlier]:
-    """Return what is out of line with many others in cases that were measured, the slowest first.
+    """Return outliers among many in measured cases, the slowest first.
 
-    To be named, a host, rank or link must be slower than chance lets any of so many be; hosts and
-    ranks of too few, which no test can judge, are never named.
+    A host, rank or link must be slower than chance allows for their number. Hosts and ranks of
+    groups that are too small for the test are never reported.
     """
-    of = defaultdict(list)
+    by_measure = defaultdict(list)
     for case in cases:
-        of[case.identity.measures].append(case)
-    return find_outliers([*rank_populations(of["rank"]), *link_populations(of["link"])])
+        by_measure[case.identity.measures].append(case)
+    return find_outliers(
+        [*rank_populations(by_measure["rank"]), *link_populations(by_measure["link"])]
+    )
 
 
 def describe_stragglers(cases: Iterable[CaseState]) -> list[str]:
-    """Return one sentence per straggler of the judged cases of a run, the slowest first.
+    """Return one message per straggler of the judged cases of a run, the slowest first.
 
-    In a noisy case a rank that was somewhat slow for a moment is left out: the noise explains it.
+    In a noisy case, a rank that was slightly slow for a short time is explained by the noise and
+    left out.
     """
     return describe_lags(
         lag
@@ -121,45 +124,49 @@ def _is_slight(straggler: Straggler) -> bool:
     return straggler.ratio < SLIGHT_RATIO and straggler.seconds < SLIGHT_SECONDS
 
 
-def _slowest(cases: Iterable[CaseState]) -> Iterable[str]:
-    """Return sentences over all cases that measure ranks or links.
+def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
+    """Return messages over all cases that measure ranks or links.
 
-    Each outlier among many is named, except for stragglers, which have a sentence already. Of a few
-    links, only the slowest is named.
+    Each outlier among many is reported, except for stragglers, which have their own message. Among
+    few links, only the slowest is reported.
     """
     measured = [case for case in cases if case.status.is_measured]
     by_rank = [case for case in measured if case.identity.measures == "rank"]
     by_link = [case for case in measured if case.identity.measures == "link"]
     stragglers = [slow for case in measured for slow in case.verdict.stragglers]
-    known = {slow.host if slow.rank is None else (slow.host, slow.rank) for slow in stragglers}
-    if named := [slow for slow in find_slow_parts(measured) if slow.key not in known]:
-        rest = f"{len(named) - MAX_FINDINGS} more hosts, ranks or links are slow"
-        more = [rest] if len(named) > MAX_FINDINGS else []
-        return [*(slow.message for slow in named[:MAX_FINDINGS]), *more]
-    links = [slow for case in by_link for slow in _links(case)]
+    known_keys = {slow.host if slow.rank is None else (slow.host, slow.rank) for slow in stragglers}
+    if outliers := [slow for slow in find_slow_parts(measured) if slow.key not in known_keys]:
+        rest = f"{len(outliers) - MAX_FINDINGS} more hosts, ranks or links are slow"
+        more = [rest] if len(outliers) > MAX_FINDINGS else []
+        return [*(slow.message for slow in outliers[:MAX_FINDINGS]), *more]
+    links = [slow for case in by_link for slow in _compare_links(case)]
     notable = [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
     if notable:
-        return [max(notable, key=lambda slow: slow.ratio).sentence]
+        return [max(notable, key=lambda slow: slow.ratio).message]
     if stragglers or any(list_planted_ranks(case) for case in measured):
         return []  # a rank is slow, even if a planted fault was not noticed
-    # Noise hides a slow rank, and what takes shorter than a time slice shows nothing.
+    # Noise hides a slow rank, and a case shorter than a time slice shows nothing.
     quiet = [case for case in by_rank if describe_case_noise(case) is None]
-    telling = [case for case in quiet if case.timed_seconds >= MIN_LAG_SECONDS]
+    long_enough = [case for case in quiet if case.timed_seconds >= MIN_LAG_SECONDS]
     suspects = [
         case
         for case in by_rank
-        if any(slow.few and slow.ratio >= NOTABLE_RANK for slow in _ranks(case))
+        if any(slow.few and slow.ratio >= NOTABLE_RANK for slow in _find_slowest_rank(case))
     ]
     if suspects:
-        return _suspected(case for case in suspects if describe_case_noise(case) is None)
-    ranks = [slow for case in telling for slow in _ranks(case)]
+        return _describe_suspect(case for case in suspects if describe_case_noise(case) is None)
+    ranks = [slow for case in long_enough for slow in _find_slowest_rank(case)]
     if ranks or links:
-        return [_nothing_slow([*telling, *by_link], [*ranks, *links], _interrupted(telling))]
-    return _no_straggler(measured)
+        return [
+            _describe_nothing_slow(
+                [*long_enough, *by_link], [*ranks, *links], _describe_interruption(long_enough)
+            )
+        ]
+    return _describe_no_straggler(measured)
 
 
-def _suspected(cases: Iterable[CaseState]) -> Iterator[str]:
-    """Yield the slowest rank of some cases, none of which lagged for long enough to be named."""
+def _describe_suspect(cases: Iterable[CaseState]) -> Iterator[str]:
+    """Yield the slowest rank of some cases, in which no rank lagged for long enough."""
     skews = [(ratio, rank, case) for case in cases for rank, ratio in case.rank_skews().items()]
     if not skews:
         return
@@ -170,8 +177,8 @@ def _suspected(cases: Iterable[CaseState]) -> Iterator[str]:
     yield f"{slow}, but not for {LAG_RULE} in a row, so that it may be chance; {advice}"
 
 
-def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
-    """Yield a sentence: no rank lagged, or each case was too short for a straggler.
+def _describe_no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
+    """Yield a message that no rank lagged, or that each case was too short for a straggler.
 
     Only quiet cases count that compare ranks and measure how long they wait for each other.
     """
@@ -180,12 +187,12 @@ def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
     short = [case for case in compared if not can_judge_ranks(case)]
     if judged and short:
         cases = format_quantity(len(compared), "case")
-        yield f"no rank is slow in {len(judged)} of {cases}; {_too_short(short)}"
+        yield f"no rank is slow in {len(judged)} of {cases}; {_describe_too_short(short)}"
     elif judged:
         slow = f"{NOTABLE_RANK:g}x as long as the median rank"
         yield f"no rank is slow: in {format_quantity(len(judged), 'case')}, none takes {slow}"
     elif short:
-        yield _too_short(short)
+        yield _describe_too_short(short)
 
 
 def _compares_ranks(case: CaseState) -> bool:
@@ -196,42 +203,45 @@ def _compares_ranks(case: CaseState) -> bool:
     return len(comparison.compare(times).ratios) > 1 and comparison.separates(times)
 
 
-def _too_short(cases: Sequence[CaseState]) -> str:
-    """Return that cases are too short to show a slow rank, and how they get long enough."""
+def _describe_too_short(cases: Sequence[CaseState]) -> str:
+    """Return that cases are too short to show a slow rank, and how to make them longer."""
     longest = max(cases, key=lambda case: case.timed_seconds)
     if len(cases) == 1:
-        which = f"{longest.id} is"
+        subject = f"{longest.id} is"
         advice = advise_iterations(longest)
     else:
-        which = f"{format_quantity(len(cases), 'case')} are"
+        subject = f"{format_quantity(len(cases), 'case')} are"
         advice = f"{advise_iterations(longest)}, as for {longest.id}"
-    return f"{which} too short to tell: a slow rank takes {_SLOW}; {advice}"
+    return f"{subject} too short to tell: a slow rank takes {_SLOW}; {advice}"
 
 
-def _nothing_slow(cases: list[CaseState], compared: list[_Slowest], interrupted: str) -> str:
-    """Return a sentence on the slowest rank or link, which is not slow.
+def _describe_nothing_slow(
+    cases: list[CaseState], compared: list[_Slowest], interrupted: str
+) -> str:
+    """Return a message on the slowest rank or link, which is not slow.
 
     Args:
         cases: The cases that count.
         compared: The ranks and links in them, at least one.
-        interrupted: A clause on a rank that is slow on average only; empty without one.
+        interrupted: A clause on a rank that is slow only on average; empty without one.
     """
     worst = max(compared, key=lambda slow: slow.ratio)
     measured = {case.identity.measures for case in cases}
     by_chance = worst.ratio >= NOTABLE_RANK and not worst.few
     chance = ", which is chance among so many" if by_chance else ""
-    limit = NOTABLE_LINK if worst.sentence else NOTABLE_RANK
-    named = f"; named from {limit:g}x on" if worst.few else ""
-    kinds = [words for measures, words in _COMPARED.items() if measures in measured]
+    limit = NOTABLE_LINK if worst.message else NOTABLE_RANK
+    threshold = f"; named from {limit:g}x on" if worst.few else ""
+    kinds = [description for measures, description in _COMPARED.items() if measures in measured]
     return (
-        f"nothing is slow: of {_extent(cases)}, the slowest takes {format_factor(worst.ratio)} as "
-        f"long as the median of its kind, in {worst.case}{chance} (counted: "
-        f"{', '.join(kinds)}{named}){interrupted}"
+        f"nothing is slow: of {_describe_extent(cases)}, the slowest takes "
+        f"{format_factor(worst.ratio)} as long as the median of its kind, in "
+        f"{worst.case}{chance} (counted: "
+        f"{', '.join(kinds)}{threshold}){interrupted}"
     )
 
 
-def _interrupted(cases: Iterable[CaseState]) -> str:
-    """Return a clause on the rank that is slow by its mean, though not by its median."""
+def _describe_interruption(cases: Iterable[CaseState]) -> str:
+    """Return a clause on the rank that is slow by its mean but not by its median."""
     worst: tuple[float, str] = (NOTABLE_RANK, "")
     for case in cases:
         for rank, ratio in case.mean_skews().items():
@@ -242,33 +252,33 @@ def _interrupted(cases: Iterable[CaseState]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Slowest:
-    """The slowest of its kind in a case; ``few``: of too few for the test."""
+    """The slowest of its kind in a case; ``few`` means too few of its kind for the test."""
 
     case: str
     ratio: float
-    sentence: str
+    message: str
     few: bool
 
 
-def _extent(cases: list[CaseState]) -> str:
+def _describe_extent(cases: list[CaseState]) -> str:
     hosts = {rank.host for case in cases for rank in case.measured.ranks.values()}
     ranks = max(len(case.measured.ranks) for case in cases)
     links = max(map(count_links, cases))
     parts = [format_quantity(len(hosts), "host"), format_quantity(ranks, "rank")]
-    if links > 1:  # a single link is compared with none
+    if links > 1:  # a single link has none to compare with
         parts.append(format_quantity(links, "link"))
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _ranks(case: CaseState) -> Iterator[_Slowest]:
+def _find_slowest_rank(case: CaseState) -> Iterator[_Slowest]:
     """Yield the slowest rank, compared with the typical one."""
     if (skew := case.skew()) is not None:
         yield _Slowest(case.id, skew, "", len(case.measured.ranks) < FEWEST_VALUES)
 
 
-def _links(case: CaseState) -> list[_Slowest]:
-    """Each pair against the usual of its kind, within a host or between hosts."""
-    found = []
+def _compare_links(case: CaseState) -> list[_Slowest]:
+    """Return each link compared with the median of its kind, within a host or between hosts."""
+    links = []
     for metric in (_LATENCY, _BANDWIDTH):
         rows = [m for m in case.measured.labelled if m["name"] == metric.name and is_link(m)]
         sizes = [row["bytes"] for row in rows]
@@ -278,21 +288,21 @@ def _links(case: CaseState) -> list[_Slowest]:
         kinds = defaultdict(list)
         for row in median_rows(row for row in rows if row["bytes"] == size):
             kinds[row["host_a"] == row["host_b"]].append(row)
-        for pairs in filter(_comparable, kinds.values()):
-            middle = metric.typical(row["value"] for row in pairs)
+        for pairs in filter(_is_comparable, kinds.values()):
+            center = metric.typical(row["value"] for row in pairs)
             ends = len({row[end] for row in pairs for end in ("source", "target")})
-            found += [_slow_link(case, row, metric, middle, ends) for row in pairs]
-    return found
+            links += [_describe_link(case, row, metric, center, ends) for row in pairs]
+    return links
 
 
-def _comparable(pairs: list[dict[str, Any]]) -> bool:
+def _is_comparable(pairs: list[dict[str, Any]]) -> bool:
     return len(pairs) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class _LinkMetric:
     name: str
-    what: str
+    label: str
     unit: str
     typical: Callable[[Iterable[float]], float]
 
@@ -301,17 +311,17 @@ _LATENCY = _LinkMetric("latency_us", "latency", "us", lower_median)
 _BANDWIDTH = _LinkMetric("bandwidth_gb_s", "bandwidth", "GB/s", statistics.median_high)
 
 
-def _slow_link(
-    case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, middle: float, ends: int
+def _describe_link(
+    case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, center: float, ends: int
 ) -> _Slowest:
     value = row["value"]
-    ratio = value / middle if metric is _LATENCY else middle / value
+    ratio = value / center if metric is _LATENCY else center / value
     value_text = format_value(value, metric.unit)
-    median_text = format_value(middle, metric.unit)
-    sentence = (
+    median_text = format_value(center, metric.unit)
+    message = (
         f"link from rank {row['source']} on {row['host_a']} to rank {row['target']} on"
         f" {row['host_b']} is {format_factor(ratio)} as slow as the median link in {case.id}"
-        f" ({metric.what} {value_text}, median {median_text});"
+        f" ({metric.label} {value_text}, median {median_text});"
         f" {advise_link(row['host_a'], row['host_b'])}"
     )
-    return _Slowest(case.id, ratio, sentence, ends < FEWEST_VALUES)
+    return _Slowest(case.id, ratio, message, ends < FEWEST_VALUES)

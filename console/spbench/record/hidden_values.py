@@ -21,7 +21,7 @@ from spbench_core.credentials import HIDDEN, hide_credentials, holds_secret
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SET = "--set"
 _PROPERTIES = re.compile(r"([&!]\S*\s+)*")
-"""The anchor and the tag before a value, which aliases elsewhere need."""
+"""The anchor and the tag before a value, which are kept because aliases may refer to them."""
 _ENV_OVERRIDE = re.compile(r"(?P<key>(launch\.)?env)(\.(?P<name>\w+))?=(?P<value>.*)", re.DOTALL)
 Settings = TypeVar("Settings", bound=LaunchSettings)
 
@@ -39,14 +39,14 @@ def hide_params(params: Mapping[str, Any]) -> dict[str, Any]:
     return {**params, "env": hide_environment(env)} if isinstance(env, dict) else dict(params)
 
 
-def hide_arguments(words: Sequence[str]) -> list[str]:
+def hide_arguments(args: Sequence[str]) -> list[str]:
     """Return the arguments of a spbench command without the credentials in its ``--set``."""
-    hidden = hide_credentials(words)
-    for index, word in enumerate(words):
-        if index > 0 and words[index - 1] == _SET:
-            hidden[index] = hide_override(word)
-        elif word.startswith(f"{_SET}="):
-            hidden[index] = f"{_SET}={hide_override(word.removeprefix(f'{_SET}='))}"
+    hidden = hide_credentials(args)
+    for index, arg in enumerate(args):
+        if index > 0 and args[index - 1] == _SET:
+            hidden[index] = hide_override(arg)
+        elif arg.startswith(f"{_SET}="):
+            hidden[index] = f"{_SET}={hide_override(arg.removeprefix(f'{_SET}='))}"
     return hidden
 
 
@@ -63,7 +63,7 @@ def hide_override(text: str) -> str:
 
 
 def hide_suite(text: str) -> str:
-    """Return a suite's text without the credentials in its ``env``; each line keeps its number."""
+    """Return a suite's text without the credentials in its ``env``; line numbers are kept."""
     return _hide_yaml(text, in_env=False) if "env" in text else text
 
 
@@ -82,16 +82,16 @@ def _restore_case(case: Case, environ: Mapping[str, str]) -> Case:
     env = case.params.get("env")
     if not isinstance(env, dict) or HIDDEN not in env.values():
         return case
-    return replace(case, params={**case.params, "env": _restore(env, environ)})
+    return replace(case, params={**case.params, "env": _restore_env(env, environ)})
 
 
 def _restore_launch(launch: Settings, environ: Mapping[str, str]) -> Settings:
     if HIDDEN not in launch.env.values():
         return launch
-    return launch.model_copy(update={"env": _restore(launch.env, environ)})
+    return launch.model_copy(update={"env": _restore_env(launch.env, environ)})
 
 
-def _restore(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+def _restore_env(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     restored = dict(env)
     for name in (name for name, value in env.items() if value == HIDDEN):
         if name not in environ:
@@ -121,16 +121,16 @@ def _hide_yaml(text: str, *, in_env: bool) -> str:
 
 
 def _find_values(
-    node: yaml.Node | None, in_env: bool, report: Callable[[yaml.Node], None], seen: set[object]
+    node: yaml.Node | None, in_env: bool, report: Callable[[yaml.Node], None], visited: set[object]
 ) -> None:
-    """Report the scalars below ``env`` that hold a credential; each node once, whatever aliases."""
-    if (id(node), in_env) in seen:
+    """Report the scalars below ``env`` that hold a credential, each node once despite aliases."""
+    if (id(node), in_env) in visited:
         return
-    seen.add((id(node), in_env))
+    visited.add((id(node), in_env))
     for name, child in _children(node):
         if in_env and isinstance(child, yaml.ScalarNode) and holds_secret(name, child.value):
             report(child)
-        _find_values(child, in_env or name == "env", report, seen)
+        _find_values(child, in_env or name == "env", report, visited)
 
 
 def _children(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:

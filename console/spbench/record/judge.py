@@ -1,4 +1,4 @@
-"""Verdicts: of a case from its checks and expectations, of a run from its cases."""
+"""The judgement of a case from its checks and expectations, and of a run from its cases."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spbench.record.case_figures import NotReachedError, evaluate_limit, read_fi
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.findings import find_slow_parts
+from spbench.record.messages.cases import describe_limit, describe_miss
 from spbench.record.number_formatting import format_exact, format_factor
-from spbench.record.reference_wording import describe_limit, describe_miss
 from spbench.record.stragglers import (
     Straggler,
     advise_iterations,
@@ -26,12 +26,12 @@ from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 _FAULT = "planted fault"
 _UNSEEN = "nothing noticed the planted fault"
-"""How the reasons of cases with a planted fault begin."""
+"""The beginnings of reasons of cases with a planted fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A case's verdict, why, and how each expectation came out."""
+    """The status of a case with its reason, and the result of each expectation."""
 
     status: CaseStatus
     reason: str | None
@@ -43,52 +43,56 @@ def judge(
     cases: Mapping[str, CaseState] = MappingProxyType({}),
     stragglers: Sequence[Straggler] = (),
 ) -> Judgement:
-    """Judge a case whose ranks have all ended: its checks first, then its expectations.
+    """Judge a case with ranks that have all ended: its checks first, then its expectations.
 
-    A planted fault fails the case as well, whether or not anything has noticed it.
+    A planted fault always fails the case, whether it was noticed or not.
 
     Args:
         case: The case.
-        cases: All cases of the run, whose figures its expectations may depend on.
+        cases: All cases of the run, since expectations may depend on their figures.
         stragglers: The ranks and hosts that were slow in the case.
     """
     for name in case.identity.declared_checks:
-        silent = _silent_ranks(case, name)
+        silent = _list_silent_ranks(case, name)
         if silent:
-            who = name_ranks(case, silent)
-            return Judgement(CaseStatus.ERROR, f"check {name} was not reported by {who}", [])
+            names = name_ranks(case, silent)
+            return Judgement(CaseStatus.ERROR, f"check {name} was not reported by {names}", [])
     expectations = [_judge_expectation(case, dict(item), cases) for item in case.identity.expect]
-    failed = describe_failed_checks(case)
-    if failed:
-        return Judgement(CaseStatus.FAILED, failed[0], expectations)
-    broken = [item for item in expectations if item["status"] == CheckOutcome.FAILED]
-    if broken:
-        return Judgement(CaseStatus.FAILED, _expectation_sentence(case, broken[0]), expectations)
+    failed_checks = describe_failed_checks(case)
+    if failed_checks:
+        return Judgement(CaseStatus.FAILED, failed_checks[0], expectations)
+    failures = [item for item in expectations if item["status"] == CheckOutcome.FAILED]
+    if failures:
+        return Judgement(
+            CaseStatus.FAILED, _describe_failed_expectation(case, failures[0]), expectations
+        )
     fault = case.identity.inject
     if fault is not None:
-        return Judgement(CaseStatus.FAILED, _fault_sentence(case, fault, stragglers), expectations)
+        return Judgement(
+            CaseStatus.FAILED, _describe_fault_result(case, fault, stragglers), expectations
+        )
     return Judgement(CaseStatus.PASSED, None, expectations)
 
 
 def blames_fault(reason: str | None) -> bool:
-    """Whether a case's reason is that of a planted fault, and of nothing else."""
+    """Whether a case's reason is only a planted fault."""
     return reason is not None and reason.startswith((_FAULT, _UNSEEN))
 
 
-def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]) -> str:
+def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Straggler]) -> str:
     """Return whether a slow rank was noticed; a fault of another kind must fail a check."""
-    unseen = f"{_UNSEEN} {fault}"
+    unnoticed = f"{_UNSEEN} {fault}"
     planted = list_planted_ranks(case)
     if not planted:
-        return unseen
-    # The finding of the run says how slow it is.
+        return unnoticed
+    # the run's finding states how slow it is
     for straggler in stragglers:
         if is_planted(straggler, case):
             return f"{_FAULT} noticed: {straggler.name} is slow"
     ranks = case.measured.ranks
-    named = {(ranks[rank].host, rank) for rank in planted & ranks.keys()}
+    planted_keys = {(ranks[rank].host, rank) for rank in planted & ranks.keys()}
     for slow in find_slow_parts([case]):
-        if slow.key in named or slow.key in {host for host, _ in named}:
+        if slow.key in planted_keys or slow.key in {host for host, _ in planted_keys}:
             return f"{_FAULT} noticed: {slow.name} is slow"
     factor = parse_fault(fault)[1]
     is_slight = factor is not None and factor < NOTABLE_RANK
@@ -96,41 +100,42 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
     slowed = [rank for rank in sorted(planted) if skews.get(rank, 0.0) >= NOTABLE_RANK]
     if slowed and not is_slight:
         ratio = format_factor(max(skews[rank] for rank in slowed))
-        who = name_ranks(case, slowed)
+        names = name_ranks(case, slowed)
         verb = "is" if len(slowed) == 1 else "are"
         return (
-            f"{_FAULT} {fault} not confirmed: {who} {verb} {ratio} as slow as the median"
+            f"{_FAULT} {fault} not confirmed: {names} {verb} {ratio} as slow as the median"
             f" rank, but too briefly to be sure: {advise_iterations(case)}"
         )
     if planted.isdisjoint(skews):
-        return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"
+        return f"{unnoticed}: no other rank does the work of {name_ranks(case, sorted(planted))}"
     if not RankComparison(case.identity).separates(case.active_medians()):
         return (
-            f"{unseen}: {case.identity.benchmark} does not measure how long ranks wait for each "
+            f"{unnoticed}: {case.identity.benchmark} does not measure how long ranks wait for each "
             "other, so that all are as slow; expect a time, or plant the fault in another benchmark"
         )
     if factor is not None and is_slight:
-        limit = _skew_limit((1 + factor) / 2)
-        return f"{unseen}: a rank is named from {NOTABLE_RANK:g}x on; set {limit} in the suite"
-    return f"{unseen}; {advise_iterations(case)}, or set {_skew_limit(NOTABLE_RANK)} in the suite"
+        limit = _format_skew_limit((1 + factor) / 2)
+        return f"{unnoticed}: a rank is named from {NOTABLE_RANK:g}x on; set {limit} in the suite"
+    limit = _format_skew_limit(NOTABLE_RANK)
+    return f"{unnoticed}; {advise_iterations(case)}, or set {limit} in the suite"
 
 
-def _skew_limit(limit: float) -> str:
-    """Return the expectation that fails a case with a larger skew, as a suite has it."""
+def _format_skew_limit(limit: float) -> str:
+    """Return the expectation that fails a case with a larger skew, in the form of a suite."""
     return f"`expect: {{skew: {{max: {limit:.4g}}}}}`"
 
 
-def _silent_ranks(case: CaseState, check: str) -> list[int]:
-    """Return the ranks that left out a check in some repeat."""
-    told = case.measured.checks.get(check, {})
-    of = case.identity
-    places = ((repeat, rank) for repeat in range(case.repeats) for rank in range(of.np))
-    return sorted({rank for repeat, rank in places if (repeat, rank) not in told})
+def _list_silent_ranks(case: CaseState, check: str) -> list[int]:
+    """Return the ranks that did not report a check in some repeat."""
+    results = case.measured.checks.get(check, {})
+    identity = case.identity
+    expected = ((repeat, rank) for repeat in range(case.repeats) for rank in range(identity.np))
+    return sorted({rank for repeat, rank in expected if (repeat, rank) not in results})
 
 
 def describe_failed_checks(case: CaseState) -> list[str]:
-    """Return a sentence for each check that failed: on which ranks, by how much, where."""
-    sentences = []
+    """Return one message per failed check: its ranks, the largest error, and its location."""
+    messages = []
     for name, results in case.measured.checks.items():
         ranks = sorted({rank for (_, rank), result in results.items() if not result.passed})
         if not ranks:
@@ -142,12 +147,12 @@ def describe_failed_checks(case: CaseState) -> list[str]:
             ),
         )
         error = "not a number" if worst.max_abs_error is None else format_exact(worst.max_abs_error)
-        where = f": {worst.detail}" if worst.detail else ""
-        sentences.append(
+        location = f": {worst.detail}" if worst.detail else ""
+        messages.append(
             f"check {name} failed on {name_ranks(case, ranks)}: largest error {error} "
-            f"(tolerance {format_exact(worst.tolerance)}){where}"
+            f"(tolerance {format_exact(worst.tolerance)}){location}"
         )
-    return sentences
+    return messages
 
 
 def name_ranks(case: CaseState, ranks: list[int]) -> str:
@@ -173,51 +178,51 @@ def _judge_expectation(
             return judged | {"status": CheckOutcome.SKIPPED.value, "reason": str(error)}
         except ExpressionError as error:
             return judged | {"status": CheckOutcome.FAILED.value, "reason": str(error)}
-    status = CheckOutcome.PASSED if _holds(**judged) else CheckOutcome.FAILED
+    status = CheckOutcome.PASSED if _is_met(**judged) else CheckOutcome.FAILED
     return judged | {"status": status.value}
 
 
-def _holds(op: str, limit: float | None, value: float | None, **_: Any) -> bool:
+def _is_met(op: str, limit: float | None, value: float | None, **_: Any) -> bool:
     if value is None or limit is None:
         return False
     return value <= limit if op == "max" else value >= limit
 
 
 def describe_expected(item: Mapping[str, Any], unit: str = "") -> str:
-    """Return what an expectation asks for: ``time_ms max 5 ms``, or how its limit came about."""
+    """Return an expectation, such as ``time_ms max 5 ms``, or with the origin of its limit."""
     if item.get("reference"):
         return f"{item['metric']} {item['op']} {describe_limit(item)}"
     limit = item["limit"]
     expression = item.get("expression")
-    known = "" if limit is None else format_exact(limit, unit)
-    figure = " = ".join(part for part in (known, expression) if part)
+    limit_text = "" if limit is None else format_exact(limit, unit)
+    figure = " = ".join(part for part in (limit_text, expression) if part)
     return f"{item['metric']} {item['op']} {figure}"
 
 
 def divide_by_limit(value: float | None, limit: float | None) -> float | None:
-    """Return a value over its limit, None where either is missing or the limit is 0."""
+    """Return a value over its limit; None if either is missing or the limit is 0."""
     return value / limit if value is not None and limit else None
 
 
 def describe_not_judged(case: CaseState) -> Iterator[str]:
-    """Yield a sentence for each expectation of a judged case that this run leaves open."""
+    """Yield a message for each expectation of a judged case that was skipped."""
     for item in case.verdict.expectations:
         if item["status"] != CheckOutcome.SKIPPED:
             continue
         if item["limit"] is None and not item.get("expression"):
             yield f"expect of {item['metric']} skipped: {item.get('reason')}"
         else:
-            expected = describe_expected(item, _unit_of(case, item))
+            expected = describe_expected(item, _find_unit(case, item))
             yield f"not judged: {expected}: {item.get('reason')}"
 
 
-def _unit_of(case: CaseState, item: Mapping[str, Any]) -> str:
+def _find_unit(case: CaseState, item: Mapping[str, Any]) -> str:
     info = case.identity.metrics.get(item["metric"].partition(".")[0])
     return info.unit if info is not None else ""
 
 
-def _expectation_sentence(case: CaseState, item: dict[str, Any]) -> str:
-    unit = _unit_of(case, item)
+def _describe_failed_expectation(case: CaseState, item: dict[str, Any]) -> str:
+    unit = _find_unit(case, item)
     if reason := item.get("reason"):
         return f"{describe_expected(item, unit)} cannot be judged: {reason}"
     if item["value"] is None:
@@ -233,7 +238,7 @@ def _expectation_sentence(case: CaseState, item: dict[str, Any]) -> str:
 
 
 def judge_run(cases: Iterable[CaseState]) -> tuple[RunStatus, ExitCode]:
-    """Return verdict and exit code of a run that went to its end."""
+    """Return status and exit code of a run that was not ended early."""
     statuses = {case.status for case in cases}
     if CaseStatus.ERROR in statuses:
         return RunStatus.ERROR, ExitCode.ERROR
@@ -241,6 +246,6 @@ def judge_run(cases: Iterable[CaseState]) -> tuple[RunStatus, ExitCode]:
         return RunStatus.TIMEOUT, ExitCode.ERROR
     if CaseStatus.FAILED in statuses:
         return RunStatus.FAILED, ExitCode.FAILED
-    if CaseStatus.SKIPPED in statuses:  # less ran than was asked for
+    if CaseStatus.SKIPPED in statuses:  # less ran than requested
         return RunStatus.ERROR, ExitCode.ERROR
     return RunStatus.PASSED, ExitCode.PASSED

@@ -1,4 +1,4 @@
-"""Find the stragglers of the running case: ranks and hosts that lag now, and for how long."""
+"""The stragglers of the running case: ranks and hosts that lag now, and for how long."""
 
 from __future__ import annotations
 
@@ -10,40 +10,44 @@ from spbench.record.stragglers import MIN_BLOCKS, Straggler, join_hosts
 
 MIN_SAMPLES = MIN_BLOCKS
 MIN_SECONDS = 2.0
-"""The samples and the seconds of lagging from which on a rank is named. With fewer samples the case
-could not name it once it is judged, and so would contradict what was shown while it ran."""
+"""Samples and seconds of lagging from which on a rank is reported.
+
+With fewer samples, the judgement of the case could not report it, and would contradict the report
+while it ran.
+"""
 
 
 class LiveStragglers:
-    """Knows since when each rank of the running case has been NOTABLE_RANK times the typical one.
+    """Ranks of the running case that lag, each with the start of its lag.
 
-    Times are those at which a rank's samples came, by its own clock: hosts' clocks may differ, and
-    a rank whose samples have ended lags no longer. A benchmark of links is left out: how long a
-    rank takes there depends on who its partner is.
+    A rank lags if it takes `NOTABLE_RANK` times the typical time. Times are those of a rank's
+    samples, by its own clock, because clocks of hosts may differ. A rank without further samples no
+    longer lags. Benchmarks of links are left out, because the time of a rank depends on its
+    partner.
     """
 
     def __init__(self, rows: RankRows, state: RunState) -> None:
         self._rows = rows
         self._state = state
         self._since: dict[int, float] = {}
-        self._of: tuple[str, int | None] | None = None
+        self._launch: tuple[str, int | None] | None = None
 
     def update(self) -> None:
-        """Find the ranks that lag now; call it about once a second, or more often."""
+        """Find the ranks that lag now. Call it at least once per second."""
         case = self._rows.case
-        of = (case.id, case.verdict.job) if case is not None else None
-        before = self._since if of == self._of else {}
-        self._of = of
+        launch = (case.id, case.verdict.job) if case is not None else None
+        since_before = self._since if launch == self._launch else {}
+        self._launch = launch
         self._since = {}
         if case is None or case.identity.measures == "link":
             return
         ranks = self._state.ranks
         for rank, ratio in self._rows.skews().items():
             if ratio >= NOTABLE_RANK:
-                self._since[rank] = before.get(rank, ranks[rank].has_timed)
+                self._since[rank] = since_before.get(rank, ranks[rank].last_timed)
 
-    def find(self, least: float = MIN_SECONDS) -> list[Straggler]:
-        """Return the ranks and hosts that have lagged for ``least`` seconds, the worst first.
+    def find(self, min_seconds: float = MIN_SECONDS) -> list[Straggler]:
+        """Return ranks and hosts that have lagged for ``min_seconds``, the worst first.
 
         If all ranks of a host lag, and there are at least two, the host replaces them.
         """
@@ -53,21 +57,22 @@ class LiveStragglers:
         lasting = [
             Straggler(rank, self._state.ranks[rank].host, skews[rank], seconds, since, cause)
             for rank, since in self._since.items()
-            if (seconds := self._lasted(rank)) >= least
+            if (seconds := self._lag_seconds(rank)) >= min_seconds
         ]
-        return join_hosts(lasting, {rank: of.host for rank, of in self._state.ranks.items()})
+        hosts = {rank: state.host for rank, state in self._state.ranks.items()}
+        return join_hosts(lasting, hosts)
 
-    def find_lags(self, least: float = MIN_SECONDS) -> list[Lag]:
-        """Return the same with the case and the ranks that wait for them."""
-        stragglers = self.find(least)
+    def find_lags(self, min_seconds: float = MIN_SECONDS) -> list[Lag]:
+        """Return the stragglers with their case and the ranks that wait for them."""
+        stragglers = self.find(min_seconds)
         case = self._rows.case
         return find_lags(case, stragglers, self._rows.times()) if case is not None else []
 
-    def messages(self, least: float = MIN_SECONDS) -> list[str]:
-        """Return a sentence for each straggler, the worst first, as the case's finding will be."""
-        return describe_lags(self.find_lags(least))
+    def messages(self, min_seconds: float = MIN_SECONDS) -> list[str]:
+        """Return a message for each straggler, the worst first, like the case's finding."""
+        return describe_lags(self.find_lags(min_seconds))
 
-    def _lasted(self, rank: int) -> float:
+    def _lag_seconds(self, rank: int) -> float:
         if self._rows.iterations(rank) < MIN_SAMPLES:
             return -1.0
-        return self._state.ranks[rank].has_timed - self._since[rank]
+        return self._state.ranks[rank].last_timed - self._since[rank]

@@ -1,4 +1,4 @@
-"""The names of metrics for people, and which metrics are measured in another loop than the time."""
+"""Names of metrics for people, and metrics that are measured in another loop than the time."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import TIME_MS, Metric, describe_iteration
 
 OTHER = "other"
-"""The name of the time that no part accounts for, if it is not known what takes it."""
+"""The name of unaccounted time if it is unknown what takes it."""
 SEPARATELY = "measured separately"
-"""The mark of a metric of another loop than ``time_ms``: it is not a part of that time."""
+"""The mark of a metric that another loop than that of ``time_ms`` measures."""
 
 
 def format_metric_name(name: str, unit: str) -> str:
-    """Return a metric's name for people, ``time`` for ``time_ms``: its values have the unit."""
+    """Return a metric's name for people without its unit: ``time`` for ``time_ms``."""
     suffix = "_" + unit.lower().replace("/", "_")
-    return _titles("title").get(name) or name.removesuffix(suffix).replace("_", " ")
+    return _collect_titles("title").get(name) or name.removesuffix(suffix).replace("_", " ")
 
 
 def format_folded_name(name: str, unit: str) -> str:
     """Return the name of a metric's value over all ranks, such as ``lowest bandwidth``."""
-    return _titles("folded_title").get(name) or format_metric_name(name, unit)
+    return _collect_titles("folded_title").get(name) or format_metric_name(name, unit)
 
 
 def format_figure_name(metric: str, unit: str) -> str:
-    """Return the name of a metric's statistic for people, ``time p95`` for ``time_ms.p95``.
+    """Return the name of a metric's statistic for people: ``time p95`` for ``time_ms.p95``.
 
-    The unit of a metric that was not measured is unknown: without one, the key is returned.
+    Without a unit, as for a metric that was not measured, the key is returned.
     """
     if not unit:
         return metric
@@ -39,24 +39,24 @@ def format_figure_name(metric: str, unit: str) -> str:
 
 def find_metric_help(benchmark: str, name: str) -> str:
     """Return the description of a metric; empty if the catalog lacks it."""
-    metric = _metric(benchmark, name)
+    metric = _find_metric(benchmark, name)
     return metric.help if metric is not None else ""
 
 
 def find_iteration_name(benchmark: str) -> str:
-    """Return one iteration of a benchmark in words, ``one barrier``; empty if unknown."""
-    metric = _metric(benchmark, TIME_MS.name)
+    """Return the name of one iteration of a benchmark: ``one barrier``; empty if unknown."""
+    metric = _find_metric(benchmark, TIME_MS.name)
     return describe_iteration(metric) if metric is not None else ""
 
 
 def find_remainder_name(benchmark: str, whole: str) -> str:
-    """Return what takes the time of a metric that no part accounts for, or ``other``."""
-    metric = _metric(benchmark, whole)
+    """Return the name of a metric's unaccounted time, or ``other``."""
+    metric = _find_metric(benchmark, whole)
     return (metric.remainder if metric is not None else "") or OTHER
 
 
 @cache
-def _metric(benchmark: str, name: str) -> Metric | None:
+def _find_metric(benchmark: str, name: str) -> Metric | None:
     entry = BENCHMARKS.get(benchmark)
     metrics = (*entry.metrics, *DERIVED_METRICS) if entry is not None else ()
     return next((metric for metric in metrics if metric.name == name), None)
@@ -64,10 +64,10 @@ def _metric(benchmark: str, name: str) -> Metric | None:
 
 @cache
 def separate_metrics(benchmark: str) -> frozenset[str]:
-    """Return the names of a benchmark's metrics that are measured in a loop of their own.
+    """Return the names of a benchmark's metrics that are measured in a separate loop.
 
-    The catalog of this installation decides, since events do not have it: a benchmark that is not
-    installed here has none.
+    The installed catalog decides, because events lack this. A benchmark that is not installed has
+    none.
     """
     entry = BENCHMARKS.get(benchmark)
     metrics = entry.metrics if entry is not None else ()
@@ -75,12 +75,12 @@ def separate_metrics(benchmark: str) -> frozenset[str]:
 
 
 def describe_separation(benchmark: str, name: str) -> str:
-    """Return ``measured separately`` for such a metric; nothing for others."""
+    """Return ``measured separately`` for such a metric; empty for others."""
     return SEPARATELY if name in separate_metrics(benchmark) else ""
 
 
 def name_separate_metrics(case: CaseState) -> list[str]:
-    """Return the names for people of what a case measured in other loops than its time."""
+    """Return the names for people of metrics that a case measured in separate loops."""
     separate = separate_metrics(case.identity.benchmark)
     measured = (case.measured.samples.keys() | case.measured.values.keys()) & separate
     infos = (info for info in case.identity.metrics.values() if info.name in measured)
@@ -88,7 +88,7 @@ def name_separate_metrics(case: CaseState) -> list[str]:
 
 
 @cache
-def _titles(field: str) -> dict[str, str]:
+def _collect_titles(field: str) -> dict[str, str]:
     """Return the titles in a field of the catalog's metrics, by the metric's name."""
     metrics = (metric for entry in BENCHMARKS.values() for metric in entry.metrics)
     return {metric.name: getattr(metric, field) for metric in metrics if getattr(metric, field)}

@@ -1,9 +1,9 @@
-"""Noise: cases whose times are not those of the hardware, because other work used its cores.
+"""Noise: cases with times that are not those of the hardware, because other work used its cores.
 
-A rank that spins while it waits for a message keeps its core: if it nevertheless waited for a core,
-something else ran there. Ranks that share CPUs wait for each other, for as long as the number of
-their CPUs implies; only what exceeds that is due to other work. A rank that waits for a straggler
-has time to spare: if it waited for a core as well, that does not make the times noisy.
+A rank that spins while it waits for a message keeps its core. If it waited for a core anyway,
+something else ran there. Ranks that share CPUs wait for each other, for a share that follows from
+the number of their CPUs. Only waits beyond that are due to other work. A rank that waits for a
+straggler has spare time, so its waits for a core do not make the times noisy.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from spbench.record.state import RunState
 from spbench_core.quantities import format_quantity
 
 MAX_WAIT_EXCLUSIVE = 0.2
-"""The share of its time that a rank with a core of its own may wait for it."""
+"""The share of its time that a rank may wait for a core that it does not share."""
 MAX_WAIT_SHARED = 0.1
-"""The share beyond what is expected that a host's ranks may wait on average, if they share CPUs."""
+"""The mean share beyond the expected one that a host's ranks may wait if they share CPUs."""
 STOLEN = 0.05
+"""The share of the time that a hypervisor may take."""
 THROTTLED = 0.05
+"""The share of the time that a CPU quota may take."""
 SLOWED = 0.2
-"""The shares of the time that a hypervisor and a quota may take, and of the base clock rate."""
+"""The share by which the clock rate may be below the base rate."""
 
 _Ranks = Mapping[int, CaseRank]
 
 
 class Cause(StrEnum):
-    """What disturbs ranks, the most frequent cause first."""
+    """The cause of a disturbance, the most frequent one first."""
 
     WAITED = "waited"
     STOLEN = "stolen"
@@ -44,7 +46,12 @@ class Cause(StrEnum):
     SLOWED = "slowed"
 
 
-_MOST = {Cause.STOLEN: STOLEN, Cause.THROTTLED: THROTTLED, Cause.HOT: 0.0, Cause.SLOWED: SLOWED}
+_THRESHOLDS = {
+    Cause.STOLEN: STOLEN,
+    Cause.THROTTLED: THROTTLED,
+    Cause.HOT: 0.0,
+    Cause.SLOWED: SLOWED,
+}
 """The largest amounts that do not make a case noisy."""
 _ADVICE = {
     Cause.WAITED: "repeat the run on an idle machine",
@@ -60,10 +67,10 @@ class Disturbance:
     """A disturbance of the ranks on a host in a case.
 
     Attributes:
-        cause: What disturbed them.
+        cause: The cause.
         host: The host.
-        amount: The largest share of the time; of heat, how many times it slowed CPUs down.
-        rank: The rank, if it is known that only one was affected.
+        amount: The largest share of the time; for heat, how often CPUs were slowed down.
+        rank: The rank, if only one is known to be affected.
     """
 
     cause: Cause
@@ -73,39 +80,39 @@ class Disturbance:
 
 
 def describe_case_noise(case: CaseState) -> str | None:
-    """Return why a case's times are noisy, as a clause; None if they are not."""
+    """Return a clause on the worst noise of a case; None without noise."""
     worst = next(iter(find_disturbances(case)), None)
     if worst is None:
         return None
     subject = "ranks" if worst.rank is None else f"rank {worst.rank}"
-    return _clause(worst.cause, worst.host, _format_amount(worst), subject=subject)
+    return _format_clause(worst.cause, worst.host, _format_amount(worst), subject=subject)
 
 
 def find_disturbances(case: CaseState) -> list[Disturbance]:
-    """Return what disturbed the ranks of a case, cause by cause, the worst host first."""
+    """Return the disturbances of a case by cause, the worst host first."""
     ranks = case.measured.ranks
-    disturbances = [*_waits(ranks, _waiting(case))]
-    for cause, most in _MOST.items():
+    disturbances = [*_find_waits(ranks, _find_waiting_ranks(case))]
+    for cause, threshold in _THRESHOLDS.items():
         by_host: dict[str, float] = {}
-        for part in ranks.values():
-            amount = part.disturbed.get(cause, 0.0)
-            if amount > max(most, by_host.get(part.host, 0.0)):
-                by_host[part.host] = amount
+        for state in ranks.values():
+            amount = state.disturbed.get(cause, 0.0)
+            if amount > max(threshold, by_host.get(state.host, 0.0)):
+                by_host[state.host] = amount
         disturbances += [Disturbance(cause, host, amount) for host, amount in by_host.items()]
     order = list(Cause)
     return sorted(disturbances, key=lambda item: (order.index(item.cause), -item.amount))
 
 
 def is_disturbed(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
-    """Whether a case's times are not those of the hardware: noise, or more ranks than cores."""
+    """Whether a case's times are not those of the hardware: noise, or shared cores."""
     return is_crowded(case, jobs) or describe_case_noise(case) is not None
 
 
 def summarize_noise(state: RunState) -> list[str]:
-    """Return one sentence per cause of noise over all cases of a run.
+    """Return one message per cause of noise over all cases of a run.
 
-    Each names the host with the largest share, the number of cases and what to do next. Other work
-    that was found before the first launch is part of the sentence on waits for cores.
+    Each names the host with the largest share, the number of cases, and the remedy. Other work
+    before the first launch is part of the message on waits for cores.
     """
     judged = [case for case in state.cases.values() if case.measured.ranks]
     disturbances = {case.id: find_disturbances(case) for case in judged}
@@ -113,47 +120,47 @@ def summarize_noise(state: RunState) -> list[str]:
 
 
 def read_other_work(state: RunState) -> Sequence[str]:
-    """Return what else kept the machine busy before the first launch; empty if nothing did."""
+    """Return the other work on the machine before the first launch; empty without any."""
     return tuple(state.run.environment.get("other_work", ())) if state.run is not None else ()
 
 
 def summarize_disturbances(
     disturbances: Mapping[str, Sequence[Disturbance]], other_work: Sequence[str]
 ) -> list[str]:
-    """Return one sentence per cause.
+    """Return one message per cause.
 
     Args:
-        disturbances: What disturbed each case that has run, by its id.
-        other_work: What else kept the machine busy before the first launch.
+        disturbances: The disturbances of each case that has run, by its id.
+        other_work: The other work on the machine before the first launch.
     """
     by_cause: dict[Cause, dict[str, list[Disturbance]]] = defaultdict(dict)
-    for case_id, of_case in disturbances.items():
-        for item in of_case:
+    for case_id, case_disturbances in disturbances.items():
+        for item in case_disturbances:
             by_cause[item.cause].setdefault(case_id, []).append(item)
-    sentences = []
+    messages = []
     for cause in Cause:
         if cause not in by_cause:
             continue
-        sentence = _summarize(cause, by_cause[cause], len(disturbances))
-        evidence = _evidence(other_work) if cause == Cause.WAITED else ""
-        sentences.append(f"{sentence}; {_ADVICE[cause]}{evidence}")
+        message = _summarize(cause, by_cause[cause], len(disturbances))
+        evidence = _format_evidence(other_work) if cause == Cause.WAITED else ""
+        messages.append(f"{message}; {_ADVICE[cause]}{evidence}")
     if other_work and Cause.WAITED not in by_cause:
-        sentences.append(_busy_at_start(other_work))
-    return sentences
+        messages.append(_format_busy_start(other_work))
+    return messages
 
 
 def remove_other_work(findings: Iterable[str], other_work: Sequence[str]) -> Iterator[str]:
-    """Yield findings without what kept the machine busy before the first launch."""
+    """Yield findings without the parts on other work before the first launch."""
     for finding in findings:
-        if not other_work or finding != _busy_at_start(other_work):
-            yield finding.removesuffix(_evidence(other_work))
+        if not other_work or finding != _format_busy_start(other_work):
+            yield finding.removesuffix(_format_evidence(other_work))
 
 
-def _evidence(other_work: Sequence[str]) -> str:
+def _format_evidence(other_work: Sequence[str]) -> str:
     return f" (at its start: {'; '.join(other_work)})" if other_work else ""
 
 
-def _busy_at_start(other_work: Sequence[str]) -> str:
+def _format_busy_start(other_work: Sequence[str]) -> str:
     busy = f"the machine was busy when the run started ({'; '.join(other_work)})"
     return f"{busy}: times may be inflated"
 
@@ -161,13 +168,14 @@ def _busy_at_start(other_work: Sequence[str]) -> str:
 def _summarize(cause: Cause, by_case: Mapping[str, Sequence[Disturbance]], total: int) -> str:
     """Return the clause on a cause over all cases that it disturbed."""
     worst_first = sorted(
-        (item for of_case in by_case.values() for item in of_case), key=lambda item: -item.amount
+        (item for case_disturbances in by_case.values() for item in case_disturbances),
+        key=lambda item: -item.amount,
     )
     hosts = list(dict.fromkeys(item.host for item in worst_first))
     up_to = "up to " if len(worst_first) > 1 else ""
     amount = up_to + _format_amount(worst_first[0])
     cases = f" {count_cases(list(by_case), total)}"
-    return _clause(cause, enumerate_names(hosts, "hosts"), amount, cases)
+    return _format_clause(cause, enumerate_names(hosts, "hosts"), amount, cases)
 
 
 def _format_amount(item: Disturbance) -> str:
@@ -176,11 +184,13 @@ def _format_amount(item: Disturbance) -> str:
     return format_percent(item.amount)
 
 
-def _clause(cause: Cause, hosts: str, amount: str, cases: str = "", subject: str = "ranks") -> str:
+def _format_clause(
+    cause: Cause, hosts: str, amount: str, cases: str = "", subject: str = "ranks"
+) -> str:
     match cause:
         case Cause.WAITED:
-            their = "their" if subject == "ranks" else "its"
-            waited = f"{subject} on {hosts} waited {amount} of {their} time for a core"
+            pronoun = "their" if subject == "ranks" else "its"
+            waited = f"{subject} on {hosts} waited {amount} of {pronoun} time for a core"
             return f"{waited}{cases} because other work used it"
         case Cause.STOLEN:
             return f"the hypervisor of {hosts} gave {amount} of the time to other machines{cases}"
@@ -192,32 +202,34 @@ def _clause(cause: Cause, hosts: str, amount: str, cases: str = "", subject: str
             return f"CPUs of {hosts} ran {amount} below their base clock rate{cases}"
 
 
-def _waiting(case: CaseState) -> set[int]:
-    """Return the ranks that wait for stragglers: all others, if these are known as the cause."""
+def _find_waiting_ranks(case: CaseState) -> set[int]:
+    """Return the ranks that wait for stragglers, which is all others if the cause is known."""
     causes = [straggler for straggler in case.verdict.stragglers if straggler.cause]
     slow_ranks = {straggler.rank for straggler in causes}
     slow_hosts = {straggler.host for straggler in causes if straggler.rank is None}
     ranks = case.measured.ranks.items() if causes else ()
-    return {rank for rank, part in ranks if rank not in slow_ranks and part.host not in slow_hosts}
+    return {
+        rank for rank, state in ranks if rank not in slow_ranks and state.host not in slow_hosts
+    }
 
 
-def _waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]:
-    """Yield the hosts with ranks that waited for a core longer than they do for each other.
+def _find_waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]:
+    """Yield the hosts with ranks that waited for a core for longer than expected.
 
     Ranks that are ``waiting`` for a straggler are left out.
     """
-    expected = _expected_waits(ranks)
+    expected = _compute_expected_waits(ranks)
     sharing: dict[str, list[float]] = defaultdict(list)
-    alone: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for rank, part in ranks.items():
+    exclusive: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for rank, state in ranks.items():
         if rank in waiting:
             continue
-        waited = part.disturbed.get("waited", 0.0)
+        waited = state.disturbed.get("waited", 0.0)
         if expected[rank] > 0:
-            sharing[part.host].append(waited - expected[rank])
+            sharing[state.host].append(waited - expected[rank])
         else:
-            alone[part.host].append((waited, rank))
-    for host, waits in alone.items():
+            exclusive[state.host].append((waited, rank))
+    for host, waits in exclusive.items():
         share, rank = max(waits)
         if share > MAX_WAIT_EXCLUSIVE:
             yield Disturbance(Cause.WAITED, host, share, rank)
@@ -226,11 +238,11 @@ def _waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]:
             yield Disturbance(Cause.WAITED, host, fmean(excess))
 
 
-def _expected_waits(ranks: _Ranks) -> dict[int, float]:
+def _compute_expected_waits(ranks: _Ranks) -> dict[int, float]:
     """Return the share of its time that each rank waits for others on its CPUs, if all spin."""
-    users = Counter((part.host, cpu) for part in ranks.values() for cpu in part.facts.cpus)
+    users = Counter((state.host, cpu) for state in ranks.values() for cpu in state.facts.cpus)
     available = {
-        rank: sum(1.0 / users[part.host, cpu] for cpu in part.facts.cpus)
-        for rank, part in ranks.items()
+        rank: sum(1.0 / users[state.host, cpu] for cpu in state.facts.cpus)
+        for rank, state in ranks.items()
     }
     return {rank: max(0.0, 1.0 - cores) if cores else 0.0 for rank, cores in available.items()}

@@ -1,7 +1,7 @@
 """Formats of numbers, statuses and text, the same in every view.
 
-A number that people read has three significant digits and a unit that leaves 1 to 999 of it.
-Files keep base units and full precision; they do not use this module.
+A number for people has three significant digits and a unit in which it is 1 to 999. Files keep base
+units and full precision, and do not use this module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GLYPHS: Mapping[str, str] = {
     CaseStatus.CANCELLED: "-",
     CaseStatus.SKIPPED: "-",
 }
-"""The sign of each status; its word is always next to it."""
+"""The sign of each status, which is shown next to its name."""
 NOISY = "≈"
 """The sign of times that other work has disturbed."""
 DISTURBED = "~"
@@ -33,15 +33,15 @@ class DisplayUnit:
     """A unit for several values, so that columns and axes are comparable.
 
     Attributes:
-        unit: The unit that is shown, such as ``us``; empty for plain numbers.
-        factor: A value in its base unit times this is the shown number.
+        unit: The displayed unit, such as ``us``; empty for plain numbers.
+        factor: The displayed number is a value in its base unit times this factor.
     """
 
     unit: str
     factor: float = 1.0
 
     def convert(self, value: float) -> float:
-        """Return a value in this unit; one beyond what floats can hold becomes the largest."""
+        """Return a value in this unit; the largest float on overflow."""
         shown = value * self.factor
         if math.isfinite(shown) or not math.isfinite(value):
             return shown
@@ -64,11 +64,11 @@ _TIMES = (
 _DECIMAL = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
 _BINARY = ((1.0, ""), (2.0**10, "Ki"), (2.0**20, "Mi"), (2.0**30, "Gi"), (2.0**40, "Ti"))
 _PLAIN_COUNT = 99999.5
-"""Smaller counts are shown in full."""
+"""Counts below this are shown in full."""
 _LARGEST = 999.5e15
-"""Larger numbers without a unit are shown as more than this."""
+"""Numbers without a unit from this on are shown as ``>999 P``."""
 _SMALLEST = 1e-12
-"""Smaller numbers without a unit are shown as less than this."""
+"""Numbers without a unit below this are shown as less than this."""
 
 _SECONDS_OF = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
 _RATES = {"GB/s": (1e9, "B/s"), "GFLOP/s": (1e9, "FLOP/s"), "MB": (1e6, "B")}
@@ -101,7 +101,7 @@ def format_number(value: float) -> str:
     if size >= _LARGEST:
         return f"{'-' if value < 0 else ''}>999 P"
     if size >= 1e9:
-        divisor, prefix = _prefix(size, _DECIMAL, 999.5)
+        divisor, prefix = _choose_prefix(size, _DECIMAL, 999.5)
         return f"{format_number(value / divisor)} {prefix}"
     if size >= 999.5:
         return f"{value:,.0f}" if size >= 99999.5 else f"{value:.0f}"
@@ -110,7 +110,7 @@ def format_number(value: float) -> str:
 
 
 def format_exact(value: float, unit: str = "") -> str:
-    """Return a bound or an error as ``0.5``, ``7`` or ``51 ms``: four digits in its own unit."""
+    """Return a bound or an error with four digits in its unit: ``0.5``, ``7`` or ``51 ms``."""
     text = f"{value:.4g}"
     if "e" in text:
         text = format_number(value)
@@ -118,7 +118,7 @@ def format_exact(value: float, unit: str = "") -> str:
 
 
 def format_time(ms: float) -> str:
-    """Return a time given in ms, as ``28.2 us``, ``1.91 ms`` or ``27.2 s``."""
+    """Return a time in ms as ``28.2 us``, ``1.91 ms`` or ``27.2 s``."""
     return format_value(ms, "ms")
 
 
@@ -126,19 +126,19 @@ def format_duration(seconds: float) -> str:
     """Return a duration as ``6.2 s``, ``45 s``, ``2 min 05 s`` or ``1 h 02 min``."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    minutes, seconds_left = divmod(total, 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02} s"
+        return f"{minutes} min {seconds_left:02} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min"
 
 
 def format_size(count: float) -> str:
-    """Return bytes of memory or of a message in powers of two: ``24 B``, ``6 KiB``, ``1.5 MiB``."""
-    divisor, prefix = _prefix(count, _BINARY, 1023.5)
+    """Return a size in bytes in powers of two: ``24 B``, ``6 KiB``, ``1.5 MiB``."""
+    divisor, prefix = _choose_prefix(count, _BINARY, 1023.5)
     if not prefix:
         return f"{count:.0f} B"
     number = format_number(count / divisor)
@@ -147,20 +147,20 @@ def format_size(count: float) -> str:
 
 
 def format_rate(gb_s: float) -> str:
-    """Return a bandwidth given in GB/s: ``113 MB/s``, ``12.5 GB/s``."""
+    """Return a bandwidth in GB/s as ``113 MB/s`` or ``12.5 GB/s``."""
     return format_value(gb_s, "GB/s")
 
 
 def format_count(count: float) -> str:
-    """Return a whole count: in full up to 99999, from there as ``60.2 M``."""
+    """Return a whole count in full up to 99999, above that like ``60.2 M``."""
     if abs(count) < _PLAIN_COUNT:
         return f"{count:.0f}"
-    divisor, prefix = _prefix(count, _DECIMAL, 999.5)
+    divisor, prefix = _choose_prefix(count, _DECIMAL, 999.5)
     return f"{format_number(count / divisor)} {prefix}"
 
 
 def format_percent(share: float) -> str:
-    """Return a share as ``41 %``; below 10 % with one digit more, ``3.4 %``."""
+    """Return a share as ``41 %``, with one more digit below 10 %: ``3.4 %``."""
     percent = 100 * share
     digits = 1 if 0 < abs(percent) < 9.95 else 0
     if not abs(percent) < _PLAIN_COUNT:  # also not a number, and infinite
@@ -176,12 +176,12 @@ def format_factor(ratio: float) -> str:
 
 
 def format_value(value: float, unit: str, name: str = "") -> str:
-    """Return a metric's value with its unit, scaled to 1 to 999 of it.
+    """Return a metric's value with its unit, scaled to 1 to 999.
 
     Args:
         value: The value in ``unit``.
-        unit: The metric's unit in the catalog; ``1`` or nothing for plain numbers.
-        name: The metric: its name decides whether a plain number is a share, a factor or a count.
+        unit: The metric's unit in the catalog; ``1`` or empty for plain numbers.
+        name: The metric. It decides whether a plain number is a share, a factor or a count.
     """
     if unit in ("", "1"):
         return _format_plain(value, name)
@@ -197,27 +197,27 @@ def format_value(value: float, unit: str, name: str = "") -> str:
 
 
 def choose_unit(values: Iterable[float], unit: str) -> DisplayUnit:
-    """Return the unit in which the largest of these values, given in ``unit``, is 1 to 999."""
-    most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    """Return the unit in which the largest of these values in ``unit`` is 1 to 999."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if unit in _SECONDS_OF:
         seconds = _SECONDS_OF[unit]
-        scale = _time_scale(most * seconds)
+        scale = _choose_time_unit(largest * seconds)
         return DisplayUnit(scale.unit, seconds * scale.factor)
     if unit in _RATES:
         base, shown = _RATES[unit]
-        divisor, prefix = _prefix(most * base, _DECIMAL, 999.5)
+        divisor, prefix = _choose_prefix(largest * base, _DECIMAL, 999.5)
         return DisplayUnit(prefix + shown, base / divisor)
     if unit == "B":
-        divisor, prefix = _prefix(most, _BINARY, 1023.5)
+        divisor, prefix = _choose_prefix(largest, _BINARY, 1023.5)
         return DisplayUnit(f"{prefix}B", 1 / divisor)
     if unit == "ns/B":
-        scale = _time_scale(most * 1e-9)
+        scale = _choose_time_unit(largest * 1e-9)
         return DisplayUnit(f"{scale.unit}/B", 1e-9 * scale.factor)
     return DisplayUnit("" if unit == "1" else unit)
 
 
-def _time_scale(seconds: float) -> DisplayUnit:
-    """Return the unit of time in which ``seconds`` is 1 to 999; its factor is for seconds."""
+def _choose_time_unit(seconds: float) -> DisplayUnit:
+    """Return the unit of time in which ``seconds`` is 1 to 999, with its factor for seconds."""
     if seconds == 0:
         return DisplayUnit("ms", 1e3)
     for length, unit in _TIMES:
@@ -227,11 +227,11 @@ def _time_scale(seconds: float) -> DisplayUnit:
     return DisplayUnit(unit, 1 / length)
 
 
-def _prefix(
-    value: float, prefixes: tuple[tuple[float, str], ...], most: float
+def _choose_prefix(
+    value: float, prefixes: tuple[tuple[float, str], ...], limit: float
 ) -> tuple[float, str]:
     for divisor, prefix in prefixes:
-        if abs(value) < most * divisor:
+        if abs(value) < limit * divisor:
             return divisor, prefix
     return prefixes[-1]
 
@@ -247,12 +247,12 @@ def _format_plain(value: float, name: str) -> str:
 
 
 def strip_controls(text: str) -> str:
-    """Return the text without what would move a terminal's cursor or change its colours."""
+    """Return the text with ``?`` for characters that control a terminal."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def strip_line_controls(text: str) -> str:
-    """Return lines without what would move a terminal's cursor: ranks may say anything."""
+    """Return lines of text without controls, since output of ranks may contain anything."""
     return "\n".join(strip_controls(line.expandtabs()) for line in text.splitlines())

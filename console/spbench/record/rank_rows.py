@@ -1,4 +1,4 @@
-"""One row a rank, as every live view shows it: made again only when something of it has changed."""
+"""One row per rank for live views, rebuilt only if something in it has changed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from itertools import count
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankRatios, RankTime, compute_active_times
 from spbench.record.coordinates import CoordinateName, list_coordinate_names, shorten_coordinates
-from spbench.record.live_samples import LiveSamples
 from spbench.record.run_parts import RankState
 from spbench.record.state import RunState
+from spbench.record.timeline import LiveSamples
 from spbench.stats.sorted_samples import SortedRepeats
 from spbench.stats.summary import lower_median
 from spbench_core.events.fields import Event
@@ -20,22 +20,22 @@ from spbench_core.events.statuses import CheckOutcome, RankPhase
 
 _NO_TIMES = SortedRepeats()
 MAX_RECENT = 10
-"""Times that a row has of those that came last."""
+"""The number of newest times in a row."""
 
 
 class RankFigures:
-    """A rank's times over all repeats so far, its place and its rate.
+    """A rank's times over all repeats so far, its coordinates and its rate.
 
     Attributes:
         case: The case; None before the rank's first.
-        place: Where it stands in the layout, by name: ``{"tile": "0,1"}``.
+        coordinates: Its coordinates in the layout, by name: ``{"tile": "0,1"}``.
         times: Its times in ms.
-        p50: The median of the repeats' medians; None if there are no times.
-        own: Its times in ms without its waits for other ranks; empty if these are not measured.
+        p50: The median of the repeats' medians in ms; None without times.
+        active: Its times in ms without its waits for other ranks; empty if not measured.
     """
 
     __slots__ = (
-        *("_known", "_own_taken", "_rate", "_taken", "_waits"),
+        *("_num_active", "_num_taken", "_percentiles", "_rate_metric", "_waits"),
         *("case", "active", "p50", "coordinates", "rank", "times"),
     )
 
@@ -44,66 +44,66 @@ class RankFigures:
     ) -> None:
         self.rank = rank
         self.case = case
-        part = case.measured.ranks.get(rank) if case else None
-        self.coordinates = shorten_coordinates(part.coordinates) if part else {}
+        state = case.measured.ranks.get(rank) if case else None
+        self.coordinates = shorten_coordinates(state.coordinates) if state else {}
         self.times = SortedRepeats() if case else _NO_TIMES
         self.p50: float | None = None
         self.active = SortedRepeats()
-        self._known: dict[float, float] = {}
-        self._taken: dict[int, int] = {}
-        self._own_taken: dict[int, int] = {}
+        self._percentiles: dict[float, float] = {}
+        self._num_taken: dict[int, int] = {}
+        self._num_active: dict[int, int] = {}
         self._waits = comparison.waits if comparison is not None else ()
         metrics = case.identity.metrics.values() if case else ()
-        self._rate = next((info.name for info in metrics if info.unit == "GB/s"), None)
+        self._rate_metric = next((info.name for info in metrics if info.unit == "GB/s"), None)
 
     def take_times(self) -> float | None:
-        """Take in the times that have come since; return the new median, None where none came."""
-        given = self.case.measured.samples.get("time_ms") if self.case else None
-        if not given or self.rank not in given:
+        """Add new times, and return the new median; None without new times."""
+        by_rank = self.case.measured.samples.get("time_ms") if self.case else None
+        if not by_rank or self.rank not in by_rank:
             return None
-        before = len(self.times)
-        for repeat, values in given[self.rank].items():
-            taken = self._taken.get(repeat, 0)
-            if len(values) > taken:
-                self.times.add(repeat, values[taken:])
-                self._taken[repeat] = len(values)
-        waited = self._take_own(given[self.rank])
-        if len(self.times) == before:
-            return self.p50 if waited else None
-        self._known.clear()
+        num_before = len(self.times)
+        for repeat, values in by_rank[self.rank].items():
+            start = self._num_taken.get(repeat, 0)
+            if len(values) > start:
+                self.times.add(repeat, values[start:])
+                self._num_taken[repeat] = len(values)
+        any_active = self._take_active(by_rank[self.rank])
+        if len(self.times) == num_before:
+            return self.p50 if any_active else None
+        self._percentiles.clear()
         self.p50 = self.times.median()
         return self.p50
 
-    def _take_own(self, repeats: Iterable[int]) -> bool:
-        """Take in the times without waits that have come since; return whether any came."""
-        before = len(self.active)
+    def _take_active(self, repeats: Iterable[int]) -> bool:
+        """Add new times without waits, and return whether there were any."""
+        num_before = len(self.active)
         if self.case is None or not self._waits:
             return False
         for repeat in repeats:
-            taken = self._own_taken.get(repeat, 0)
+            start = self._num_active.get(repeat, 0)
             values = compute_active_times(
-                self.case, self._waits, self.rank, repeat, slice(taken, None)
+                self.case, self._waits, self.rank, repeat, slice(start, None)
             )
             if values:
                 self.active.add(repeat, values)
-                self._own_taken[repeat] = taken + len(values)
-        return len(self.active) > before
+                self._num_active[repeat] = start + len(values)
+        return len(self.active) > num_before
 
     @property
     def time(self) -> RankTime | None:
-        """Its medians; None if there are no times."""
+        """Its medians; None without times."""
         if self.p50 is None:
             return None
         return RankTime(self.p50, self.active.median() if self.active else None)
 
     def percentile(self, fraction: float) -> float | None:
-        """Return a percentile of the times; None where there are none."""
-        if fraction not in self._known and self.times:
-            self._known[fraction] = self.times.values.percentile(fraction)
-        return self._known.get(fraction)
+        """Return a percentile of the times in ms; None without times."""
+        if fraction not in self._percentiles and self.times:
+            self._percentiles[fraction] = self.times.values.percentile(fraction)
+        return self._percentiles.get(fraction)
 
     def recent(self) -> tuple[float, ...]:
-        """Return the newest times of the newest repeat."""
+        """Return the newest times of the newest repeat in ms."""
         repeats = (
             self.case.measured.samples.get("time_ms", {}).get(self.rank) if self.case else None
         )
@@ -111,13 +111,13 @@ class RankFigures:
 
     def gb_s(self, repeat: int) -> float | None:
         """Return the newest value, up to a repeat, of the case's first metric in GB/s."""
-        if self.case is None or self._rate is None:
+        if self.case is None or self._rate_metric is None:
             return None
-        repeats = self.case.measured.samples.get(self._rate, {}).get(self.rank)
+        repeats = self.case.measured.samples.get(self._rate_metric, {}).get(self.rank)
         if repeats:
             newest = repeats[max(repeats)]
             return newest[-1] if newest else None
-        values = self.case.measured.values.get(self._rate)
+        values = self.case.measured.values.get(self._rate_metric)
         while values and repeat >= 0:
             if (repeat, self.rank) in values:
                 return values[repeat, self.rank]
@@ -125,7 +125,7 @@ class RankFigures:
         return None
 
     def check(self) -> CheckOutcome | None:
-        """Return the outcome of all its checks taken together; None before the first."""
+        """Return the combined result of its checks; None before the first."""
         passed = self.case.measured.checked.get(self.rank) if self.case else None
         if passed is None:
             return None
@@ -134,21 +134,22 @@ class RankFigures:
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """A rank in the case it runs, over all repeats so far.
+    """A rank in its current case, over all repeats so far.
 
     Attributes:
-        place: Where it stands in the layout, by name: ``{"tile": "0,1"}``.
+        coordinates: Its coordinates in the layout, by name: ``{"tile": "0,1"}``.
         phase: Its phase.
         activity: Its activity with the progress, ``timing 40/100``, or else its phase.
         iterations: The number of its times.
         last: Its last time in ms.
-        p50: The median of its times in ms, then the median of its repeats.
-        p95: The 95th percentile of its times in ms, p99 the 99th.
-        skew: Its own time over that of the typical rank with the same work.
-        recent: Its newest times in ms, `RECENT` of them at most.
-        own: The median of its times without waits for other ranks, in ms; None: not measured.
+        p50: The median of the repeats' medians in ms.
+        p95: The 95th percentile of its times in ms.
+        p99: The 99th percentile of its times in ms.
+        skew: Its active time over that of the typical rank with the same work.
+        recent: At most `MAX_RECENT` of its newest times in ms.
+        active: The median of its times without waits for other ranks in ms; None if not measured.
         gb_s: Its last value of the case's first metric in GB/s.
-        check: The outcome of all its checks taken together; None before the first.
+        check: The combined result of its checks; None before the first.
     """
 
     rank: int
@@ -171,8 +172,8 @@ class RankRow:
 class RankRows:
     """The rows of the current job's ranks.
 
-    ``take`` only notes who has changed; a rank's new times are read from the state when a row or
-    a median is next asked for. Ranks are compared within the case that was started last.
+    ``update`` only marks changed ranks. Their new times are read from the state when a row or a
+    median is requested. Ranks are compared within the case that was started last.
     """
 
     def __init__(self, state: RunState) -> None:
@@ -182,29 +183,29 @@ class RankRows:
         self._figures: dict[int, RankFigures] = {}
         self._changed: set[int] = set()
         self._timed: set[int] = set()
-        self._changes: dict[int, int] = {}
+        self._rank_versions: dict[int, int] = {}
         self._rows: dict[int, tuple[int, RankRow]] = {}
-        self._begun: set[str] = set()
+        self._started_cases: set[str] = set()
         self._case: CaseState | None = None
         self._medians: dict[int, float] = {}
         self._typical: float | None = None
         self._comparison: RankComparison | None = None
         self._times: dict[int, RankTime] = {}
-        self._compared = RankRatios()
+        self._ratios = RankRatios()
         self._stale = False
-        self._moved = 0
+        self._typical_version = 0
         self._names: tuple[CoordinateName, ...] | None = None
         self._folded: LiveSamples | None = None
         self._restart()
 
     def update(self, event: Event) -> None:
-        """Note what an event has changed; call it once the state has the event."""
+        """Mark the rank of an event as changed. Call it once the state has the event."""
         kind = event["event"]
         rank = event.get("rank")
         if kind == "job_start":
             self._restart()
-        elif kind == "case_start" and event["case"] not in self._begun:
-            self._compare_in(self._state.cases[event["case"]])
+        elif kind == "case_start" and event["case"] not in self._started_cases:
+            self._select_case(self._state.cases[event["case"]])
         if rank is not None and kind != "heartbeat":
             self._changed.add(rank)
             if kind == "samples":
@@ -212,7 +213,7 @@ class RankRows:
 
     @property
     def case(self) -> CaseState | None:
-        """The case in which ranks are compared: the one that was started last."""
+        """The case in which ranks are compared, which is the one that was started last."""
         return self._case
 
     def ranks(self) -> Sequence[int]:
@@ -228,26 +229,26 @@ class RankRows:
     def row(self, rank: int) -> RankRow:
         """Return the row of one of ``ranks()``."""
         version = self.version(rank)
-        known = self._rows.get(rank)
-        if known is None or known[0] != version:
+        cached = self._rows.get(rank)
+        if cached is None or cached[0] != version:
             figures = self._figures[rank]
-            row = _row(self._state.ranks[rank], figures, self._skew(figures))
-            known = self._rows[rank] = (version, row)
-        return known[1]
+            row = _make_row(self._state.ranks[rank], figures, self._skew(figures))
+            cached = self._rows[rank] = (version, row)
+        return cached[1]
 
     def version(self, rank: int) -> int:
         """Return a number that grows whenever the rank's row may have changed."""
         self._compare()
-        changed = self._changes[rank]
-        return changed if self._figures[rank].p50 is None else max(changed, self._moved)
+        changed = self._rank_versions[rank]
+        return changed if self._figures[rank].p50 is None else max(changed, self._typical_version)
 
     def iterations(self, rank: int) -> int:
-        """Return how many times the rank has given in its case."""
-        self._catch_up()
+        """Return the number of times that the rank has sent in its case."""
+        self._refresh_changed()
         return len(self._figures[rank].times)
 
     def coordinate_names(self) -> tuple[CoordinateName, ...]:
-        """Return the names that the ranks' places have in the case."""
+        """Return the names of the ranks' coordinates in the case."""
         if self._names is None:
             self._names = (
                 list_coordinate_names(self._case.identity.coordinates) if self._case else ()
@@ -255,22 +256,22 @@ class RankRows:
         return self._names
 
     def medians(self) -> Mapping[int, float]:
-        """Return the p50 of each rank that has times in the case, in ms."""
-        self._catch_up()
+        """Return the p50 of each rank with times in the case, in ms."""
+        self._refresh_changed()
         return self._medians
 
     def times(self) -> Mapping[int, RankTime]:
-        """Return the medians of each rank that has times, whole and without waits."""
+        """Return the medians of each rank with times, in total and without waits."""
         self._compare()
         return self._times
 
     def typical(self) -> float | None:
-        """Return the typical rank's p50 in ms; None below two ranks: there is none to compare."""
+        """Return the typical rank's p50 in ms; None with fewer than two ranks."""
         self._compare()
         return self._typical
 
     def headline_time(self) -> float | None:
-        """Return the headline time of the case so far in ms, as the case will report it.
+        """Return the headline time of the case so far in ms, like the case will report it.
 
         It is the median over iterations of the slowest rank's time, then the median of repeats.
         """
@@ -280,9 +281,9 @@ class RankRows:
         return self._folded.median() if self._folded else None
 
     def skews(self) -> Mapping[int, float]:
-        """Return each rank's own time over that of the typical rank with the same work."""
+        """Return each rank's active time over that of the typical rank with the same work."""
         self._compare()
-        return self._compared.ratios
+        return self._ratios.ratios
 
     @property
     def separates(self) -> bool:
@@ -290,29 +291,31 @@ class RankRows:
         self._compare()
         return self._comparison is not None and self._comparison.separates(self._times)
 
-    def slowest(self, most: int) -> list[RankRow]:
-        """Return the rows of the slowest ranks, the slowest first; less than ``most`` if fewer."""
+    def slowest(self, max_count: int) -> list[RankRow]:
+        """Return the rows of at most ``max_count`` ranks, the slowest first."""
         medians = self.medians()
         skews = self.skews()
-        ranks = nlargest(most, medians, key=lambda rank: (skews.get(rank, 1.0), medians[rank]))
-        if len(ranks) < most:
-            ranks += [rank for rank in self.ranks() if rank not in medians][: most - len(ranks)]
+        ranks = nlargest(max_count, medians, key=lambda rank: (skews.get(rank, 1.0), medians[rank]))
+        if len(ranks) < max_count:
+            ranks += [rank for rank in self.ranks() if rank not in medians][
+                : max_count - len(ranks)
+            ]
         return [self.row(rank) for rank in ranks]
 
     def _restart(self) -> None:
-        """Begin with what the state has now: a new job has new ranks."""
+        """Start again from the state, because a new job has new ranks."""
         self._figures = {}
         self._rows = {}
-        self._changes = {}
+        self._rank_versions = {}
         self._order = []
         self._changed = set(self._state.ranks)
-        self._begun = {rank.case for rank in self._state.ranks.values() if rank.case}
-        cases = [self._state.cases[case] for case in self._begun]
-        self._compare_in(max(cases, key=lambda case: case.verdict.started or 0.0, default=None))
+        self._started_cases = {rank.case for rank in self._state.ranks.values() if rank.case}
+        cases = [self._state.cases[case] for case in self._started_cases]
+        self._select_case(max(cases, key=lambda case: case.verdict.started or 0.0, default=None))
 
-    def _compare_in(self, case: CaseState | None) -> None:
+    def _select_case(self, case: CaseState | None) -> None:
         if case is not None:
-            self._begun.add(case.id)
+            self._started_cases.add(case.id)
         self._case = case
         self._names = None
         self._comparison = RankComparison(case.identity) if case is not None else None
@@ -322,10 +325,10 @@ class RankRows:
         self._typical = None
         self._stale = False
         self._times = {}
-        self._compared = RankRatios()
-        self._moved = next(self._versions)
+        self._ratios = RankRatios()
+        self._typical_version = next(self._versions)
 
-    def _catch_up(self) -> None:
+    def _refresh_changed(self) -> None:
         if self._changed:
             changed = self._changed
             timed = self._timed
@@ -350,24 +353,24 @@ class RankRows:
             if figures.time is not None:
                 self._times[number] = figures.time
             self._stale = True
-        self._changes[number] = next(self._versions)
+        self._rank_versions[number] = next(self._versions)
 
     def _compare(self) -> None:
         """Compare the ranks again if a median has changed."""
-        self._catch_up()
+        self._refresh_changed()
         if self._stale and self._comparison is not None:
             medians = self._medians.values()
             self._typical = lower_median(medians) if len(medians) > 1 else None
-            before, self._compared = self._compared, self._comparison.compare(self._times)
-            if self._compared.typical != before.typical:
-                self._moved = next(self._versions)
+            previous, self._ratios = self._ratios, self._comparison.compare(self._times)
+            if self._ratios.typical != previous.typical:
+                self._typical_version = next(self._versions)
             self._stale = False
 
     def _skew(self, figures: RankFigures) -> float | None:
-        return self._compared.ratios.get(figures.rank) if figures.case is self._case else None
+        return self._ratios.ratios.get(figures.rank) if figures.case is self._case else None
 
 
-def _row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
+def _make_row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
     return RankRow(
         rank=rank.rank,
         host=rank.host,

@@ -1,33 +1,42 @@
-"""Parts of a run's state: its ranks, its launches, its description, and ignored events."""
+"""Parts of a run's state: description, launches, ranks, loads of hosts, and ignored events."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spbench.record.case_state import CaseState
 from spbench_core.events.rank_facts import RankFacts
-from spbench_core.events.statuses import JobStatus, RankPhase, RunStatus
+from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase, RunStatus
+
+HISTORY_LENGTH = 120
+"""The number of readings of a host that are kept for drawing, which is two minutes."""
+FINGERPRINT_LENGTH = 12
+QUANTITIES = ("cpu", "memory", "received", "sent", "gpu")
 
 
 @dataclass(slots=True)
 class RankState:
-    """One rank of the job that runs now, or ran last."""
+    """A rank of the job that is running, or ran last."""
 
     rank: int
     facts: RankFacts
     phase: RankPhase = RankPhase.STARTING
     activity: str = ""
-    """The benchmark's name of what it does while its phase is ``working``."""
+    """The benchmark's name of its activity while its phase is ``working``."""
     phase_since: float = 0.0
-    """When it reported its activity first, by its own clock."""
+    """The time at which it first reported its activity, by its own clock."""
     case: str | None = None
     repeat: int = 0
     done: int = 0
     total: int = 0
     last_ms: float | None = None
-    has_timed: float = 0.0
-    """When its last times came, by its own clock."""
+    last_timed: float = 0.0
+    """The time of its last samples, by its own clock."""
     last_heard: float = 0.0
 
     @property
@@ -37,7 +46,7 @@ class RankState:
 
     @property
     def shown_phase(self) -> str:
-        """Its activity, or else its phase."""
+        """Its activity if it has one, otherwise its phase."""
         return self.activity if self.phase is RankPhase.WORKING else self.phase.value
 
 
@@ -62,7 +71,7 @@ class JobState:
     ranks: dict[int, RankFacts] = field(default_factory=dict)
     """The facts of each rank that is ready."""
     first_case: float | None = None
-    """When a rank began the first case, by its own clock."""
+    """The time at which a rank began the first case, by its own clock."""
 
 
 @dataclass(slots=True)
@@ -81,20 +90,20 @@ class RunInfo:
     exit_code: int | None = None
     load_after: float | None = None
     resumed: list[Mapping[str, Any]] = field(default_factory=list)
-    """When and where the run was resumed, and how many cases ran again."""
+    """The time and host of each continuation, and the number of cases that ran again."""
 
 
 @dataclass(slots=True)
 class IgnoredEvents:
-    """The events that are illegal by the state machines, and changed nothing."""
+    """Events that are illegal by the state machines, and changed nothing."""
 
     count: int = 0
     first: str = ""
 
-    def add(self, sentence: str) -> None:
-        """Count an event; the sentence on the first one is kept."""
+    def add(self, reason: str) -> None:
+        """Count an event; the reason of the first one is kept."""
         self.count += 1
-        self.first = self.first or sentence
+        self.first = self.first or reason
 
     @property
     def finding(self) -> str | None:
@@ -103,3 +112,122 @@ class IgnoredEvents:
             return None
         events = "1 event contradicts" if self.count == 1 else f"{self.count} events contradict"
         return f"{events} the events before and changed nothing: {self.first}"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseCounts:
+    """Numbers of cases.
+
+    Attributes:
+        total: All cases of the run.
+        ran: Cases with a result.
+        passed: Cases that passed.
+        idle: Cases without a result that no rank has begun.
+    """
+
+    total: int
+    ran: int
+    passed: int
+    idle: int
+
+    def describe(self, ended: bool) -> str:
+        """Return ``3/4 cases``, or ``3/4 passed, 1 did not run`` for a run that has ended."""
+        if not ended:
+            return f"{self.ran}/{self.total} cases"
+        idle = f", {self.idle} did not run" if self.idle else ""
+        return f"{self.passed}/{self.total} passed{idle}"
+
+
+def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
+    """Count the cases of a run."""
+    all_cases = list(cases)
+    unjudged = [case for case in all_cases if not case.status.has_result]
+    return CaseCounts(
+        len(all_cases),
+        len(all_cases) - len(unjudged),
+        sum(case.status == CaseStatus.PASSED for case in all_cases),
+        sum(case.verdict.started is None for case in unjudged),
+    )
+
+
+@dataclass(slots=True)
+class LoadHistory:
+    """One quantity of a host: its last readings, and mean and maximum of all readings."""
+
+    last: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    count: int = 0
+    total: float = 0.0
+    maximum: float = 0.0
+
+    def add(self, value: float) -> None:
+        """Add a reading."""
+        self.last.append(value)
+        self.count += 1
+        self.total += value
+        self.maximum = max(self.maximum, value)
+
+    @property
+    def mean(self) -> float:
+        """The mean of all readings."""
+        return self.total / self.count if self.count else 0.0
+
+
+class HostLoads:
+    """The loads of a run's hosts, by host and quantity. Their size does not grow with time."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, dict[str, LoadHistory]] = {}
+
+    def add(self, host: str, load: Mapping[str, float]) -> None:
+        """Add a reading of a host, which one of its ranks sends with its heartbeat."""
+        histories = self._hosts.setdefault(host, {})
+        for name in QUANTITIES:
+            if name in load:
+                histories.setdefault(name, LoadHistory()).add(load[name])
+
+    def hosts(self) -> list[str]:
+        """Return the hosts in the order of their first reading."""
+        return list(self._hosts)
+
+    def get(self, host: str, name: str) -> LoadHistory | None:
+        """Return a quantity of a host; None without readings."""
+        return self._hosts.get(host, {}).get(name)
+
+    def items(self) -> Iterator[tuple[str, dict[str, LoadHistory]]]:
+        """Yield each host with its quantities."""
+        yield from self._hosts.items()
+
+
+@dataclass(slots=True)
+class MachineParts:
+    """The facts about machines that ranks of a run have reported, without duplicates."""
+
+    parts: dict[str, set[str | int]] = field(default_factory=dict)
+
+    def add(self, facts: RankFacts) -> None:
+        """Add the known facts of a rank."""
+        known = {
+            "hosts": facts.host,
+            "processors": facts.processor,
+            "cores": facts.host_cpus,
+            "mpi": facts.versions.get("mpi"),
+            "torch": facts.versions.get("torch"),
+        }
+        for name, fact in known.items():
+            if isinstance(fact, (str, int)):
+                self.parts.setdefault(name, set()).add(fact)
+
+    def fingerprint(self) -> dict[str, Any] | None:
+        """Return the sorted parts with their hash as ``id``; None if no rank has reported any.
+
+        Results of two runs are comparable if their fingerprints are equal. ``cores`` are the
+        numbers of CPUs of hosts, ``hosts`` the names that ranks reported.
+        """
+        if not self.parts:
+            return None
+        parts = {
+            name: sorted(self.parts.get(name, ()), key=lambda part: (str(type(part)), part))
+            for name in ("hosts", "processors", "cores", "mpi", "torch")
+        }
+        text = json.dumps(parts, sort_keys=True)
+        return {"id": hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH], **parts}

@@ -1,4 +1,4 @@
-"""Shares of a case's time: the metrics that are parts of another one, divided by it."""
+"""Shares of a case's time: metrics that are parts of another metric, divided by it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Shares:
     """The parts of one metric in the benchmark's order, over iterations, repeats and ranks.
 
     Attributes:
-        whole: The metric.
-        parts: Of each part, by its name without the unit, its share: 1 is all of the whole.
-        remainder: What takes the rest.
+        metric: The metric.
+        parts: The share of each part, by its name without the unit; 1 is the entire metric.
+        remainder: The name of the unaccounted share.
     """
 
     metric: str
@@ -26,19 +26,19 @@ class Shares:
 
     @property
     def unaccounted(self) -> float:
-        """The share that none of the parts accounts for."""
+        """The share that no part accounts for."""
         return max(0.0, 1.0 - sum(self.parts.values()))
 
     @property
     def text(self) -> str:
-        """Return ``forward 38 %, backward 41 %, other 21 %``; what took no time is left out."""
+        """``forward 38 %, backward 41 %, other 21 %``, without parts that took no time."""
         shown = {name: part for name, part in self.parts.items() if part > 0}
         shown |= {self.remainder: self.unaccounted} if round(100 * self.unaccounted) else {}
         return ", ".join(f"{name} {format_whole_percent(part)}" for name, part in shown.items())
 
     @property
     def title(self) -> str:
-        """Return the name of the whole: ``mean step``."""
+        """The name of the metric: ``mean step``."""
         return "mean step" if self.metric == "time_ms" else f"of {self.metric}"
 
 
@@ -48,40 +48,40 @@ def format_whole_percent(share: float) -> str:
 
 
 def compute_all_shares(case: CaseState, rank: int | None = None) -> list[Shares]:
-    """Return the shares of each metric that has parts, of one rank or of all together.
+    """Return the shares of each metric with parts, of one rank or of all ranks together.
 
-    Only iterations count of which the parts are known. Ranks weigh by their own time of a step.
+    Only iterations with known parts count. Ranks are weighted by their own time of a step.
     """
-    wholes = dict.fromkeys(info.part_of for info in case.identity.metrics.values() if info.part_of)
-    found = (compute_shares(case, whole, rank) for whole in wholes)
-    return [known for known in found if known is not None]
+    metrics = dict.fromkeys(info.part_of for info in case.identity.metrics.values() if info.part_of)
+    all_shares = (compute_shares(case, metric, rank) for metric in metrics)
+    return [shares for shares in all_shares if shares is not None]
 
 
-def compute_shares(case: CaseState, whole: str, rank: int | None = None) -> Shares | None:
-    """Return the shares of one metric; None where nothing was measured of it or of its parts."""
-    infos = [info for info in case.identity.metrics.values() if info.part_of == whole]
-    ranks = case.measured.samples.get(whole, {}) if rank is None else (rank,)
+def compute_shares(case: CaseState, metric: str, rank: int | None = None) -> Shares | None:
+    """Return the shares of one metric; None if it or its parts were not measured."""
+    infos = [info for info in case.identity.metrics.values() if info.part_of == metric]
+    ranks = case.measured.samples.get(metric, {}) if rank is None else (rank,)
     sums = [0.0] * len(infos)
     total = 0.0
-    for of in ranks:
-        for repeat, values in case.measured.samples.get(whole, {}).get(of, {}).items():
-            parts = [_values(case, info.name, of, repeat) for info in infos]
+    for number in ranks:
+        for repeat, values in case.measured.samples.get(metric, {}).get(number, {}).items():
+            parts = [_get_values(case, info.name, number, repeat) for info in infos]
             count = min(len(values), max(map(len, parts), default=0))
             total += sum(values[:count])
-            for at, part in enumerate(parts):
-                sums[at] += sum(part[:count])
+            for index, part in enumerate(parts):
+                sums[index] += sum(part[:count])
     if not total > 0 or not all(map(math.isfinite, (total, *sums))):
         return None
     names = (format_metric_name(info.name, info.unit) for info in infos)
     by_name = {name: part / total for name, part in zip(names, sums, strict=True)}
-    return Shares(whole, by_name, find_remainder_name(case.identity.benchmark, whole))
+    return Shares(metric, by_name, find_remainder_name(case.identity.benchmark, metric))
 
 
-def _values(case: CaseState, metric: str, rank: int, repeat: int) -> Sequence[float]:
+def _get_values(case: CaseState, metric: str, rank: int, repeat: int) -> Sequence[float]:
     return case.measured.samples.get(metric, {}).get(rank, {}).get(repeat, ())
 
 
 def list_ranks_with_shares(case: CaseState) -> list[int]:
-    """Return the ranks that told parts of anything, in order."""
+    """Return the ranks that sent parts of any metric, in order."""
     parts = [info.name for info in case.identity.metrics.values() if info.part_of]
     return sorted({rank for name in parts for rank in case.measured.samples.get(name, {})})

@@ -1,4 +1,7 @@
-"""RunState: what is known of a run. Events alone change it, so a recorded run replays to it."""
+"""The state of a run, which only events change.
+
+So a replay of its log leads to the same state.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,15 @@ from spbench.record.case_state import (
     PreviousAttempt,
     RepeatsEnd,
 )
-from spbench.record.host_loads import HostLoads
-from spbench.record.machine.fingerprint import MachineParts
 from spbench.record.number_formatting import format_value
-from spbench.record.run_parts import IgnoredEvents, JobState, RankState, RunInfo
+from spbench.record.run_parts import (
+    HostLoads,
+    IgnoredEvents,
+    JobState,
+    MachineParts,
+    RankState,
+    RunInfo,
+)
 from spbench.record.stragglers import Straggler
 from spbench.stats.summary import median
 from spbench_core.events.fields import Event
@@ -42,11 +50,11 @@ from spbench_core.events.statuses import (
 )
 
 _SAMPLES = frozenset(RANK_TRANSITIONS["samples"])
-"""The phases of ranks that may report samples, which change none."""
+"""The phases of ranks that may report samples. Samples change no phase."""
 
 
 class RunState:
-    """A run as far as its events tell; `state_machines` says which events are legal when."""
+    """The state of a run from its events; `state_machines` defines when they are legal."""
 
     def __init__(self) -> None:
         self.run: RunInfo | None = None
@@ -57,15 +65,15 @@ class RunState:
         self.ignored = IgnoredEvents()
         self._findings: list[str] = []
         self.referring: list[str] = []
-        """The ids of the cases whose expectations depend on figures of cases."""
+        """The ids of cases with expectations that depend on figures of other cases."""
         self.machines = MachineParts()
         self.host_loads = HostLoads()
         self._ended: set[int] = set()
         """The jobs that have ended."""
-        self._of_hosts: set[int] = set()
-        """The jobs that go on, each on a host, and share their cases."""
+        self._jobs_on_hosts: set[int] = set()
+        """The running jobs that have their own host and share their cases."""
         self.skipped: str | None = None
-        """The lines of a recorded log that could not be read, in one sentence."""
+        """A message on the lines of a recorded log that could not be read."""
         self._handlers: dict[str, Callable[[Event], None]] = {
             name.removeprefix("_on_"): getattr(self, name)
             for name in dir(type(self))
@@ -74,7 +82,7 @@ class RunState:
 
     @property
     def findings(self) -> list[str]:
-        """The findings that the run ended with, and that on ignored events if they lack it."""
+        """The findings at the end of the run, and the one on ignored events if it is missing."""
         ignored = self.ignored.finding
         more = [ignored] if ignored and ignored not in self._findings else []
         return [*self._findings, *more]
@@ -84,16 +92,16 @@ class RunState:
         return dict(Counter(case.status for case in self.cases.values()))
 
     def apply(self, event: Event) -> None:
-        """Take in one event, a rank's or the console's; an unknown kind changes nothing."""
+        """Apply an event of a rank or the console; an event of unknown kind changes nothing."""
         handler = self._handlers.get(event["event"])
         if handler is not None:
             handler(event)
 
-    def _ignore(self, event: Event, why: str) -> None:
-        self.ignored.add(f"{event['event']} {why}")
+    def _ignore(self, event: Event, reason: str) -> None:
+        self.ignored.add(f"{event['event']} {reason}")
 
     def _advance_case(self, event: Event, case: CaseState) -> bool:
-        """Change the status of a case; if the event is illegal, ignore it and return False."""
+        """Change the status of a case. If the event is illegal, ignore it and return False."""
         status = CASE_TRANSITIONS[event["event"]].get(case.status)
         if status is None:
             self._ignore(event, f"of case {case.id}, which is {case.status}")
@@ -101,8 +109,8 @@ class RunState:
         case.verdict.status = status
         return True
 
-    def _rank_of_case(self, event: Event) -> RankState | None:
-        """Return the rank of an event in its case; if it is illegal, ignore it and return None."""
+    def _find_legal_rank(self, event: Event) -> RankState | None:
+        """Return the rank of an event in its case. If it is illegal, ignore it and return None."""
         rank = self.ranks.get(event["rank"])
         if rank is not None and rank.case == event["case"]:
             phase = RANK_TRANSITIONS[event["event"]].get(rank.phase)
@@ -126,43 +134,42 @@ class RunState:
             environment=event["environment"],
         )
         for case in event["cases"]:
-            self.cases[case["id"]] = _case_state(case)
+            self.cases[case["id"]] = _make_case_state(case)
         self.referring = [case.id for case in self.cases.values() if refers_to_cases(case)]
 
     def _on_run_resumed(self, event: Event) -> None:
         for name in event["cases"]:
-            before = self.cases[name]
-            case = self.cases[name] = CaseState(before.identity)
-            case.verdict.previous_attempts = (
-                before.verdict.previous_attempts
-            )  # one that was tried again stays flaky
+            previous = self.cases[name]
+            case = self.cases[name] = CaseState(previous.identity)
+            # a case that was tried again stays flaky
+            case.verdict.previous_attempts = previous.verdict.previous_attempts
         for job in self.jobs.values():
             job.status = JOB_TRANSITIONS["run_resumed"][job.status]
         self._ended = set(self.jobs)
         self.errors = []
         self._findings = []
         self.ranks = {}
-        self._of_hosts = set()
+        self._jobs_on_hosts = set()
         if self.run is not None:
             self.run.finished = self.run.verdict = self.run.exit_code = None
             host = event["environment"].get("host")
-            told = {"time": event["time"], "host": host, "cases": len(event["cases"])}
-            self.run.resumed.append(told)
+            continuation = {"time": event["time"], "host": host, "cases": len(event["cases"])}
+            self.run.resumed.append(continuation)
 
     def _on_retry(self, event: Event) -> None:
         for name in event["cases"]:
-            before = self.cases[name]
-            if before.status not in CASE_TRANSITIONS["retry"]:
-                self._ignore(event, f"of case {name}, which is {before.status}")
+            previous = self.cases[name]
+            if previous.status not in CASE_TRANSITIONS["retry"]:
+                self._ignore(event, f"of case {name}, which is {previous.status}")
                 continue
-            case = self.cases[name] = CaseState(before.identity)
-            tried = PreviousAttempt(before.status, before.verdict.reason)
-            case.verdict.previous_attempts = (*before.verdict.previous_attempts, tried)
+            case = self.cases[name] = CaseState(previous.identity)
+            attempt = PreviousAttempt(previous.status, previous.verdict.reason)
+            case.verdict.previous_attempts = (*previous.verdict.previous_attempts, attempt)
 
     def _on_job_start(self, event: Event) -> None:
-        before = self.jobs.get(event["job"])
-        if before is not None and before.status not in JOB_TRANSITIONS["job_start"]:
-            self._ignore(event, f"of job {before.number}, which is {before.status}")
+        previous = self.jobs.get(event["job"])
+        if previous is not None and previous.status not in JOB_TRANSITIONS["job_start"]:
+            self._ignore(event, f"of job {previous.number}, which is {previous.status}")
             return
         self._ended.discard(event["job"])
         fields = {name: event[name] for name in ("launcher", "version", "hostfile", "env", "np")}
@@ -175,15 +182,18 @@ class RunState:
             requested_placement=event.get("asked", {}),
             **fields,
         )
-        of_hosts = "first_rank" in event
-        beside = {case for number in self._of_hosts for case in self.jobs[number].cases}
-        if not of_hosts or beside.isdisjoint(event["cases"]):
+        has_own_host = "first_rank" in event
+        concurrent_cases = {
+            case for number in self._jobs_on_hosts for case in self.jobs[number].cases
+        }
+        if not has_own_host or concurrent_cases.isdisjoint(event["cases"]):
             self.ranks = {}
-            self._of_hosts = set()
-        if of_hosts:
-            self._of_hosts.add(event["job"])
+            self._jobs_on_hosts = set()
+        if has_own_host:
+            self._jobs_on_hosts.add(event["job"])
             for rank in range(event["first_rank"], event["first_rank"] + event["np"]):
-                self.ranks.pop(rank, None)  # of a launch of the same host that ended before
+                # a launch on the same host that ended before
+                self.ranks.pop(rank, None)
         for case in event["cases"]:
             self.cases[case].verdict.job = event["job"]
 
@@ -194,7 +204,7 @@ class RunState:
             return
         job.status = JOB_TRANSITIONS["job_end"][job.status]
         self._ended.add(job.number)
-        self._of_hosts.discard(job.number)
+        self._jobs_on_hosts.discard(job.number)
         job.finished = max(event["time"], job.started)
         job.reason = event["reason"]
 
@@ -229,9 +239,9 @@ class RunState:
             verdict.finished = None
         else:
             verdict.finished = event["time"]
-            # Without a case_begin the start has the time of a rank's clock, which may be ahead.
+            # Without a case_begin, the start is by a rank's clock, which may be ahead.
             verdict.started = min(verdict.started, verdict.finished)
-        if "traceback" in event:  # a rank's own, which was kept until now, may be a consequence
+        if "traceback" in event:  # that of the rank so far may only be a consequence
             verdict.traceback = event["traceback"]
 
     def _on_run_end(self, event: Event) -> None:
@@ -245,7 +255,7 @@ class RunState:
 
     # The ranks' events
 
-    def _rank(self, event: Event) -> RankState:
+    def _get_rank(self, event: Event) -> RankState:
         rank = self.ranks.get(event["rank"])
         if rank is None:
             rank = self.ranks[event["rank"]] = RankState(
@@ -256,11 +266,11 @@ class RunState:
 
     def _on_hello(self, event: Event) -> None:
         if event["rank"] is not None:
-            rank = self._rank(event)
+            rank = self._get_rank(event)
             rank.facts = replace(rank.facts, pid=event["pid"])
 
     def _on_ready(self, event: Event) -> None:
-        rank = self._rank(event)
+        rank = self._get_rank(event)
         phase = RANK_TRANSITIONS["ready"].get(rank.phase)
         if phase is None or event.get("job") in self._ended:
             self._ignore(event, f"of rank {rank.rank}, which is {rank.phase}")
@@ -283,7 +293,7 @@ class RunState:
 
     def _on_case_start(self, event: Event) -> None:
         case = self.cases[event["case"]]
-        rank = self._rank(event)
+        rank = self._get_rank(event)
         statuses = SHARED_CASE_START if case.identity.shares else CASE_TRANSITIONS["case_start"]
         if case.status not in statuses:
             self._ignore(event, f"of case {case.id}, which is {case.status}")
@@ -302,7 +312,7 @@ class RunState:
         rank.total = 0
         rank.last_ms = None
         verdict = case.verdict
-        places = case.identity.coordinates
+        coordinates = case.identity.coordinates
         if verdict.started is None:
             verdict.started = event["time"]
             verdict.attempts = 1 + len(verdict.previous_attempts)
@@ -312,18 +322,18 @@ class RunState:
         job = None if number is None else self.jobs.get(number)
         if job is not None and job.first_case is None:
             job.first_case = event["time"]
-        place = places[rank.rank] if rank.rank < len(places) else {}
-        earlier = case.measured.ranks.get(rank.rank)
+        own_coordinates = coordinates[rank.rank] if rank.rank < len(coordinates) else {}
+        previous = case.measured.ranks.get(rank.rank)
         case.measured.ranks[rank.rank] = CaseRank(
             rank.facts,
             rank.facts.device,
-            place,
+            own_coordinates,
             RankStatus.RUNNING,
-            disturbed=earlier.disturbed if earlier else {},
+            disturbed=previous.disturbed if previous else {},
         )
 
     def _on_progress(self, event: Event) -> None:
-        if (rank := self._rank_of_case(event)) is None:
+        if (rank := self._find_legal_rank(event)) is None:
             return
         if event["phase"] != rank.activity or event["done"] < rank.done:
             rank.phase_since = event["time"]
@@ -351,44 +361,44 @@ class RunState:
         rank.last_heard = event["time"]
         samples = self.cases[event["case"]].measured.samples
         repeat = event["repeat"]
-        try:  # most events add to samples that are there
+        try:  # most events extend existing samples
             samples[metric][number][repeat].extend(values)
         except KeyError:
-            of_rank = samples.setdefault(metric, {}).setdefault(number, {})
-            of_rank[repeat] = array("d", values)
+            by_repeat = samples.setdefault(metric, {}).setdefault(number, {})
+            by_repeat[repeat] = array("d", values)
         if metric == "time_ms" and values:
             rank.last_ms = values[-1]
-            rank.has_timed = event["time"]
+            rank.last_timed = event["time"]
 
     def _on_check(self, event: Event) -> None:
-        if self._rank_of_case(event) is None:
+        if self._find_legal_rank(event) is None:
             return
-        place = (event["repeat"], event["rank"])
+        key = (event["repeat"], event["rank"])
         measured = self.cases[event["case"]].measured
         rank = event["rank"]
-        result = _check_result(event)
+        result = _make_check_result(event)
         measured.checked[rank] = result.passed and measured.checked.get(rank, True)
         outcomes = measured.outcomes.setdefault(event["name"], {})
         outcomes[rank] = result.passed and outcomes.get(rank, True)
         results = measured.checks.setdefault(event["name"], {})
-        if place in results:
-            results[place].add(result)
+        if key in results:
+            results[key].add(result)
         else:
-            results[place] = result
+            results[key] = result
 
     def _on_metric(self, event: Event) -> None:
-        if self._rank_of_case(event) is None:
+        if self._find_legal_rank(event) is None:
             return
         measured = self.cases[event["case"]].measured
         name = event["name"]
         value = event["value"]
         if "measured_by" in event:
-            of_metric = measured.references.setdefault(name, {})
+            references = measured.references.setdefault(name, {})
             reference = {"value": value, "measured_by": event["measured_by"]}
-            of_metric[event["repeat"], event["rank"]] = reference
+            references[event["repeat"], event["rank"]] = reference
             info = self.cases[event["case"]].identity.metrics.get(name)
             unit = info.unit if info is not None else ""
-            measured.limits[name] = _median_reference(of_metric.values(), name, unit)
+            measured.limits[name] = _median_reference(references.values(), name, unit)
         elif event.get("labels"):
             measured.labelled.append(
                 {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
@@ -397,22 +407,22 @@ class RunState:
             measured.values.setdefault(name, {})[event["repeat"], event["rank"]] = value
 
     def _on_device(self, event: Event) -> None:
-        """Note where a rank computes in this case; of the rank, what its host has stays known."""
-        rank = self._rank_of_case(event)
+        """Note the device of a rank in this case; the facts of its host are kept."""
+        rank = self._find_legal_rank(event)
         case = self.cases[event["case"]]
         if rank is not None and rank.rank in case.measured.ranks:
-            part = case.measured.ranks[rank.rank]
-            part.device = event["device"]
-            part.near = event.get("near")
+            state = case.measured.ranks[rank.rank]
+            state.device = event["device"]
+            state.near = event.get("near")
 
     def _on_choice(self, event: Event) -> None:
-        if self._rank_of_case(event) is None:
+        if self._find_legal_rank(event) is None:
             return
-        chosen = {"value": event["value"], "reason": event["reason"]}
-        self.cases[event["case"]].measured.choices[event["name"]] = chosen
+        choice = {"value": event["value"], "reason": event["reason"]}
+        self.cases[event["case"]].measured.choices[event["name"]] = choice
 
     def _on_case_end(self, event: Event) -> None:
-        rank = self._rank_of_case(event)
+        rank = self._find_legal_rank(event)
         case = self.cases[event["case"]]
         if rank is None:
             return
@@ -421,12 +431,12 @@ class RunState:
             rank.phase = RankPhase.ERROR
         rank.done = rank.total = 0
         if rank.rank in case.measured.ranks:
-            part = case.measured.ranks[rank.rank]
-            part.status = status
-            part.error = event.get("error")
+            state = case.measured.ranks[rank.rank]
+            state.status = status
+            state.error = event.get("error")
             for name, value in event.get("disturbed", {}).items():
-                worst = max(value, part.disturbed.get(name, 0.0))
-                part.disturbed = {**part.disturbed, name: worst}
+                worst = max(value, state.disturbed.get(name, 0.0))
+                state.disturbed = {**state.disturbed, name: worst}
         if status is RankStatus.OK:
             case.measured.ended.add((event["repeat"], event["rank"]))
             case.measured.last_end = event["time"]
@@ -434,7 +444,7 @@ class RunState:
             case.verdict.traceback = event.get("error", {}).get("traceback")
 
     def _on_bye(self, event: Event) -> None:
-        rank = self._rank(event)
+        rank = self._get_rank(event)
         phase = RANK_TRANSITIONS["bye"].get(rank.phase)
         if phase is None:
             self._ignore(event, f"of rank {rank.rank}, which is {rank.phase}")
@@ -443,7 +453,7 @@ class RunState:
 
 
 def _describe(number: int, rank: RankState | None) -> str:
-    """Return a rank with its phase, and with its case if it has one."""
+    """Describe a rank with its phase, and with its case if it has one."""
     if rank is None:
         return f"rank {number}, which is not ready"
     case = f" of {rank.case}" if rank.case else ""
@@ -453,27 +463,28 @@ def _describe(number: int, rank: RankState | None) -> str:
 def _median_reference(
     references: Collection[dict[str, Any]], metric: str, unit: str
 ) -> dict[str, Any]:
-    """Return the median of a metric's references, with the origin of the one in the middle.
+    """Return the median of a metric's references, with the origin of the central one.
 
-    Its origin names parts that add up to its own value: if this is not the median, it says so.
+    An origin may name parts that add up to its own value, so it is marked if that is
+    not the median.
     """
-    known = sorted(
+    ordered = sorted(
         (reference for reference in references if reference["value"] is not None),
         key=lambda reference: float(reference["value"]),
     )
-    if not known:
+    if not ordered:
         return [*references][-1]
-    value = median(float(reference["value"]) for reference in known)
-    middle = known[(len(known) - 1) // 2]
-    origin = middle["measured_by"]
-    if value != middle["value"]:
-        nearest = format_value(middle["value"], unit, metric)
-        origin = f"{origin} ({nearest}, next to the median of {len(known)})"
+    value = median(float(reference["value"]) for reference in ordered)
+    central = ordered[(len(ordered) - 1) // 2]
+    origin = central["measured_by"]
+    if value != central["value"]:
+        nearest = format_value(central["value"], unit, metric)
+        origin = f"{origin} ({nearest}, next to the median of {len(ordered)})"
     return {"value": value, "measured_by": origin}
 
 
-def _check_result(event: Event) -> CheckResult:
-    """Return a comparison; one with an error above its tolerance failed, whatever it says."""
+def _make_check_result(event: Event) -> CheckResult:
+    """Return the result of a comparison, which fails with an error above its tolerance."""
     error = event.get("max_abs_error", 0.0)
     tolerance = event.get("tolerance", 0.0)
     within = error is not None and error <= tolerance
@@ -483,7 +494,7 @@ def _check_result(event: Event) -> CheckResult:
     return CheckResult(event["passed"] and within, event.get("max_abs_error"), tolerance, detail)
 
 
-def _case_state(case: Event) -> CaseState:
+def _make_case_state(case: Event) -> CaseState:
     metrics = {info["name"]: MetricInfo(**info) for info in case["metrics"]}
     identity = CaseIdentity(
         id=case["id"],

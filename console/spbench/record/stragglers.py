@@ -1,4 +1,4 @@
-"""Find the stragglers of a case: ranks and hosts that were slow for long."""
+"""The stragglers of a case: ranks and hosts that were slow for a long time."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ if TYPE_CHECKING:
     from spbench.record.case_state import CaseIdentity, CaseState
 
 BLOCKS = 20
-"""The blocks of consecutive iterations in which ranks are compared."""
+"""The number of blocks of consecutive iterations in which ranks are compared."""
 MIN_BLOCKS = 8
-"""The least number of blocks in a row in which a straggler lags. The same one of two equal ranks is
-slower in 8 blocks in a row with a probability of 1/128, and rarely `NOTABLE_RANK` times as slow."""
+"""The smallest number of consecutive blocks in which a straggler lags.
+
+The same one of two equal ranks is slower in 8 consecutive blocks with a probability of 1/128, and
+rarely `NOTABLE_RANK` times as slow.
+"""
 SHARE = 0.9
 """The share of these blocks in which it lags: one block in ten may be an exception."""
 MIN_LAG_SECONDS = 0.02
-"""The least seconds that a straggler lags: a scheduler's time slice is shorter."""
+"""The shortest lag of a straggler in seconds. A scheduler's time slice is shorter."""
 LAG_RULE = f"{1000 * MIN_LAG_SECONDS:g} ms and {100 * MIN_BLOCKS / BLOCKS:g} % of the iterations"
-"""The least that a straggler lags, in words."""
+"""The shortest lag of a straggler as text."""
 MAX_IN_BLOCK = 64
-"""Iterations of a block that are looked at, evenly spread: enough for its median."""
+"""Evenly spaced iterations of a block that are compared, which is enough for its median."""
 _MARGIN = 2.0
-"""How many times as long as the least a case is advised to be."""
+"""The factor by which an advised number of iterations exceeds the smallest sufficient one."""
 YEAR_10000 = 253402300800.0
 """Seconds since the epoch at which calendars end."""
 SINCE_FROM = 60.0
-"""Seconds of lagging from which on the time of day matters to a reader."""
+"""Seconds of lagging from which on the time of day is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,11 @@ class Straggler:
     """A rank that lags behind, or a host with all its ranks.
 
     Attributes:
-        rank: The rank; None: all ranks of the host.
+        rank: The rank; None means all ranks of the host.
         ratio: Its time over that of the typical rank with the same work.
-        seconds: How long it lagged.
-        since: When that began, in seconds since the epoch.
-        cause: Whether it is slow itself; False: it may also wait for a rank that is.
+        seconds: The length of the lag.
+        since: The start of the lag, in seconds since the epoch.
+        cause: Whether it is slow itself. False means that it may also wait for a slow rank.
     """
 
     rank: int | None
@@ -61,12 +64,12 @@ class Straggler:
 
     @property
     def name(self) -> str:
-        """Return ``rank 7 on node03``, or ``host node03`` for all its ranks."""
+        """``rank 7 on node03``, or ``host node03`` for all its ranks."""
         return f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
 
     @property
     def message(self) -> str:
-        """Return ``rank 7 on node03 is 1.80x as slow as the median rank for 40 s``."""
+        """``rank 7 on node03 is 1.80x as slow as the median rank for 40 s``."""
         doubt = "" if self.cause else ", or waits for a slower rank"
         return f"{self.describe_ratio()} for {format_duration(self.seconds)}{doubt}"
 
@@ -74,13 +77,13 @@ class Straggler:
         """Return ``rank 7 on node03 is 1.80x as slow as the median rank``.
 
         Args:
-            bound: Words before the factor, such as ``up to``.
+            bound: Text before the factor, such as ``up to``.
         """
         factor = " ".join(filter(None, (bound, format_factor(self.ratio))))
         return f"{self.name} is {factor} as slow as the median rank"
 
     def describe_span(self) -> str:
-        """Return ``for 40 s``; if it lagged for a minute or more, also since when."""
+        """Return ``for 40 s``, with the start if it lagged for a minute or more."""
         short = self.seconds < 1.0
         duration = format_time(1000 * self.seconds) if short else format_duration(self.seconds)
         span = f"for {duration}"
@@ -94,7 +97,7 @@ class Straggler:
 
 
 def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> list[Straggler]:
-    """Return the stragglers, the worst first; a host replaces its ranks if all of them lag.
+    """Return the stragglers, the worst first. A host replaces its ranks if all of them lag.
 
     Args:
         stragglers: The ranks that lag.
@@ -117,10 +120,10 @@ def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> lis
 
 
 def find_waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) -> list[int]:
-    """Return the ranks that wait for others, so long that each would be called slow by its time.
+    """Return the ranks that wait so long for others that their times would look slow.
 
-    Empty if waits are not measured. Also if ranks do different work: the ranks of one stage wait
-    for those of another even if none is slow.
+    Empty if waits are not measured, or if ranks do different work: the ranks of one stage wait for
+    those of another even if none is slow.
 
     Args:
         identity: The case.
@@ -132,17 +135,19 @@ def find_waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) ->
     if not waits or len(waits) < len(times) or not RankComparison(identity).is_uniform:
         return []
     shortest = min(waits.values())
-    unwaited = {rank: times[rank].total - waits[rank] + shortest for rank in times}
-    return [rank for rank in sorted(times) if times[rank].total >= NOTABLE_RANK * unwaited[rank]]
+    without_waits = {rank: times[rank].total - waits[rank] + shortest for rank in times}
+    return [
+        rank for rank in sorted(times) if times[rank].total >= NOTABLE_RANK * without_waits[rank]
+    ]
 
 
 def can_judge_ranks(case: CaseState) -> bool:
-    """Whether a case was long enough to call a rank slow, if one had been slow throughout."""
-    return case.timed_seconds >= MIN_LAG_SECONDS and len(list(_blocks(case))) >= MIN_BLOCKS
+    """Whether a case was long enough to report a rank that is slow throughout."""
+    return case.timed_seconds >= MIN_LAG_SECONDS and len(list(_split_blocks(case))) >= MIN_BLOCKS
 
 
 def advise_iterations(case: CaseState) -> str:
-    """Return ``take more iterations (`--set iterations=500`)``: how a case gets long enough."""
+    """Return how to make a case long enough: ``take more iterations (`--set iterations=500`)``."""
     advice = "take more iterations"
     iterations = case.identity.params.get("iterations")
     seconds = case.timed_seconds
@@ -155,7 +160,7 @@ def advise_iterations(case: CaseState) -> str:
 
 
 def list_planted_ranks(case: CaseState) -> set[int]:
-    """Return the ranks that a planted fault slows down: the last one of each job of the case."""
+    """Return the ranks that a planted fault slows down: the last rank of each job of the case."""
     fault = case.identity.inject
     if fault is None or fault.partition("=")[0] != FACTOR_FAULT:
         return set()
@@ -172,40 +177,43 @@ def is_planted(straggler: Straggler, case: CaseState) -> bool:
 
 
 def find_stragglers(case: CaseState) -> list[Straggler]:
-    """Return the ranks and hosts that lagged for long in a case, the worst first.
+    """Return the ranks and hosts that lagged for a long time in a case, the worst first.
 
-    Iterations are cut into `BLOCKS` of consecutive ones. In each block the medians of ranks with
+    Iterations are split into `BLOCKS` of consecutive ones. In each block, the medians of ranks with
     the same work are compared, without waits for other ranks if these are measured. A rank is a
-    straggler if it is `NOTABLE_RANK` times as slow as the typical one in `FEWEST_BLOCKS` in a row,
-    or more. A benchmark of links is left out: a rank's time there depends on its partner.
+    straggler if it is `NOTABLE_RANK` times as slow as the typical one in at least `MIN_BLOCKS`
+    consecutive blocks. Benchmarks of links are left out, because a rank's time depends on its
+    partner.
     """
     if case.identity.measures == "link":
         return []
     comparison = RankComparison(case.identity)
-    blocks = list(_blocks(case))
+    blocks = list(_split_blocks(case))
     if len(blocks) < MIN_BLOCKS:
         return []
-    times = [_times_in(case, comparison.waits, block) for block in blocks]
-    ratios = [comparison.compare(of_block).ratios for of_block in times]
-    cause = all(comparison.separates(of_block) for of_block in times)
+    times = [_compute_block_medians(case, comparison.waits, block) for block in blocks]
+    ratios = [comparison.compare(block_times).ratios for block_times in times]
+    cause = all(comparison.separates(block_times) for block_times in times)
     spans = {
-        rank: _longest([of_block.get(rank, 0.0) >= NOTABLE_RANK for of_block in ratios])
+        rank: _find_longest_lag(
+            [block_times.get(rank, 0.0) >= NOTABLE_RANK for block_times in ratios]
+        )
         for rank in case.measured.ranks
     }
     throughout = any(len(span) == len(blocks) for span in spans.values())
     skews = case.rank_skews() if throughout else {}
     slow_ranks = []
     for rank, span in spans.items():
-        seconds = sum(_seconds(case, rank, block) for block in blocks[span.start : span.stop])
+        seconds = sum(_sum_seconds(case, rank, block) for block in blocks[span.start : span.stop])
         if len(span) < MIN_BLOCKS or seconds < MIN_LAG_SECONDS:
             continue
-        ratio = median(ratios[at][rank] for at in span if rank in ratios[at])
+        ratio = median(ratios[index][rank] for index in span if rank in ratios[index])
         if len(span) == len(blocks):
-            ratio = skews.get(rank, ratio)  # as views show it
-        since = _started(case, rank, blocks[span.start])
+            ratio = skews.get(rank, ratio)  # the value that views show
+        since = _compute_start(case, rank, blocks[span.start])
         host = case.measured.ranks[rank].host
         slow_ranks.append(Straggler(rank, host, ratio, seconds, since, cause))
-    hosts = {rank: part.host for rank, part in case.measured.ranks.items()}
+    hosts = {rank: state.host for rank, state in case.measured.ranks.items()}
     return join_hosts(slow_ranks, hosts)
 
 
@@ -216,8 +224,8 @@ class _Block:
     end: int
 
 
-def _blocks(case: CaseState) -> Iterator[_Block]:
-    """Yield blocks of about equal length, none of which spans two repeats."""
+def _split_blocks(case: CaseState) -> Iterator[_Block]:
+    """Yield blocks of about equal length that do not span two repeats."""
     samples = case.measured.samples.get("time_ms", {}).values()
     counts: dict[int, int] = {}
     for repeats in samples:
@@ -226,44 +234,48 @@ def _blocks(case: CaseState) -> Iterator[_Block]:
     length = max(1, -(-sum(counts.values()) // BLOCKS))
     for repeat, count in sorted(counts.items()):
         pieces = max(1, round(count / length)) if count else 0
-        for at in range(pieces):
-            yield _Block(repeat, at * count // pieces, (at + 1) * count // pieces)
+        for index in range(pieces):
+            yield _Block(repeat, index * count // pieces, (index + 1) * count // pieces)
 
 
-def _times_in(case: CaseState, waits: Sequence[str], block: _Block) -> dict[int, RankTime]:
+def _compute_block_medians(
+    case: CaseState, waits: Sequence[str], block: _Block
+) -> dict[int, RankTime]:
     """Return the medians of each rank in a block."""
     step = -(-(block.end - block.first) // MAX_IN_BLOCK)
-    chosen = slice(block.first, block.end, step)
+    iterations = slice(block.first, block.end, step)
     times = {}
     for rank, repeats in case.measured.samples["time_ms"].items():
         if block.repeat not in repeats:
             continue
-        whole = repeats[block.repeat][chosen]
-        own = compute_active_times(case, waits, rank, block.repeat, chosen)
-        complete = own is not None and len(own) == len(whole)
-        times[rank] = RankTime(median(whole), median(own) if own and complete else None)
+        times_in_block = repeats[block.repeat][iterations]
+        active = compute_active_times(case, waits, rank, block.repeat, iterations)
+        complete = active is not None and len(active) == len(times_in_block)
+        times[rank] = RankTime(
+            median(times_in_block), median(active) if active and complete else None
+        )
     return times
 
 
-def _longest(lags: Sequence[bool]) -> range:
+def _find_longest_lag(lags: Sequence[bool]) -> range:
     """Return the longest run of blocks that begins and ends with a lag and has few exceptions."""
     best = range(0)
     for first, lag in enumerate(lags):
         count = 0
-        for at in range(first, len(lags)) if lag else ():
-            count += lags[at]
-            length = at + 1 - first
-            if lags[at] and count >= SHARE * length and length > len(best):
-                best = range(first, at + 1)
+        for last in range(first, len(lags)) if lag else ():
+            count += lags[last]
+            length = last + 1 - first
+            if lags[last] and count >= SHARE * length and length > len(best):
+                best = range(first, last + 1)
     return best
 
 
-def _seconds(case: CaseState, rank: int, block: _Block) -> float:
+def _sum_seconds(case: CaseState, rank: int, block: _Block) -> float:
     values = case.measured.samples["time_ms"].get(rank, {}).get(block.repeat, array("d"))
     return clamp_to_floats(sum(values[block.first : block.end])) / 1000.0
 
 
-def _started(case: CaseState, rank: int, block: _Block) -> float:
-    """Return when a rank began a block: the start of timing and its iterations until then."""
+def _compute_start(case: CaseState, rank: int, block: _Block) -> float:
+    """Return the time at which a rank began a block, from the start of timing and its samples."""
     start = case.measured.timing.get(block.repeat, case.verdict.started or 0.0)
-    return start + _seconds(case, rank, _Block(block.repeat, 0, block.first))
+    return start + _sum_seconds(case, rank, _Block(block.repeat, 0, block.first))

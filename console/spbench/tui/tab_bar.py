@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Static
 
-from spbench.record.case_counts import count_cases
+from spbench.record.run_parts import count_cases
 from spbench.tui.cells import format_status
 
 if TYPE_CHECKING:

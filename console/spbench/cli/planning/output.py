@@ -23,7 +23,7 @@ from spbench.planner.output.plan_description import (
     format_verification_cells,
     list_stage_notes,
 )
-from spbench.record.machine.cores import fold_numbers
+from spbench.record.machine.core_sharing import fold_numbers
 from spbench.record.number_formatting import format_factor
 from spbench.report.text_tables import (
     ELLIPSIS,

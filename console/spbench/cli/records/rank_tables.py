@@ -58,7 +58,7 @@ def render_rank_tables(state: RunState) -> Iterator[str]:
 def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     """Yield the table of a case, and add the meaning of its columns to the legend."""
     from spbench.record.comparison import RankComparison
-    from spbench.record.machine.cores import fold_numbers, format_location
+    from spbench.record.machine.core_sharing import fold_numbers, format_location
     from spbench.record.number_formatting import format_factor, format_time, strip_line_controls
 
     times = case.active_medians()

@@ -246,7 +246,7 @@ class _Layout:
 
     def line(self, row: Row, number: int, total: int) -> str:
         counter = f"[{number:>{len(str(total))}}/{total}] " if self.counter else ""
-        verdict = row.case.verdict.final_status
+        verdict = row.case.verdict.shown_status
         status = f"{GLYPHS.get(row.case.status, '?')} {verdict}{f' {NOISY}' if row.noisy else ''}"
         name = self.names[strip_controls(shown_id(row.case))]
         cells = _GAP.join(

@@ -17,15 +17,15 @@ from spbench.record.judge import describe_not_judged
 from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.machine.core_sharing import (
     describe_sharing,
+    fold_numbers,
     summarize_sharing,
 )
-from spbench.record.machine.cores import fold_numbers
+from spbench.record.messages.cases import describe_repeats
 from spbench.record.messages.phases import describe_phase
 from spbench.record.messages.stragglers import describe_lags
 from spbench.record.noise import read_other_work, remove_other_work
 from spbench.record.number_formatting import format_duration, strip_line_controls
 from spbench.record.rank_rows import RankRows
-from spbench.record.repeats import describe_repeats
 from spbench.record.run_parts import RankState
 from spbench.record.state import RunState
 from spbench.report.text_tables import PIPE_WIDTH, cut_middle
@@ -277,7 +277,7 @@ def list_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
         yield reason
     if repeats := describe_repeats(case):
         yield repeats
-    if case.verdict.final_status == CaseStatus.FLAKY:
+    if case.verdict.shown_status == CaseStatus.FLAKY:
         yield f"passed on attempt {case.verdict.attempts}"
 
 
@@ -285,7 +285,7 @@ def count_statuses(state: RunState) -> str:
     """Return ``11 passed, 1 failed, 1 expectation not judged``."""
     counts = state.counts()
     parts = [f"{counts[status]} {status}" for status in FINAL_STATUSES if status in counts]
-    flaky = sum(case.verdict.final_status == CaseStatus.FLAKY for case in state.cases.values())
+    flaky = sum(case.verdict.shown_status == CaseStatus.FLAKY for case in state.cases.values())
     parts += [f"{flaky} of them only on retry"] if flaky else []
     unjudged = sum(1 for case in state.cases.values() for _ in describe_not_judged(case))
     parts += [f"{format_quantity(unjudged, 'expectation')} not judged"] if unjudged else []

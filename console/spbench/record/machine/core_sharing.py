@@ -1,13 +1,13 @@
-"""Jobs with more ranks than cores: their times and efficiencies are not those of the hardware."""
+"""CPUs of ranks, and jobs with more ranks than cores, which have disturbed times."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from spbench.record.case_state import CaseState
+from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.messages.enumeration import count_cases, enumerate_names
-from spbench.record.run_parts import JobState
+from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench_core.quantities import format_quantity
 
@@ -16,7 +16,7 @@ _EFFECT = "times and efficiencies are not those of the hardware"
 
 def shares_cores(job: JobState) -> bool:
     """Whether ranks of a job share cores, as far as its ranks have reported their CPUs."""
-    return job.oversubscribed or bool(_crowded_hosts(job))
+    return job.oversubscribed or bool(_find_crowded_hosts(job))
 
 
 def is_crowded(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
@@ -26,13 +26,13 @@ def is_crowded(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
 
 
 def describe_sharing(job: JobState) -> str | None:
-    """Return ``4 ranks share 2 cores: ...`` for a table's heading; None if no ranks share cores."""
-    sharing = _ranks_and_cores(job)
+    """Return ``4 ranks share 2 cores: ...`` for the heading of a table; None without sharing."""
+    sharing = _describe_ranks_and_cores(job)
     return f"{sharing}: {_EFFECT}" if sharing is not None else None
 
 
 def summarize_sharing(state: RunState) -> str | None:
-    """Return the same over all jobs of a run in one sentence; None if no ranks share cores."""
+    """Return one message on shared cores over all jobs of a run; None without sharing."""
     jobs = [job for job in state.jobs.values() if shares_cores(job)]
     numbers = {job.number for job in jobs}
     ran = [case for case in state.cases.values() if case.measured.jobs]
@@ -42,40 +42,73 @@ def summarize_sharing(state: RunState) -> str | None:
     largest = max(jobs, key=lambda job: job.np)
     up_to = "up to " if len({job.np for job in jobs}) > 1 else ""
     cases = "" if len(affected) == len(ran) else f" {count_cases(affected, len(ran))}"
-    return f"{up_to}{_ranks_and_cores(largest)}{cases}: {_EFFECT}"
+    return f"{up_to}{_describe_ranks_and_cores(largest)}{cases}: {_EFFECT}"
 
 
-def _ranks_and_cores(job: JobState) -> str | None:
-    crowded = _crowded_hosts(job)
+def _describe_ranks_and_cores(job: JobState) -> str | None:
+    crowded = _find_crowded_hosts(job)
     if not crowded:
         return (
             f"{format_quantity(job.np, 'rank')} share fewer cores" if job.oversubscribed else None
         )
     host, (users, cores) = max(crowded.items(), key=lambda item: item[1][0] / item[1][1])
     hosts = {facts.host for facts in job.ranks.values()}
-    where = ""
+    location = ""
     if len(hosts) > 1:
         others = [other for other in crowded if other != host]
-        where = f" on {enumerate_names([host, *others], 'hosts')}"
-    return f"{format_quantity(users, 'rank')} share {format_quantity(cores, 'core')}{where}"
+        location = f" on {enumerate_names([host, *others], 'hosts')}"
+    return f"{format_quantity(users, 'rank')} share {format_quantity(cores, 'core')}{location}"
 
 
-def _crowded_hosts(job: JobState) -> dict[str, tuple[int, int]]:
-    """Return the ranks and the cores of hosts with ranks that outnumber the CPUs they may use.
+def _find_crowded_hosts(job: JobState) -> dict[str, tuple[int, int]]:
+    """Return the numbers of ranks and cores of hosts with more ranks than cores.
 
-    If the ranks of a host have CPUs enough but some of them have the same, these alone count.
+    If a host has enough CPUs but some of its ranks share the same ones, only these count.
     """
     if len(job.ranks) < job.np:
-        return {}  # the ranks that are not ready yet may have CPUs of their own
+        return {}  # ranks that are not ready may have other CPUs
     by_host: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
     for facts in job.ranks.values():
         if facts.cpus:
             by_host[facts.host][facts.cpus] += 1
     crowded = {}
     for host, users in by_host.items():
-        everything = users.total(), len({cpu for cpus in users for cpu in cpus})
-        same = [(count, len(cpus)) for cpus, count in users.items()]
-        ranks, cores = max([everything, *same], key=lambda load: load[0] / load[1])
+        total = users.total(), len({cpu for cpus in users for cpu in cpus})
+        groups = [(count, len(cpus)) for cpus, count in users.items()]
+        ranks, cores = max([total, *groups], key=lambda load: load[0] / load[1])
         if ranks > cores:
             crowded[host] = ranks, cores
     return crowded
+
+
+def describe_crowding(ranks: Iterable[RankState]) -> str | None:
+    """Return a message on the first host with more ranks than CPUs; None without one."""
+    groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for rank in ranks:
+        groups.setdefault((rank.host, rank.facts.cpus), []).append(rank.rank)
+    for (host, cpus), members in groups.items():
+        if len(members) > len(cpus):
+            shown = ", ".join(map(str, members[:8]))
+            cores = format_quantity(len(cpus), "core")
+            return f"ranks {shown} on {host} share {cores} ({fold_numbers(cpus)})"
+    return None
+
+
+def format_location(rank: CaseRank) -> list[str]:
+    """Return host, local rank, CPUs, NUMA nodes, device and adapters of a rank as short texts."""
+    facts = rank.facts
+    local_rank = "" if facts.local_rank is None else str(facts.local_rank)
+    cpus = fold_numbers(facts.cpus)
+    nodes = fold_numbers(facts.nodes)
+    return [rank.host, local_rank, cpus, nodes, rank.device or "", facts.fabric or ""]
+
+
+def fold_numbers(numbers: tuple[int, ...]) -> str:
+    """Return ``0-3,8`` for 0, 1, 2, 3 and 8."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,4 +1,4 @@
-"""Facts of the machine that the console runs on, kept with every run."""
+"""Facts about the machine of the console, recorded with every run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spbench.record.machine.machine_files import (
 from spbench_core.credentials import holds_secret
 from spbench_core.host_facts import read_processor
 
-_GIT_PATIENCE = 5.0
+_GIT_TIMEOUT = 5.0
 _PREFIXES = (
     "MV2_",
     "MVP_",
@@ -39,16 +39,16 @@ _PREFIXES = (
     "TORCH_",
     "PYTORCH_",
 )
-"""What the names of the variables begin with that are kept; no other is, since reports are sent."""
+"""Prefixes of recorded variables. No others are recorded, because reports are passed on."""
 
 
 def collect_facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[str, Any]:
-    """Return all that is kept of the console's machine, of the suite, and of notable variables.
+    """Return the recorded facts of the console's machine, the suite, and notable variables.
 
     Args:
         environ: The console's environment.
         suite: The suite's file; the git state is that of its folder.
-        text: The suite as read, of which the hash is taken.
+        text: The suite as it was read, from which the hash is computed.
     """
     return {
         "host": socket.gethostname(),
@@ -63,44 +63,44 @@ def collect_facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[st
         "load": read_load(),
         "python": platform.python_version(),
         "spbench": __version__,
-        "git": _git(suite.parent),
+        "git": _read_git(suite.parent),
         "suite_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "env": select_variables(environ),
     }
 
 
 def read_load() -> float:
-    """Return the processes that ran or wanted to, on average over the last minute."""
+    """Return the mean number of runnable processes over the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
-def _git(folder: Path) -> dict[str, Any] | None:
-    """Commit and cleanness of the checkout that a folder is in; None outside of one."""
+def _read_git(folder: Path) -> dict[str, Any] | None:
+    """Return commit and cleanness of the checkout with a folder; None outside of one."""
     try:
-        commit = _ask_git(folder, "rev-parse", "HEAD")
-        dirty = bool(_ask_git(folder, "status", "--porcelain", "--untracked-files=no"))
+        commit = _run_git(folder, "rev-parse", "HEAD")
+        dirty = bool(_run_git(folder, "status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.SubprocessError):
         return None
     return {"commit": commit, "dirty": dirty}
 
 
-def _ask_git(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        ("git", "-C", str(folder), *words),
+def _run_git(folder: Path, *args: str) -> str:
+    process = subprocess.run(
+        ("git", "-C", str(folder), *args),
         capture_output=True,
         text=True,
-        timeout=_GIT_PATIENCE,
+        timeout=_GIT_TIMEOUT,
         check=True,
     )
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def select_variables(environ: Mapping[str, str], chosen: Collection[str] = ()) -> dict[str, str]:
-    """Return the environment variables that may change numbers, by name; no secrets.
+    """Return the environment variables that may change results, by name and without secrets.
 
     Args:
         environ: An environment.
-        chosen: Names that the user gave to a launch, which are kept whatever they begin with.
+        chosen: Names that the user gave to a launch, which are kept with any prefix.
     """
     return {
         name: environ[name]

@@ -1,4 +1,4 @@
-"""What the kernel says of this machine: its memory, NUMA nodes, governor and limits."""
+"""Facts of the kernel about this machine: memory, NUMA nodes, governor and limits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 PROC = Path("/proc")
 SYS = Path("/sys")
 _UNLIMITED = 1 << 60
-"""Bytes from which on version 1 of cgroups means that there is no limit."""
+"""Bytes from which on a limit of cgroups version 1 means that there is no limit."""
 
 
 def read_memory_kib() -> int:
-    """Return the memory of the machine, 0 where the kernel does not say."""
+    """Return the memory of the machine in KiB; 0 if the kernel does not report it."""
     for line in read_lines(PROC / "meminfo"):
         if line.startswith("MemTotal"):
             return int(line.split()[1])
@@ -20,9 +20,9 @@ def read_memory_kib() -> int:
 
 
 def read_available_memory() -> int | None:
-    """Return the bytes that new processes can have, None where the kernel does not say.
+    """Return the bytes that new processes can allocate; None if the kernel does not report them.
 
-    They are what is free or can be freed, and at most the limit of the control group.
+    It is the free and reclaimable memory, limited by the control group.
     """
     limit = read_cgroup_limits()["memory_bytes"]
     for line in read_lines(PROC / "meminfo"):
@@ -33,28 +33,31 @@ def read_available_memory() -> int | None:
 
 
 def read_numa_nodes() -> dict[str, str]:
-    """Return the CPUs of each NUMA node, as ``0-3,8-11``."""
-    found = (SYS / "devices/system/node").glob("node[0-9]*/cpulist")
-    by_node = {int(path.parent.name.removeprefix("node")): read_text(path) for path in found}
+    """Return the CPUs of each NUMA node, such as ``0-3,8-11``."""
+    paths = (SYS / "devices/system/node").glob("node[0-9]*/cpulist")
+    by_node = {int(path.parent.name.removeprefix("node")): read_text(path) for path in paths}
     return {str(node): cpus or "" for node, cpus in sorted(by_node.items())}
 
 
 def read_governor() -> str | None:
-    """Return the first CPU's governor of clock rates; None where the kernel has none."""
+    """Return the frequency governor of the first CPU; None if the kernel has none."""
     return read_text(SYS / "devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def read_cgroup_limits() -> dict[str, Any]:
-    """Return the limits of this process's control groups: CPUs and memory in bytes; None: none.
+    """Return CPUs and memory in bytes to which control groups limit this process; None: no limit.
 
-    Each is the tightest of the group's own and of those above it.
+    Each is the lowest limit of the process's group and the groups above it.
     """
-    paths = dict(_groups())
-    return {"cpus": _least(_cpus(paths)), "memory_bytes": _least(_memory(paths))}
+    paths = dict(_read_groups())
+    return {
+        "cpus": _find_minimum(_read_cpu_limits(paths)),
+        "memory_bytes": _find_minimum(_read_memory_limits(paths)),
+    }
 
 
-def _groups() -> list[tuple[str, str]]:
-    """The process's group by controller; ``""`` is that of version 2."""
+def _read_groups() -> list[tuple[str, str]]:
+    """Return the process's group by controller; ``""`` is that of version 2."""
     rows = [line.split(":", 2) for line in read_lines(PROC / "self/cgroup")]
     return [
         (name, path)
@@ -63,46 +66,50 @@ def _groups() -> list[tuple[str, str]]:
     ]
 
 
-def _folders(controller: str, group: str | None) -> list[Path]:
-    """The group's folder and those above it; in a container its own may be the root alone."""
+def _list_folders(controller: str, group: str | None) -> list[Path]:
+    """Return the group's folder and those above it; in a container it may be only the root."""
     root = SYS / "fs/cgroup" / controller
-    own = root / (group or "").strip("/")
-    return [own, *(above for above in own.parents if above == root or root in above.parents), root]
+    group_folder = root / (group or "").strip("/")
+    return [
+        group_folder,
+        *(parent for parent in group_folder.parents if parent == root or root in parent.parents),
+        root,
+    ]
 
 
-def _cpus(paths: dict[str, str]) -> list[float]:
-    found = []
-    for folder in _folders("", paths.get("")):
+def _read_cpu_limits(paths: dict[str, str]) -> list[float]:
+    limits = []
+    for folder in _list_folders("", paths.get("")):
         quota, _, period = (read_text(folder / "cpu.max") or "max").partition(" ")
         if quota.isdigit() and period.isdigit():
-            found.append(int(quota) / int(period))
-    for folder in _folders("cpu", paths.get("cpu")):
+            limits.append(int(quota) / int(period))
+    for folder in _list_folders("cpu", paths.get("cpu")):
         quota = read_text(folder / "cpu.cfs_quota_us") or ""
         period = read_text(folder / "cpu.cfs_period_us") or ""
         if quota.isdigit() and period.isdigit():
-            found.append(int(quota) / int(period))
-    return found
+            limits.append(int(quota) / int(period))
+    return limits
 
 
-def _memory(paths: dict[str, str]) -> list[int]:
-    files = [folder / "memory.max" for folder in _folders("", paths.get(""))]
-    old = _folders("memory", paths.get("memory"))
-    files += [folder / "memory.limit_in_bytes" for folder in old]
+def _read_memory_limits(paths: dict[str, str]) -> list[int]:
+    files = [folder / "memory.max" for folder in _list_folders("", paths.get(""))]
+    version_1 = _list_folders("memory", paths.get("memory"))
+    files += [folder / "memory.limit_in_bytes" for folder in version_1]
     texts = [read_text(path) or "" for path in files]
     return [int(text) for text in texts if text.isdigit() and int(text) < _UNLIMITED]
 
 
-def _least(values: list[Any]) -> Any:
+def _find_minimum(values: list[Any]) -> Any:
     return min(values, default=None)
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file of the kernel's; none where it cannot be read."""
+    """Return the lines of a file of the kernel; empty if it cannot be read."""
     return (read_text(path) or "").splitlines()
 
 
 def read_text(path: Path) -> str | None:
-    """Return what is in a file of the kernel's, None where it is empty or cannot be read."""
+    """Return the text of a file of the kernel; None if it is empty or cannot be read."""
     try:
         return path.read_text(errors="replace").strip() or None
     except OSError:

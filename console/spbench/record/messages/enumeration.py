@@ -1,23 +1,23 @@
-"""Enumerations in sentences: a few names in full, of many the first and how many more there are."""
+"""Enumerations in messages: a few names in full, or the first ones and the number of others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-MOST_NAMED = 3
-"""Names that are all written; of more the first two are, so that at least two are counted."""
+MAX_NAMED = 3
+"""The number of names that are all listed. Of more, two are listed, so that at least two remain."""
 
 
-def enumerate_names(names: Sequence[str], what: str = "") -> str:
+def enumerate_names(names: Sequence[str], label: str = "") -> str:
     """Return ``a``, ``a and b``, ``a, b and c``, or ``a, b and 2 more hosts``.
 
     Args:
-        names: The names, none of them twice.
-        what: What they name, in the plural; empty if that is clear.
+        names: The names, without duplicates.
+        label: The plural of the named things; empty if it is clear.
     """
-    if len(names) > MOST_NAMED:
-        rest = f"{len(names) - (MOST_NAMED - 1)} more {what}".rstrip()
-        return f"{', '.join(names[: MOST_NAMED - 1])} and {rest}"
+    if len(names) > MAX_NAMED:
+        rest = f"{len(names) - (MAX_NAMED - 1)} more {label}".rstrip()
+        return f"{', '.join(names[: MAX_NAMED - 1])} and {rest}"
     if len(names) > 1:
         return f"{', '.join(names[:-1])} and {names[-1]}"
     return "".join(names)

@@ -1,4 +1,4 @@
-"""The phase of a run in words: of its start, and of a running case how long it takes yet."""
+"""Descriptions of a run's phase: its start, and the progress of a running case."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spbench_core.quantities import format_quantity
 
 
 def describe_start(state: RunState, now: float) -> str:
-    """Return what a run that goes on waits for before its ranks measure, and for how long.
+    """Return the step for which a run waits before its ranks measure, with the seconds so far.
 
-    Empty once a rank measures, counts what it does, or nothing is waited for.
+    Empty once a rank measures or reports progress, or if the run waits for no step.
     """
     if state.run is None:
         return "waiting for the run's first events"
@@ -24,27 +24,27 @@ def describe_start(state: RunState, now: float) -> str:
         return f"asking hosts what they have (ssh), {_since(state.run.started, now)}"
     if job.finished is not None:
         return f"job {job.number} has ended, the next begins: {_since(job.finished, now)}"
-    return _launch_words(state, job, now)
+    return _describe_launch(state, job, now)
 
 
-def _launch_words(state: RunState, job: JobState, now: float) -> str:
+def _describe_launch(state: RunState, job: JobState, now: float) -> str:
     if any(not rank.phase.is_before_work for rank in state.ranks.values()):
         return ""
     phases = Counter(rank.phase for rank in state.ranks.values())
-    known = sum(phases.values())
-    of = f"of {format_quantity(job.np, 'rank')}"
-    if known == 0:
+    num_ranks = sum(phases.values())
+    of_ranks = f"of {format_quantity(job.np, 'rank')}"
+    if num_ranks == 0:
         return (
             f"{job.launcher} launches {format_quantity(job.np, 'rank')}, {_since(job.started, now)}"
         )
-    if phases[RankPhase.STARTING] or known < job.np:
-        if ready := known - phases[RankPhase.STARTING]:
-            return f"MPI and torch start: {ready} {of} are ready, {_since(job.started, now)}"
-        return f"MPI and torch start: {known} {of} are there, {_since(job.started, now)}"
+    if phases[RankPhase.STARTING] or num_ranks < job.np:
+        if ready := num_ranks - phases[RankPhase.STARTING]:
+            return f"MPI and torch start: {ready} {of_ranks} are ready, {_since(job.started, now)}"
+        return f"MPI and torch start: {num_ranks} {of_ranks} are there, {_since(job.started, now)}"
     if phases[RankPhase.READY] == job.np:
         all_ready = "the rank is ready" if job.np == 1 else f"all {job.np} ranks are ready"
         return f"{all_ready}, {_since(job.started, now)}"
-    if phases[RankPhase.SETUP] == known:
+    if phases[RankPhase.SETUP] == num_ranks:
         first = min(rank.last_heard for rank in state.ranks.values())
         return f"set-up and warm-up, {_since(first, now)}"
     return ""
@@ -55,46 +55,50 @@ def _since(moment: float, now: float) -> str:
 
 
 def describe_phase(state: RunState, now: float) -> str:
-    """Return the phase of the rank that gets on, ``check 40 %, 12 s left``.
+    """Return the phase of the rank that makes progress, such as ``check 40 %, 12 s left``.
 
-    Of programs, which cannot tell how far they are, ``running, 40 lines, 12 s``; empty where no
-    rank tells.
+    For programs, which cannot report their progress, it is ``running, 40 lines, 12 s``. Empty if no
+    rank reports a phase.
     """
-    rank = _counting_rank(state)
+    rank = _find_counting_rank(state)
     if rank is None:
-        return _endless_words(state, now)
+        return _describe_uncounted(state, now)
     percent = 100 * rank.done // rank.total
-    left = _seconds_left(rank, now)
-    return f"{rank.shown_phase} {percent} %" + ("" if left is None else f", {left:.0f} s left")
+    seconds = _estimate_seconds(rank, now)
+    return f"{rank.shown_phase} {percent} %" + (
+        "" if seconds is None else f", {seconds:.0f} s left"
+    )
 
 
 def estimate_phase_seconds(state: RunState, now: float) -> float | None:
     """Return the remaining seconds of the phase at its speed so far; None if unknown."""
-    rank = _counting_rank(state)
-    return None if rank is None else _seconds_left(rank, now)
+    rank = _find_counting_rank(state)
+    return None if rank is None else _estimate_seconds(rank, now)
 
 
-def _counting_rank(state: RunState) -> RankState | None:
+def _find_counting_rank(state: RunState) -> RankState | None:
     """Return the rank with the newest phase among those that report progress."""
     counting = [rank for rank in state.ranks.values() if rank.total and rank.done < rank.total]
-    # Ranks that wait for others tell nothing new, and those of an earlier phase least of all.
-    return max(counting, key=lambda one: one.phase_since, default=None)
+    # Ranks that wait for others report no progress, above all those of an earlier phase.
+    return max(counting, key=lambda rank: rank.phase_since, default=None)
 
 
-def _endless_words(state: RunState, now: float) -> str:
-    of = {rank.shown_phase: rank for rank in sorted(state.ranks.values(), key=lambda one: one.done)}
-    if Activity.RUNNING in of:
-        rank = of[Activity.RUNNING]
+def _describe_uncounted(state: RunState, now: float) -> str:
+    by_phase = {
+        rank.shown_phase: rank for rank in sorted(state.ranks.values(), key=lambda rank: rank.done)
+    }
+    if Activity.RUNNING in by_phase:
+        rank = by_phase[Activity.RUNNING]
         lines = format_quantity(rank.done, "line")
         return f"{Activity.RUNNING}, {lines}, {_since(rank.phase_since, now)}"
-    if Activity.WAITING in of:
-        since = of[Activity.WAITING].phase_since
+    if Activity.WAITING in by_phase:
+        since = by_phase[Activity.WAITING].phase_since
         return f"{Activity.WAITING} for another rank, {_since(since, now)}"
     return ""
 
 
-def _seconds_left(rank: RankState, now: float) -> float | None:
+def _estimate_seconds(rank: RankState, now: float) -> float | None:
     if not rank.done or not rank.phase_since:
         return None
-    each = (now - rank.phase_since) / rank.done
-    return max(0.0, each * (rank.total - rank.done))
+    seconds_per_step = (now - rank.phase_since) / rank.done
+    return max(0.0, seconds_per_step * (rank.total - rank.done))

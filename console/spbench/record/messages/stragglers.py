@@ -1,6 +1,7 @@
-"""Sentences on stragglers, the same while a case runs and after it.
+"""Messages on stragglers, the same while a case runs and after it.
 
-One sentence per rank or host over all cases: how slow it is, who waits for it, what to do next.
+One message per rank or host over all cases: how slow it is, which ranks wait for it, and the next
+step.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankTime
-from spbench.record.messages.enumeration import MOST_NAMED, enumerate_names, name_cases
+from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names, name_cases
 from spbench.record.stragglers import Straggler, find_waiting_ranks, is_planted
 from spbench_core.quantities import format_quantity
 
 MAX_MESSAGES = 12
-"""Stragglers with a sentence of their own; the others are counted."""
+"""The number of stragglers with a message; others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Lag:
     Attributes:
         straggler: The rank or host.
         case: The case in which it is slow.
-        waiting: The ranks that wait for it, as far as that is known.
+        waiting: The ranks that wait for it, as far as known.
     """
 
     straggler: Straggler
@@ -39,40 +40,42 @@ def find_lags(
 ) -> list[Lag]:
     """Return the stragglers of a case with the ranks that wait for them.
 
-    With several stragglers it is not known who waits for which.
+    With several stragglers, the ranks that wait for each one are unknown.
 
     Args:
         case: The case.
         stragglers: Its stragglers.
-        times: The median times of its ranks, if they are known already.
+        times: The median times of its ranks, if they are already known.
     """
     waiting: tuple[int, ...] = ()
     if len(stragglers) == 1 and stragglers[0].cause:
         slow = stragglers[0]
-        of_all = find_waiting_ranks(
+        waiting_ranks = find_waiting_ranks(
             case.identity, case.active_medians() if times is None else times
         )
-        hosts = {rank: part.host for rank, part in case.measured.ranks.items()}
-        waiting = tuple(rank for rank in of_all if not slow.includes(rank, hosts.get(rank, "")))
+        hosts = {rank: state.host for rank, state in case.measured.ranks.items()}
+        waiting = tuple(
+            rank for rank in waiting_ranks if not slow.includes(rank, hosts.get(rank, ""))
+        )
     return [Lag(straggler, case, waiting) for straggler in stragglers]
 
 
-def describe_lags(lags: Iterable[Lag], most: int = MAX_MESSAGES) -> list[str]:
-    """Return one sentence per rank or host, the slowest first; the rest is counted in a last one.
+def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list[str]:
+    """Return one message per rank or host, the slowest first. A last one counts the others.
 
     Args:
         lags: The stragglers of all cases.
-        most: The most sentences, without the last one.
+        max_messages: The largest number of messages, without the last one.
     """
     groups: dict[tuple[str, int | None], list[Lag]] = defaultdict(list)
     for lag in lags:
         groups[lag.straggler.host, lag.straggler.rank].append(lag)
     slowest_first = sorted(groups.values(), key=lambda group: -_worst(group).straggler.ratio)
-    sentences = [_describe(group) for group in slowest_first[:most]]
-    if len(slowest_first) > most:
-        rest = format_quantity(len(slowest_first) - most, "more straggler")
-        sentences.append(f"{rest}: see the skew of each rank")
-    return sentences
+    messages = [_describe(group) for group in slowest_first[:max_messages]]
+    if len(slowest_first) > max_messages:
+        rest = format_quantity(len(slowest_first) - max_messages, "more straggler")
+        messages.append(f"{rest}: see the skew of each rank")
+    return messages
 
 
 def _worst(group: Sequence[Lag]) -> Lag:
@@ -80,21 +83,21 @@ def _worst(group: Sequence[Lag]) -> Lag:
 
 
 def _describe(group: Sequence[Lag]) -> str:
-    """Return the sentence on one rank or host."""
+    """Return the message on one rank or host."""
     worst = _worst(group)
     slow = worst.straggler
     cases = name_cases([lag.case.id for lag in group])
     if len(group) == 1:
-        sentence = f"{slow.describe_ratio()} {cases} {slow.describe_span()}"
+        message = f"{slow.describe_ratio()} {cases} {slow.describe_span()}"
     else:
-        sentence = f"{slow.describe_ratio('up to')} {cases}"
+        message = f"{slow.describe_ratio('up to')} {cases}"
     if waiting := _describe_waiting(group):
-        sentence += f" ({waiting})"
-    return f"{sentence}; {_next_step(group)}"
+        message += f" ({waiting})"
+    return f"{message}; {_advise(group)}"
 
 
 def _describe_waiting(group: Sequence[Lag]) -> str:
-    """Return who waits for a straggler, if that is the same in all cases."""
+    """Return which ranks wait for a straggler, if these are the same in all cases."""
     if not any(lag.straggler.cause for lag in group):
         return "unless it waits for a slower rank, which is not measured"
     clauses = {_waiting_clause(lag) for lag in group}
@@ -109,16 +112,16 @@ def _waiting_clause(lag: Lag) -> str:
         return f"rank {waiting[0]} waits for it"
     if len(waiting) == lag.case.identity.np - 1:
         return "all other ranks wait for it"
-    if len(waiting) > MOST_NAMED:
+    if len(waiting) > MAX_NAMED:
         return f"{len(waiting)} ranks wait for it"
     return f"ranks {enumerate_names([*map(str, waiting)])} wait for it"
 
 
-def _next_step(group: Sequence[Lag]) -> str:
-    """Return what to do about a straggler; nothing is wrong with one that was planted."""
+def _advise(group: Sequence[Lag]) -> str:
+    """Return the next step for a straggler, or that it was planted."""
     if all(is_planted(lag.straggler, lag.case) for lag in group):
         return f"planted by --inject {group[0].case.identity.inject}"
     host = _worst(group).straggler.host
-    hosts = {part.host for lag in group for part in lag.case.measured.ranks.values()}
+    hosts = {state.host for lag in group for state in lag.case.measured.ranks.values()}
     only = f" --hosts {host}" if len(hosts) > 1 else ""
     return f"check its host with: spbench doctor{only}"

@@ -34,7 +34,7 @@ from spbench.stats.difference import LEAST_PAST, least_launches
 from spbench_core.events.statuses import CaseStatus, RunStatus
 from spbench_core.quantities import format_quantity
 
-MOST_NAMED = 6
+MAX_NAMED = 6
 """The largest number of cases that a note names."""
 MOST_BROKEN = 8
 """The largest number of reasons of broken cases that are printed."""
@@ -141,9 +141,9 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
 
 def name_cases(ids: Sequence[str]) -> str:
     """Return case ids in one clause, such as ``a, b and 9 more``."""
-    if len(ids) <= MOST_NAMED + 1:
+    if len(ids) <= MAX_NAMED + 1:
         return ", ".join(ids)
-    return f"{', '.join(ids[:MOST_NAMED])} and {len(ids) - MOST_NAMED} more"
+    return f"{', '.join(ids[:MAX_NAMED])} and {len(ids) - MAX_NAMED} more"
 
 
 def broken_notes(comparison: RunComparison) -> Iterator[str]:

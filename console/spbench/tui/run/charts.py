@@ -6,9 +6,8 @@ from abc import abstractmethod
 from collections import OrderedDict
 
 from spbench.record.case_state import CaseState
-from spbench.record.live_samples import LiveSamples
 from spbench.record.metric_names import format_metric_name
-from spbench.record.timeline import MetricTimeline
+from spbench.record.timeline import LiveSamples, MetricTimeline
 from spbench.stats.histogram import make_bins
 from spbench.tui.panes import Pane
 from spbench.tui.widgets.histogram import HistogramChart

@@ -23,7 +23,8 @@ from spbench.record.coordinates import (
 )
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.judge import describe_failed_checks, divide_by_limit
-from spbench.record.machine.cores import fold_numbers
+from spbench.record.machine.core_sharing import fold_numbers
+from spbench.record.messages.cases import describe_repeats
 from spbench.record.metric_names import (
     SEPARATELY,
     find_iteration_name,
@@ -38,7 +39,6 @@ from spbench.record.number_formatting import (
     format_time,
     format_value,
 )
-from spbench.record.repeats import describe_repeats
 from spbench.record.run_parts import RankState
 from spbench.record.runs.job_output import read_job_output
 from spbench.record.shares import Shares, compute_all_shares, compute_shares, list_ranks_with_shares

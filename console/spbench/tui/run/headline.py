@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.engine.remaining_time import format_remaining
-from spbench.record.case_counts import count_cases
 from spbench.record.messages.phases import describe_phase, describe_start
+from spbench.record.run_parts import count_cases
 from spbench.record.state import RunState
 from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed, LiveSource, ReplaySource

@@ -5,7 +5,7 @@ import pytest
 from spbench.engine.recorder import Recorder
 from spbench.engine.verdicts import plan_further_jobs
 from spbench.launch.jobs import Job
-from spbench.record.repeats import describe_repeats
+from spbench.record.messages.cases import describe_repeats
 from spbench.record.runs.event_log import EventLog
 from spbench.suites.case import Case, RepeatPolicy
 from spbench.suites.settings import LaunchSettings

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.record.live_samples import LiveSamples
 from spbench.record.rank_rows import RankRows
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import find_demo_run
 from spbench.record.state import RunState
+from spbench.record.timeline import LiveSamples
 from unit.events import TIME, described, metric, rank_event, started
 
 

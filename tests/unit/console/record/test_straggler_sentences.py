@@ -40,10 +40,10 @@ def test_each_rank_has_its_sentence_the_slowest_first():
 
 def test_very_many_stragglers_are_counted():
     lags = [Lag(slow(rank, 20.0 - rank), case_of()) for rank in range(5)]
-    sentences = describe_lags(lags, most=3)
+    sentences = describe_lags(lags, max_messages=3)
     assert len(sentences) == 4
     assert sentences[-1].startswith("2 more stragglers: ")
-    assert describe_lags(lags, most=4)[-1].startswith("1 more straggler: ")
+    assert describe_lags(lags, max_messages=4)[-1].startswith("1 more straggler: ")
 
 
 def test_on_one_host_the_next_step_names_none():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from spbench.record.efficiency import format_efficiency, format_metric
 from spbench.record.judge import divide_by_limit
+from spbench.record.messages.cases import describe_allowed, format_reference
 from spbench.record.metric_names import (
     describe_separation,
     find_metric_help,
@@ -20,7 +21,6 @@ from spbench.record.number_formatting import (
     format_percent,
     format_time,
 )
-from spbench.record.reference_wording import describe_allowed, format_reference
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.formats.case_text import (
     choose_headline,

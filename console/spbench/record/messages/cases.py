@@ -1,0 +1,116 @@
+"""Descriptions of the limits, references and repeats of a case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from spbench.record.case_state import CaseState, RepeatsEnd
+from spbench.record.number_formatting import format_factor, format_percent, format_value
+from spbench.stats.summary import median, median_interval
+from spbench_core.quantities import format_quantity
+
+
+def describe_limit(item: Mapping[str, Any]) -> str:
+    """Return the limit of an expectation, such as ``368 us (reference 350 us +5 %)``.
+
+    Args:
+        item: An expectation with a ``reference``, from an event.
+    """
+    reference = item["reference"]
+    share = reference["upper"] if item["op"] == "max" else reference["lower"]
+    value = format_reference(item["metric"], reference)
+    limit = _format_in_unit(item["metric"], reference, item["limit"])
+    return f"{limit} (reference {value} {_format_share(share)})"
+
+
+def describe_miss(item: Mapping[str, Any]) -> str:
+    """Return how far a result is from its reference, and the allowed deviation.
+
+    ``time_ms.p50 is 410 us, 17 % above its reference 350 us (allowed: -10 % to +5 %)``
+
+    Args:
+        item: A failed expectation with a ``reference`` and a ``value``, from an event.
+    """
+    reference = item["reference"]
+    value = _format_in_unit(item["metric"], reference, item["value"])
+    return (
+        f"{item['metric']} is {value}, {_format_deviation(item['value'] / reference['value'])} "
+        f"its reference {format_reference(item['metric'], reference)} "
+        f"({describe_allowed(reference)})"
+    )
+
+
+def format_reference(metric: str, reference: Mapping[str, Any]) -> str:
+    """Return the value of a reference with its unit."""
+    return _format_in_unit(metric, reference, reference["value"])
+
+
+def describe_allowed(reference: Mapping[str, Any]) -> str:
+    """Return the allowed deviations, such as ``allowed: -10 % to +5 %``."""
+    lower = reference["lower"]
+    upper = reference["upper"]
+    if lower is None:
+        return f"allowed: up to {_format_share(upper)}"
+    if upper is None:
+        return f"allowed: down to {_format_share(lower)}"
+    return f"allowed: {_format_share(lower)} to {_format_share(upper)}"
+
+
+def _format_in_unit(metric: str, reference: Mapping[str, Any], value: float) -> str:
+    return format_value(value, reference["unit"], metric.partition(".")[0])
+
+
+def _format_deviation(ratio: float) -> str:
+    if ratio >= 10:  # "900 % above" is harder to read than "10.0x"
+        return format_factor(ratio)
+    return f"{format_percent(abs(ratio - 1))} {'above' if ratio > 1 else 'below'}"
+
+
+def _format_share(share: float | None) -> str:
+    """Return a tolerance with all digits from the suite: ``+7.5 %``."""
+    if not share:
+        return "0 %"
+    percent = (Decimal(repr(share)) * 100).normalize()
+    return f"{percent:+f} %"
+
+
+def relative_width(case: CaseState) -> float | None:
+    """Return the width of the 95 % interval of a case's median time, over that median.
+
+    None with fewer than six launches. A launch counts as one value, because its iterations depend
+    on each other.
+    """
+    launches = case.launch_medians("time_ms")
+    interval = median_interval(launches)
+    center = median(launches) if launches else 0.0
+    return (interval[1] - interval[0]) / center if interval and center > 0 else None
+
+
+def describe_repeats(case: CaseState) -> str | None:
+    """Return how the repeats of a case with ``until`` ended; None for other cases."""
+    until = case.identity.until
+    end = case.measured.repeats_end
+    if until is None or end is None:
+        return None
+    times = f"it ran {format_quantity(end.repeats, 'time')}"
+    if end.reason == "check":
+        return f"{times}, and no more since a check failed"
+    limits = {
+        "max_time": f", for its max_time of {until['max_time']:g} s",
+        "repeats": ", the most",
+    }
+    return f"{times}{limits.get(end.reason, '')}: {_describe_width(end, until['interval'])}"
+
+
+def _describe_width(end: RepeatsEnd, goal: float) -> str:
+    if end.width is None:
+        return "too few for a 95 % interval of its median, which takes six"
+    still = "still " if end.width > goal else ""
+    width_text = format_percent(end.width)
+    goal_text = format_percent(goal)
+    return (
+        f"the 95 % interval of its median is {still}{width_text} wide, "
+        f"and {goal_text} was asked for"
+    )
