@@ -129,7 +129,7 @@ def outcome(world: MPI.Intracomm, name: str, precision: str, seed: int, spoilt: 
     errors = StepErrors(OperatorErrors(EveryError(largest), EveryError(largest)))
     if not spoilt:
         errors = StepErrors(errors.operators, *(EveryError(largest) for _ in range(3)))
-    StepCheck(engine, training, errors, NAMES, every=True).run()
+    StepCheck(engine, training, errors, NAMES, checks_all=True).run()
     engine.free()
     controls = {name: where in largest for name, where in planted}
     places = [where for _, where in planted]

@@ -1,1 +1,1 @@
-"""Training over many ranks: tiles, stages, pipelines, precision, checkpoints, imported networks."""
+"""Training over many ranks: tiles, pipelines, precision, imported networks."""

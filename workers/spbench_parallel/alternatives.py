@@ -35,7 +35,7 @@ def time_alternatives(
         comm: Ranks that all call this function. A run then takes as long as on its slowest rank,
             and all ranks return the same times. None: only this process measures.
         interleaved: Whether a round runs all alternatives, so that changes over time affect all of
-            them. Otherwise all runs of one come before those of the next, as in a loop that uses
+            them. Otherwise all runs of one come before those of the next, like in a loop that uses
             only one of them.
         max_seconds: No timed round begins after this many seconds of timed rounds, except the
             first.

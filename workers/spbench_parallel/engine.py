@@ -84,11 +84,13 @@ class Engine:
         )
         # 3. The ranks of each stage create its communicator and build its module. Every rank goes
         #    through its coordinates in the same order: by direction, or by round.
-        self._built = [build_local_stage(world, plan, own) for own in self.coordinates]
+        self._built = [
+            build_local_stage(world, plan, coordinates) for coordinates in self.coordinates
+        ]
         self.stages = tuple(built.module for built in self._built)
         self._tiles = [
-            built.comms[0] if plan.layout.stages[own.stage].spatial else None
-            for built, own in zip(self._built, self.coordinates, strict=True)
+            built.comms[0] if plan.layout.stages[coordinates.stage].spatial else None
+            for built, coordinates in zip(self._built, self.coordinates, strict=True)
         ]
         # 4. Local: memory format, number format and recomputation. Weights must be in their final
         #    memory before the trainer makes views of flat tensors of them.
@@ -97,15 +99,19 @@ class Engine:
         self.arithmetic = Arithmetic(
             world, plan.precision, self.stages, plan.device, learns=self._learns
         )
-        for own, stage in zip(self.coordinates, self.stages, strict=True):
-            enable_recomputation(stage, plan.recomputation(own.stage), self.arithmetic.activate)
+        for coordinates, stage in zip(self.coordinates, self.stages, strict=True):
+            enable_recomputation(
+                stage, plan.recomputation(coordinates.stage), self.arithmetic.activate
+            )
         self.runners = tuple(
-            self._create_runner(own, stage, tiles, source, keeps_input_gradients)
-            for own, stage, tiles in zip(self.coordinates, self.stages, self._tiles, strict=True)
+            self._create_runner(coordinates, stage, tiles, source, keeps_input_gradients)
+            for coordinates, stage, tiles in zip(
+                self.coordinates, self.stages, self._tiles, strict=True
+            )
         )
         self._by_stage = {
-            (own.stage, own.direction): runner
-            for own, runner in zip(self.coordinates, self.runners, strict=True)
+            (coordinates.stage, coordinates.direction): runner
+            for coordinates, runner in zip(self.coordinates, self.runners, strict=True)
         }
         # 5. Ranks that hold the same weights create their communicators, lesser key first.
         self._trainer = None if training is None else self._create_trainer(training)
@@ -143,7 +149,7 @@ class Engine:
         return self._by_stage[stage, direction].module
 
     def step(self) -> None:
-        """Run a training step: all micro-batches forward and backward, sums, and the update.
+        """Run a training step: forward and backward passes, sums, and the update.
 
         Raises:
             ValueError: The engine was created for inference.
@@ -168,7 +174,7 @@ class Engine:
         return {index: logits for runner in self.runners for index, logits in runner.logits.items()}
 
     def targets(self) -> dict[int, torch.Tensor]:
-        """Return the targets of a step's images by micro-batch, on ranks of the last stage.
+        """Return the targets of a step by micro-batch, on ranks of the last stage.
 
         In segmentation, each tile has the classes of its pixels. Otherwise only the first tile has
         the classes of the images.
@@ -176,9 +182,11 @@ class Engine:
         last = len(self.plan.layout.stages) - 1
         return {
             index: runner.targets(index)
-            for own, runner in zip(self.coordinates, self.runners, strict=True)
+            for coordinates, runner in zip(self.coordinates, self.runners, strict=True)
             for index, batch in enumerate(self.plan.batches)
-            if own.stage == last and self._counts_loss_of(own) and batch.direction == own.direction
+            if coordinates.stage == last
+            and self._counts_loss_of(coordinates)
+            and batch.direction == coordinates.direction
         }
 
     def calibrate(self) -> Ranges:
@@ -204,14 +212,14 @@ class Engine:
 
     def loss(self) -> float:
         """Return the last step's loss: the mean over the images of all replicas."""
-        own = sum(runner.loss for runner in self._runners_with_loss())
-        total: float = self._world.allreduce(own)
+        local = sum(runner.loss for runner in self._runners_with_loss())
+        total: float = self._world.allreduce(local)
         return total / self.plan.layout.replicas
 
     def accuracy(self) -> float:
-        """Return the share of the last step's images whose class had the largest logit."""
-        own = sum(runner.correct for runner in self._runners_with_loss())
-        correct: int = self._world.allreduce(own)
+        """Return the share of the last step's images that are classified correctly."""
+        local = sum(runner.correct for runner in self._runners_with_loss())
+        correct: int = self._world.allreduce(local)
         return correct / self._images
 
     def epoch_means(self, steps: int) -> tuple[float, float]:
@@ -228,7 +236,7 @@ class Engine:
 
     def _runners_with_loss(self) -> list[StageRunner]:
         pairs = zip(self.coordinates, self.runners, strict=True)
-        return [runner for own, runner in pairs if self._counts_loss_of(own)]
+        return [runner for coordinates, runner in pairs if self._counts_loss_of(coordinates)]
 
     def _counts_loss_of(self, coordinates: RankCoordinates) -> bool:
         """Return whether the loss at these coordinates counts.
@@ -262,13 +270,25 @@ class Engine:
         )
 
     def _warm_up(self, source: ImageSource, keeps_input_gradients: bool) -> None:
-        """Run a first pass through each stage, in the order of the coordinates on all ranks."""
-        for own, stage, tiles in zip(self.coordinates, self.stages, self._tiles, strict=True):
+        """Run a first pass through each stage, in the order of coordinates."""
+        for coordinates, stage, tiles in zip(
+            self.coordinates, self.stages, self._tiles, strict=True
+        ):
             create_silent_runner = partial(
-                self._create_runner, own, stage, tiles, source, keeps_input_gradients, silent=True
+                self._create_runner,
+                coordinates,
+                stage,
+                tiles,
+                source,
+                keeps_input_gradients,
+                silent=True,
             )
             warm_up(
-                stage, create_silent_runner, own.direction, self.plan.batches, learns=self._learns
+                stage,
+                create_silent_runner,
+                coordinates.direction,
+                self.plan.batches,
+                learns=self._learns,
             )
 
     def _create_runner(

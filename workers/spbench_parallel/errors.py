@@ -1,4 +1,4 @@
-"""Errors of a valid case that cannot run here: something is missing or does not fit."""
+"""Errors of a valid case that cannot run here."""
 
 from __future__ import annotations
 

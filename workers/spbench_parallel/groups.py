@@ -1,4 +1,4 @@
-"""Collective calls: groups of ranks, comparison of configurations, a sleeping barrier."""
+"""Collective calls: groups of ranks, agreement, and a sleeping barrier."""
 
 from __future__ import annotations
 

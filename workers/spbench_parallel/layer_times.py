@@ -147,7 +147,7 @@ class LapTimer:
 def _rounds(
     stage: nn.Module, inputs: TensorTuple, device: torch.device
 ) -> list[tuple[float, float]]:
-    """Return the forward and backward seconds of each round, after one that is dropped.
+    """Return the forward and backward seconds of each round except the first.
 
     Rounds follow each other without a wait: a GPU has work queued, so that no launch is timed.
     """
@@ -169,7 +169,7 @@ def time_forward(layer: Callable[[Any], Any], inputs: TensorTuple, laps: LapTime
 
 
 def as_tuple(output: torch.Tensor | Sequence[torch.Tensor]) -> TensorTuple:
-    """Return a layer's output, one tensor or several, as a tuple."""
+    """Return a layer's output as a tuple of one tensor or several."""
     return (output,) if isinstance(output, torch.Tensor) else tuple(output)
 
 

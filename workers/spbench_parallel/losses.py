@@ -47,7 +47,9 @@ class Loss:
         return functional.cross_entropy(logits, targets, reduction="sum") / self.pixels
 
     def count_correct(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the number of images whose class has the largest logit.
+        """Return the number of images that are classified correctly.
+
+        Their class has the largest logit.
 
         In segmentation, each image counts as the share of such pixels.
         """
@@ -63,6 +65,6 @@ class Loss:
         coefficients: torch.Tensor = (2 * overlap + 1) / (total + 1)
         return (1 - coefficients).mean(1).sum() / ranks
 
-    def sum_over_tiles(self, own: torch.Tensor) -> torch.Tensor:
+    def sum_over_tiles(self, local: torch.Tensor) -> torch.Tensor:
         """Return sums over whole images, from this rank's sums over its pixels."""
-        return own if self.tiles is None else differentiable_sum(self.tiles, own)
+        return local if self.tiles is None else differentiable_sum(self.tiles, local)

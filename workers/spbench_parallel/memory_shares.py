@@ -1,4 +1,4 @@
-"""Shares of a rank's memory in a model: activations, parameters, and the buffers of messages."""
+"""Shares of a rank's memory in a model: activations, parameters, and buffers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spbench_parallel.engine import Engine
 
 
 class Activations:
-    """The activations of a rank: tensors that autograd saves for backward, except parameters.
+    """The activations of a rank: tensors that autograd saves for backward.
 
     Tensors that share a storage count once, with the whole storage.
 
@@ -91,7 +91,7 @@ def _restore(saved: torch.Tensor | _SavedTensor) -> torch.Tensor:
 
 
 def parameter_bytes(engine: Engine) -> int:
-    """Return the bytes of weights, running statistics, gradients and the optimizer's state."""
+    """Return the bytes of weights, statistics, gradients and optimizer state."""
     tensors = [
         tensor
         for stage in engine.stages

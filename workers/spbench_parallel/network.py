@@ -1,4 +1,4 @@
-"""A user-defined network, trained over stages, tiles and replicas by a user's script."""
+"""A user-defined network over stages, tiles and replicas, trained by a script."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _CHOICES: dict[str, tuple[str | bool | None, ...]] = {
 
 
 class ParallelNetwork:
-    """A user-defined network over the ranks of a communicator, which trains step by step.
+    """A user-defined network over the ranks of a communicator.
 
     All ranks must create it from a module with the same weights, and call its methods together. A
     rank only requests its own part of the images.
@@ -76,7 +76,7 @@ class ParallelNetwork:
         loss: ``cross_entropy``, or ``dice`` in segmentation.
         optimizer: ``sgd`` (with a momentum of 0.9), ``adam`` or ``adamw``.
         learning_rate: Its rate.
-        weight_decay: The weight decay, as in torch's optimizers.
+        weight_decay: The weight decay of torch's optimizers.
         precision: ``fp32``, ``fp64``, ``bf16`` or ``fp16``.
         recompute: The activations that are computed again in the backward pass, ``stage`` or
             ``block`` (default: all are kept).

@@ -74,7 +74,7 @@ def available_bytes(device: torch.device) -> float:
 
 
 def _bytes_within_limits() -> float:
-    """Return the bytes that the limits of this process still allow (``ulimit -d``, ``-v``)."""
+    """Return the bytes that this process may still allocate (``ulimit -d``, ``-v``)."""
     limits = {"VmData": resource.RLIMIT_DATA, "VmSize": resource.RLIMIT_AS}
     soft = {name: resource.getrlimit(limit)[0] for name, limit in limits.items()}
     remaining = [

@@ -1,4 +1,4 @@
-"""The plan of a model: its layout, micro-batches, number formats and optimizer settings."""
+"""The plan of a model: layout, micro-batches, formats, optimizer settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ gradients, and those of `OWNER` own the weights.
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """A model over many ranks: the network, its ranks, its micro-batches and its number formats.
+    """A model over many ranks: network, ranks, micro-batches and number formats.
 
     Attributes:
         model: The model.
@@ -93,7 +93,7 @@ class ModelPlan:
 
     @property
     def owner(self) -> int:
-        """The direction in which copies of a stage have all gradients and the optimizer's state.
+        """The direction of copies with all gradients and the optimizer's state.
 
         Without `master_comm` the copies of both directions have them.
         """
@@ -112,7 +112,7 @@ class TrainingConfig:
     Attributes:
         optimizer: ``sgd``, ``adam`` or ``adamw``.
         learning_rate: The learning rate of the first epoch.
-        weight_decay: The weight decay, as in torch's optimizers.
+        weight_decay: The weight decay of torch's optimizers.
         learning_rate_decay: The factor of the learning rate after each epoch.
         momentum: The momentum of ``sgd``.
     """

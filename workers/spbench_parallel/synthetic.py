@@ -11,7 +11,7 @@ from spbench_parallel.plan import ModelPlan
 def synthetic_images(
     plan: ModelPlan, seed: int, dtype: torch.dtype | None = None
 ) -> SyntheticImages:
-    """Return images for a plan's model on its device, with a class per image or per pixel.
+    """Return images for a plan's model, with a class per image or per pixel.
 
     Args:
         plan: The model.

@@ -1,4 +1,4 @@
-"""The context of a benchmark: its parameters, the ranks, and the calls that report results."""
+"""The context of a benchmark: parameters, ranks, and reports of results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """The context of one case on one rank, the argument of a benchmark's ``run(context)``.
+    """The context of a case on one rank, the argument of ``run(context)``.
 
     Attributes:
         world: The ranks of the job, and this rank's location.
@@ -75,7 +75,7 @@ class Context:
         return int(self.params.get("seed", 0)) + 1000003 * self._repeat
 
     def seed_for(self, *parts: str | int) -> int:
-        """Return a seed for these words, the same on every rank that passes the same words."""
+        """Return a seed for some words, the same on every rank."""
         text = repr((self.seed, *parts)).encode()
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 2
 
@@ -110,7 +110,9 @@ class Context:
         return maximum
 
     def median_of_slowest(self, times: Sequence[float]) -> float:
-        """Return the median over iterations of the slowest rank's times, like the console does.
+        """Return the median over iterations of the slowest rank's times.
+
+        The console computes the same.
 
         All ranks must call it, with the same number of times.
         """
@@ -126,7 +128,7 @@ class Context:
         self._channel.send("case_start", **self._ids, **fields)
 
     def end(self, status: RankStatus, **fields: Any) -> None:
-        """Report that the case has ended on this rank: ``ok``, or ``error`` with the reason."""
+        """Report that the case has ended on this rank: ``ok`` or ``error``."""
         if disturbances := self._find_disturbances():
             fields["disturbed"] = disturbances
         self._channel.send("case_end", **self._ids, status=status, **fields)
@@ -141,7 +143,7 @@ class Context:
         return changes | {"slowed": slowdown} if slowdown > 0 else changes
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Report progress in a phase such as ``warmup`` or ``timing``, never in a timed region."""
+        """Report progress in a phase such as ``timing``, never in a timed region."""
         self._channel.send("progress", **self._ids, phase=phase, done=done, total=total)
 
     def samples(self, metric: str, values: array[float] | list[float]) -> None:
@@ -186,7 +188,7 @@ class Context:
         self._channel.send("metric", **self._ids, name=name, value=finite, **fields)
 
     def limit(self, name: str, value: float, measured_by: str) -> None:
-        """Report the limit of a metric that was measured in this job, and how it was measured."""
+        """Report the measured limit of a metric, and how it was measured."""
         finite = value if math.isfinite(value) else None
         self._channel.send("metric", **self._ids, name=name, value=finite, measured_by=measured_by)
 
@@ -212,7 +214,7 @@ class Context:
         self._channel.send("log", **self._ids, level=level, message=message)
 
     def say(self, line: str) -> None:
-        """Report a line of the benchmark's own output, which a standalone run prints unchanged.
+        """Report a line that a standalone run prints unchanged.
 
         The benchmark's entry has ``own_lines``, and rank 0 reports them.
         """

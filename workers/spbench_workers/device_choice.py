@@ -41,10 +41,10 @@ def choose_device(
     sharing, speaker = _check_all_ranks(context, gpu, problem)
     device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu.index)
     set_fp32_precision(device, tf32=tf32)
-    near = None
+    is_near = None
     if gpu is not None:
         name = f"{device} {gpu.name}"
-        near, _ = describe_nearness(gpu.address, context.world.cpus)
+        is_near, _ = describe_nearness(gpu.address, context.world.cpus)
         reason = _describe_gpu(
             context, gpu, sharing, "asked for" if requested == "cuda" else "auto"
         )
@@ -54,7 +54,7 @@ def choose_device(
     else:
         name = "cpu"
         reason = "asked for" if requested == "cpu" else f"auto: {explain_missing_gpu()}"
-    context.device(name, reason, speaks=context.world.rank == speaker, near=near)
+    context.device(name, reason, speaks=context.world.rank == speaker, near=is_near)
     return device
 
 
@@ -77,7 +77,7 @@ def _select_gpu(context: Context, requested: str, index: int | None) -> tuple[Gp
 
 
 def _check_all_ranks(context: Context, gpu: Gpu | None, problem: str) -> tuple[int, int]:
-    """Return the number of ranks on this rank's GPU, and the rank that records the choice.
+    """Return the number of ranks on this rank's GPU, and the recording rank.
 
     The latter is the first rank with a GPU, or rank 0.
 
@@ -86,19 +86,19 @@ def _check_all_ranks(context: Context, gpu: Gpu | None, problem: str) -> tuple[i
             message is that of this rank, or of the first rank with a problem.
     """
     host = context.world.host
-    own = problem, host, None if gpu is None else gpu.address
-    by_rank: list[tuple[str, str, str | None]] = context.world.comm.allgather(own)
+    own_entry = problem, host, None if gpu is None else gpu.address
+    by_rank: list[tuple[str, str, str | None]] = context.world.comm.allgather(own_entry)
     if problem:
         raise NoDeviceError(problem)
     for rank, (other_problem, other_host, _) in enumerate(by_rank):
         if other_problem:
             raise NoDeviceError(f"rank {rank} on {other_host}: {other_problem}")
     speaker = next((rank for rank, (_, _, address) in enumerate(by_rank) if address is not None), 0)
-    return by_rank.count(own) if gpu is not None else 0, speaker
+    return by_rank.count(own_entry) if gpu is not None else 0, speaker
 
 
 def check_same_kind(context: Context, device: torch.device | None) -> None:
-    """Check that a case does not compute on GPUs on some ranks and on the host on others.
+    """Check that all ranks of a case compute on GPUs, or all on the host.
 
     ``auto`` decides on each rank separately. All ranks must call it.
 
@@ -110,14 +110,14 @@ def check_same_kind(context: Context, device: torch.device | None) -> None:
         CannotRunError: Some ranks have GPUs and others the host. All ranks raise it, and it names
             one rank of each kind.
     """
-    own = None if device is None else (device.type, context.world.host)
-    by_rank = context.world.comm.allgather(own)
+    own_device = None if device is None else (device.type, context.world.host)
+    by_rank = context.world.comm.allgather(own_device)
     first: dict[str, str] = {}
     for rank, rank_device in enumerate(by_rank):
         if rank_device is not None:
             kind, host = rank_device
-            where = "on the host" if kind == "cpu" else "on a GPU"
-            first.setdefault(kind, f"rank {rank} on {host} computes {where}")
+            computing = "on the host" if kind == "cpu" else "on a GPU"
+            first.setdefault(kind, f"rank {rank} on {host} computes {computing}")
     if len(first) > 1:
         raise CannotRunError(
             f"device {context.params['device']}: {' and '.join(first.values())}; take device cpu, "
@@ -149,8 +149,8 @@ def _gpu_index(context: Context, requested: int | None) -> int:
 
 
 def _describe_gpu(context: Context, gpu: Gpu, sharing: int, request: str) -> str:
-    near, phrase = describe_nearness(gpu.address, context.world.cpus)
-    if near is False and (address := gpu.address) not in _WARNED:
+    is_near, phrase = describe_nearness(gpu.address, context.world.cpus)
+    if is_near is False and (address := gpu.address) not in _WARNED:
         _WARNED.add(address)
         context.log(
             f"GPU {gpu.index} of rank {context.world.rank} is {phrase}", level=LogLevel.WARNING

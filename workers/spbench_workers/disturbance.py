@@ -80,7 +80,9 @@ def find_disturbances(before: Counters, after: Counters, cpus: int) -> dict[str,
 
 
 def measure_slowdown(cpus: Iterable[int], sys: Path = SYS) -> float:
-    """Return the share by which the slowest of these CPUs is below its base clock rate, at least 0.
+    """Return the share by which the slowest CPU is below its base clock rate.
+
+    It is at least 0.
 
     The base rate is the one that a CPU keeps under any load that its cooling is designed for.
     """
@@ -108,7 +110,10 @@ def _read_stolen(proc: Path, cpus: Iterable[int]) -> float:
 
 
 def _read_throttled(sys: Path, proc: Path) -> float:
-    """Return the seconds for which a quota stopped this control group, of version 2 or 1."""
+    """Return the seconds for which a quota stopped this control group.
+
+    The group is of version 2 or 1.
+    """
     lines = _read_text(proc / "self/cgroup").splitlines()
     groups = dict(line.split(":", 2)[1:] for line in lines if line.count(":") > 1)
     root = sys / "fs/cgroup"

@@ -1,4 +1,4 @@
-"""Random whole numbers with sums of products that are exact in every number format."""
+"""Random whole numbers that are multiplied and added without rounding."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def largest_convolved(
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A distribution of whole numbers up to ``largest``, of which a ``share`` is not zero."""
+    """A distribution of whole numbers up to ``largest``; a ``share`` is not zero."""
 
     largest: int
     share: float
 
 
 def choose_spread(terms: int, limit: int, *, wide: bool = False) -> Spread:
-    """Return a distribution of whole numbers that are multiplied and added without rounding.
+    """Return a distribution of numbers that are multiplied and added exactly.
 
     Sums of ``terms`` products of two such numbers are exact in any order: the sum of the products'
     sizes stays within ``limit``. If ``terms`` is larger than that, enough numbers are zero that a
@@ -99,7 +99,7 @@ def insert_wide(numbers: torch.Tensor, dim: int, seed: int) -> None:
 
 
 def fill_uniform(context: Context, name: str, tensors: Sequence[torch.Tensor]) -> None:
-    """Fill tensors that are timed with random numbers from -1 to 1, which differ between ranks."""
+    """Fill timed tensors with numbers from -1 to 1, different ones on each rank."""
     for index, tensor in enumerate(tensors):
         generator = torch.Generator(tensor.device)
         generator.manual_seed(context.seed_for(name, context.world.rank, index))

@@ -1,4 +1,4 @@
-"""The load of a rank's host per second: cores, memory, network and GPUs, from /proc and NVML.
+"""The load of a rank's host: cores, memory, network and GPUs.
 
 One rank per host adds it to its heartbeat. A reading takes about 0.1 ms in another thread than the
 main one. Values that the kernel does not provide are omitted.
@@ -56,10 +56,13 @@ class HostLoad:
             load["memory"] = round(memory, 3)
         bytes_now = self._network()
         if bytes_now is not None and self._bytes is not None:
-            received, sent = (
+            bytes_received, bytes_sent = (
                 max(0, after - before) for after, before in zip(bytes_now, self._bytes, strict=True)
             )
-            load |= {"received": round(received / seconds), "sent": round(sent / seconds)}
+            load |= {
+                "received": round(bytes_received / seconds),
+                "sent": round(bytes_sent / seconds),
+            }
         self._bytes = bytes_now
         if self._gpus is not None and (gpu := self._gpus()) is not None:
             load["gpu"] = round(gpu, 3)
@@ -83,18 +86,18 @@ class HostLoad:
 
     def _network(self) -> tuple[int, int] | None:
         """Return the bytes that all adapters have received and sent so far."""
-        received = sent = 0
+        bytes_received = bytes_sent = 0
         lines = _text(self._proc / "net/dev").splitlines()[2:]
         for line in lines:
             name, _, counters = line.partition(":")
             columns = counters.split()
             if name.strip() != "lo" and len(columns) > 8:
-                received += int(columns[0])
-                sent += int(columns[8])
+                bytes_received += int(columns[0])
+                bytes_sent += int(columns[8])
         for port in self._adapters.glob("*/ports/*/counters"):
-            received += _WORD * _count(port / "port_rcv_data")
-            sent += _WORD * _count(port / "port_xmit_data")
-        return (received, sent) if lines else None
+            bytes_received += _WORD * _count(port / "port_rcv_data")
+            bytes_sent += _WORD * _count(port / "port_xmit_data")
+        return (bytes_received, bytes_sent) if lines else None
 
 
 class _Utilization(ctypes.Structure):

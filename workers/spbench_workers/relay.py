@@ -1,4 +1,6 @@
-"""A node's relay: ``python -m spbench_workers.relay FD``, started by the node's first rank.
+"""A node's relay: ``python -m spbench_workers.relay FD``.
+
+The node's first rank starts it.
 
 It forwards the lines of the node's ranks to the console over one connection, and the replies back,
 so that the console has one connection per node. It is a separate process with low priority on any
@@ -62,14 +64,14 @@ class Relay(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.finished = asyncio.Event()
-        self.gone = asyncio.Event()
+        self.disconnected = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._pieces = FrameDecoder()
         self._locals: dict[int, _Local] = {}
         self._last = 0
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
-        self._sent = 0.0
+        self._last_flush = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._console: asyncio.Transport | None = None
         self._paused = False
@@ -110,7 +112,7 @@ class Relay(asyncio.Protocol):
             # The transport then detects if the console does not read, and pauses the ranks.
             self.flush()
         elif self._due is None:
-            wait = max(0.0, self._sent + GATHER - time.monotonic())
+            wait = max(0.0, self._last_flush + GATHER - time.monotonic())
             self._due = self._loop.call_later(wait, self.flush)
 
     def flush(self) -> None:
@@ -118,7 +120,7 @@ class Relay(asyncio.Protocol):
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        self._sent = time.monotonic()
+        self._last_flush = time.monotonic()
         if self._console is not None and self._waiting:
             self._console.write(b"".join(self._waiting))
         self._waiting.clear()
@@ -144,7 +146,7 @@ class Relay(asyncio.Protocol):
         for local in tuple(self._locals.values()):
             _abort(local)
         self.finished.set()
-        self.gone.set()
+        self.disconnected.set()
 
     def pause_writing(self) -> None:
         """Stop reading from ranks, because the console does not read."""
@@ -184,13 +186,16 @@ def _abort(local: _Local) -> None:
         local.transport.abort()
 
 
-async def carry_events(listening: socket.socket, console: socket.socket, rest: bytes) -> None:
-    """Forward lines until the console or the last rank has ended, or no rank has connected."""
+async def carry_events(listening: socket.socket, console: socket.socket, received: bytes) -> None:
+    """Forward lines until the console or the last rank has ended.
+
+    It also ends if no rank connects.
+    """
     loop = asyncio.get_running_loop()
     relay = Relay()
     await loop.connect_accepted_socket(lambda: relay, console)
-    if rest:
-        relay.data_received(rest)
+    if received:
+        relay.data_received(received)
     server = await loop.create_unix_server(relay.rank, sock=listening, backlog=RELAY_BACKLOG)
     loop.call_later(
         rank_events.CONNECT_TIMEOUT, lambda: None if relay.was_used else relay.finished.set()
@@ -198,11 +203,11 @@ async def carry_events(listening: socket.socket, console: socket.socket, rest: b
     await relay.finished.wait()
     server.close()
     relay.close()
-    await asyncio.wait_for(relay.gone.wait(), rank_events.SILENCE_LIMIT)
+    await asyncio.wait_for(relay.disconnected.wait(), rank_events.SILENCE_LIMIT)
 
 
 def detach_from_ranks() -> None:
-    """Allow all cores, not only those of one rank, and the largest number of open files.
+    """Allow all cores and the largest number of open files.
 
     SIGINT, which launchers send to ranks, is ignored.
     """

@@ -1,4 +1,4 @@
-"""A session of a job's ranks under the console: several cases in turn, with one start of MPI."""
+"""A session of ranks under the console: several cases with one start of MPI."""
 
 from __future__ import annotations
 
@@ -161,7 +161,9 @@ def _version(package: str) -> str | None:
 
 
 def load_runners(benchmarks: Any) -> dict[str, Runner]:
-    """Import the modules of these benchmarks before the first case, and return their ``run``.
+    """Import the modules of benchmarks, and return their ``run`` functions.
+
+    It is called before the first case, outside of any timed region.
 
     Raises:
         CannotRunError: The plug-in of a benchmark is not installed here, or its module is invalid.

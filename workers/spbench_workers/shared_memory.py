@@ -1,4 +1,4 @@
-"""A private folder in shared memory for each rank, in which Open MPI creates its files.
+"""A private folder in shared memory for the files of each rank's Open MPI.
 
 Ranks on one host exchange messages through files that Open MPI names by host, user, rank and a
 16-bit hash of the job. Two jobs that run on a host at the same time with the same hash open the
@@ -32,7 +32,7 @@ VARIABLES = (
 def set_private_folder(
     environ: MutableMapping[str, str], memory: Path = SHARED_MEMORY
 ) -> Path | None:
-    """Create a folder for this process, and set Open MPI's variables to it, before MPI starts.
+    """Create a private folder, and set Open MPI's variables to it, before MPI starts.
 
     The folder is removed when the process exits, if MPI is finalized by then.
 
@@ -77,7 +77,7 @@ def _create_locked(memory: Path) -> Path:
         try:
             locked = _lock(folder)
         except (BlockingIOError, FileNotFoundError):
-            continue  # another rank removes it as abandoned: it was not locked yet
+            continue  # another rank removes it as abandoned, before it was locked
         except OSError:
             folder.rmdir()
             raise

@@ -1,4 +1,4 @@
-"""Single-rank baseline: the rate of rank 0 while the others sleep, the limit of all at once."""
+"""Single-rank baseline: the rate of rank 0 while the other ranks sleep."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def report_rate_and_limit(
     rate: str,
     amount: float,
 ) -> None:
-    """Report the rate at the slowest rank's time, and the baseline of rank 0 as its limit.
+    """Report the slowest rank's rate, and the rate of rank 0 as its limit.
 
     All ranks must call it.
 

@@ -151,12 +151,14 @@ def _run_repeatedly(body: Callable[[], object], calls: range) -> None:
         body()
 
 
-def hidden_share(whole: float, exposed: float, compute: float) -> float:
-    """Return the hidden share of a communication, relative to the shorter of it and a computation.
+def hidden_share(total: float, exposed: float, compute: float) -> float:
+    """Return the hidden share of a communication.
+
+    It is relative to the shorter of communication and computation.
 
     Args:
-        whole: The time of the communication.
+        total: The time of the communication.
         exposed: The time that it adds to a simultaneous computation.
         compute: The time of the computation.
     """
-    return (whole - exposed) / min(whole, compute)
+    return (total - exposed) / min(total, compute)

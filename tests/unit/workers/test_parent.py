@@ -18,7 +18,7 @@ if os.fork():
     os.read(reading, 1)
     os._exit(0)
 ours, console = socket.socketpair()
-channel = TcpChannel(ours, b"", 1, sent=0)
+channel = TcpChannel(ours, b"", 1, first_seq=0)
 parent = os.getppid()
 channel._beat()
 os.write(writing, b".")

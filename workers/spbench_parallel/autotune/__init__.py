@@ -1,1 +1,1 @@
-"""Choices that a plan leaves open and that are made by measurement: balance, skips, format."""
+"""Choices that are made by measurement: balance, skips, memory format."""

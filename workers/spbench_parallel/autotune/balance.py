@@ -1,4 +1,4 @@
-"""The balance of a plan's stages by the measured times of its layers, or by estimated cost."""
+"""The balance of a plan's stages by measured times or by estimated cost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def measure_costs(
 
 
 def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
-    """Return the balance by measured costs if it is faster and possible, and the reason.
+    """Return the balance by measured costs if it is faster, and the reason.
 
     Otherwise it is the balance by estimated cost, which is the same in each launch.
 
@@ -71,7 +71,7 @@ def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
 
 
 def move_ends_to_maps(plan: ModelPlan, balance: Balance) -> Balance:
-    """Return the balance of an imported network with tiled stages that end in maps, or earlier.
+    """Move ends of an imported network's tiled stages back until they are in maps.
 
     After the maps there are vectors, which every rank has completely: no other stage could receive
     them from one rank.
@@ -80,8 +80,8 @@ def move_ends_to_maps(plan: ModelPlan, balance: Balance) -> Balance:
         return balance
     ends = [last for _, last in layer_ranges(balance)]
     for index, stage in enumerate(plan.layout.stages[:-1]):
-        least = ends[index - 1] + 1 if index else 1
-        while ends[index] > least and not has_pixels(plan.model.flows[ends[index]], stage.grid):
+        first_end = ends[index - 1] + 1 if index else 1
+        while ends[index] > first_end and not has_pixels(plan.model.flows[ends[index]], stage.grid):
             ends[index] -= 1
     return tuple(end - before for before, end in pairwise((0, *ends)))
 

@@ -96,9 +96,11 @@ def choose_format(
         progress: The progress over the rounds of layers.
         learns: Whether backward passes count, too.
     """
-    own = _seconds(plan, world, progress, learns=learns)
+    local_seconds = _seconds(plan, world, progress, learns=learns)
     release_memory()
-    contiguous, channels_last = (max(times) for times in zip(*world.allgather(own), strict=True))
+    contiguous, channels_last = (
+        max(times) for times in zip(*world.allgather(local_seconds), strict=True)
+    )
     faster: MemoryFormat = "contiguous"
     if channels_last < GAIN * contiguous:
         faster = "channels_last"
@@ -112,20 +114,23 @@ def choose_format(
 def _seconds(
     plan: ModelPlan, world: MPI.Intracomm, progress: Progress, *, learns: bool
 ) -> tuple[float, float]:
-    """Return the seconds of a micro-batch in the layers of a rank's stages, in each format.
+    """Return the seconds of a micro-batch in a rank's layers, in each format.
 
     A step of the progress is a round of a layer.
     """
     measured: dict[object, tuple[float, float]] = {}
     contiguous = 0.0
     channels_last = 0.0
-    coordinates = plan.layout.list_coordinates(world.rank)
+    stage_coordinates = plan.layout.list_coordinates(world.rank)
     ranges = layer_ranges(plan.balance)
-    layers = sum(last - first for first, last in (ranges[own.stage] for own in coordinates))
+    layers = sum(
+        last - first
+        for first, last in (ranges[coordinates.stage] for coordinates in stage_coordinates)
+    )
     progress.begin(layers * (ROUNDS + 1))
-    for own in coordinates:
-        with _open_tiling(plan, world, own) as tiling:
-            for section in _sections(plan, own, tiling):
+    for coordinates in stage_coordinates:
+        with _open_tiling(plan, world, coordinates) as tiling:
+            for section in _sections(plan, coordinates, tiling):
                 likeness = section.likeness(plan.model)
                 if likeness in measured:
                     progress.advance((ROUNDS + 1) * section.length)

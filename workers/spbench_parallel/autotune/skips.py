@@ -26,7 +26,7 @@ from spbench_parallel.progress import NO_PROGRESS, Progress
 
 ALONG = "along"
 STRAIGHT = "straight"
-# Bytes of the two messages from whose times latency and time per byte are computed.
+# Bytes of two messages: latency and time per byte are computed from their times.
 _SIZES = _SMALL, _LARGE = 1 << 10, 1 << 20
 _ROUNDS = 8
 _TAGS = (0, 1)
@@ -93,7 +93,7 @@ def _describe_choice(chosen: frozenset[tuple[int, int]], ends: frozenset[tuple[i
 
 
 def _can_go(plan: ModelPlan, route: Route) -> bool:
-    """Return whether a route's messages can be sent: only MPI sends from a rank to itself."""
+    """Return whether a route can be sent; only MPI sends from a rank to itself."""
     layout = plan.layout
     shared = set(layout.list_stage_ranks(route.source)) & set(layout.list_stage_ranks(route.target))
     return plan.backend == "mpi" or not shared
@@ -107,7 +107,7 @@ def _bytes(plan: ModelPlan, routes: StageRoutes, route: Route) -> float:
 
 
 def _message_times(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> tuple[float, float]:
-    """Return the seconds of a message, and those per byte, between the first two stages."""
+    """Return the seconds of a message, and per byte, between the first two stages."""
     pair_comm = comm.Dup()
     p2p = open_p2p(plan.backend, pair_comm, plan.device, _TAGS)
     pair = plan.layout.list_stage_ranks(0)[0], plan.layout.list_stage_ranks(1)[0]

@@ -1,1 +1,1 @@
-"""Checkpoints: a model's training state in a file, whatever the layout of ranks."""
+"""Checkpoints: a model's training state in a file, in any layout of ranks."""

@@ -53,7 +53,7 @@ _FIELDS = tuple(field.name for field in fields(Checkpoint))
 
 
 def digests(model: Model) -> dict[str, str]:
-    """Return a digest of each layer: of its operators and their sizes, not of its weights."""
+    """Return a digest of each layer's operators and their sizes, without weights."""
     return {
         layer.name: hashlib.blake2b(repr(layer).encode(), digest_size=8).hexdigest()
         for layer in model.layers
@@ -61,7 +61,7 @@ def digests(model: Model) -> dict[str, str]:
 
 
 def write(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint to a temporary file in its folder, and rename it once it is on disk.
+    """Write a checkpoint file atomically.
 
     Raises:
         CannotRunError: The file cannot be written; an existing one is unchanged.
@@ -96,7 +96,7 @@ def write_atomically(path: Path, save: Callable[[BinaryIO], object]) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check that a checkpoint can be written, by creating a temporary file in the folder.
+    """Check that a checkpoint can be written in the folder of a path.
 
     Raises:
         CannotRunError: There is no such folder, or it is not writable.

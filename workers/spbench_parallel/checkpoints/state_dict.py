@@ -1,4 +1,4 @@
-"""The weights of a user-defined network as its ``state_dict``, independent of the layout."""
+"""The weights of a user-defined network as its ``state_dict``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def save(path: Path, engine: Engine) -> None:
 
 
 def iterate_entries(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the entries of the ``state_dict`` of the user's module, with the stages' weights.
+    """Yield the entries of the user's ``state_dict`` with the stages' weights.
 
     All ranks must exhaust it, between steps. Only rank 0 yields entries, and only if the model is
     an imported network. Tensors are on the CPU, in the stages' number format, and may share the

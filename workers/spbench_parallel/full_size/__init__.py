@@ -1,1 +1,1 @@
-"""Checks of a model at full size, in which each rank holds only its own part of the model."""
+"""Checks of a model at full size, by ranks that hold only their own part."""

@@ -87,14 +87,14 @@ class Rounding:
     Attributes:
         work: The distance from 1 to the next number of the format of products and maps.
         sums: The same distance of the format in which they are summed.
-        least: The distance from 0 to the next number of the format of maps.
+        smallest: The distance from 0 to the next number of the format of maps.
         factors: The distance from 1 to the next number of the format to which factors of products
             are rounded; 0 if factors are not rounded.
     """
 
     work: float
     sums: float
-    least: float
+    smallest: float
     factors: float = 0.0
 
     @classmethod
@@ -108,8 +108,8 @@ class Rounding:
         """Return the rounding of products that are summed and returned in a number format."""
         wide = torch.promote_types(dtype, torch.float32)
         eps = float(torch.finfo(dtype).eps)
-        least = float(torch.finfo(dtype).smallest_normal) * eps
-        return cls(eps, float(torch.finfo(wide).eps), least)
+        smallest = float(torch.finfo(dtype).smallest_normal) * eps
+        return cls(eps, float(torch.finfo(wide).eps), smallest)
 
     @property
     def without_factors(self) -> Rounding:
@@ -135,7 +135,7 @@ class Rounding:
         """
         products = magnitude if products is None else products
         rounded_norm = norm + magnitude / math.sqrt(max(1.0, terms))
-        underflow = self.least * math.sqrt(max(1.0, values))
+        underflow = self.smallest * math.sqrt(max(1.0, values))
         error = (
             self.work * rounded_norm + self.sums * magnitude + underflow + self.factors * products
         )
@@ -143,7 +143,7 @@ class Rounding:
 
 
 def new_worst_ratio() -> WorstError:
-    """Return an accumulator of errors relative to their bounds, which are at most 1 if correct."""
+    """Return an accumulator of errors relative to their bounds."""
     return WorstError.with_tolerance(1.0)
 
 
@@ -227,7 +227,7 @@ class ScaleError:
     ) -> None:
         rounding = self._rounding
         sizes = expected.abs()
-        error_products = ((sizes + parts) * rounding.work + rounding.least) * sizes / 2
+        error_products = ((sizes + parts) * rounding.work + rounding.smallest) * sizes / 2
         if rounding.factors:
             error_products = error_products + rounding.factors * magnitude * sizes
             self._systematic += SLACK * rounding.factors * float(sizes.square().sum())
@@ -237,7 +237,9 @@ class ScaleError:
         self._systematic += float((STATISTICS_SLACK * rounding.sums * sizes * magnitude).sum())
         # Parts close to the smallest number are all rounded in one direction: to 0 or to it.
         largest = torch.maximum(sizes, torch.as_tensor(parts, dtype=sizes.dtype).to(sizes.device))
-        lost = (largest < UNDERFLOW * rounded * rounding.least) * (rounded * rounding.least / 2)
+        lost = (largest < UNDERFLOW * rounded * rounding.smallest) * (
+            rounded * rounding.smallest / 2
+        )
         self._systematic += float((lost * sizes).sum())
 
     @property
@@ -250,7 +252,7 @@ class ScaleError:
 def worst_pixel(
     values: torch.Tensor, expected: torch.Tensor, bound: torch.Tensor
 ) -> tuple[float, tuple[int, int]]:
-    """Return the largest error of a pixel's channels over its bound, and the pixel's position.
+    """Return the largest error of a pixel over its bound, and its position.
 
     Args:
         values: ``batch x channels x rows x cols``.

@@ -1,4 +1,4 @@
-"""Checks of one step of the model at full size, on its ranks and in its number format.
+"""Checks of one step of the model at full size, on its ranks.
 
 In addition to a step of the run, a rank needs memory for one operator at a time. In float64 this is
 the region of one image that a window reads and writes, with gradients, or some blocks of 2 MiB of a
@@ -122,7 +122,7 @@ class StepErrors:
     sums: WorstError = field(default_factory=new_worst_ratio)
     updates: WorstError = field(default_factory=new_worst_ratio)
 
-    def by_name(self) -> dict[str, WorstError]:
+    def to_dict(self) -> dict[str, WorstError]:
         """Return the errors by the names of their checks."""
         return {
             "operators": self.operators.single,
@@ -141,7 +141,7 @@ class StepCheck:
         training: None for inference.
         errors: Collects the errors.
         names: The checks to make.
-        every: Whether all operators of one rank are checked, too (default: only in 16 bits).
+        checks_all: Whether all operators of one rank are checked, too (default: only in 16 bits).
             Otherwise only those that multiply are, and only in training.
 
     Attributes:
@@ -155,10 +155,10 @@ class StepCheck:
         errors: StepErrors,
         names: Collection[str],
         *,
-        every: bool | None = None,
+        checks_all: bool | None = None,
     ) -> None:
-        self._every = engine.plan.precision.rounds_maps if every is None else every
-        self._plain = self._every or training is not None
+        self._checks_all = engine.plan.precision.rounds_maps if checks_all is None else checks_all
+        self._plain = self._checks_all or training is not None
         self._engine = engine
         self._training = training
         self._errors = errors
@@ -169,14 +169,14 @@ class StepCheck:
         self._losses: list[LossCheck] = []
         self._checks: list[tuple[nn.Module, OperatorCheck]] = []
         self.calls = 0
-        for own, stage in zip(engine.coordinates, engine.stages, strict=True):
+        for coordinates, stage in zip(engine.coordinates, engine.stages, strict=True):
             if "operators" in names:
-                checks = list(self._create_checks(own, stage))
+                checks = list(self._create_checks(coordinates, stage))
                 self._checks += checks
-                batches = self._batches(own)
+                batches = self._batches(coordinates)
                 self.calls += sum(self._max_calls(check) or batches for _, check in checks)
             passes = 1 if training is None else 2
-            self.calls += passes * len(list(stage.children())) * self._batches(own)
+            self.calls += passes * len(list(stage.children())) * self._batches(coordinates)
             if training is not None:  # sums and updates
                 self.calls += 2 * len(list(stage.parameters())) // _PARAMETERS
 
@@ -195,8 +195,8 @@ class StepCheck:
         self._watch_losses()
         checksums = BoundaryChecksums(engine.plan)
         sums = GradientSums(engine) if learns else None
-        for own, runner in zip(engine.coordinates, engine.runners, strict=True):
-            checksums.watch(own, runner)
+        for coordinates, runner in zip(engine.coordinates, engine.runners, strict=True):
+            checksums.watch(coordinates, runner)
         updates = None if self._training is None else UpdateCheck(engine, self._training)
         if learns:
             engine.step()
@@ -242,7 +242,7 @@ class StepCheck:
         Operators of one rank compute the same for each, and their check takes several times as long
         as the step. With more than 16 bits only the first micro-batch is checked.
         """
-        return 1 if isinstance(check, PlainCheck) and not self._every else None
+        return 1 if isinstance(check, PlainCheck) and not self._checks_all else None
 
     def _batches(self, coordinates: RankCoordinates) -> int:
         return sum(batch.direction == coordinates.direction for batch in self._engine.plan.batches)
@@ -251,19 +251,21 @@ class StepCheck:
         engine = self._engine
         plan = engine.plan
         last = len(engine.plan.layout.stages) - 1
-        if self._training is None or not self._every:
+        if self._training is None or not self._checks_all:
             return
         images = sum(batch.size for batch in plan.batches)
-        for own, runner in zip(engine.coordinates, engine.runners, strict=True):
-            if own.stage != last:
+        for coordinates, runner in zip(engine.coordinates, engine.runners, strict=True):
+            if coordinates.stage != last:
                 continue
             tiles = None
             if plan.model.is_segmentation and plan.layout.stages[last].spatial:
-                ranks = plan.layout.list_stage_ranks(last, own.replica, own.direction)
+                ranks = plan.layout.list_stage_ranks(
+                    last, coordinates.replica, coordinates.direction
+                )
                 tiles = self._create_comm(ranks)
             self._losses.append(
                 LossCheck(
-                    f"stage {own.stage}",
+                    f"stage {coordinates.stage}",
                     runner,
                     ExactLoss(plan.loss, plan.model.targets_per_image, tiles),
                     images,
@@ -307,7 +309,7 @@ class StepCheck:
         )
         multiplying = Rounding.from_precision(plan.precision)
         errors = self._errors.operators
-        plain = dict(own_operators(plan, stage, every=self._every)) if self._plain else {}
+        plain = dict(own_operators(plan, stage, checks_all=self._checks_all)) if self._plain else {}
         for name, module in stage.named_modules():
             label = f"stage {coordinates.stage}, {name}"
             rounding = (
@@ -329,7 +331,9 @@ class StepCheck:
                 assert isinstance(module, PlainOperator), "normalisations have a branch above"
                 yield (
                     module,
-                    PlainCheck(label, module, plan.dtype, rounding, errors, biases=self._every),
+                    PlainCheck(
+                        label, module, plan.dtype, rounding, errors, biases=self._checks_all
+                    ),
                 )
 
     def _create_comm(self, ranks: list[int] | tuple[int, ...]) -> MPI.Intracomm:
@@ -339,16 +343,16 @@ class StepCheck:
 
 
 def own_operators(
-    plan: ModelPlan, stage: nn.Module, *, every: bool
+    plan: ModelPlan, stage: nn.Module, *, checks_all: bool
 ) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the operators of a stage that one rank computes without others, with their names.
+    """Yield the operators of a stage that one rank computes, with their names.
 
     Args:
         plan: The model.
         stage: The rank's part of it.
-        every: Whether all of them are checked, or only those that multiply.
+        checks_all: Whether all of them are checked, or only those that multiply.
     """
-    kinds = _ALL_PLAIN if every else MULTIPLYING
+    kinds = _ALL_PLAIN if checks_all else MULTIPLYING
     operators = [pair for pair in stage.named_modules() if isinstance(pair[1], kinds)]
     if not isinstance(plan.model, ImportedModel):
         yield from operators

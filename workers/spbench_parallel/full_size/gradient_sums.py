@@ -1,4 +1,4 @@
-"""Gradients of parameters, summed over micro-batches and ranks in a separate order.
+"""Gradients of parameters, summed over micro-batches and ranks separately.
 
 The gradient of each micro-batch is read before it is added, and summed in float64. Over tiles the
 operators have already summed, which their checks cover: only the first tile counts.
@@ -43,8 +43,8 @@ class GradientSums:
         self._scale = engine.arithmetic.scale
         self._handles: list[Any] = [
             parameter.register_hook(self._create_adder(parameter))
-            for own, stage in zip(engine.coordinates, engine.stages, strict=True)
-            if _counts(own)
+            for coordinates, stage in zip(engine.coordinates, engine.stages, strict=True)
+            if _counts(coordinates)
             for parameter in stage.parameters()
         ]
 
@@ -100,21 +100,24 @@ class GradientSums:
         engine = self._engine
         plan = self._engine.plan
         copies = [
-            (own, dict(module.named_parameters()))
-            for own, module in zip(engine.coordinates, engine.stages, strict=True)
-            if own.stage == stage
+            (coordinates, dict(module.named_parameters()))
+            for coordinates, module in zip(engine.coordinates, engine.stages, strict=True)
+            if coordinates.stage == stage
         ]
-        sums = _StageSum(comm, adds=any(_counts(own) for own, _ in copies))
+        sums = _StageSum(comm, adds=any(_counts(coordinates) for coordinates, _ in copies))
         precision = FP64 if plan.precision.weights == torch.float64 else FP32
         unit = _SLACK * Rounding.from_precision(precision).sums
         for name in copies[0][1]:
-            parts = [self._local_part(own, parameters[name]) for own, parameters in copies]
+            parts = [
+                self._local_part(coordinates, parameters[name])
+                for coordinates, parameters in copies
+            ]
             total = sums.compute(functools.reduce(torch.add, parts)).div_(plan.layout.replicas)
             expected = total[:-1]
             bound = unit * float(total[-1]) + 1e-300
-            for own, parameters in copies:
+            for coordinates, parameters in copies:
                 progress.advance(steps)
-                if plan.master_comm and own.direction != plan.owner:
+                if plan.master_comm and coordinates.direction != plan.owner:
                     continue
                 gradient = parameters[name].grad
                 assert gradient is not None, "all gradients are views of one tensor"
@@ -122,7 +125,7 @@ class GradientSums:
         sums.free()
 
     def _local_part(self, coordinates: RankCoordinates, parameter: nn.Parameter) -> torch.Tensor:
-        """Return this rank's part of a sum, followed by its part of the size of the sum's terms."""
+        """Return this rank's part of a sum, followed by its part of the sum's size."""
         part = torch.zeros(parameter.numel() + 1, dtype=torch.float64)
         if _counts(coordinates) and parameter in self._sums:
             part[:-1] = self._sums.pop(parameter).cpu().reshape(-1)

@@ -1,4 +1,4 @@
-"""Hooks on the operators of a stage, which compute each call again once it is complete."""
+"""Hooks on the operators of a stage, which compute complete calls again."""
 
 from __future__ import annotations
 

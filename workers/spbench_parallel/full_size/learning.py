@@ -39,11 +39,11 @@ class ExactLoss:
 
     @property
     def shares(self) -> int:
-        """The number of ranks that each have an equal part of the loss that `compute` returns."""
+        """The number of ranks that have an equal part of the loss from `compute`."""
         return 1 if self.name == "cross_entropy" or self.tiles is None else self.tiles.size
 
     def compute(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the sum over images: of this rank's cross entropy, or of all tiles' Dice loss."""
+        """Return the loss over images: of this rank, or for Dice of all tiles."""
         if self.name == "cross_entropy":
             return functional.cross_entropy(logits, targets, reduction="sum") / self.pixels
         predicted = logits.softmax(1).flatten(2)
@@ -52,13 +52,13 @@ class ExactLoss:
         total = self._sum_over_tiles(predicted.sum(2)) + self._sum_over_tiles(expected.sum(2))
         return (1 - (2 * overlap + 1) / (total + 1)).mean(1).sum()
 
-    def _sum_over_tiles(self, own: torch.Tensor) -> torch.Tensor:
+    def _sum_over_tiles(self, local: torch.Tensor) -> torch.Tensor:
         """Return the sum over all tiles, differentiable by this rank's part."""
         if self.tiles is None:
-            return own
-        parts = self.tiles.allgather(own.detach().cpu())
+            return local
+        parts = self.tiles.allgather(local.detach().cpu())
         other_parts = [part for rank, part in enumerate(parts) if rank != self.tiles.rank]
-        return own + sum(other_parts).to(own.device) if other_parts else own
+        return local + sum(other_parts).to(local.device) if other_parts else local
 
 
 class LossCheck:
@@ -155,10 +155,10 @@ class UpdateCheck:
         """
         skipped = self._engine.arithmetic.skipped_steps > 0
         plan = self._engine.plan
-        coordinates = self._engine.coordinates
+        all_coordinates = self._engine.coordinates
         stages = self._engine.stages
-        for own, stage, before in zip(coordinates, stages, self._before, strict=True):
-            if plan.master_comm and own.direction != plan.owner:
+        for coordinates, stage, before in zip(all_coordinates, stages, self._before, strict=True):
+            if plan.master_comm and coordinates.direction != plan.owner:
                 continue
             for name, parameter in stage.named_parameters():
                 assert parameter.grad is not None, "all gradients are views of one tensor"
@@ -166,7 +166,7 @@ class UpdateCheck:
                 wide.grad = parameter.grad.double()
                 if not skipped:
                     Updates(self._training, [wide]).step()
-                label = f"{name} of stage {own.stage}"
+                label = f"{name} of stage {coordinates.stage}"
                 self._compare(worst, parameter, before[name], wide, label)
                 progress.advance(steps)
 
@@ -200,7 +200,7 @@ class UpdateCheck:
 
 
 def _lost_changes(changes: torch.Tensor, steps: torch.Tensor) -> float:
-    """Return an upper bound of small changes that rounding may lose, times these changes.
+    """Return an upper bound of the effect of small changes that rounding may lose.
 
     Weights are rounded to the grid of their format: a change below half a step of the grid is lost,
     and near one step the errors of changes and their rounding are correlated.
@@ -209,5 +209,5 @@ def _lost_changes(changes: torch.Tensor, steps: torch.Tensor) -> float:
         changes: The sizes of the changes.
         steps: The largest steps of the grid at the weights.
     """
-    near = changes < 2.0 * steps
-    return float((torch.minimum(changes, steps / 2.0) * changes * near).sum())
+    is_small = changes < 2.0 * steps
+    return float((torch.minimum(changes, steps / 2.0) * changes * is_small).sum())

@@ -1,4 +1,4 @@
-"""References of operators on one rank: torch's operators, computed again in float64."""
+"""References of operators on one rank: torch's operators in float64."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class PlainCheck:
     def _amplify_sizes(
         self, pixels: torch.Tensor, parameters: list[torch.Tensor], gradient: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the magnitudes of Winograd's algorithm for the output and the input gradient."""
+        """Return the magnitudes of Winograd's algorithm for output and input gradient."""
         module = self._module
         weight = parameters[0]
         assert isinstance(module, nn.Conv2d), "others have no windows"

@@ -1,4 +1,4 @@
-"""Regions of an image with tiles on different ranks, and sums over ranks, for references.
+"""Regions of images on different ranks, and sums over ranks, for references.
 
 The code of halo exchanges is not used here. The pixels that an output reads are computed
 separately, and are sent by one Alltoallv over another communicator. Sums are in float64, and go
@@ -84,12 +84,12 @@ class Regions:
         rows, cols = axes
         all_outputs = Box((0, size[0]), (0, size[1]))
         outputs: list[Box] = []
-        for tile, own in zip(tiles, owned_outputs, strict=True):
+        for tile, own_outputs in zip(tiles, owned_outputs, strict=True):
             readers = NONE
             if not tile.empty:
                 readers = Box(rows.readers(tile.rows, size[0]), cols.readers(tile.cols, size[1]))
                 readers = readers.grow(margin, all_outputs)
-            outputs.append(_hull(readers, own))
+            outputs.append(_hull(readers, own_outputs))
         inputs = [
             NONE if box.empty else Box(rows.read(box.rows), cols.read(box.cols)) for box in outputs
         ]
@@ -98,7 +98,7 @@ class Regions:
 
 def fetch(
     comm: MPI.Intracomm,
-    mine: torch.Tensor,
+    own_tile: torch.Tensor,
     owned: Sequence[Box],
     requested: Sequence[Box],
     fill: float = 0.0,
@@ -107,7 +107,7 @@ def fetch(
 
     Args:
         comm: The ranks.
-        mine: This rank's tile, ``batch x channels x rows x cols``.
+        own_tile: This rank's tile, ``batch x channels x rows x cols``.
         owned: The box of each rank's tile.
         requested: The box that each rank needs, which may extend beyond the image.
         fill: The value of pixels that no rank owns.
@@ -115,38 +115,38 @@ def fetch(
     rank = comm.rank
     peers = range(comm.size)
     own_box = requested[rank]
-    shape = (*mine.shape[:2], own_box.height, own_box.width)
-    region = torch.full(shape, fill, dtype=mine.dtype)
-    tile = mine.detach().cpu()
+    shape = (*own_tile.shape[:2], own_box.height, own_box.width)
+    region = torch.full(shape, fill, dtype=own_tile.dtype)
+    tile = own_tile.detach().cpu()
     outgoing = [NONE if peer == rank else owned[rank].intersect(requested[peer]) for peer in peers]
     incoming = [NONE if peer == rank else owned[peer].intersect(own_box) for peer in peers]
     pieces = [view_box(tile, owned[rank], box).reshape(-1) for box in outgoing]
-    counts = [mine.shape[0] * mine.shape[1] * box.height * box.width for box in incoming]
-    sent = torch.cat(pieces)
-    received = torch.empty(sum(counts), dtype=mine.dtype)
-    item_bytes = mine.element_size()
+    counts = [own_tile.shape[0] * own_tile.shape[1] * box.height * box.width for box in incoming]
+    send_buffer = torch.cat(pieces)
+    receive_buffer = torch.empty(sum(counts), dtype=own_tile.dtype)
+    item_bytes = own_tile.element_size()
     comm.Alltoallv(
-        [mpi_buffer(sent), [item_bytes * piece.numel() for piece in pieces], MPI.BYTE],
-        [mpi_buffer(received), [item_bytes * count for count in counts], MPI.BYTE],
+        [mpi_buffer(send_buffer), [item_bytes * piece.numel() for piece in pieces], MPI.BYTE],
+        [mpi_buffer(receive_buffer), [item_bytes * count for count in counts], MPI.BYTE],
     )
-    for box, piece in zip(incoming, received.split(counts), strict=True):
+    for box, piece in zip(incoming, receive_buffer.split(counts), strict=True):
         if box.empty:
             continue
-        view_box(region, own_box, box).copy_(piece.view(*mine.shape[:2], box.height, box.width))
+        view_box(region, own_box, box).copy_(piece.view(*own_tile.shape[:2], box.height, box.width))
     local = owned[rank].intersect(own_box)
     view_box(region, own_box, local).copy_(view_box(tile, owned[rank], local))
-    return region.to(mine.device)
+    return region.to(own_tile.device)
 
 
-def view_box(values: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
-    """Return a view of a box in a tensor that holds the box ``held``.
+def view_box(values: torch.Tensor, extent: Box, box: Box) -> torch.Tensor:
+    """Return a view of a box in a tensor of the box ``extent``.
 
     Empty for an empty box.
     """
     if box.empty:
         return values[:, :, :0, :0]
-    (top, _) = held.rows
-    (left, _) = held.cols
+    (top, _) = extent.rows
+    (left, _) = extent.cols
     rows = slice(box.rows[0] - top, box.rows[1] - top)
     return values[:, :, rows, box.cols[0] - left : box.cols[1] - left]
 
@@ -168,7 +168,7 @@ def _interval_hull(left: Interval, right: Interval) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceMoments:
-    """Mean and variance per channel over all ranks, and the number of values per channel."""
+    """Mean, variance and number of values per channel, over all ranks."""
 
     mean: torch.Tensor
     variance: torch.Tensor

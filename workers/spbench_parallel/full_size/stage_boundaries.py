@@ -50,31 +50,31 @@ Checksums = dict[BoundaryTransfer, int]
 
 
 class BoundaryChecksums:
-    """The checksums of all tensors that this rank sends and receives between stages in a step."""
+    """The checksums of tensors that this rank sends and receives between stages."""
 
     def __init__(self, plan: ModelPlan) -> None:
         self._plan = plan
-        self._sent: Checksums = {}
-        self._received: Checksums = {}
+        self._sent_checksums: Checksums = {}
+        self._received_checksums: Checksums = {}
 
     def watch(self, coordinates: RankCoordinates, runner: StageRunner) -> None:
         """Add up everything that a stage's runner sends and receives from now on."""
         for sender in runner.io.senders:
-            add = self._create_adder(self._sent, coordinates, sender.directed_route)
+            add = self._create_adder(self._sent_checksums, coordinates, sender.directed_route)
             _watch_sender(sender, add)
         for receiver in runner.io.receivers:
-            add = self._create_adder(self._received, coordinates, receiver.directed_route)
+            add = self._create_adder(self._received_checksums, coordinates, receiver.directed_route)
             _watch_receiver(receiver, add)
 
     def compare(self, world: MPI.Intracomm, worst: WorstError) -> None:
         """Compare received with sent checksums. All ranks must call it together."""
-        sent = _merge(world.allgather(self._sent))
-        received = _merge(world.allgather(self._received))
-        for transfer in self._received:
-            if sent.get(transfer) != received[transfer]:
+        sent_checksums = _merge(world.allgather(self._sent_checksums))
+        received_checksums = _merge(world.allgather(self._received_checksums))
+        for transfer in self._received_checksums:
+            if sent_checksums.get(transfer) != received_checksums[transfer]:
                 worst.add(1.0, 0.0, f"{transfer}: what arrived is not what was sent")
-        for transfer in self._sent:
-            if transfer not in received:
+        for transfer in self._sent_checksums:
+            if transfer not in received_checksums:
                 worst.add(1.0, 0.0, f"{transfer}: nothing arrived")
 
     def _create_adder(

@@ -1,4 +1,4 @@
-"""References of operators that need every pixel: batch normalisation, mean, and all-gather."""
+"""References of operators that need every pixel: norm, mean, and all-gather."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ class NormCheck:
             self._check_gradients(call, call.output_gradient, norm)
 
     def _check_output(self, call: OperatorCall, mean: torch.Tensor, scale: torch.Tensor) -> None:
-        bias = _by_channel(self._module.bias.detach().double())
+        bias = _expand_channels(self._module.bias.detach().double())
         errors = _MapErrors(self._rounding, call.output, call.pixels)
         for block in errors.blocks():
             pixels = block.select(call.pixels).double()
-            expected = _by_channel(scale) * (pixels - _by_channel(mean)) + bias
-            magnitude = pixels.abs() + _by_channel(mean.abs())
-            errors.add(block, expected, _by_channel(scale.abs()) * magnitude + bias.abs())
+            expected = _expand_channels(scale) * (pixels - _expand_channels(mean)) + bias
+            magnitude = pixels.abs() + _expand_channels(mean.abs())
+            errors.add(block, expected, _expand_channels(scale.abs()) * magnitude + bias.abs())
         errors.report_to(self._errors, self._name, "output")
 
     def check_statistics(
@@ -129,18 +129,20 @@ class NormCheck:
         count = float(sums[-1])
         squares = torch.zeros_like(mean)
         for block in parts:
-            squares += (block.select(pixels).double() - _by_channel(mean)).square_().sum(_AXES)
+            squares += (block.select(pixels).double() - _expand_channels(mean)).square_().sum(_AXES)
         variance = sum_over_ranks(self._comm, squares).to(pixels.device) / count
         return ReferenceMoments(mean, variance, count)
 
     def _check_gradients(self, call: OperatorCall, gradient: torch.Tensor, norm: _Norm) -> None:
-        own = torch.zeros((4, gradient.shape[1]), dtype=torch.float64, device=gradient.device)
+        local_sums = torch.zeros(
+            (4, gradient.shape[1]), dtype=torch.float64, device=gradient.device
+        )
         for block in blocks(gradient.shape):
             block_gradient = block.select(gradient).double()
             products = block_gradient * norm.distances(block.select(call.pixels))
             terms = products, block_gradient, products.abs(), block_gradient.abs()
-            own += torch.stack([term.sum(_AXES) for term in terms])
-        by_rank = gather_values(self._comm, own)
+            local_sums += torch.stack([term.sum(_AXES) for term in terms])
+        by_rank = gather_values(self._comm, local_sums)
         if call.input_gradient is not None:
             errors = _MapErrors(self._rounding, call.input_gradient, call.pixels)
             sums = sum_reversed(by_rank).to(gradient.device)
@@ -176,7 +178,10 @@ class NormCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """Mean, 1 / deviation, that times the weight, and count of a batch norm, per channel."""
+    """Statistics of a batch norm per channel, in float64.
+
+    ``inverse`` is 1 / deviation, and ``scale`` is that times the weight.
+    """
 
     mean: torch.Tensor
     inverse: torch.Tensor
@@ -185,7 +190,7 @@ class _Norm:
 
     def distances(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return pixels normalised to mean 0 and variance 1."""
-        return _by_channel(self.inverse) * (pixels.double() - _by_channel(self.mean))
+        return _expand_channels(self.inverse) * (pixels.double() - _expand_channels(self.mean))
 
     def compute_gradient(
         self,
@@ -194,7 +199,7 @@ class _Norm:
         sums: torch.Tensor,
         tile_norms: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return a block's input gradient, its sums of magnitudes, and the rounded parts of these.
+        """Return a block's input gradient, its magnitudes, and their rounded parts.
 
         Args:
             gradient: The gradient of the output.
@@ -202,14 +207,14 @@ class _Norm:
             sums: Per channel, gradients of weight and bias, and the sums of their magnitudes.
             tile_norms: Per channel, the norms over tiles of the parts of the first two.
         """
-        weight_grad, bias_grad, weight_size, bias_size = map(_by_channel, sums.unbind())
-        scale = _by_channel(self.scale)
+        weight_grad, bias_grad, weight_size, bias_size = map(_expand_channels, sums.unbind())
+        scale = _expand_channels(self.scale)
         sizes_of_distances = distances.abs()
         expected = scale * (gradient - (bias_grad + distances * weight_grad) / self.count)
         sizes = scale.abs() * (
             gradient.abs() + (bias_size + sizes_of_distances * weight_size) / self.count
         )
-        weight, bias = map(_by_channel, tile_norms.unbind())
+        weight, bias = map(_expand_channels, tile_norms.unbind())
         return expected, sizes, scale.abs() * (bias + sizes_of_distances * weight) / self.count
 
 
@@ -348,5 +353,5 @@ def _crop(values: torch.Tensor, box: Box) -> torch.Tensor:
     return values[:, :, slice(*box.rows), slice(*box.cols)]
 
 
-def _by_channel(values: torch.Tensor) -> torch.Tensor:
+def _expand_channels(values: torch.Tensor) -> torch.Tensor:
     return values[:, None, None]

@@ -1,18 +1,15 @@
-"""References of operators with a window: plain torch on the region that a rank's tile needs."""
+"""References of operators with a window, in plain torch by regions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from mpi4py import MPI
-from torch.nn import functional
 
 from spbench_core.layout.tiles import Box
-from spbench_core.layout.window import expand_pair
 from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
     OperatorErrors,
@@ -24,25 +21,20 @@ from spbench_parallel.full_size.bound import (
 from spbench_parallel.full_size.regions import (
     ReferenceMoments,
     Regions,
-    WindowAxis,
     fetch,
     sum_over_ranks,
     view_box,
 )
+from spbench_parallel.full_size.window_operators import WindowOperator, create_window_operator
 from spbench_parallel.full_size.winograd import REACH, amplify, fits_winograd, may_use_winograd
-from spbench_parallel.models.modules import SpatialShiftedConv2d
 from spbench_parallel.spatial.conv import SpatialConv2d
-from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d, TiledPool
+from spbench_parallel.spatial.pool import SpatialAvgPool2d, TiledPool
 
 STRIPS = 4.0
 """Strips of a tile that are convolved separately, before and after its borders have arrived.
 
 The gradients of that many strips may meet in one pixel.
 """
-Compute = Callable[..., torch.Tensor]
-"""An operator on all pixels that it reads, without padding: pixels, and parameters if any."""
-# Bytes of the windows that a convolution in float64 writes to memory at once.
-_BAND = 1 << 25
 
 
 @dataclass(slots=True)
@@ -72,29 +64,6 @@ class OperatorCall:
         self.parameter_gradients = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """An operator with a window, in plain torch.
-
-    Attributes:
-        axes: Its windows along rows and columns.
-        compute: The operator.
-        count: The sum over each window, of an image with one channel.
-        gain: The norm of its weights; 1 without weights.
-        terms: The terms of an output's sum.
-        back_terms: The terms of an input gradient's sum.
-        fill: The value of pixels outside the image.
-    """
-
-    axes: tuple[WindowAxis, WindowAxis]
-    compute: Compute
-    count: Compute
-    gain: float
-    terms: float
-    back_terms: float
-    fill: float = 0.0
-
-
 class _ImageInput(NamedTuple):
     """One image of a call, in the region that this rank's outputs read.
 
@@ -110,7 +79,7 @@ class _ImageInput(NamedTuple):
 
 
 class _ForwardPass(NamedTuple):
-    """The reference of an image's outputs, as a graph for its gradients.
+    """The reference of an image's outputs, with the graph for its gradients.
 
     Attributes:
         parameters: The operator's parameters in float64.
@@ -157,7 +126,7 @@ class WindowCheck:
         owned = module.tiled.tiling.partition
         owned_outputs = module.tiled.output.partition
         self._size = owned.height, owned.width
-        self._window = _create_window(module, work)
+        self._window = create_window_operator(module, work)
         self._winograd = (
             isinstance(module, SpatialConv2d)
             and fits_winograd(self._window.axes)
@@ -184,7 +153,7 @@ class WindowCheck:
             )
         sums = _ParameterSums.zeros(self._parameters())
         # Weights, and so their norm, change from step to step.
-        window = _create_window(self._module, self._work)
+        window = create_window_operator(self._module, self._work)
         self._scales.clear()
         if not regions.outputs[rank].empty:
             for image in range(pixels.shape[0]):
@@ -203,7 +172,7 @@ class WindowCheck:
         return {name: parameter.detach() for name, parameter in parameters}
 
     def _check_image(
-        self, window: _Window, call: OperatorCall, image: _ImageInput, sums: _ParameterSums
+        self, window: WindowOperator, call: OperatorCall, image: _ImageInput, sums: _ParameterSums
     ) -> None:
         """Compare an image's output and input gradient.
 
@@ -218,7 +187,7 @@ class WindowCheck:
         if forward.parameters:
             self._add_parameter_gradients(image.gradient, forward, sums)
 
-    def _compute_forward(self, window: _Window, image: _ImageInput) -> _ForwardPass:
+    def _compute_forward(self, window: WindowOperator, image: _ImageInput) -> _ForwardPass:
         learns = image.gradient is not None
         pixels = image.pixels
         parameters = [
@@ -234,29 +203,31 @@ class WindowCheck:
         return _ForwardPass(parameters, output, squares, reach)
 
     def _check_output(
-        self, window: _Window, call: OperatorCall, image: _ImageInput, forward: _ForwardPass
+        self, window: WindowOperator, call: OperatorCall, image: _ImageInput, forward: _ForwardPass
     ) -> None:
         """Compare the outputs that this rank owns."""
         region = self._regions.outputs[self._comm.rank]
-        own = self._regions.owned_outputs[self._comm.rank]
+        own_outputs = self._regions.owned_outputs[self._comm.rank]
         reach = forward.reach.detach()
         output = call.output[image.part]
-        expected = view_box(forward.output.detach(), region, own)
-        magnitude = view_box(reach, region, own).sqrt()[:, 0] * window.gain
+        expected = view_box(forward.output.detach(), region, own_outputs)
+        magnitude = view_box(reach, region, own_outputs).sqrt()[:, 0] * window.gain
         single_magnitude = magnitude
         if self._winograd:
             # Only bounds of single pixels grow. Errors of Winograd's algorithm have either sign, so
             # that those of scales keep their bounds.
-            single_magnitude = view_box(amplify(reach), region, own).sqrt()[:, 0] * window.gain
+            single_magnitude = (
+                view_box(amplify(reach), region, own_outputs).sqrt()[:, 0] * window.gain
+            )
         bound = self._rounding.bound(
             length(expected), single_magnitude, window.terms, expected.shape[1]
         )
-        self._compare_pixels(output, expected, bound, own, "output")
+        self._compare_pixels(output, expected, bound, own_outputs, "output")
         self._compare_scale("output", output, expected, magnitude, window.terms)
 
     def _check_input_gradient(
         self,
-        window: _Window,
+        window: WindowOperator,
         input_gradient: torch.Tensor,
         image: _ImageInput,
         forward: _ForwardPass,
@@ -299,15 +270,20 @@ class WindowCheck:
     ) -> None:
         """Add the gradients of the parameters through the outputs that this rank owns."""
         region = self._regions.outputs[self._comm.rank]
-        own = self._regions.owned_outputs[self._comm.rank]
+        own_outputs = self._regions.owned_outputs[self._comm.rank]
         own_gradient = torch.zeros_like(gradient)
-        view_box(own_gradient, region, own).copy_(view_box(gradient, region, own))
+        view_box(own_gradient, region, own_outputs).copy_(view_box(gradient, region, own_outputs))
         gradients = torch.autograd.grad(forward.output, forward.parameters, own_gradient)
-        taps = float(view_box(forward.reach.detach(), region, own).sum())
-        sums.add(gradients, taps, float(own_gradient.square().sum()), own.height * own.width)
+        taps = float(view_box(forward.reach.detach(), region, own_outputs).sum())
+        sums.add(
+            gradients,
+            taps,
+            float(own_gradient.square().sum()),
+            own_outputs.height * own_outputs.width,
+        )
 
     def _inside_image(self, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Return a mask of the region's pixels inside the image, for a mean over only these."""
+        """Return a mask of the region's pixels that are inside the image."""
         if not isinstance(self._module, SpatialAvgPool2d):
             return ()
         box = self._regions.inputs[self._comm.rank]
@@ -345,7 +321,7 @@ class WindowCheck:
         self._errors.single.add(error, 1.0, f"{self._name}: {label} at {position}")
 
     def _compare_parameters(self, call: OperatorCall, sums: _ParameterSums) -> None:
-        """Compare the gradients of the parameters with their sum over all images and tiles."""
+        """Compare the gradients of the parameters with their sum over all tiles."""
         names = list(self._parameters())
         flat = torch.cat([gradient.reshape(-1) for gradient in sums.gradients] + [sums.numbers])
         total = sum_over_ranks(self._comm, flat)
@@ -375,7 +351,7 @@ class WindowCheck:
 
 @dataclass(slots=True)
 class _ParameterSums:
-    """Gradients of the parameters summed over the images of a call, and the size of their terms.
+    """Gradients of the parameters summed over images, and the size of their terms.
 
     Attributes:
         gradients: The sums, one per parameter, in float64 on the host.
@@ -399,97 +375,3 @@ class _ParameterSums:
         for total, gradient in zip(self.gradients, gradients, strict=True):
             total.add_(gradient.cpu())
         self.numbers += torch.tensor([taps, squares, count], dtype=torch.float64)
-
-
-def _create_window(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Window:
-    if isinstance(module, SpatialConv2d):
-        return _create_conv_window(module, work)
-    assert isinstance(module, SpatialMaxPool2d | SpatialAvgPool2d), "there are no other pools"
-    rows, cols = expand_pair(module.kernel_size)
-    strides = expand_pair(module.stride)
-    paddings = expand_pair(module.padding)
-    dilations = expand_pair(module.dilation) if isinstance(module, SpatialMaxPool2d) else (1, 1)
-    axes = tuple(map(WindowAxis, (rows, cols), strides, paddings, dilations))
-
-    def count(squares: torch.Tensor) -> torch.Tensor:
-        ones = squares.new_ones((1, 1, rows, cols))
-        return functional.conv2d(squares, ones, None, strides, 0, dilations)
-
-    def compute_max(pixels: torch.Tensor) -> torch.Tensor:
-        return functional.max_pool2d(pixels, (rows, cols), strides, 0, dilations)
-
-    def compute_mean(pixels: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-        share_inside = functional.avg_pool2d(inside, (rows, cols), strides)
-        return functional.avg_pool2d(pixels, (rows, cols), strides) / share_inside
-
-    terms = rows * cols
-    if isinstance(module, SpatialMaxPool2d):
-        return _Window((axes[0], axes[1]), compute_max, count, 1.0, 1.0, terms, -math.inf)
-    return _Window((axes[0], axes[1]), compute_mean, count, 1.0, terms, terms)
-
-
-def _create_conv_window(module: SpatialConv2d, work: torch.dtype) -> _Window:
-    weight = module.weight.detach().to(work).double()
-    dilation = expand_pair(module.dilation)
-    groups = module.groups
-    # A shifted convolution reads the last pixel of windows of 2x2.
-    shifted = isinstance(module, SpatialShiftedConv2d)
-    window = module.window
-    kernel = (2, 2) if shifted else expand_pair(module.kernel_size)
-    strides = (1, 1) if shifted else expand_pair(module.stride)
-    axes = tuple(
-        map(
-            WindowAxis,
-            kernel,
-            (window.rows.stride, window.cols.stride),
-            (window.rows.padding, window.cols.padding),
-            dilation,
-        )
-    )
-    ones = weight.new_ones((1, 1, *module.kernel_size))
-
-    def select_read(pixels: torch.Tensor) -> torch.Tensor:
-        return pixels[:, :, 1::2, 1::2] if shifted else pixels
-
-    def compute(
-        pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        return _convolve_in_bands(select_read(pixels), weight, bias, strides, dilation, groups)
-
-    def count(squares: torch.Tensor) -> torch.Tensor:
-        return functional.conv2d(select_read(squares), ones, None, strides, 0, dilation)
-
-    taps = ones.numel()
-    return _Window(
-        (axes[0], axes[1]),
-        compute,
-        count,
-        float(weight.norm()),
-        taps * module.in_channels / groups,
-        taps * module.out_channels / groups,
-    )
-
-
-def _convolve_in_bands(
-    pixels: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: tuple[int, int],
-    dilation: tuple[int, int],
-    groups: int,
-) -> torch.Tensor:
-    """Return a convolution without padding, computed by bands of rows.
-
-    In float64 torch writes the window of each output to memory, which takes many times the memory
-    of the pixels. A band limits it to about `_BAND` bytes.
-    """
-    span = dilation[0] * (weight.shape[2] - 1) + 1
-    outputs = (pixels.shape[2] - span) // stride[0] + 1
-    row_bytes = pixels.shape[1] * weight[0, 0].numel() * pixels.shape[3] * pixels.element_size()
-    band = max(1, _BAND // row_bytes)
-    parts = []
-    for first in range(0, outputs, band):
-        last = min(first + band, outputs) - 1
-        rows = pixels[:, :, first * stride[0] : last * stride[0] + span]
-        parts.append(functional.conv2d(rows, weight, bias, stride, 0, dilation, groups))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)

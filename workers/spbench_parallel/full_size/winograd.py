@@ -44,7 +44,7 @@ REACH = 3
 
 
 def may_use_winograd(device: torch.device, rounding: Rounding) -> bool:
-    """Return whether a device may use Winograd's algorithm for convolutions of a format.
+    """Return whether a device may use Winograd's algorithm in a format.
 
     TF32 and 16 bits round so much more that their bounds hold unchanged.
     """
@@ -60,7 +60,7 @@ def amplify(squares: torch.Tensor) -> torch.Tensor:
     """Return the squares of magnitudes for Winograd's convolution.
 
     The windows at the corners of a block cover its tile of 6x6 pixels. So the tile's length is at
-    most twice that of the longest window in the block. Where blocks begin is unknown, so the
+    most twice that of the longest window in the block. The positions of blocks are unknown, so the
     longest window within `REACH` counts. Zeros next to large pixels get the error of these.
 
     Args:

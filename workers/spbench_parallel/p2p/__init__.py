@@ -1,4 +1,4 @@
-"""Point-to-point messages between ranks: over MPI, or over torch.distributed by gloo or NCCL.
+"""Point-to-point messages over MPI, or over torch.distributed (gloo, NCCL).
 
 A message is matched by its two ranks, its tag, and its order among the messages of that tag between
 them. So with one tag, a rank starts to send, and to receive, in the order that the other rank

@@ -1,4 +1,4 @@
-"""Point-to-point messages over MPI, in memory of the host, and MPI's view of tensors."""
+"""Point-to-point messages over MPI, and MPI's view of tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spbench_parallel.p2p import Message
 
 
 def mpi_buffer(tensor: torch.Tensor) -> MPI.buffer:
-    """Return the memory that a tensor on the host spans, from its first value to its last."""
+    """Return the memory of a tensor on the host, from its first to its last value."""
     if tensor.numel() == 0:
         return MPI.buffer.fromaddress(0, 0)
     axes = zip(tensor.shape, tensor.stride(), strict=True)

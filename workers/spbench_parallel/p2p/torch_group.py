@@ -1,4 +1,4 @@
-"""Process groups of torch.distributed over the ranks of a communicator, created once and shared.
+"""Process groups of torch.distributed over ranks of a communicator.
 
 They do not use torch's default group: a communicator of any ranks gets its own group.
 """
@@ -55,7 +55,7 @@ class _Backend(Protocol):
 
 @dataclass(slots=True)
 class TorchGroup:
-    """A process group of torch.distributed with the ranks of a communicator, in the same order.
+    """A process group of torch.distributed with the ranks of a communicator.
 
     Attributes:
         backend: Torch's process group of NCCL or gloo.
@@ -85,7 +85,7 @@ class TorchGroup:
         return self._post(receives, sends, tag)
 
     def allreduce(self, vector: torch.Tensor, op: Any) -> TorchWork:
-        """Start to reduce a vector of each rank in place by a ``torch.distributed.ReduceOp``."""
+        """Start to reduce a vector in place by a ``torch.distributed.ReduceOp``."""
         options = dist.AllreduceOptions()
         options.reduceOp = op
         return self.backend.allreduce([vector], options)
@@ -137,14 +137,17 @@ def release(comm: MPI.Intracomm, device: torch.device) -> None:
 
 @atexit.register
 def _abort_all() -> None:
-    """Abort groups that were not released, without waiting for ranks that may have ended."""
+    """Abort groups that were not released.
+
+    It does not wait for ranks, which may have ended.
+    """
     for group in _groups.values():
         group.backend.abort()
         group.drop()
 
 
 def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
-    """Return why NCCL cannot serve these ranks, as a predicate of NCCL.
+    """Return why NCCL cannot serve these ranks, in the form of a predicate.
 
     Empty if it can.
 
@@ -193,7 +196,7 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
 
 
 def _store(host: str, port: int = 0) -> Any:
-    """Return a store: served on a free port, or connected to that of rank 0 on its port."""
+    """Return a store: served on a free port, or connected to rank 0's."""
     return dist.TCPStore(  # type: ignore[attr-defined]
         host, port, is_master=not port, wait_for_workers=False, timeout=_TIMEOUT
     )
@@ -235,8 +238,8 @@ def _own_stream(device: torch.device) -> int:
     raise GroupError(f"NCCL serves at most {_POOL} groups at once; take fewer stages or rounds")
 
 
-def _cannot_join(rank: int, why: str) -> GroupError:
-    return GroupError(f"rank {rank} could not join the others ({why})")
+def _cannot_join(rank: int, reason: str) -> GroupError:
+    return GroupError(f"rank {rank} could not join the others ({reason})")
 
 
 def _address() -> str:

@@ -1,1 +1,1 @@
-"""Pipeline stages on a rank: their forward and backward passes, and the messages between them."""
+"""Pipeline stages on a rank: their passes, and the messages between them."""

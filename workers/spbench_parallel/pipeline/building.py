@@ -1,4 +1,4 @@
-"""The module of a rank's stage: over whole images or tiles, on one rank or shared by members."""
+"""The module of a rank's stage: over whole images or tiles, shared or not."""
 
 from __future__ import annotations
 

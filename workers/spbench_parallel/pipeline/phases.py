@@ -21,7 +21,7 @@ _IDLE = "idle"
 
 
 class Phases:
-    """Seconds of each of `PHASES` and of all steps, by the clock of a host that does the work.
+    """Seconds of each phase and of all steps, by the clock of the host.
 
     Attributes:
         seconds: The seconds of each phase.
@@ -60,7 +60,8 @@ class StreamPhases(Phases):
     A phase begins when the stream has done all earlier work, and ends when it has done the work of
     the phase. So work never counts as that of another phase that waits for it. While the host waits
     for other ranks, the stream also waits as soon as it has no work left. Only at the end of a step
-    does the host wait for the stream, and then reads the times. Outside steps nothing is counted.
+    does the host wait for the stream, and then reads the times. Time outside of steps is not
+    counted.
 
     Args:
         device: The GPU.
@@ -109,5 +110,5 @@ class StreamPhases(Phases):
 
 
 def create_phases(device: torch.device) -> Phases:
-    """Return the phase counter of a device: by events on a GPU, otherwise by the host's clock."""
+    """Return the phase counter of a device: by events on a GPU, or by host clock."""
     return StreamPhases(device) if is_gpu(device) else Phases()

@@ -1,4 +1,4 @@
-"""Recomputation: activations that the backward pass computes again, instead of keeping them.
+"""Recomputation: activations that are computed again instead of kept.
 
 Only the inputs of a part of the model are kept (Chen et al., Training Deep Nets with Sublinear
 Memory Cost, 2016). All ranks of its tiles recompute it together.
@@ -105,7 +105,10 @@ class _Recomputation(Function):
 
 @contextmanager
 def preserve_statistics(part: nn.Module) -> Iterator[None]:
-    """Restore running statistics at the end: a batch counts once, however often it is computed."""
+    """Restore running statistics at the end.
+
+    A batch counts once, however often it is computed.
+    """
     saved = [(buffer, buffer.clone()) for buffer in part.buffers()]
     yield
     for buffer, value in saved:

@@ -1,4 +1,4 @@
-"""Re-sharding: the parts of a micro-batch that ranks of one stage send to ranks of the next.
+"""Re-sharding: the parts of a micro-batch that one stage sends to the next.
 
 A rank holds some of the images, and a box of pixels of each map. The intersection of two ranks'
 shards is the message between them. So a stage's tiles become those of another grid, whole images,
@@ -74,7 +74,7 @@ class Reshard:
 def local_shard(
     layout: ModelLayout, coordinates: RankCoordinates, flow: Flow, images: int
 ) -> LocalShard:
-    """Return a rank's shard of a micro-batch of ``images`` images, before or after its stage."""
+    """Return a rank's shard of some images of a micro-batch, at its stage's boundary."""
     stage = layout.stages[coordinates.stage]
     return LocalShard(
         MicroBatch((0, images)).member_images(coordinates.member, stage.members),
@@ -83,22 +83,25 @@ def local_shard(
     )
 
 
-def reshards(mine: LocalShard, others: Mapping[int, LocalShard]) -> tuple[Reshard, ...]:
-    """Return the parts that this rank shares with others, in their order, without empty ones."""
-    parts = (_reshard(mine, peer, other) for peer, other in others.items())
+def reshards(own_shard: LocalShard, others: Mapping[int, LocalShard]) -> tuple[Reshard, ...]:
+    """Return the non-empty parts that this rank shares with others, in their order."""
+    parts = (_reshard(own_shard, peer, other) for peer, other in others.items())
     return tuple(reshard for reshard in parts if reshard.values)
 
 
-def _reshard(mine: LocalShard, peer: int, other: LocalShard) -> Reshard:
-    images = max(mine.images[0], other.images[0]), min(mine.images[1], other.images[1])
-    boxes = [own.intersect(their) for own, their in zip(mine.boxes, other.boxes, strict=True)]
+def _reshard(own_shard: LocalShard, peer: int, other: LocalShard) -> Reshard:
+    images = max(own_shard.images[0], other.images[0]), min(own_shard.images[1], other.images[1])
+    boxes = [
+        own_box.intersect(other_box)
+        for own_box, other_box in zip(own_shard.boxes, other.boxes, strict=True)
+    ]
     count = max(0, images[1] - images[0])
-    maps = list(zip(mine.channels, mine.boxes, boxes, strict=True))
+    maps = list(zip(own_shard.channels, own_shard.boxes, boxes, strict=True))
     return Reshard(
         peer,
         tuple(
             (
-                _slice(images, mine.images),
+                _slice(images, own_shard.images),
                 slice(None),
                 _slice(box.rows, origin.rows),
                 _slice(box.cols, origin.cols),

@@ -1,4 +1,4 @@
-"""Channels of messages between stages: one message per micro-batch and pair of ranks.
+"""Channels between stages: one message per micro-batch and pair of ranks.
 
 A message holds the tensors of one route. Messages of one kind between two stages follow each other
 in the order of the micro-batches, which sender and receiver know. Two receives are posted ahead,
@@ -84,7 +84,7 @@ class StageChannel:
         p2p: P2P,
         tag: int,
         sizes: Sequence[int],
-        mine: Mapping[int, LocalShard],
+        own_shards: Mapping[int, LocalShard],
         peers: Mapping[int, Mapping[int, LocalShard]],
         *,
         dtype: torch.dtype,
@@ -97,7 +97,7 @@ class StageChannel:
             p2p: The transport of its messages.
             tag: The tag of its messages.
             sizes: Images of each micro-batch of a step.
-            mine: By number of images, this rank's shard.
+            own_shards: By number of images, this rank's shard.
             peers: By number of images and by rank, the other ranks' shards of the same maps.
             dtype: The number format.
             device: The device of the tensors.
@@ -107,8 +107,8 @@ class StageChannel:
             p2p,
             tag,
             tuple(sizes),
-            {size: reshards(mine[size], peers[size]) for size in mine},
-            {size: mine[size].shapes for size in mine},
+            {size: reshards(own_shards[size], peers[size]) for size in own_shards},
+            {size: own_shards[size].shapes for size in own_shards},
             dtype,
             device,
         )
@@ -168,7 +168,7 @@ class Sender:
         self._slots = channel.allocate_slots(
             channel.directed_route.max_pending_sends(len(channel.sizes))
         )
-        self._sent = 0
+        self._sent_count = 0
         self.bytes = self.messages = 0
 
     @property
@@ -182,8 +182,11 @@ class Sender:
         return sum(slot.bytes for slot in self._slots)
 
     def wait(self) -> None:
-        """Wait until the memory of the next message is free: until an earlier send is complete."""
-        self._slots[self._sent % len(self._slots)].wait()
+        """Wait until the memory of the next message is free.
+
+        An earlier send uses it.
+        """
+        self._slots[self._sent_count % len(self._slots)].wait()
 
     def send(self, tensors: Sequence[torch.Tensor]) -> None:
         """Send a micro-batch's tensors of this rank's shapes.
@@ -191,8 +194,8 @@ class Sender:
         The tensors may change afterwards.
         """
         channel = self._channel
-        slot = self._slots[self._sent % len(self._slots)]
-        size = channel.sizes[self._sent % len(channel.sizes)]
+        slot = self._slots[self._sent_count % len(self._slots)]
+        size = channel.sizes[self._sent_count % len(channel.sizes)]
         slot.wait()
         for reshard in channel.reshards[size]:
             views = reshard.views(slot.memory[reshard.peer])
@@ -202,7 +205,7 @@ class Sender:
         slot.pending = channel.p2p.send(messages, channel.tag)
         self.bytes += sum(vector.numel() for vector, _ in messages)
         self.messages += len(messages)
-        self._sent += 1
+        self._sent_count += 1
 
     def finish(self) -> None:
         """Wait until all sends are complete."""
@@ -216,7 +219,7 @@ class Receiver:
     def __init__(self, channel: StageChannel) -> None:
         self._channel = channel
         self._slots = channel.allocate_slots(MAX_PENDING_SENDS)
-        self._posted = self._taken = 0
+        self._posted_count = self._taken_count = 0
 
     @property
     def directed_route(self) -> DirectedRoute:
@@ -230,13 +233,13 @@ class Receiver:
 
     def begin(self) -> None:
         """Post a step's first receives."""
-        self._posted = self._taken = 0
+        self._posted_count = self._taken_count = 0
         for _ in range(MAX_PENDING_SENDS):
             self._post()
 
     def wait(self) -> None:
         """Wait for the next micro-batch's tensors."""
-        self._slots[self._taken % MAX_PENDING_SENDS].wait()
+        self._slots[self._taken_count % MAX_PENDING_SENDS].wait()
 
     def take(self) -> tuple[torch.Tensor, ...]:
         """Return the next micro-batch's tensors, and post the next receive.
@@ -244,8 +247,8 @@ class Receiver:
         The tensors are in newly allocated memory.
         """
         channel = self._channel
-        slot = self._slots[self._taken % MAX_PENDING_SENDS]
-        size = channel.sizes[self._taken]
+        slot = self._slots[self._taken_count % MAX_PENDING_SENDS]
+        size = channel.sizes[self._taken_count]
         slot.wait()
         tensors = tuple(
             torch.empty(shape, dtype=channel.dtype, device=channel.device)
@@ -257,15 +260,15 @@ class Receiver:
             )
             for part, tensor, cut in parts:
                 tensor[cut].copy_(part)
-        self._taken += 1
+        self._taken_count += 1
         self._post()
         return tensors
 
     def _post(self) -> None:
         channel = self._channel
-        if self._posted == len(channel.sizes):
+        if self._posted_count == len(channel.sizes):
             return
-        slot = self._slots[self._posted % MAX_PENDING_SENDS]
-        parts = channel.reshards[channel.sizes[self._posted]]
+        slot = self._slots[self._posted_count % MAX_PENDING_SENDS]
+        parts = channel.reshards[channel.sizes[self._posted_count]]
         slot.pending = channel.p2p.receive(list(map(slot.message, parts)), channel.tag)
-        self._posted += 1
+        self._posted_count += 1

@@ -174,18 +174,20 @@ class _StageChannels:
 
         other_stage = route.source if route.target == coordinates.stage else route.target
         other_round = layout.find_round(other_stage)
-        mine = shards(coordinates)
+        own_shards = shards(coordinates)
         by_rank = {
             rank: shards(layout.locate_rank(rank, coordinates.direction, other_round))
             for rank in list_peer_ranks(layout, coordinates, other_stage)
         }
-        peers = {size: {rank: by_size[size] for rank, by_size in by_rank.items()} for size in mine}
+        peers = {
+            size: {rank: by_size[size] for rank, by_size in by_rank.items()} for size in own_shards
+        }
         return StageChannel.connect(
             directed_route,
             self._p2p,
             message_tag(layout, self._routes, coordinates.direction, directed_route),
             self._sizes,
-            mine,
+            own_shards,
             peers,
             dtype=plan.dtype,
             device=plan.device,

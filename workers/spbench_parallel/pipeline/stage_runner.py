@@ -1,4 +1,4 @@
-"""The runner of one stage on one rank: forward and backward passes of micro-batches."""
+"""The runner of one stage on one rank: passes of micro-batches."""
 
 from __future__ import annotations
 
@@ -148,12 +148,12 @@ class StageRunner:
 
     @property
     def defers_weight_grad(self) -> bool:
-        """Whether `run_weight_backward` computes gradients of weights, after those of data."""
+        """Whether weight gradients are deferred to `run_weight_backward`."""
         return self._deferred is not None
 
     @property
     def loss(self) -> float:
-        """The loss of the step so far: the share of this rank's images in the replica's mean.
+        """The loss of the step so far: this rank's share of the replica's mean.
 
         In segmentation, each tile has the loss of its pixels. Otherwise each tile has the whole
         loss of the images. It is 0 before the last stage.
@@ -165,7 +165,10 @@ class StageRunner:
 
     @property
     def correct(self) -> float:
-        """The images of the step so far whose class had the largest logit, or the share of pixels.
+        """The number of images of the step so far for which the prediction is right.
+
+        The right class has the largest logit. In segmentation an image counts as its share of such
+        pixels.
 
         Tiles share it like `loss`.
         """
@@ -248,7 +251,7 @@ class StageRunner:
         self._send(self.io.input_gradients, gradients)
 
     def run_weight_backward(self, micro_batch: int) -> None:
-        """Compute the gradients of weights that a micro-batch's backward pass has deferred."""
+        """Compute the weight gradients that a backward pass has deferred."""
         assert self._deferred is not None
         with self._phases.measure("backward"):
             self._deferred.compute(micro_batch)
@@ -283,7 +286,7 @@ class StageRunner:
         return (output,) if isinstance(output, torch.Tensor) else tuple(output)
 
     def _loss(self, logits: torch.Tensor, micro_batch: int) -> torch.Tensor:
-        """Return the loss of a micro-batch, as a share of the mean over the step's images."""
+        """Return a micro-batch's share of the mean loss over the step's images."""
         targets = self.targets(micro_batch).to(logits.device)
         loss = self.criterion.compute(_widen(logits), targets) / self._part.count
         self._losses.append(loss.detach())

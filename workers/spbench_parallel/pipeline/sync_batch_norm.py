@@ -83,7 +83,7 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
 
 
 class SyncTileBatchNorm2d(SyncBatchNorm2d):
-    """Sync batch norm of tiles: one batch for the tiles of all images of several groups of ranks.
+    """Sync batch norm of tiles: one batch for all images of several groups of ranks.
 
     Input and output are this rank's tile, ``images x channels x rows x cols``. The gradients of
     weight and bias are summed over the tiles, like those of all tiled operators.
@@ -102,18 +102,18 @@ class SyncTileBatchNorm2d(SyncBatchNorm2d):
         """Return this rank's normalised tile."""
         return self.normalise(tile, self.tiling.tile)
 
-    def normalise(self, pixels: torch.Tensor, held: Box) -> torch.Tensor:
+    def normalise(self, pixels: torch.Tensor, box: Box) -> torch.Tensor:
         """Return normalised pixels, of which this rank may own only some.
 
         Args:
-            pixels: ``images x channels x held.height x held.width``.
-            held: The pixels' box in the image, which contains this rank's tile.
+            pixels: ``images x channels x box.height x box.width``.
+            box: The pixels' box in the image, which contains this rank's tile.
         """
         if not self.training:
             return nn.BatchNorm2d.forward(self, pixels)
         shared = share_parameters(self.tiling.comm, (self.weight, self.bias))
         return self._normalise(
-            pixels, lambda values: view_box(values, held, self.tiling.tile), shared
+            pixels, lambda values: view_box(values, box, self.tiling.tile), shared
         )
 
 

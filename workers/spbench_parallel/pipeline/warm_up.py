@@ -1,4 +1,4 @@
-"""Warm-up: a first pass through a rank's stages before any message between stages is posted.
+"""Warm-up: a first pass through a rank's stages with no message posted.
 
 A receive of NCCL that is posted ahead is a kernel that spins on the GPU until its message comes,
 and so is a send. An operation that waits for the whole GPU then waits for another rank, which may
@@ -83,14 +83,14 @@ def warm_up(
 
 def _micro_batches_of_each_size(direction: int, batches: Sequence[MicroBatch]) -> list[int]:
     """Return the first micro-batches of a direction that include all sizes."""
-    own = [index for index, batch in enumerate(batches) if batch.direction == direction]
-    sizes = [batches[index].size for index in own]
-    return own[: 1 + max(sizes.index(size) for size in sizes)]
+    indices = [index for index, batch in enumerate(batches) if batch.direction == direction]
+    sizes = [batches[index].size for index in indices]
+    return indices[: 1 + max(sizes.index(size) for size in sizes)]
 
 
 @contextmanager
 def _restore_stage(stage: nn.Module) -> Iterator[None]:
-    """Restore the stage at the end: its buffers, gradients of zero, and the random numbers."""
+    """Restore buffers, zero gradients and random numbers of a stage at the end."""
     saved = [(buffer, buffer.clone()) for buffer in stage.buffers()]
     trains = stage.training
     gpus = {parameter.device for parameter in stage.parameters() if parameter.device.type == "cuda"}

@@ -1,4 +1,4 @@
-"""The arithmetic of a rank's stages: their number format, and the scale of the loss."""
+"""The arithmetic of a rank's stages: number format, and scale of the loss."""
 
 from __future__ import annotations
 
@@ -112,6 +112,6 @@ class Arithmetic:
 
     def int8_share(self) -> float:
         """Return the share of int8 in the multiply-adds of all ranks since `quantise`."""
-        own = (0, 0) if self._int8 is None else (self._int8.int8, self._int8.others)
-        int8, others = (self._world.allreduce(count) for count in own)
+        local_counts = (0, 0) if self._int8 is None else (self._int8.int8, self._int8.others)
+        int8, others = (self._world.allreduce(count) for count in local_counts)
         return float(int8 / (int8 + others)) if int8 else 0.0

@@ -1,11 +1,11 @@
-"""Number formats: of products and messages, of the weights, and of the loss (mixed precision).
+"""Number formats of products, messages, weights and loss (mixed precision).
 
 In fp64 and fp32 everything has one format. In 16 bits the precision is mixed:
 
 - Convolutions multiply 16-bit numbers and return 16-bit numbers. So all maps have 16 bits, and
   messages between stages and between tiles, forward and backward, have half as many bytes.
-- Weights stay in fp32, and are rounded for each convolution: an update is often smaller than what
-  16 bits can add to a weight. Their gradients are summed in fp32.
+- Weights stay in fp32, and are rounded for each convolution: an update is often smaller than the
+  smallest change of a weight in 16 bits. Their gradients are summed in fp32.
 - Batch normalisation has its parameters and statistics in fp32. The fully connected layer is
   computed in fp32, and so are logits and loss.
 - fp16 has no number below 2^-24: see `spbench_parallel.precision.loss_scale`.
@@ -103,7 +103,7 @@ class ConvForm(NamedTuple):
 
 
 class Products(TorchFunctionMode, ABC):
-    """A mode in which all convolutions and fully connected layers of this thread are computed.
+    """A mode that computes all convolutions and fully connected layers of a thread.
 
     As a mode it works unchanged for torch's modules and for tiled operators, which call
     `torch.conv2d` for each strip of a tile.
@@ -116,12 +116,12 @@ class Products(TorchFunctionMode, ABC):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        named = kwargs or {}
+        kwargs = kwargs or {}
         if function is torch.conv2d:
-            return self._conv2d(*args, **named)
+            return self._conv2d(*args, **kwargs)
         if function is functional.linear:
-            return self.linear(*args, **named)
-        return function(*args, **named)
+            return self.linear(*args, **kwargs)
+        return function(*args, **kwargs)
 
     def _conv2d(
         self,
@@ -177,11 +177,11 @@ class MixedProducts(Products):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        named = kwargs or {}
+        kwargs = kwargs or {}
         if function in _OTHER_CONVOLUTIONS:
             rounded_args = map(self._round, args)
-            rounded_named = {name: self._round(argument) for name, argument in named.items()}
-            return function(*rounded_args, **rounded_named).to(self._work)
+            rounded_kwargs = {name: self._round(argument) for name, argument in kwargs.items()}
+            return function(*rounded_args, **rounded_kwargs).to(self._work)
         if function is torch.prelu:
             values, weight = args
             return function(values, weight.to(values.dtype))
@@ -189,7 +189,7 @@ class MixedProducts(Products):
             query, key, value, *other_args = args
             weights_dtype = args[5].dtype
             wide = [tensor.to(weights_dtype) for tensor in (query, key, value)]
-            output, attention = function(*wide, *other_args, **named)
+            output, attention = function(*wide, *other_args, **kwargs)
             return output.to(query.dtype), attention
         return super().__torch_function__(function, types, args, kwargs)
 

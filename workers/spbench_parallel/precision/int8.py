@@ -56,8 +56,8 @@ class RangeRecorder(Products):
         """Convolve, and widen the range of this convolution's input."""
         output = torch.conv2d(pixels, weight, bias, *form)
         used = _used_pixels(pixels, output, weight, form)
-        least, largest = (float(extreme) for extreme in used.aminmax())
-        _widen_range(self.ranges, self._names[weight.data_ptr()], (least, largest))
+        smallest, largest = (float(extreme) for extreme in used.aminmax())
+        _widen_range(self.ranges, self._names[weight.data_ptr()], (smallest, largest))
         return output
 
 
@@ -71,8 +71,8 @@ def merge_ranges(world: MPI.Intracomm, ranges: Ranges) -> Ranges:
 
 
 def _widen_range(ranges: Ranges, name: str, limits: Range) -> None:
-    least, largest = ranges.get(name, (0.0, 0.0))
-    ranges[name] = min(limits[0], least), max(limits[1], largest)
+    smallest, largest = ranges.get(name, (0.0, 0.0))
+    ranges[name] = min(limits[0], smallest), max(limits[1], largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,13 @@ class QuantisedWeight:
 
     @classmethod
     def quantise(cls, weight: torch.Tensor, limits: Range) -> QuantisedWeight:
-        """Return a weight rounded to whole numbers, with scale and zero point of its input."""
+        """Return a weight in 8 bits, with scale and zero point of its input."""
         largest = weight.abs().amax((1, 2, 3))
         scales = torch.where(largest > 0, largest / LEVELS, 1.0)
-        whole = (weight / scales[:, None, None, None]).round().to(torch.int8)
-        least, greatest = limits
-        scale = (greatest - least) / LEVELS or 1.0
-        return cls(whole, scales, scale, round(-least / scale))
+        rounded_weight = (weight / scales[:, None, None, None]).round().to(torch.int8)
+        smallest, largest_input = limits
+        scale = (largest_input - smallest) / LEVELS or 1.0
+        return cls(rounded_weight, scales, scale, round(-smallest / scale))
 
 
 class Int8Products(Products):
@@ -165,7 +165,10 @@ class Int8Products(Products):
         return super().linear(values, weight, bias)
 
     def _pack_weight(self, key: int, form_args: tuple[Any, ...], shape: torch.Size) -> torch.Tensor:
-        """Return the weight in oneDNN's layout: fastest for the first shape, correct for all."""
+        """Return the weight in oneDNN's layout.
+
+        It is the fastest for the first shape, and correct for all.
+        """
         if key not in self._packed:
             quantised = self._quantised[key]
             self._packed[key] = torch.ops.onednn.qconv_prepack(

@@ -1,4 +1,4 @@
-"""Dynamic loss scaling: gradients that fp16 would round to zero become large enough to be kept.
+"""Dynamic loss scaling, which keeps gradients that fp16 would round to zero.
 
 The loss is multiplied by a scale, and so are all gradients. Before the update, those of the weights
 are divided by it. If a rank's gradients were too large for fp16, all ranks skip the step and halve

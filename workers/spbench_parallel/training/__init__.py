@@ -1,1 +1,1 @@
-"""Training: sums of gradients over ranks, and updates of weights, after the backward passes."""
+"""Training after backward passes: sums of gradients, and updates of weights."""

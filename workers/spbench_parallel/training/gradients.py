@@ -1,4 +1,4 @@
-"""Gradients of a step, and their allreduce over the ranks that hold the same weights.
+"""Gradients of a step, and their allreduce over ranks with the same weights.
 
 - Tiles: no sum is needed. The tiled operators have summed already, so that each tile has the
   gradient of the whole image.
@@ -33,18 +33,18 @@ BUCKET = 1 << 22
 """Numbers in one message: 16 MiB of fp32. Larger messages are hardly faster."""
 
 Key = tuple[int, int]
-"""A stage, and the tile whose copies are summed; 0 for all members."""
+"""A stage, and the tile of the copies that are summed; 0 for all members."""
 
 
 def weight_key(layout: ModelLayout, coordinates: RankCoordinates) -> Key:
-    """Return the key of the copies of weights whose gradients are summed with those of a rank."""
+    """Return the key of the copies of weights that share their gradients."""
     return coordinates.stage, coordinates.tile if layout.stages[coordinates.stage].spatial else 0
 
 
 def ranks_sharing_weights(
     layout: ModelLayout, key: Key, directions: Collection[int]
 ) -> tuple[int, ...]:
-    """Return the ranks whose gradients of some directions are summed, ascending, each once."""
+    """Return the ranks that sum gradients of some directions, ascending."""
     stage, tile = key
     sharing: set[int] = set()
     for replica in range(layout.replicas):
@@ -55,7 +55,7 @@ def ranks_sharing_weights(
 
 
 def sums_gradients(layout: ModelLayout, directions: Collection[int]) -> bool:
-    """Return whether any rank's gradients of these directions are summed with another's."""
+    """Return whether any ranks sum gradients of these directions."""
     stages = range(len(layout.stages))
     return any(len(ranks_sharing_weights(layout, (stage, 0), directions)) > 1 for stage in stages)
 
@@ -121,8 +121,8 @@ class WeightSharing:
         """
         flat = self.copies[0].flat
         others = self.comm.size - 1
-        sent = flat.nbytes * others
-        return sent if flat.element_size() == 2 else 2 * sent // self.comm.size
+        ring_bytes = flat.nbytes * others
+        return ring_bytes if flat.element_size() == 2 else 2 * ring_bytes // self.comm.size
 
     def sum(self) -> None:
         """Set every copy to the sum of all copies. All ranks of the group must call it."""
@@ -199,12 +199,15 @@ def create_mirror_sharings(
         )
         return tuple(sorted({stage_ranks[index] for stage_ranks in by_direction}))
 
-    keyed = [((own.stage, own.tile + own.member), flat) for own, flat in copies]
+    keyed = [
+        ((coordinates.stage, coordinates.tile + coordinates.member), flat)
+        for coordinates, flat in copies
+    ]
     return _create_groups(world, keyed, ranks, 1)
 
 
 def _join_group(sharing: WeightSharing) -> WeightSharing:
-    """Return copies with a group of torch.distributed, unless this rank is the only one."""
+    """Return copies with a group of torch.distributed, or unchanged on a single rank."""
     if sharing.comm.size == 1:
         return sharing
     group = torch_group.acquire(sharing.comm, sharing.copies[0].flat.device)

@@ -1,4 +1,4 @@
-"""GEMS-MASTER's communication: gradients one way, weights the other, between mirrored copies.
+"""GEMS-MASTER's communication between mirrored copies of stages.
 
 Two mirrored pipelines hold each stage twice. Instead of summing the gradients and updating on both
 sides, one copy owns the weights, and only it has the optimizer's state. The mirror sends its
@@ -81,7 +81,7 @@ class MasterComm:
     Attributes:
         bytes: Bytes sent since the start: gradients of this rank's mirror, and weights that it
             owns. In fp32 these are 4 bytes per parameter of each, and none for copies on this rank.
-        messages: Messages sent since the start; none is larger than 16 MiB in fp32.
+        messages: Messages sent since the start, of at most 16 MiB in fp32.
 
     Raises:
         ValueError: The layout is not mirrored.
@@ -100,10 +100,13 @@ class MasterComm:
         self._comm = world.Dup()
         self._gradients = [stage_gradients.flat for stage_gradients in gradients]
         self._weights = [FlatWeights(module).flat for _, module in stages]
-        mirrored, owned = (mirror_pairs(layout, own.stage, own.replica) for own, _ in stages)
+        mirrored, owned = (
+            mirror_pairs(layout, coordinates.stage, coordinates.replica)
+            for coordinates, _ in stages
+        )
         self._owner = dict(mirrored)[world.rank]
         self._mirror = {owner: mirror for mirror, owner in owned}[world.rank]
-        self._sent: list[MPI.Request] = []
+        self._sends: list[MPI.Request] = []
         # Not shared with other users: data in it must not change until it is sent.
         device = self._gradients[OWNER].device
         self._memory = HostMemory(device) if is_gpu(device) else None
@@ -126,7 +129,7 @@ class MasterComm:
     def send_weights(self) -> None:
         """Send the weights that this rank owns to their mirror.
 
-        Receive those of its own mirror.
+        Receive those of its mirror.
         """
         if self._mirror != self._comm.rank:
             self._send(self._weights[OWNER], self._mirror, _WEIGHTS)
@@ -153,7 +156,7 @@ class MasterComm:
         on_host = flat if self._memory is None else self._memory.fetch(flat)
         for bucket in on_host.split(BUCKET):
             message = mpi_buffer(bucket)
-            self._sent.append(self._comm.Isend([message, MPI.BYTE], rank, tag))
+            self._sends.append(self._comm.Isend([message, MPI.BYTE], rank, tag))
             self.bytes += message.nbytes
             self.messages += 1
 
@@ -196,5 +199,5 @@ class MasterComm:
 
     def _finish_sends(self) -> None:
         """Wait until all sends are complete."""
-        MPI.Request.Waitall(self._sent)
-        self._sent.clear()
+        MPI.Request.Waitall(self._sends)
+        self._sends.clear()

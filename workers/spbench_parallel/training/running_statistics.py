@@ -1,4 +1,4 @@
-"""Running statistics of batch norm in two mirrored pipelines, equal to those of one pipeline.
+"""Running statistics of batch norm in two mirrored pipelines.
 
 Each micro-batch updates them: r becomes (1 - m) r + m s. That is linear. So each direction sums the
 contributions of its micro-batches, and lets the sum decay for each micro-batch of the other
@@ -102,10 +102,14 @@ class MirroredStatistics:
         self._before = [copy.flat.clone() for copy in self._copies]
         self._counters = [list(list_counters(module)) for _, module in stages]
         self._decayed = [0] * len(stages)
-        self._own = [0] * len(stages)
-        coordinates = [own for own, _ in stages]
+        self._own_counts = [0] * len(stages)
         self.sharings = create_mirror_sharings(
-            world, layout, list(zip(coordinates, self._copies, strict=True))
+            world,
+            layout,
+            [
+                (coordinates, copy)
+                for (coordinates, _), copy in zip(stages, self._copies, strict=True)
+            ],
         )
 
     def begin(self) -> None:
@@ -113,29 +117,31 @@ class MirroredStatistics:
         for direction, (copy, before) in enumerate(zip(self._copies, self._before, strict=True)):
             before.copy_(copy.flat)
             copy.flat.zero_()
-            self._decayed[direction] = self._own[direction] = 0
+            self._decayed[direction] = self._own_counts[direction] = 0
 
     def decay_until(self, direction: int, micro_batch: int) -> None:
-        """Decay the sums for the other direction's micro-batches before one of this direction."""
+        """Decay the sums for the other direction's micro-batches before this one."""
         copy = self._copies[direction]
         copy.decay(micro_batch - self._decayed[direction])
         self._decayed[direction] = micro_batch + 1
-        self._own[direction] += 1
+        self._own_counts[direction] += 1
 
     def end(self) -> None:
-        """End a step: add both directions' sums and the decayed values from before the step."""
+        """End a step: add both directions' sums to the decayed earlier values."""
         for copy, decayed in zip(self._copies, self._decayed, strict=True):
             copy.decay(self._count - decayed)
         for sharing in self.sharings:
             sharing.sum()
-        for stage_counters, own in zip(self._counters, self._own, strict=True):
+        for stage_counters, own_count in zip(self._counters, self._own_counts, strict=True):
             for counter, number in stage_counters:
-                counter.add_(number * (self._count - own))
-        for copy, before, own in zip(self._copies, self._before, self._own, strict=True):
+                counter.add_(number * (self._count - own_count))
+        for copy, before, own_count in zip(
+            self._copies, self._before, self._own_counts, strict=True
+        ):
             copy.add_decayed(before, self._count)
             for norm in copy.norms:
                 if norm.num_batches_tracked is not None:
-                    norm.num_batches_tracked.add_(self._count - own)
+                    norm.num_batches_tracked.add_(self._count - own_count)
 
 
 def _momentum(norm: _BatchNorm) -> float:

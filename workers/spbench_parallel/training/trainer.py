@@ -1,4 +1,4 @@
-"""The trainer of a rank's stages: sums of gradients over ranks, and the update of the weights."""
+"""The trainer of a rank's stages: sums of gradients, and updates of weights."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Trainer:
         stages: This rank's coordinates and modules, by direction or by round.
         batches: Micro-batches of a replica's step.
         loss_scale: In fp16, the scale by which gradients are divided before the update.
-        master_comm: Whether one of two mirrored copies owns the weights, as in GEMS-MASTER.
+        master_comm: Whether one of two mirrored copies owns the weights, like in GEMS-MASTER.
         grouped: Whether torch.distributed sums gradients over members and replicas, by NCCL on
             GPUs. Otherwise MPI does.
 
@@ -76,7 +76,7 @@ class Trainer:
     ) -> None:
         self._loss_scale = loss_scale
         self._skips = False
-        owned = [not master_comm or own.direction == OWNER for own, _ in stages]
+        owned = [not master_comm or coordinates.direction == OWNER for coordinates, _ in stages]
         parameters = list(
             chain.from_iterable(stage.parameters() for _, stage in compress(stages, owned))
         )
@@ -85,8 +85,13 @@ class Trainer:
         self._updates = Updates(training, parameters)
         self._decay = training.learning_rate_decay
         self._gradients = [FlatGradients(stage) for _, stage in stages]
-        coordinates = [own for own, _ in stages]
-        copies = compress(zip(coordinates, self._gradients, strict=True), owned)
+        copies = compress(
+            (
+                (coordinates, gradients)
+                for (coordinates, _), gradients in zip(stages, self._gradients, strict=True)
+            ),
+            owned,
+        )
         # Each of these creates communicators: sharings, GEMS-MASTER's exchange and mirrored
         # statistics, in the same order on all ranks.
         self._sharings = create_sharings(world, layout, list(copies), grouped=grouped)
@@ -107,7 +112,7 @@ class Trainer:
             self._statistics.begin()
 
     def prepare_forward(self, direction: int, micro_batch: int) -> None:
-        """Update the running statistics before the forward pass of a micro-batch in a direction."""
+        """Update the running statistics before the forward pass of a micro-batch."""
         if self._statistics is not None:
             self._statistics.decay_until(direction, micro_batch)
 

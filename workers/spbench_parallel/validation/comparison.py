@@ -62,9 +62,9 @@ def compare(
     error_squares = 0.0
     expected_squares = 0.0
     for key, shape in shapes.items():
-        own = expected[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
+        local = expected[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
         part = parts.get(key)
-        reference = _broadcast(comm, own, shape)
+        reference = _broadcast(comm, local, shape)
         if not comm.allreduce(part is not None):
             return math.inf, f"{_name(key)}: no rank has it"
         if part is None:
@@ -82,9 +82,9 @@ def compare(
     return worst.error, worst.detail
 
 
-def _broadcast(comm: MPI.Intracomm, own: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _broadcast(comm: MPI.Intracomm, local: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Return the tensor of rank 0 on all ranks, in fp64."""
-    tensor = own.contiguous() if comm.rank == 0 else torch.empty(shape, dtype=torch.float64)
+    tensor = local.contiguous() if comm.rank == 0 else torch.empty(shape, dtype=torch.float64)
     if comm.size > 1:
         comm.Bcast([mpi_buffer(tensor), MPI.BYTE])
     return tensor
@@ -124,7 +124,7 @@ def _largest(tensors: Iterable[torch.Tensor]) -> float:
 
 
 def largest_change(before: ResultTensors, after: ResultTensors) -> float:
-    """Return the largest difference of two results, over the largest value of the first."""
+    """Return the largest difference of two results, relative to the first."""
     largest = _largest(before.values())
     errors = (_distance(before[key].double(), after[key].double()) for key in before)
     return max(errors, default=0.0) / largest

@@ -1,8 +1,9 @@
-"""Gradients checked by finite differences of the loss, a reference without any backward pass.
+"""Gradients checked by finite differences of the loss.
 
-In a large network, some ReLU or maximum switches within any step that rounding allows: for
-ResNet-110 with 8 images of 256 x 256 pixels, differences were off by 1.5e-4 on an H200. Then
-torch's forward-mode differentiation, which takes no step, gives the slope.
+The differences are a reference without any backward pass. In a large network, some ReLU or maximum
+switches within any step that rounding allows: for ResNet-110 with 8 images of 256 x 256 pixels,
+differences were off by 1.5e-4 on an H200. Then torch's forward-mode differentiation, which takes no
+step, gives the slope.
 """
 
 from __future__ import annotations
@@ -88,10 +89,10 @@ def compare_slopes(
 
 
 def _random_direction(parameter: torch.Tensor, random: torch.Generator) -> torch.Tensor:
-    """Return a random direction, scaled to the mean magnitude of the parameter's values."""
-    drawn = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
+    """Return a random direction of the size of the parameter's values."""
+    normal = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
     scale = float(parameter.detach().abs().mean()) or 1.0
-    return (scale * drawn).to(parameter.device)
+    return (scale * normal).to(parameter.device)
 
 
 @torch.no_grad()

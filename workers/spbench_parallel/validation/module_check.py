@@ -1,4 +1,4 @@
-"""The check of a training script: an imported network against the user's module on one process.
+"""The comparison of training over ranks with the user's module on one process.
 
 Both train two steps in float64 from the same weights, on synthetic images. All losses, and every
 entry of the module's ``state_dict`` under every name, must be the same except for rounding.
@@ -293,8 +293,8 @@ def _difference(plan: ModelPlan, expected: _Run, distances: Distances, rate: flo
 
     The effect of rounding is only computed if a distance exceeds the smallest tolerance.
     """
-    least = {kind: bounds[0] for kind, bounds in TOLERANCES.items()}
-    if _first_exceeding(distances, least) is None:
+    smallest_tolerances = {kind: bounds[0] for kind, bounds in TOLERANCES.items()}
+    if _first_exceeding(distances, smallest_tolerances) is None:
         return None
     process = _create_reference(plan, TrainingConfig("sgd", rate, momentum=0.0), noise=NOISE)
     results = process.compute_results()
@@ -328,7 +328,7 @@ def _distances(
     losses: Sequence[float],
     entries: Iterable[tuple[str, torch.Tensor]],
 ) -> Distances:
-    """Return the distances of losses and entries of a ``state_dict`` from an expected run.
+    """Return the distances of losses and entries from an expected run.
 
     Losses are compared with the largest loss. Changes of entries are compared with the largest
     change of an entry of their kind, since small steps change numbers little. The distance of a
@@ -380,7 +380,7 @@ def _free_memory() -> None:
 
 @contextmanager
 def announce(comm: MPI.Intracomm, network: str) -> Iterator[None]:
-    """Print on rank 0 that a network is compared, if that takes longer than `QUIET_SECONDS`."""
+    """Print on rank 0 that a network is compared, if that takes a while."""
     line = f"spbench: comparing two training steps of {network} with one process (verify)"
     timer = threading.Timer(QUIET_SECONDS, print, [line], {"file": sys.stderr, "flush": True})
     timer.daemon = True

@@ -1,4 +1,4 @@
-"""The reference: the model on one process, in plain torch, with whole images and no messages.
+"""The reference: the model on one process, in plain torch with whole images.
 
 It takes the same micro-batches in the same order as the model over many ranks. Gradients are
 weighted by images, and each micro-batch updates running statistics in that order. Replicas see
@@ -143,8 +143,10 @@ class ReferenceModel:
             for parameter in parameters:
                 _gradient(parameter).div_(len(self._replicas))
             if step == 0 and "grad" in self._kinds:
-                named = self._copies[0].named_parameters()
-                results.grad = {(name,): _gradient(parameter).clone() for name, parameter in named}
+                named_parameters = self._copies[0].named_parameters()
+                results.grad = {
+                    (name,): _gradient(parameter).clone() for name, parameter in named_parameters
+                }
             if step == 0 and self._small_steps:
                 self.learning_rate = small_rate(parameters, map(_gradient, parameters))
                 optimizer.param_groups[0]["lr"] = self.learning_rate
@@ -155,8 +157,8 @@ class ReferenceModel:
     def _keep_state(self, results: Results) -> None:
         """Keep weights and running statistics after the last step."""
         if "weights" in self._kinds:
-            named = self._copies[0].named_parameters()
-            results.weights = {(name,): parameter.detach() for name, parameter in named}
+            named_parameters = self._copies[0].named_parameters()
+            results.weights = {(name,): parameter.detach() for name, parameter in named_parameters}
         if "running_stats" in self._kinds:
             for replica in self._replicas:
                 buffers = self._copies[replica % len(self._copies)].named_buffers()
@@ -224,13 +226,13 @@ class ReferenceModel:
 def drawn_images(
     plan: ModelPlan, step: int, replicas: Sequence[int], batch: MicroBatch
 ) -> DropBatch:
-    """Return the keys of random numbers of a micro-batch's images, for stochastic operators."""
+    """Return the keys of random numbers for a micro-batch's stochastic operators."""
     images = ((replica, index) for replica in replicas for index in range(*batch.images))
     return DropBatch(plan.seed, step, tuple(images))
 
 
 def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return the loss of whole images, summed over them, image by image in plain torch.
+    """Return the summed loss of whole images, image by image in plain torch.
 
     Args:
         name: ``cross_entropy`` or ``dice``, defined in `spbench_parallel.losses`.
@@ -250,7 +252,7 @@ def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.
 
 
 def small_rate(weights: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor]) -> float:
-    """Return the learning rate of SGD with which weights change by at most `SMALL_STEP`."""
+    """Return the rate of SGD that changes weights by at most `SMALL_STEP`."""
     weight, gradient = (
         max(float(tensor.detach().abs().max()) for tensor in tensors)
         for tensors in (weights, gradients)

@@ -1,4 +1,4 @@
-"""Settings made before CUDA and MPI start: the GPU, Open MPI's windows, loading of kernels.
+"""Settings made before CUDA and MPI start: GPU, Open MPI, loading of kernels.
 
 UCX chooses adapters by the GPU that is current when MPI starts. A rank makes its GPU current only
 if the job needs one (``SPBENCH_DEVICE=cuda``), because each context takes memory of the GPU, and a
@@ -41,7 +41,7 @@ def avoid_ucx_windows(environ: MutableMapping[str, str]) -> None:
 
 
 def request_eager_loading(arguments: Sequence[str], environ: MutableMapping[str, str]) -> None:
-    """Let CUDA load all kernels when it starts, if a command line chooses backend nccl.
+    """Let CUDA load all kernels when it starts, if the backend is nccl.
 
     In launches of the console, the console sets it. An existing value is kept.
     """

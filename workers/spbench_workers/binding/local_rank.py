@@ -1,4 +1,4 @@
-"""The local rank, from the launcher's environment and from the machines of all ranks.
+"""Local ranks, from launchers' environments and from the machines of all ranks.
 
 Standard library only. A launcher sets it before MPI starts. It does not depend on MPI's view of the
 host: with MVAPICH2's ch3:sock, MPI's communicator of ranks that share memory has only one rank.
@@ -49,7 +49,7 @@ class LocalRanks:
 
     Attributes:
         local_ranks: The local rank of each rank.
-        machines: The machine of each rank, as the lowest rank on it.
+        machines: The machine of each rank, identified by the lowest rank on it.
         conflict: A message about a rank for which launcher and machines disagree, the same on all
             ranks; empty without one.
     """
@@ -86,7 +86,7 @@ def _machines(keys: Iterable[Hashable]) -> tuple[int, ...]:
 
 
 def _fits(local_ranks: Iterable[int], machines: Sequence[int]) -> bool:
-    """Return whether the local ranks of each machine are 0, 1, 2 and so on, in any order."""
+    """Return whether the local ranks of each machine are 0, 1, 2, ... in any order."""
     pairs = zip(machines, local_ranks, strict=True)
     return sorted(pairs) == sorted(zip(machines, _number_local_ranks(machines), strict=True))
 

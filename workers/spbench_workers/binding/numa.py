@@ -48,7 +48,7 @@ def cores_by_node() -> dict[int, set[int]]:
 
 
 def farthest_node(node: int, candidates: Container[int]) -> int | None:
-    """Return the NUMA node among ``candidates`` that is the farthest from ``node``, or None."""
+    """Return the candidate NUMA node that is the farthest from ``node``, or None."""
     try:
         distances = list(map(int, (NODES / f"node{node}" / "distance").read_text().split()))
     except (OSError, ValueError):
@@ -64,7 +64,9 @@ def farthest_node(node: int, candidates: Container[int]) -> int | None:
 
 
 def describe_nearness(address: str | None, cpus: Iterable[int]) -> tuple[bool | None, str]:
-    """Return whether a GPU is near some cores, None if unknown, and a phrase that describes it.
+    """Return whether a GPU is near some cores, and a phrase about it.
+
+    The first is None if unknown.
 
     A GPU is near if it is on a NUMA node that has cores of the rank.
     """

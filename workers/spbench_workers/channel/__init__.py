@@ -1,4 +1,4 @@
-"""Channels of a rank for events: to the console's collector over TCP, or to a file.
+"""Channels of a rank for events: over TCP to the console, or to a file.
 
 Nothing here imports torch or MPI: a rank connects before it loads either.
 """

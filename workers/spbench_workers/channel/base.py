@@ -1,4 +1,4 @@
-"""The interface of a rank's channel, the numbering of events, and the end of a rank."""
+"""A rank's channel, the numbering of events, and the immediate end of a rank."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class NumberedChannel(ABC):
         kill_children: Ends the processes that this rank has started, before it ends at once.
     """
 
-    def __init__(self, rank: int | None = None, sent: int = 0) -> None:
+    def __init__(self, rank: int | None = None, first_seq: int = 0) -> None:
         self.rank = rank
         self.host_load: Callable[[], Mapping[str, float]] | None = None
         self.locate: Callable[[], str] = main_thread_location
         self.kill_children: Callable[[], object] = lambda: None
-        self._seq = sent
+        self._seq = first_seq
         self._lock = threading.Lock()
         self._program_reports: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._guarded_watch, name="heartbeat", daemon=True)
@@ -75,13 +75,15 @@ class NumberedChannel(ABC):
     def send(self, event: str, **fields: Any) -> None:
         with self._lock:
             line = encode_event(event, self.rank, self._seq, fields)
-            # Before the write: launchers send SIGINT, whose KeyboardInterrupt is raised when the
-            # write returns. The next event must have another number.
+            # Before the write: when a launcher sends SIGINT, KeyboardInterrupt is raised as soon as
+            # the write returns. The next event must have another number.
             self._seq += 1
             self._write(line)
 
     def read_program_reports(self, seconds: float = 0.0) -> list[dict[str, Any]]:
-        """Return the console's reports on other ranks' programs, waiting for the first one.
+        """Return the console's reports on other ranks' programs.
+
+        It waits only for the first one.
 
         Args:
             seconds: The longest wait.

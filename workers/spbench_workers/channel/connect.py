@@ -39,7 +39,7 @@ _started: list[subprocess.Popen[bytes]] = []
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A connection that the console has accepted, and the bytes received after its reply."""
+    """A connection that the console has accepted, and the bytes after its reply."""
 
     connection: socket.socket
     received: bytes
@@ -67,7 +67,7 @@ def connect_by_relay(token: str, hello: bytes) -> Admission | None:
 
 
 def relay_name(token: str) -> str:
-    """Return the name of the socket of a job's relay, in the kernel's abstract name space.
+    """Return the abstract name of the Unix socket of a job's relay.
 
     The name is derived from the token, so that other users cannot take it first.
     """

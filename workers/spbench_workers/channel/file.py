@@ -1,4 +1,4 @@
-"""A rank's channel to a file, without a console, and the cases and limits of a batch job."""
+"""A rank's channel to a file, and the cases and limits of a batch job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spbench_workers.channel.base import ConsoleUnreachableError, NumberedChanne
 
 
 class FileChannel(NumberedChannel):
-    """A channel to a file, which ``spbench collect`` reads, if no console can be reached.
+    """A channel to a file for ``spbench collect``, if no console can be reached.
 
     Each line is in the file when `send` returns. A thread adds a heartbeat per second. Since there
     is no console to do so, it ends this process if a case exceeds its timeout.
@@ -107,7 +107,7 @@ class FileChannel(NumberedChannel):
 def read_limits(environ: os._Environ[str]) -> dict[str | None, float]:
     """Return the seconds for each case of a batch job, by id.
 
-    Under None are the seconds for start and end. It is empty if there is no file of cases, or if
+    The seconds for start and end are under None. It is empty if there is no file of cases, or if
     the file has no limits.
     """
     path = environ.get(rank_events.ENV_CASES)

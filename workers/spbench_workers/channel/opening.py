@@ -1,4 +1,4 @@
-"""Opening of a rank's channel, and the rank's hello from the launcher's environment."""
+"""Opening of a rank's channel, and the fields of its hello."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
         send_hello(file, environ)
         file.start()
         return file
-    where = f"at {addresses}" if addresses else f"({rank_events.ENV_COLLECTOR} is not set)"
+    location = f"at {addresses}" if addresses else f"({rank_events.ENV_COLLECTOR} is not set)"
     raise ConsoleUnreachableError(
-        f"no console {where}: start ranks through spbench, or name a benchmark to run by hand"
+        f"no console {location}: start ranks through spbench, or name a benchmark to run by hand"
     )
 
 
@@ -49,7 +49,7 @@ def _connect(addresses: list[str], environ: os._Environ[str]) -> TcpChannel | No
         admission = connect_to_console(addresses, hello)
     if admission is None:
         return None
-    return TcpChannel(admission.connection, admission.received, rank, sent=1)
+    return TcpChannel(admission.connection, admission.received, rank, first_seq=1)
 
 
 def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
@@ -63,7 +63,7 @@ def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
 
 
 def hello_fields(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
-    """Return the rank, and the fields of ``hello`` such as the token and the number of ranks."""
+    """Return the rank, and the fields of ``hello`` from the launcher's environment."""
     rank, size = launcher_rank(environ)
     token = environ.get(rank_events.ENV_TOKEN, "")
     process = {"host": socket.gethostname(), "pid": os.getpid()}
@@ -71,6 +71,6 @@ def hello_fields(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]
 
 
 def send_hello(channel: Channel, environ: os._Environ[str]) -> None:
-    """Send ``hello`` with the token, and with rank and size from the launcher's environment."""
+    """Send ``hello`` with the fields of `hello_fields`."""
     channel.rank, fields = hello_fields(environ)
     channel.send("hello", **fields)

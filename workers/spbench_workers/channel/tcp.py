@@ -42,13 +42,13 @@ class TcpChannel(NumberedChannel):
         connection: The connection, after the console has accepted the rank's hello.
         received: Bytes that have already been received.
         rank: The rank, if it is known.
-        sent: The number of events that have already been sent.
+        first_seq: The number of the next event: earlier ones have already been sent.
     """
 
     def __init__(
-        self, connection: socket.socket, received: bytes, rank: int | None, *, sent: int
+        self, connection: socket.socket, received: bytes, rank: int | None, *, first_seq: int
     ) -> None:
-        super().__init__(rank, sent)
+        super().__init__(rank, first_seq)
         self._socket = connection
         self._received = received
         self._replies: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -140,7 +140,7 @@ class TcpChannel(NumberedChannel):
     def guarded_by_kernel(self) -> Iterator[None]:
         """Let SIGIO end this process when the connection ends.
 
-        No data arrive meanwhile: the console sends nothing before the rank reports ready.
+        The console sends no data before the rank reports ready, so that none arrive here.
         """
         number = self._socket.fileno()
         flags = fcntl.fcntl(number, fcntl.F_GETFL)
@@ -162,7 +162,7 @@ class TcpChannel(NumberedChannel):
 
 
 class Parent:
-    """The current parent of this process, whose end is reported if it is a launcher's helper.
+    """The parent of this process; its end is reported if it is a launcher's helper.
 
     mpirun_rsh starts an mpispawn on each host, which starts the ranks. If an mpispawn is killed, no
     other process notices, and its ranks run on.
@@ -173,7 +173,10 @@ class Parent:
         self._name = _read_name(self._pid)
 
     def report_end(self) -> str | None:
-        """Return a message, only once, if the parent was a launcher's helper and has ended."""
+        """Return a message if the parent was a launcher's helper and has ended.
+
+        Later calls return None.
+        """
         if self._name not in HELPERS or os.getppid() == self._pid:
             return None
         name, self._name = self._name, None

@@ -1,1 +1,1 @@
-"""Collectives over ranks: algorithms of messages between two ranks, and those of libraries."""
+"""Collectives by spbench's algorithms, and those of libraries."""

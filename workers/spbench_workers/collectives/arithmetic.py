@@ -38,7 +38,10 @@ Action = Callable[[], object]
 
 
 def is_short(dtype: torch.dtype) -> bool:
-    """Return whether a format has two bytes, so that neither numpy nor MPI 3.1 reduces it."""
+    """Return whether a format has two bytes.
+
+    Neither numpy nor MPI 3.1 reduces such numbers.
+    """
     return dtype in _SHORT
 
 
@@ -49,7 +52,7 @@ def byte_view(vector: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
-    """Return a function that reduces ``other`` into ``target``, element by element, in place.
+    """Return a function that reduces ``other`` into ``target`` in place.
 
     Args:
         op: ``sum``, ``prod``, ``max`` or ``min``.
@@ -63,7 +66,7 @@ def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
 
 
 def copy_into(target: torch.Tensor, source: torch.Tensor) -> Action:
-    """Return a function that copies a vector on the host to another of the same type and length."""
+    """Return a function that copies a vector on the host to another like it."""
     return partial(np.copyto, byte_view(target), byte_view(source))
 
 

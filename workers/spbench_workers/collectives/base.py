@@ -1,4 +1,4 @@
-"""The interface of a collective over fixed memory, and the traffic of a rank in it."""
+"""The interface of a collective over fixed memory, and a rank's traffic in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RankTraffic:
 
 
 class Reduction(Protocol):
-    """A collective over fixed memory, opened once for repeated runs by all ranks together."""
+    """A collective over fixed memory, opened once and run often by all ranks."""
 
     @property
     def traffic(self) -> RankTraffic | None:

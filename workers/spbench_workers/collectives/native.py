@@ -141,7 +141,10 @@ def _operation(op: str, dtype: torch.dtype) -> MPI.Op:
 
 @cache
 def _create_operation(op: str, dtype: torch.dtype) -> MPI.Op:
-    """Create an operation for numbers with two bytes, which MPI keeps for the rest of the job."""
+    """Create an operation for numbers with two bytes.
+
+    MPI keeps it for the rest of the job.
+    """
 
     def reduce(incoming: Any, target: Any, _: MPI.Datatype) -> None:
         if len(target):
@@ -178,7 +181,7 @@ class _BlockingCollective:
 
 
 class _RequestCollective:
-    """A collective by a request: a persistent one, or a new one from each nonblocking call."""
+    """A collective by a request: persistent, or created by each nonblocking call."""
 
     traffic = None
 

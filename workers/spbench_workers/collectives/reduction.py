@@ -135,7 +135,7 @@ def _open_distributed(
 
 
 class StagedReduction:
-    """A reduction in pinned memory of the host, between two copies that count as its time.
+    """A reduction in pinned memory of the host; its time includes both copies.
 
     Args:
         source: The input of this rank, on a GPU.

@@ -1,4 +1,4 @@
-"""The schedule of one rank in an allreduce, as data without MPI: sends, receives and additions.
+"""The schedule of one rank in an allreduce, as data without MPI.
 
 An algorithm is a function that returns the steps of one rank. `spbench_workers.collectives.stepped`
 runs them. Bytes, messages and rounds are counted from the same steps.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A message: elements ``first`` up to ``last`` of the result, to or from another rank.
+    """A message: elements ``first`` up to ``last``, to or from another rank.
 
     Attributes:
         peer: The other rank.
@@ -35,7 +35,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStep:
-    """One step of a schedule: its transfers all end before the rank's next step begins.
+    """One step of a schedule: all its transfers end before the next step begins.
 
     Sends read the result from the beginning of the step. Receives with ``add`` are stored in
     scratch memory until all transfers have ended, and are then reduced into the result, in the
@@ -58,7 +58,7 @@ Schedule = list[ScheduleStep]
 
 @dataclass(frozen=True, slots=True)
 class ScheduleCosts:
-    """The costs of the schedules of all ranks, to compare with an algorithm's formulas.
+    """The costs of the schedules of all ranks, to compare with formulas.
 
     Attributes:
         rounds: Rounds in which any rank sends.
@@ -75,11 +75,13 @@ class ScheduleCosts:
 
 def count_costs(schedules: Sequence[Schedule]) -> ScheduleCosts:
     """Return the costs of the schedules of all ranks, counted step by step."""
-    sent = [[transfer for step in steps for transfer in step.sends] for steps in schedules]
+    sends_by_rank = [[transfer for step in steps for transfer in step.sends] for steps in schedules]
     return ScheduleCosts(
         rounds=len({step.round for steps in schedules for step in steps if _sends(step)}),
-        messages=max(sum(transfer.count > 0 for transfer in transfers) for transfers in sent),
-        elements=max(sum(transfer.count for transfer in transfers) for transfers in sent),
+        messages=max(
+            sum(transfer.count > 0 for transfer in transfers) for transfers in sends_by_rank
+        ),
+        elements=max(sum(transfer.count for transfer in transfers) for transfers in sends_by_rank),
         added=max(sum(_count_added(step) for step in steps) for steps in schedules),
     )
 

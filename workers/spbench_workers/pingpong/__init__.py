@@ -1,1 +1,1 @@
-"""Ping-pongs between two ranks, in memory of the host or of a GPU, and the order of pairs."""
+"""Ping-pongs between two ranks, on hosts or GPUs, and the order of pairs."""

@@ -178,7 +178,7 @@ class _CudaIpcPair(DevicePair):
 
 
 class _NcclPair(DevicePair):
-    """A ping-pong by NCCL. Its stream waits for the current one, which then waits for it."""
+    """A ping-pong by NCCL, with a stream that synchronizes with the current one."""
 
     def _open(self) -> None:
         self._group = torch_group.acquire(self.peer.comm, self._device)
@@ -204,7 +204,9 @@ _PAIR_TYPES: dict[Path, type[DevicePair]] = {
 
 
 def open_pair(peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: Path) -> DevicePair:
-    """Return the pair of this rank and a peer, which must also open it, within `open_path`.
+    """Return the pair of this rank and a peer, within `open_path`.
+
+    The peer must also open it.
 
     Args:
         peer: The other rank.
@@ -216,7 +218,9 @@ def open_pair(peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: 
 
 
 def check_cuda_ipc(comm: MPI.Intracomm, device: torch.device) -> None:
-    """Check that all ranks can read each other's memory by CUDA IPC. All ranks must call it.
+    """Check that all ranks can read each other's memory by CUDA IPC.
+
+    All ranks must call it.
 
     Raises:
         TransportError: A rank cannot; all of them raise it, and none waits for a pair that failed.
@@ -239,7 +243,7 @@ def check_cuda_ipc(comm: MPI.Intracomm, device: torch.device) -> None:
 
 @contextmanager
 def open_path(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator[None]:
-    """Open the resources of a path on all ranks of ``comm``, including those without a pair.
+    """Open a path on all ranks of ``comm``, including those without a pair.
 
     All ranks of ``comm`` must enter and leave it; for ``nccl`` these are their group.
 

@@ -141,7 +141,7 @@ def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
 
 
 def _agree_on_trips(peer: Peer, seconds: float) -> int:
-    """Return the further round trips for which the leading rank has time, on both ranks."""
+    """Return the number of further round trips that both ranks make in time."""
     if not peer.leads:
         received: int = peer.comm.recv(source=peer.rank, tag=TAG)
         return received

@@ -1,1 +1,1 @@
-"""Standalone benchmarks: command lines of spbench and of reference scripts, and their output."""
+"""Standalone benchmarks: command lines and printed lines."""

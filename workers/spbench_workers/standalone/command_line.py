@@ -86,7 +86,7 @@ def add_params(
 
 
 class _UniqueOption(argparse.Action):
-    """The action of an option that must not be repeated: argparse would keep the last value."""
+    """The action of an option that is rejected if it is repeated."""
 
     def __call__(
         self,
@@ -120,7 +120,7 @@ def _parse_fault(faults: Sequence[str], text: str) -> str:
 
 
 def help_text(param: Param, default: Any, meaning: str | None = None) -> str:
-    """Return the help of a parameter: its meaning, its choices and its default, if any.
+    """Return the help of a parameter: meaning, choices, and default if any.
 
     Args:
         param: The parameter.

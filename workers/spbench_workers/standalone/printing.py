@@ -15,16 +15,16 @@ class PrintingChannel:
 
     Args:
         rank: This rank.
-        named: Whether lines about passed checks have the check's name, unlike those of the
+        names_checks: Whether lines about passed checks have the check's name, unlike those of the
             reference scripts.
-        reporter: Reports progress while nothing is printed; None for no reports.
+        reporter: Reports progress while there is no output; None for no reports.
     """
 
     def __init__(
-        self, rank: int, *, named: bool = False, reporter: ProgressReporter | None = None
+        self, rank: int, *, names_checks: bool = False, reporter: ProgressReporter | None = None
     ) -> None:
         self.rank: int | None = rank
-        self._named = named
+        self._names_checks = names_checks
         self._reporter = reporter
         self.failed = False
         self._times: list[float] = []
@@ -55,7 +55,9 @@ class PrintingChannel:
 
     def _print_check(self, name: str, passed: bool, **fields: Any) -> None:
         if passed:
-            self._line(f"Validation passed Rank:{self.rank}" + (f" {name}" if self._named else ""))
+            self._line(
+                f"Validation passed Rank:{self.rank}" + (f" {name}" if self._names_checks else "")
+            )
             return
         self.failed = True
         error = fields["max_abs_error"]
@@ -85,14 +87,15 @@ class PrintingChannel:
 class OwnLinesChannel(PrintingChannel):
     """A channel that prints the benchmark's own lines on rank 0, and failed checks.
 
-    With ``named`` a rank reports at the end that all its checks passed, like MPI4DL's halo scripts.
+    With ``names_checks`` a rank reports at the end that all its checks passed, like MPI4DL's halo
+    scripts.
     """
 
     _passed = 0
 
     def close(self) -> None:
         """Print that all checks passed, if that is requested."""
-        if self._named and self._passed and not self.failed:
+        if self._names_checks and self._passed and not self.failed:
             self._line(f"Validation passed Rank:{self.rank}")
 
     def _print_check(self, name: str, passed: bool, **fields: Any) -> None:
@@ -116,5 +119,5 @@ def open_printing_channel(
 ) -> PrintingChannel:
     """Return the channel of a case of this benchmark."""
     if entry.own_lines:
-        return OwnLinesChannel(rank, named=entry.says_passed, reporter=reporter)
-    return PrintingChannel(rank, named=len(entry.checks) > 1, reporter=reporter)
+        return OwnLinesChannel(rank, names_checks=entry.says_passed, reporter=reporter)
+    return PrintingChannel(rank, names_checks=len(entry.checks) > 1, reporter=reporter)

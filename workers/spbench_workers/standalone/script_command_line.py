@@ -33,7 +33,7 @@ _CATALOG_DEFAULT = re.compile(r"; else [^;]*| \(default\)")
 
 
 def create_script_parser(script: Script) -> Parser:
-    """Return the parser of a script's flags, followed by the benchmark's other parameters.
+    """Return the parser of a script's flags and the benchmark's other parameters.
 
     It raises a ValueError for invalid arguments.
     """
@@ -62,7 +62,7 @@ def _add_flag(parser: Parser, entry: Benchmark, flag: ScriptFlag) -> None:
 
 
 def _flag_help(entry: Benchmark, flag: ScriptFlag) -> str:
-    """Return the help of a script's flag, with the script's default and not the catalog's."""
+    """Return the help of a script's flag, with the script's default."""
     param = None if flag.param is None else entry.find_param(flag.param)
     if param is None:
         text = flag.help if flag.silent else f"does nothing: {flag.help}"
@@ -84,31 +84,31 @@ def read_script(arguments: list[str]) -> CommandLine:
     parsed = vars(create_script_parser(script).parse_args(arguments[1:]))
     inject = parsed.pop("inject")
     flags = {flag.name: flag for flag in script.flags}
-    given = {name: text for name, text in parsed.items() if text is not None}
+    set_flags = {name: text for name, text in parsed.items() if text is not None}
     idle = [
-        _warning(flag, given[name], flag.help)
+        _warning(flag, set_flags[name], flag.help)
         for name, flag in flags.items()
-        if flag.param is None and not flag.silent and _differs(None, flag, given.get(name))
+        if flag.param is None and not flag.silent and _differs(None, flag, set_flags.get(name))
     ]
-    values = {name: given.get(name, flag.default) for name, flag in flags.items()}
+    values = {name: set_flags.get(name, flag.default) for name, flag in flags.items()}
     params = {flag.param: values[name] for name, flag in flags.items() if flag.param}
-    others = {name: text for name, text in given.items() if name not in flags}
-    params = script.adapt(params | others | script.fixed, given)
-    cases, dropped = _complete_cases(entry, params, flags, given)
+    others = {name: text for name, text in set_flags.items() if name not in flags}
+    params = script.adapt(params | others | script.fixed, set_flags)
+    cases, dropped = _complete_cases(entry, params, flags, set_flags)
     return CommandLine(
         entry,
         tuple(cases),
         inject,
-        verbose="v" in given,
+        verbose="v" in set_flags,
         first_lines=script.first_lines(values),
         warnings=tuple(f"{script.name}: {warning}" for warning in (*idle, *dropped)),
     )
 
 
 def _complete_cases(
-    entry: Benchmark, params: Params, flags: Mapping[str, ScriptFlag], given: GivenFlags
+    entry: Benchmark, params: Params, flags: Mapping[str, ScriptFlag], set_flags: GivenFlags
 ) -> tuple[list[Params], list[str]]:
-    """Return complete cases without ineffective flags of the script, and warnings about these.
+    """Return complete cases without ineffective flags, and warnings about these.
 
     Raises:
         ValueError: A parameter is invalid.
@@ -122,8 +122,8 @@ def _complete_cases(
             if not isinstance(error, IdleParamError) or error.param not in flags:
                 raise ValueError(join_errors(group)) from None
             name = error.param
-            if _differs(entry, flags[name], given.get(name)):
-                warnings.append(_warning(flags[name], given[name], error.condition))
+            if _differs(entry, flags[name], set_flags.get(name)):
+                warnings.append(_warning(flags[name], set_flags[name], error.condition))
             params = {key: value for key, value in params.items() if key != name}
 
 

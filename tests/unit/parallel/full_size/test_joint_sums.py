@@ -73,8 +73,8 @@ def test_what_is_not_sent_or_does_not_arrive_is_told(sent, received, why):
     sums = BoundaryChecksums(None)
     worst = WorstError.with_tolerance(0.0)
     words = {1: BoundaryTransfer(0, 0, DirectedRoute(Route(1, 3, (7,)), backward=True), 1, 0, 4)}
-    sums._sent = {words[key]: value for key, value in sent.items()}
-    sums._received = {words[key]: value for key, value in received.items()}
+    sums._sent_checksums = {words[key]: value for key, value in sent.items()}
+    sums._received_checksums = {words[key]: value for key, value in received.items()}
     sums.compare(World(), worst)
     place = "gradients from stage 3 to 1, replica 0, direction 0, micro-batch 1, image 4, map 0"
     assert worst.detail == (f"{place}: {why}" if why else "")

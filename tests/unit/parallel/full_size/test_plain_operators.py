@@ -106,7 +106,9 @@ def test_an_error_just_above_the_bound_of_a_pixel_is_found(precision, factor, pa
     magnitude = sizes[1, :, 4, 5].norm()
     wide = Rounding.from_precision(precision).sums * 16 * magnitude
     bound = 2 * (
-        precision.epsilon * value + wide + Rounding.from_precision(precision).least * math.sqrt(8)
+        precision.epsilon * value
+        + wide
+        + Rounding.from_precision(precision).smallest * math.sqrt(8)
     )
     exact[1, :, 4, 5] += factor * bound / math.sqrt(8)
     call.output = exact

@@ -43,7 +43,7 @@ def errors_of(network, precision=TF32, bits=TF32_BITS, seed=3, change=lambda _: 
         change(engine.stages[0])
         StepCheck(engine, training, errors, ("operators", "scales", "sums", "updates")).run()
         engine.free()
-    return {name: worst.error for name, worst in errors.by_name().items()}
+    return {name: worst.error for name, worst in errors.to_dict().items()}
 
 
 def module_of(stage, kind):

@@ -10,10 +10,10 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
-from spbench_parallel.full_size import windows
 from spbench_parallel.full_size.bound import OperatorErrors, Rounding
 from spbench_parallel.full_size.plain import PlainCheck
 from spbench_parallel.full_size.regions import Regions, WindowAxis, fetch, view_box
+from spbench_parallel.full_size.window_operators import create_window_operator
 from spbench_parallel.full_size.windows import OperatorCall, WindowCheck
 from spbench_parallel.full_size.winograd import (
     AMPLIFICATION,
@@ -282,7 +282,7 @@ def bounds_of(module, call, precision):
 def bounds_for_sums(module, call, precision):
     """Return the same by the formula that holds for sums, on the CPU."""
     rounding = Rounding.from_precision(precision)
-    window = windows._create_window(module, precision.work)
+    window = create_window_operator(module, precision.work)
     tile = module.tiled.tiling.partition
     made = module.tiled.output.partition
     size = made.height, made.width
@@ -310,7 +310,7 @@ def bounds_for_sums(module, call, precision):
 
     def bound(norm, magnitude, terms, values):
         rounded = norm + magnitude / math.sqrt(max(1.0, terms))
-        below = rounding.least * math.sqrt(max(1.0, values))
+        below = rounding.smallest * math.sqrt(max(1.0, values))
         error = rounding.work * rounded + rounding.sums * magnitude + below
         return 2.0 * (error + rounding.factors * magnitude)
 

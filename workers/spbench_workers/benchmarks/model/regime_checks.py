@@ -110,6 +110,6 @@ def check_full_size(
     check.run(progress)
     progress.finish()
     engine.free()
-    for name, worst in errors.by_name().items():
+    for name, worst in errors.to_dict().items():
         if name in names:
             context.check_worst(name, worst)

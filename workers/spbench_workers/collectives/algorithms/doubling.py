@@ -32,27 +32,29 @@ def _double(rank: AlgorithmRank, start: int) -> Schedule:
 
 
 def rabenseifner(rank: AlgorithmRank) -> Schedule:
-    """Return the steps of Rabenseifner's algorithm, folded unless ranks are a power of two."""
+    """Return the steps of Rabenseifner's algorithm, folded if necessary."""
     return fold(rank, _halve_and_double, 2 * levels(rank.power))
 
 
 def _halve_and_double(rank: AlgorithmRank, start: int) -> Schedule:
-    """Halve from far to near, so that a rank always keeps one window of adjacent chunks."""
+    """Halve from far to near, so that a rank keeps a window of adjacent chunks."""
     depth = levels(rank.size)
     steps = []
     for turn in range(2 * depth):
         halving = turn < depth
         distance = 1 << (depth - 1 - turn if halving else turn - depth)
         partner = rank.index ^ distance
-        mine = _window(rank, rank.index, distance)
-        theirs = _window(rank, partner, distance)
-        sent, received = (theirs, mine) if halving else (mine, theirs)
+        own_window = _window(rank, rank.index, distance)
+        partner_window = _window(rank, partner, distance)
+        send_window, receive_window = (
+            (partner_window, own_window) if halving else (own_window, partner_window)
+        )
         peer = rank.members[partner]
-        receive = Transfer(peer, *received, add=halving)
-        steps.append(ScheduleStep(start + turn, (Transfer(peer, *sent),), (receive,)))
+        receive = Transfer(peer, *receive_window, add=halving)
+        steps.append(ScheduleStep(start + turn, (Transfer(peer, *send_window),), (receive,)))
     return steps
 
 
 def _window(rank: AlgorithmRank, index: int, chunks: int) -> Interval:
-    """Return the elements of the window of ``chunks`` chunks that contains a member's chunk."""
+    """Return the elements of a window of ``chunks`` chunks with a member's chunk."""
     return part_bounds(index // chunks, rank.size // chunks, rank.count)

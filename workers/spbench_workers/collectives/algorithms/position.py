@@ -63,7 +63,7 @@ def levels(size: int) -> int:
 
 
 def fold(rank: AlgorithmRank, core: Core, rounds: int) -> Schedule:
-    """Return the schedule of an algorithm of ``rounds`` rounds, with the fold around it."""
+    """Return the schedule of an algorithm with the fold around it."""
     excess = rank.size - rank.power
     me = rank.index
     if excess == 0:

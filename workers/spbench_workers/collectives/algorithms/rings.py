@@ -21,7 +21,7 @@ ELEMENTS_A_LATENCY = 4096
 def ring(rank: AlgorithmRank, start: int = 0) -> Schedule:
     """Return the ring's steps; ``start`` is the first round's number.
 
-    There are as many balanced chunks as ranks. A rank first sends the chunk of its own index.
+    There are as many balanced chunks as ranks. A rank first sends the chunk with its index.
     """
     size = rank.size
     steps = []
@@ -32,7 +32,7 @@ def ring(rank: AlgorithmRank, start: int = 0) -> Schedule:
 
 
 def bidirectional_ring(rank: AlgorithmRank) -> Schedule:
-    """Return the steps of two rings at once: half of each chunk goes up, half goes down.
+    """Return the steps of two rings: half of each chunk goes up, half goes down.
 
     Two ranks have one neighbour and not two, so that they use the plain ring.
     """
@@ -61,7 +61,7 @@ def _transfer_upwards(rank: AlgorithmRank, turn: int, parts: int) -> tuple[Trans
 
 
 def _transfer_downwards(rank: AlgorithmRank, turn: int) -> tuple[Transfer, Transfer]:
-    """Return the transfers to the previous member and from the next one: the second halves."""
+    """Return the transfers of second halves to the previous and from the next member."""
     size = rank.size
     me = rank.index
     # With an offset of three chunks, a rank sends, and skips, both halves of the same chunks. So no

@@ -1,4 +1,4 @@
-"""Algorithms with one root: binomial trees, the trees of caffe2's muji, flat, and two levels.
+"""Algorithms with one root: binomial, muji, flat, and two levels.
 
 Binomial trees reduce to the first member and broadcast from it along the same edges. They are
 caffe2's muji for any number of ranks: at level ``k`` each multiple of ``2^(k+1)`` adds the vector
@@ -52,7 +52,7 @@ def reduce_up(rank: AlgorithmRank, depth: int) -> Schedule:
 
 
 def broadcast_down(rank: AlgorithmRank, depth: int, start: int) -> Schedule:
-    """Return this rank's steps of a broadcast from the first member, from round ``start``."""
+    """Return this rank's steps of a broadcast from the first member."""
     last = start + depth - 1
     return [
         ScheduleStep(
@@ -91,7 +91,7 @@ def muji_fallback(rank: AlgorithmRank) -> Schedule:
 
 
 def flat(rank: AlgorithmRank) -> Schedule:
-    """Return the steps of a baseline in which the root receives from each member in turn.
+    """Return the steps of a baseline: the root receives from each member in turn.
 
     Then it sends the result to each.
     """

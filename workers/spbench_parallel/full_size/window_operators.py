@@ -1,0 +1,144 @@
+"""Operators with a window in plain torch: convolutions and pools without padding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from spbench_core.layout.window import expand_pair
+from spbench_parallel.full_size.regions import WindowAxis
+from spbench_parallel.models.modules import SpatialShiftedConv2d
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d, TiledPool
+
+Compute = Callable[..., torch.Tensor]
+"""An operator on all pixels that it reads, without padding: pixels, and parameters if any."""
+# Bytes of the windows that a convolution in float64 writes to memory at once.
+_BAND = 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOperator:
+    """An operator with a window, in plain torch.
+
+    Attributes:
+        axes: Its windows along rows and columns.
+        compute: The operator.
+        count: The sum over each window, of an image with one channel.
+        gain: The norm of its weights; 1 without weights.
+        terms: The terms of an output's sum.
+        back_terms: The terms of an input gradient's sum.
+        fill: The value of pixels outside the image.
+    """
+
+    axes: tuple[WindowAxis, WindowAxis]
+    compute: Compute
+    count: Compute
+    gain: float
+    terms: float
+    back_terms: float
+    fill: float = 0.0
+
+
+def create_window_operator(module: SpatialConv2d | TiledPool, work: torch.dtype) -> WindowOperator:
+    """Return a tiled convolution or pool as an operator in plain torch.
+
+    Args:
+        module: The tiled operator.
+        work: The number format of its products.
+    """
+    if isinstance(module, SpatialConv2d):
+        return _create_convolution(module, work)
+    assert isinstance(module, SpatialMaxPool2d | SpatialAvgPool2d), "there are no other pools"
+    rows, cols = expand_pair(module.kernel_size)
+    strides = expand_pair(module.stride)
+    paddings = expand_pair(module.padding)
+    dilations = expand_pair(module.dilation) if isinstance(module, SpatialMaxPool2d) else (1, 1)
+    axes = tuple(map(WindowAxis, (rows, cols), strides, paddings, dilations))
+
+    def count(squares: torch.Tensor) -> torch.Tensor:
+        ones = squares.new_ones((1, 1, rows, cols))
+        return functional.conv2d(squares, ones, None, strides, 0, dilations)
+
+    def compute_max(pixels: torch.Tensor) -> torch.Tensor:
+        return functional.max_pool2d(pixels, (rows, cols), strides, 0, dilations)
+
+    def compute_mean(pixels: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+        share_inside = functional.avg_pool2d(inside, (rows, cols), strides)
+        return functional.avg_pool2d(pixels, (rows, cols), strides) / share_inside
+
+    terms = rows * cols
+    if isinstance(module, SpatialMaxPool2d):
+        return WindowOperator((axes[0], axes[1]), compute_max, count, 1.0, 1.0, terms, -math.inf)
+    return WindowOperator((axes[0], axes[1]), compute_mean, count, 1.0, terms, terms)
+
+
+def _create_convolution(module: SpatialConv2d, work: torch.dtype) -> WindowOperator:
+    weight = module.weight.detach().to(work).double()
+    dilation = expand_pair(module.dilation)
+    groups = module.groups
+    # A shifted convolution reads the last pixel of windows of 2x2.
+    shifted = isinstance(module, SpatialShiftedConv2d)
+    window = module.window
+    kernel = (2, 2) if shifted else expand_pair(module.kernel_size)
+    strides = (1, 1) if shifted else expand_pair(module.stride)
+    axes = tuple(
+        map(
+            WindowAxis,
+            kernel,
+            (window.rows.stride, window.cols.stride),
+            (window.rows.padding, window.cols.padding),
+            dilation,
+        )
+    )
+    ones = weight.new_ones((1, 1, *module.kernel_size))
+
+    def select_read(pixels: torch.Tensor) -> torch.Tensor:
+        return pixels[:, :, 1::2, 1::2] if shifted else pixels
+
+    def compute(
+        pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return _convolve_in_bands(select_read(pixels), weight, bias, strides, dilation, groups)
+
+    def count(squares: torch.Tensor) -> torch.Tensor:
+        return functional.conv2d(select_read(squares), ones, None, strides, 0, dilation)
+
+    taps = ones.numel()
+    return WindowOperator(
+        (axes[0], axes[1]),
+        compute,
+        count,
+        float(weight.norm()),
+        taps * module.in_channels / groups,
+        taps * module.out_channels / groups,
+    )
+
+
+def _convolve_in_bands(
+    pixels: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    groups: int,
+) -> torch.Tensor:
+    """Return a convolution without padding, computed by bands of rows.
+
+    In float64 torch writes the window of each output to memory, which takes many times the memory
+    of the pixels. A band limits it to about `_BAND` bytes.
+    """
+    span = dilation[0] * (weight.shape[2] - 1) + 1
+    outputs = (pixels.shape[2] - span) // stride[0] + 1
+    row_bytes = pixels.shape[1] * weight[0, 0].numel() * pixels.shape[3] * pixels.element_size()
+    band = max(1, _BAND // row_bytes)
+    parts = []
+    for first in range(0, outputs, band):
+        last = min(first + band, outputs) - 1
+        rows = pixels[:, :, first * stride[0] : last * stride[0] + span]
+        parts.append(functional.conv2d(rows, weight, bias, stride, 0, dilation, groups))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
