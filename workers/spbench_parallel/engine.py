@@ -74,14 +74,17 @@ class Engine:
 
         # The order from here on is an MPI protocol. Steps 1, 2, 3, 5 and 6 communicate, so that a
         # rank which runs them in another order waits for a call that no other rank makes.
+        #
         # 1. All ranks duplicate the communicator, which separates messages between stages from
         #    those of training.
         self._stage_comm = world.Dup()
+
         # 2. All ranks open the transport. NCCL connects each pair of ranks here, because the first
         #    message between two ranks waits for both of them.
         self._p2p = open_p2p(
             plan.backend, self._stage_comm, plan.device, message_tags(plan.layout, plan.routes())
         )
+
         # 3. The ranks of each stage create its communicator and build its module. Every rank goes
         #    through its coordinates in the same order: by direction, or by round.
         self._built = [
@@ -92,6 +95,7 @@ class Engine:
             built.comms[0] if plan.layout.stages[coordinates.stage].spatial else None
             for built, coordinates in zip(self._built, self.coordinates, strict=True)
         ]
+
         # 4. Local: memory format, number format and recomputation. Weights must be in their final
         #    memory before the trainer makes views of flat tensors of them.
         for stage in self.stages:
@@ -113,9 +117,11 @@ class Engine:
             (coordinates.stage, coordinates.direction): runner
             for coordinates, runner in zip(self.coordinates, self.runners, strict=True)
         }
+
         # 5. Ranks that hold the same weights create their communicators, lesser key first.
         self._trainer = None if training is None else self._create_trainer(training)
         self._orders = {learns: self._order(learns) for learns in {False, self._learns}}
+
         # 6. Last, and before any receive is posted: a pass through each stage over NCCL.
         if plan.backend == "nccl":
             self._warm_up(source, keeps_input_gradients)

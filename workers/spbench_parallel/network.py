@@ -278,7 +278,7 @@ def _check_choices(**arguments: str | bool | None) -> None:
 def _end_stages_in_maps(plan: ModelPlan, rank: int, *, is_requested: bool) -> ModelPlan:
     """Return the plan with tiled stages that end in maps.
 
-    Without a requested balance, earlier if needed.
+    Without a requested balance, they may end earlier.
 
     Raises:
         CannotRunError: A stage cannot end in maps.

@@ -64,7 +64,7 @@ class PeakMemory:
 def available_bytes(device: torch.device) -> float:
     """Return the bytes that one process may use on a device.
 
-    On a host, half of the free memory.
+    On a host it is half of the free memory.
     """
     if device.type != "cpu":
         return float(free_bytes(device))

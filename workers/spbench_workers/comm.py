@@ -81,6 +81,7 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
         from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
+
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     host = socket.gethostname()
     own_location = RankLocation(host, _boot_id(), read_local_rank(os.environ), cpus)
@@ -92,6 +93,7 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
         for location, other in zip(locations, assigned.machines, strict=True)
         if other == machine
     ]
+
     threads = _threads(cpus, local_cpus)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     local_rank = assigned.local_ranks[comm.rank]
@@ -135,7 +137,7 @@ def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
 def is_oversubscribed(world: World) -> bool:
     """Return whether some machine has more ranks than cores for them.
 
-    The same on all ranks.
+    The answer is the same on all ranks.
     """
     machines: dict[int, list[tuple[int, ...]]] = {}
     for machine, cpus in world.comm.allgather((world.machine, tuple(os.sched_getaffinity(0)))):

@@ -59,9 +59,9 @@ def choose_device(
 
 
 def _select_gpu(context: Context, requested: str, index: int | None) -> tuple[Gpu | None, str]:
-    """Return this rank's GPU, or None for the host.
+    """Return this rank's GPU, and the problem that prevents its use.
 
-    And the problem that prevents it, or "".
+    The GPU is None for the host. The problem is empty if there is none.
     """
     reason = "" if requested == "cpu" else explain_missing_gpu()
     if requested == "cuda" and reason:

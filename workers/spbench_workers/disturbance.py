@@ -58,7 +58,7 @@ def read_counters(proc: Path = PROC, sys: Path = SYS) -> Counters:
 def find_disturbances(before: Counters, after: Counters, cpus: int) -> dict[str, float]:
     """Return the disturbances of a rank between two readings, by name.
 
-    Empty without any.
+    It is empty if there was none.
 
     ``waited``, ``stolen`` and ``throttled`` are shares of the time, if they take `MIN_SECONDS` or
     more. ``hot`` is a number of times.

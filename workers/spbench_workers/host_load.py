@@ -107,7 +107,7 @@ class _Utilization(ctypes.Structure):
 def _gpu_meter() -> Callable[[], float | None] | None:
     """Return a function that reads from NVML how busy the GPUs are.
 
-    None without NVML or GPU.
+    It is None without NVML or GPU.
     """
     try:
         library = ctypes.CDLL(NVML)

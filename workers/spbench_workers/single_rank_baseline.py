@@ -60,10 +60,12 @@ def time_single_rank(body: Callable[[], object], iterations: int) -> float:
         body()
         warmed += 1
         now = perf_counter()
+
     affordable = int(MOST_SECONDS * warmed / (now - start))
     count = min(iterations, max(FEWEST_ITERATIONS, affordable))
     times = array("d", bytes(8 * count))
     time_batch(body, times, 0, count, 1.0)
+
     parts = max(1, min(PARTS, count // FEWEST_ITERATIONS))
     ends = [part * count // parts for part in range(parts + 1)]
     return min(median(times[first:end]) for first, end in pairwise(ends))

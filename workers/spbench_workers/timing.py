@@ -61,9 +61,11 @@ def measure(
         iterations = context.params["iterations"]
     seconds = _warm_up(context, body, context.params["warmup"])
     body = context.with_fault(body, seconds)
+
     times = array("d", bytes(8 * iterations))
     done = 0
     context.progress(Activity.TIMING, 0, iterations)
+
     while done < iterations:
         batch = min(_batch_size(seconds), _to_next(pauses, done, iterations))
         context.world.comm.Barrier()

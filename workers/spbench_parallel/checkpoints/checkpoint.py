@@ -189,7 +189,7 @@ def iterate_weights(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
 def _gather(engine: Engine) -> StateTensors:
     """Return the tensors of all stages on rank 0, gathered stage by stage.
 
-    Empty on other ranks.
+    On other ranks it is empty.
     """
     tensors: StateTensors = {}
     for stage, holder in _holders(engine):

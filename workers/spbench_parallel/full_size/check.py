@@ -189,6 +189,7 @@ class StepCheck:
         engine = self._engine
         errors = self._errors
         learns = self._training is not None
+
         hooks = [self._install_hooks(module, check, progress) for module, check in self._checks]
         for stage in engine.stages:
             self._watch_layers(stage, progress, learns=learns)
@@ -198,10 +199,12 @@ class StepCheck:
         for coordinates, runner in zip(engine.coordinates, engine.runners, strict=True):
             checksums.watch(coordinates, runner)
         updates = None if self._training is None else UpdateCheck(engine, self._training)
+
         if learns:
             engine.step()
         else:
             engine.evaluate()
+
         # Hooks check calls that still wait for gradients when they are removed, over communicators
         # that are freed afterwards.
         for hook in (*hooks, *self._layers):
@@ -210,6 +213,7 @@ class StepCheck:
             loss.finish()
         for comm in self._comms:
             comm.Free()
+
         checksums.compare(engine.world, errors.stage_boundaries)
         if sums is not None:
             sums.compare(errors.sums, progress, 1 / _PARAMETERS)
@@ -237,7 +241,7 @@ class StepCheck:
     def _max_calls(self, check: OperatorCheck) -> int | None:
         """Return the number of micro-batches for which an operator is checked.
 
-        None for all.
+        The result is None for all.
 
         Operators of one rank compute the same for each, and their check takes several times as long
         as the step. With more than 16 bits only the first micro-batch is checked.
@@ -304,12 +308,14 @@ class StepCheck:
             first = coordinates.replica * layout_stage.ranks
         if plan.fused_layers and layout_stage.spatial:
             return
+
         sharers = (
             range(first, first + layout_stage.ranks) if layout_stage.spatial else [norm_comm.rank]
         )
         multiplying = Rounding.from_precision(plan.precision)
         errors = self._errors.operators
         plain = dict(own_operators(plan, stage, checks_all=self._checks_all)) if self._plain else {}
+
         for name, module in stage.named_modules():
             label = f"stage {coordinates.stage}, {name}"
             rounding = (

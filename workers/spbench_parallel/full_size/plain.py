@@ -92,6 +92,7 @@ class PlainCheck:
             [parameter.abs() for parameter in multiplied],
             None if wide is None else wide.abs(),
         )
+
         forward = back = None
         if self._winograd:
             forward, back = self._amplify_sizes(pixels, multiplied, wide)
@@ -151,33 +152,37 @@ class PlainCheck:
         if values.shape != expected.shape:
             self._errors.single.add(math.inf, 1.0, name)
             return
+
+        # Gradients of parameters have one pixel, with all values as its channels.
         pool = isinstance(self._module, nn.MaxPool2d | nn.AvgPool2d)
         # Torch sums the gradients of overlapping windows in the number format of the maps.
         parts = size if pool and label == "input gradient" else None
         maps = expected.dim() == 4 and "gradient of" not in label
-        flat_values = (
+        values_4d = (
             values.detach().double() if maps else values.detach().double().reshape(1, -1, 1, 1)
         )
-        flat_expected = expected.reshape(flat_values.shape)
-        sizes = size.reshape(flat_values.shape)
-        lengths = length(flat_expected) if parts is None else length(flat_expected) + length(sizes)
+        expected_4d = expected.reshape(values_4d.shape)
+        sizes = size.reshape(values_4d.shape)
+
+        lengths = length(expected_4d) if parts is None else length(expected_4d) + length(sizes)
         wide = STATISTICS_SLACK * length(sizes)
         if summed is not None:
             wide = torch.maximum(wide, summed)
-        bound = rounding.bound(lengths, wide, math.inf, flat_expected.shape[1], length(sizes))
-        error, (row, col) = worst_pixel(flat_values, flat_expected, bound)
+        bound = rounding.bound(lengths, wide, math.inf, expected_4d.shape[1], length(sizes))
+        error, (row, col) = worst_pixel(values_4d, expected_4d, bound)
         position = f" at row {row}, column {col}" if maps else ""
         self._errors.single.add(error, 1.0, name + position)
+
         scale = ScaleError(rounding)
         if isinstance(self._module, nn.AdaptiveAvgPool2d):
             # All pixels of a channel have the same gradient, with the same rounding.
-            flat_values, flat_expected, sizes = (
-                tensor.mean((2, 3)) for tensor in (flat_values, flat_expected, sizes)
+            values_4d, expected_4d, sizes = (
+                tensor.mean((2, 3)) for tensor in (values_4d, expected_4d, sizes)
             )
         if parts is None:
-            scale.add(flat_values, flat_expected, sizes)
+            scale.add(values_4d, expected_4d, sizes)
         else:
-            scale.add(flat_values, flat_expected, sizes, sizes, float(self._taps))
+            scale.add(values_4d, expected_4d, sizes, sizes, float(self._taps))
         self._errors.scales.add(scale.error, 1.0, name)
 
 

@@ -118,6 +118,7 @@ def fetch(
     shape = (*own_tile.shape[:2], own_box.height, own_box.width)
     region = torch.full(shape, fill, dtype=own_tile.dtype)
     tile = own_tile.detach().cpu()
+
     outgoing = [NONE if peer == rank else owned[rank].intersect(requested[peer]) for peer in peers]
     incoming = [NONE if peer == rank else owned[peer].intersect(own_box) for peer in peers]
     pieces = [view_box(tile, owned[rank], box).reshape(-1) for box in outgoing]
@@ -129,6 +130,7 @@ def fetch(
         [mpi_buffer(send_buffer), [item_bytes * piece.numel() for piece in pieces], MPI.BYTE],
         [mpi_buffer(receive_buffer), [item_bytes * count for count in counts], MPI.BYTE],
     )
+
     for box, piece in zip(incoming, receive_buffer.split(counts), strict=True):
         if box.empty:
             continue
@@ -141,7 +143,7 @@ def fetch(
 def view_box(values: torch.Tensor, extent: Box, box: Box) -> torch.Tensor:
     """Return a view of a box in a tensor of the box ``extent``.
 
-    Empty for an empty box.
+    It is empty for an empty box.
     """
     if box.empty:
         return values[:, :, :0, :0]

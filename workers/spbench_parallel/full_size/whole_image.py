@@ -143,6 +143,7 @@ class NormCheck:
             terms = products, block_gradient, products.abs(), block_gradient.abs()
             local_sums += torch.stack([term.sum(_AXES) for term in terms])
         by_rank = gather_values(self._comm, local_sums)
+
         if call.input_gradient is not None:
             errors = _MapErrors(self._rounding, call.input_gradient, call.pixels)
             sums = sum_reversed(by_rank).to(gradient.device)
@@ -157,6 +158,7 @@ class NormCheck:
                     ),
                 )
             errors.report_to(self._errors, self._name, "input gradient")
+
         totals = sum_reversed(by_rank[self._sharers])
         for index, name in enumerate(("weight", "bias")):
             parameter_gradient = call.parameter_gradients.get(name)

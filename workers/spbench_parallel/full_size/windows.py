@@ -151,10 +151,12 @@ class WindowCheck:
             gradients = fetch(
                 self._comm, call.output_gradient, regions.owned_outputs, regions.outputs
             )
+
         sums = _ParameterSums.zeros(self._parameters())
         # Weights, and so their norm, change from step to step.
         window = create_window_operator(self._module, self._work)
         self._scales.clear()
+
         if not regions.outputs[rank].empty:
             for image in range(pixels.shape[0]):
                 part = slice(image, image + 1)

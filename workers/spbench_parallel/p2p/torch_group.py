@@ -149,7 +149,7 @@ def _abort_all() -> None:
 def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
     """Return why NCCL cannot serve these ranks, in the form of a predicate.
 
-    Empty if it can.
+    It is empty if NCCL can serve them.
 
     All ranks must call it, and all get the same answer.
     """
@@ -245,7 +245,7 @@ def _cannot_join(rank: int, reason: str) -> GroupError:
 def _address() -> str:
     """Return an address of this host for other hosts.
 
-    Its name if only loopback is known.
+    It is the host's name if only loopback addresses are known.
     """
     name = socket.gethostname()
     try:

@@ -184,7 +184,7 @@ class Sender:
     def wait(self) -> None:
         """Wait until the memory of the next message is free.
 
-        An earlier send uses it.
+        An earlier send may still use it.
         """
         self._slots[self._sent_count % len(self._slots)].wait()
 

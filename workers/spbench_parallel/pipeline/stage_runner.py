@@ -209,7 +209,7 @@ class StageRunner:
     def forward(self, micro_batch: int) -> None:
         """Run a micro-batch's forward pass, from earlier to later stages.
 
-        Keep activations.
+        The activations are kept for the backward pass.
         """
         inputs = self._inputs(micro_batch)
         if self.io.inputs or self._keeps_input_gradients:
@@ -335,7 +335,7 @@ def select_images(
 def _run_backward(outputs: TensorTuple, gradients: TensorTuple | None) -> None:
     """Run the backward pass of all outputs that require a gradient.
 
-    Detached ones do not.
+    Detached outputs do not.
     """
     indices = [index for index, output in enumerate(outputs) if output.requires_grad]
     torch.autograd.backward(

@@ -73,6 +73,7 @@ def compare(
         error_squares += errors.squares
         expected_squares += errors.expected_squares
         worst.add(errors.squares if mean_square else errors.largest / largest, 0.0, _name(key))
+
     unknown = parts.keys() - shapes.keys()
     if unknown:
         return math.inf, f"{_name(unknown.pop())} is not expected"

@@ -73,11 +73,13 @@ def compare_slopes(
         products = [gradients[name] * vector for name, vector in vectors.items()]
         expected = sum(float(product.sum()) for product in products)
         size = math.sqrt(sum(float(product.square().sum()) for product in products))
+
         loss = partial(_displaced_loss, plan, images, model, vectors)
         slopes = [(loss(step) - loss(-step)) / (2 * step) for step in STEPS]
         distances = [abs(slope - expected) for slope in slopes]
         slope = slopes[distances.index(min(distances))]
         error = abs(slope - expected) / size if size else math.inf
+
         if TOLERANCE < error < DIFFERENCE_TOLERANCE:
             exact = _forward_slope(plan, images, model, vectors)
             if exact is not None and abs(exact - slope) < DIFFERENCE_TOLERANCE * size:
@@ -119,7 +121,7 @@ def _forward_slope(
 ) -> float | None:
     """Return the slope by forward-mode differentiation.
 
-    None if the network does not support it.
+    It is None if the network does not support it.
     """
     with forward_ad.dual_level(), warnings.catch_warnings():
         # Torch 2.11 compiles some of its formulas by torch.jit.script, which is deprecated.

@@ -289,7 +289,7 @@ def _initial_state(plan: ModelPlan) -> State:
 def _difference(plan: ModelPlan, expected: _Run, distances: Distances, rate: float) -> str | None:
     """Return a message about the first difference that rounding does not explain.
 
-    None without one.
+    The result is None if there is none.
 
     The effect of rounding is only computed if a distance exceeds the smallest tolerance.
     """
@@ -314,7 +314,7 @@ def _difference(plan: ModelPlan, expected: _Run, distances: Distances, rate: flo
 def _first_exceeding(distances: Distances, tolerances: Mapping[str, float]) -> str | None:
     """Return the first kind with a distance that is not within its tolerance.
 
-    None without one.
+    The result is None if there is none.
     """
     return next(
         (kind for kind, (distance, _) in distances.items() if not distance <= tolerances[kind]),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class WorstError:
     """The comparison that exceeds its tolerance the most.
 
-    The first one among equal ones.
+    Among equal ones it is the first.
 
     An error that is not a number counts as infinite. So does any error if its tolerance is not a
     number, and an infinite error exceeds even an infinite tolerance.

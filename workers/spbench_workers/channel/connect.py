@@ -48,7 +48,7 @@ class Admission:
 def connect_to_console(addresses: Sequence[str], hello: bytes) -> Admission | None:
     """Connect to the first address that answers a hello.
 
-    None without one in CONNECT_TIMEOUT.
+    The result is None if none does within CONNECT_TIMEOUT.
 
     A connection that has sent its hello is never closed while the other end keeps it: the console
     may only be slow, and would interpret the close as the end of a rank.

@@ -45,7 +45,7 @@ _REDUCING = ("allreduce", "reduce_scatter")
 def registered_operation(dtype: torch.dtype, op: str) -> str:
     """Return a description of the operation that is registered for a format.
 
-    Empty if MPI has one.
+    It is empty if MPI has such an operation.
     """
     if not is_short(dtype):
         return ""

@@ -81,7 +81,7 @@ def schedule(
 def refusal(algorithm: str, ranks: int) -> str:
     """Return a message why an algorithm cannot run on a number of ranks.
 
-    Empty if it can.
+    It is empty if it can.
     """
     if algorithm not in ALGORITHMS:
         return f"{algorithm!r} is no algorithm; there are {', '.join(ALGORITHMS)}"
