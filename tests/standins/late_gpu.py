@@ -16,26 +16,26 @@ _REASON = "a stand-in for a GPU"
 
 
 def take_late_device(choice):
-    """Let `device_of` return the late device, unless a rank needs no GPU."""
+    """Let `choose_device` return the late device, unless a rank needs no GPU."""
     install()
     install_ipc()
     LateEvent.record = _record_host_time  # type: ignore[method-assign]
-    choice.device_of = _device_of(NAME)
+    choice.choose_device = _choose_device(NAME)
 
 
 def take_host(choice):
-    """Let `device_of` return the host instead of a GPU."""
-    choice.device_of = _device_of("cpu")
+    """Let `choose_device` return the host instead of a GPU."""
+    choice.choose_device = _choose_device("cpu")
 
 
-def _device_of(stand_in):
-    def device_of(context, *, preference=None, index=None, tf32=False):
+def _choose_device(stand_in):
+    def choose_device(context, *, preference=None, index=None, tf32=False):
         asked = preference or context.params["device"]
         name, reason = ("cpu", "asked for") if asked == "cpu" else (stand_in, _REASON)
         context.device(name, reason, speaks=context.world.rank == 0, near=None)
         return torch.device(name)
 
-    return device_of
+    return choose_device
 
 
 _record = LateEvent.record
