@@ -54,8 +54,8 @@ class HostExchange:
     transport = "host"
 
     def __init__(self, comm, table, outgoing, *, device, adjoint=False, **_):
-        self.outgoing = table.sent_by(comm.rank)
-        self.incoming = table.received_by(comm.rank)
+        self.outgoing = table.list_sent(comm.rank)
+        self.incoming = table.list_received(comm.rank)
         if adjoint:
             self.outgoing, self.incoming = self.incoming, self.outgoing
         self.traffic = Traffic(len(self.outgoing), 0)
