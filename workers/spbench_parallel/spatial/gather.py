@@ -102,7 +102,7 @@ class Gather:
         transport: str = "auto",
         owns_gradients: bool = False,
     ) -> None:
-        self._takes_gradients = owns_gradients
+        self._owns_gradients = owns_gradients
         self.comm = comm
         self.table = table
         self.parts = tuple(parts)
@@ -191,7 +191,7 @@ class Gather:
 
         If possible it is a view of the only part's gradient, without a copy.
         """
-        first = gradients[0] if self._takes_gradients and len(gradients) == 1 else None
+        first = gradients[0] if self._owns_gradients and len(gradients) == 1 else None
         contains_tile = self.tile.intersect(self.parts[0]) == self.tile
         if first is not None and contains_tile and _is_dense(first):
             return self._add_received(view_box(first, self.parts[0], self.tile))
@@ -284,7 +284,7 @@ class GatherCache:
         self._table = table
         self._parts = parts
         self._fill = fill
-        self._takes_gradients = owns_gradients
+        self._owns_gradients = owns_gradients
         self._gathers: dict[Any, Gather] = {}
 
     def __iter__(self) -> Iterator[Gather]:
@@ -301,7 +301,7 @@ class GatherCache:
                 sample=tile,
                 fill=self._fill,
                 transport=self._tiling.transport,
-                owns_gradients=self._takes_gradients,
+                owns_gradients=self._owns_gradients,
             )
         return self._gathers[key]
 

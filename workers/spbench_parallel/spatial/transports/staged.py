@@ -46,12 +46,12 @@ class StagedTransport(ReceiveBuffers):
             self._send_memory = [spec.allocate(view.shape, pinned=True) for view in spec.outgoing]
             self._receive_memory = [spec.allocate(shape, pinned=True) for shape in spec.shapes]
         self._receives = [
-            spec.comm.Recv_init([mpi_buffer(box), MPI.BYTE], source=source, tag=spec.tag)
-            for box, source in zip(self._receive_memory, spec.sources, strict=True)
+            spec.comm.Recv_init([mpi_buffer(memory), MPI.BYTE], source=source, tag=spec.tag)
+            for memory, source in zip(self._receive_memory, spec.sources, strict=True)
         ]
         self._sends = [
-            spec.comm.Send_init([mpi_buffer(box), MPI.BYTE], dest=target, tag=spec.tag)
-            for box, target in zip(self._send_memory, spec.targets, strict=True)
+            spec.comm.Send_init([mpi_buffer(memory), MPI.BYTE], dest=target, tag=spec.tag)
+            for memory, target in zip(self._send_memory, spec.targets, strict=True)
         ]
         self._requests = [*self._receives, *self._sends]
         self._receive_read = self._streams.event()
@@ -113,8 +113,8 @@ class StagedTransport(ReceiveBuffers):
         if self._direct:
             return
         with self._streams.use_copy_stream():
-            for piece, box in zip(self.received, self._receive_memory, strict=True):
-                piece.copy_(box, non_blocking=True)
+            for piece, memory in zip(self.received, self._receive_memory, strict=True):
+                piece.copy_(memory, non_blocking=True)
             self._receive_read.record()
         self._streams.join_copy_stream()
 
