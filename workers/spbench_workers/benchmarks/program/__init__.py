@@ -1,1 +1,1 @@
-"""Programs of others in the ranks' place: started, read as they print, ended with the rank."""
+"""External programs that run instead of the ranks."""

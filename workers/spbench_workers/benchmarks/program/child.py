@@ -1,4 +1,4 @@
-"""A program as the child of a rank: started in its place, read as it prints, ended with it."""
+"""A program as the child process of a rank: start, output, and end with the rank."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from spbench_core.programs.output import LineSplitter
 from spbench_parallel.errors import CannotRunError
 
 TICK = 1.0
-"""Seconds between two calls of whoever follows the program."""
+"""Seconds between two calls of ``on_tick``."""
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
 DRAIN = 1.0
-"""Seconds that output may still come after the program's end: others may hold its pipes."""
+"""Seconds to read output after the program's end, because other processes may hold its pipes."""
 MAX_COPIED_BYTES = 4 << 20
-"""Bytes of each stream that are written to the rank's own."""
-_WAIT = 0.1
+"""Most bytes of each stream that are copied to the rank's stream."""
+_POLL_SECONDS = 0.1
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl
 
 
 class CannotStartError(CannotRunError):
-    """The program cannot be started: it is not there, or not executable."""
+    """The program cannot be started: it does not exist or is not executable."""
 
     missing = True
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """A program as it is started.
+    """The command of a program.
 
     Attributes:
-        argv: Its words; the first one is looked for in PATH.
-        cwd: Its working folder; None: the rank's.
-        env: Its whole environment.
+        argv: The program, which is searched in PATH, and its arguments.
+        cwd: Its working folder; None for that of the rank.
+        env: Its complete environment.
     """
 
     argv: Sequence[str]
@@ -55,14 +55,14 @@ class ProgramCommand:
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """The end of a program: its exit code, negative after a signal, and its seconds."""
+    """The exit code of a program, negative after a signal, and its seconds."""
 
     code: int
     seconds: float
 
     @property
     def description(self) -> str:
-        """How it ended, in words."""
+        """A text about its end."""
         if self.code >= 0:
             return f"ended with exit code {self.code}"
         try:
@@ -72,15 +72,15 @@ class ProgramEnd:
 
 
 class ChildProgram:
-    """A program that runs as this process's child; its output is copied to this process's own.
+    """A program that runs as this process's child, with its output copied here.
 
-    It and what it starts are a process group of their own. It gets all descriptors that this
-    process has from its launcher, dies with it, and takes nothing from its standard input.
+    The program and its children are a separate process group. It inherits all descriptors that this
+    process has from its launcher, dies with this process, and has an empty standard input.
 
     Args:
         command: The program.
-        on_line: Called with each line of its output and of its error output.
-        on_tick: Called each second while it runs; a sentence it returns ends the program.
+        on_line: Called with each line of its output and error output.
+        on_tick: Called each second while it runs; a returned reason ends the program.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class ChildProgram:
         self._on_line = on_line
         self._on_tick = on_tick
         self.stop_reason: str | None = None
-        """Why it was ended before its time; None where it ended by itself."""
+        """The reason why it was stopped; None if it ended without being stopped."""
         self._pid = 0
 
     def describe_state(self) -> str:
-        """Return where a rank stands while the program runs: ``in sleep, asleep``."""
+        """Return the position of the rank while the program runs: ``in sleep, asleep``."""
         name = f"in {Path(self._command.argv[0]).name}"
         try:
             state = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -106,25 +106,25 @@ class ChildProgram:
         return f"{name}, {ASLEEP}" if state == "S" else name
 
     def kill(self) -> None:
-        """Kill it and the processes that it has started, from any thread."""
+        """Kill the program and its children; safe in any thread."""
         if self._pid:
             _signal(self._pid, signal.SIGKILL)
 
     def run(self) -> ProgramEnd:
-        """Start it, and return its end.
+        """Start the program, wait for it, and return its end.
 
         Raises:
-            CannotStartError: It cannot be started.
+            CannotStartError: The program cannot be started.
         """
         start = time.perf_counter()
         process = self._start()
         self._pid = process.pid
-        before = signal.signal(signal.SIGTERM, _ending_too(process.pid))
+        before = signal.signal(signal.SIGTERM, _make_terminator(process.pid))
         try:
             ended = self._follow(process)
         finally:
             signal.signal(signal.SIGTERM, before)
-            self.kill()  # what it has left behind
+            self.kill()  # remaining children
             self._pid = 0
         return ProgramEnd(process.returncode, ended - start)
 
@@ -144,16 +144,16 @@ class ChildProgram:
                 preexec_fn=_die_with_parent,
             )
         except (OSError, ValueError) as error:
-            raise CannotStartError(_why_not(command, error)) from None
+            raise CannotStartError(_explain_failure(command, error)) from None
 
     def _follow(self, process: subprocess.Popen[bytes]) -> float:
-        """Read what it prints until it has ended; return when that was."""
+        """Read the output until the program ends; return the time of the end."""
         ended: float | None = None
         killing: float | None = None
         due = time.monotonic() + TICK
         with _Streams(process, self._on_line) as streams:
             while ended is None or streams.open:
-                streams.read(_WAIT)
+                streams.read(_POLL_SECONDS)
                 now = time.perf_counter()
                 if ended is None and process.poll() is not None:
                     ended = now
@@ -161,8 +161,8 @@ class ChildProgram:
                     break
                 if ended is None and time.monotonic() >= due:
                     due += TICK
-                    if self.stop_reason is None and (why := self._on_tick()) is not None:
-                        self.stop_reason = why
+                    if self.stop_reason is None and (reason := self._on_tick()) is not None:
+                        self.stop_reason = reason
                         killing = now + GRACE
                         _signal(process.pid, signal.SIGTERM)
                 if killing is not None and now > killing:
@@ -173,9 +173,9 @@ class ChildProgram:
 
 
 class _Streams:
-    """The program's two streams: copied to this process's own, and split into lines.
+    """The program's two streams, which are copied and split into lines.
 
-    Its end wakes the reader as well, where the system can tell it.
+    The end of the program also wakes the reader if the system supports pidfd.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], on_line: Callable[[str], object]) -> None:
@@ -183,9 +183,9 @@ class _Streams:
         self._selector = selectors.DefaultSelector()
         assert process.stdout is not None
         assert process.stderr is not None
-        for stream, own in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
+        for stream, target in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             self._selector.register(
-                stream, selectors.EVENT_READ, _Stream(stream.fileno(), own.fileno())
+                stream, selectors.EVENT_READ, _Stream(stream.fileno(), target.fileno())
             )
         self._files = (process.stdout, process.stderr)
         self._splitters: list[LineSplitter] = []
@@ -206,46 +206,46 @@ class _Streams:
             os.close(self._end)
 
     def read(self, seconds: float) -> None:
-        """Wait so long for output, and hand on the lines that have come."""
+        """Wait up to ``seconds`` for output, and pass on complete lines."""
         for key, _ in self._selector.select(seconds):
             stream = key.data
-            if stream is None:  # the program has ended: told once
+            if stream is None:  # the program has ended, which is signalled only once
                 self._selector.unregister(key.fileobj)
-            elif not self._take(stream):
+            elif not self._read_stream(stream):
                 self._selector.unregister(key.fileobj)
                 self.open -= 1
 
     def end(self) -> None:
-        """Hand on the half lines at the end."""
+        """Pass on the incomplete last lines."""
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
-                self._hand_on(key.data.splitter.end())
+                self._emit_lines(key.data.splitter.end())
 
-    def _take(self, stream: _Stream) -> bool:
+    def _read_stream(self, stream: _Stream) -> bool:
         data = stream.read()
-        self._hand_on(stream.splitter.feed(data) if data else stream.splitter.flush())
+        self._emit_lines(stream.splitter.feed(data) if data else stream.splitter.flush())
         return bool(data)
 
-    def _hand_on(self, lines: Iterator[str]) -> None:
+    def _emit_lines(self, lines: Iterator[str]) -> None:
         for line in lines:
             self._on_line(line)
 
 
 class _Stream:
-    """One stream of the program, and the one that it is copied to."""
+    """One stream of the program and the stream that it is copied to."""
 
     def __init__(self, source: int, target: int) -> None:
         self._source = source
         self._target = target
-        self._left = MAX_COPIED_BYTES
+        self._remaining = MAX_COPIED_BYTES
         self.splitter = LineSplitter()
 
     def read(self) -> bytes:
         data = os.read(self._source, 1 << 16)
-        if data and self._left > 0:
-            self._copy(data[: self._left])
-            self._left -= len(data)
-            if self._left <= 0:
+        if data and self._remaining > 0:
+            self._copy(data[: self._remaining])
+            self._remaining -= len(data)
+            if self._remaining <= 0:
                 self._copy(b"\nspbench: the rest of this output is left out\n")
         return data
 
@@ -260,8 +260,8 @@ def _die_with_parent() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
-def _ending_too(group: int) -> Callable[[int, FrameType | None], None]:
-    """Return a handler that ends the program's group, and then this process as SIGTERM does."""
+def _make_terminator(group: int) -> Callable[[int, FrameType | None], None]:
+    """Return a signal handler that kills the program's group and ends this process."""
 
     def end(number: int, _: FrameType | None) -> None:
         _signal(group, signal.SIGKILL)
@@ -276,13 +276,13 @@ def _signal(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def _why_not(command: ProgramCommand, error: Exception) -> str:
+def _explain_failure(command: ProgramCommand, error: Exception) -> str:
     name = command.argv[0]
     folder = command.cwd or os.getcwd()
     if command.cwd is not None and not os.path.isdir(command.cwd):
         return f"cannot start {name}: there is no folder {folder}"
     if isinstance(error, FileNotFoundError):
-        where = f"in {folder}" if "/" in name else "in PATH"
-        return f"cannot start {name}: there is none {where}; install it, or give its path"
-    why = error.strerror if isinstance(error, OSError) else str(error)
-    return f"cannot start {name}: {why} (in {folder})"
+        location = f"in {folder}" if "/" in name else "in PATH"
+        return f"cannot start {name}: there is none {location}; install it, or give its path"
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return f"cannot start {name}: {reason} (in {folder})"

@@ -1,4 +1,4 @@
-"""Catalog of the benchmark that runs any program, and reads its output."""
+"""Catalog of the benchmark that runs any program and reads its output."""
 
 from __future__ import annotations
 
@@ -36,56 +36,55 @@ from spbench_core.programs.presets.preset import Preset
 from spbench_core.whole_numbers import parse_whole
 
 POSITION = 80
-"""The place of the family in lists of benchmarks."""
+"""Position of the family in lists of benchmarks."""
 
-_EXPECTED = ("metrics", "samples", "json", "table", "must", "never")
-_IN_WORDS = ("size", "count", "word")
-"""Parameters that stand in the program's words alone."""
-_TAKEN = ("time_ms", "skew")
-"""Metrics that every case has."""
-_OF_POINT = ("name", "value", "rank", "measured_by")
-"""Names beside those of a point's labels, where points are kept."""
+_OUTPUT_PARAMS = ("metrics", "samples", "json", "table", "must", "never")
+_TEXT_PARAMS = ("size", "count", "word")
+"""Parameters that are used only in placeholders of the program's arguments."""
+_RESERVED_METRICS = ("time_ms", "skew")
+"""Metrics of every case, which a program cannot define."""
+_RESERVED_LABELS = ("name", "value", "rank", "measured_by")
+"""Names that stored points use next to their labels."""
 _FOLDS: dict[str, Fold] = {"lower": "max", "higher": "min", "none": "mean"}
 
 
 def read_expectation(params: Params) -> OutputExpectation:
-    """Return what the program is expected to print: as its preset says, where a case says nothing.
+    """Return the expected output of the program, with defaults from its preset.
 
     Raises:
-        ParamError: A parameter says it in a way that cannot be read.
+        ParamError: A parameter cannot be parsed.
     """
     preset = _preset(params)
-    given = {name: params[name] for name in _EXPECTED if params[name] is not None}
+    overrides = {name: params[name] for name in _OUTPUT_PARAMS if params[name] is not None}
     try:
-        return parse_expectation({**(preset.expects if preset else {}), **given})
+        return parse_expectation({**(preset.expects if preset else {}), **overrides})
     except ExpectationError as error:
         param = error.param.partition(".")[0].partition("[")[0]
         raise ParamError(param, str(error)) from None
 
 
 def parse_wait_for(params: Params) -> tuple[int, int, str] | None:
-    """Return the rank that waits, the rank that it waits for, and the pattern of the line.
+    """Return the waiting rank, the rank it waits for, and the pattern of the line.
 
     Raises:
-        ParamError: ``wait_for`` is none of this kind.
+        ParamError: ``wait_for`` is malformed.
     """
-    given = params["wait_for"]
-    if given is None:
+    wait_for = params["wait_for"]
+    if wait_for is None:
         return None
     keys = {"rank": int, "of": int, "line": str}
-    fits = isinstance(given, Mapping) and set(given) == set(keys)
-    if not fits or not all(type(given[key]) is kind for key, kind in keys.items()):
+    has_keys = isinstance(wait_for, Mapping) and set(wait_for) == set(keys)
+    if not has_keys or not all(type(wait_for[key]) is kind for key, kind in keys.items()):
         raise ParamError("wait_for", "wait_for is {rank: N, of: N, line: PATTERN}")
-    if given["rank"] == given["of"] or min(given["rank"], given["of"]) < 0:
+    if wait_for["rank"] == wait_for["of"] or min(wait_for["rank"], wait_for["of"]) < 0:
         raise ParamError("wait_for", "wait_for: a rank waits for another one, from 0 up")
-    return given["rank"], given["of"], given["line"]
+    return wait_for["rank"], wait_for["of"], wait_for["line"]
 
 
 def select_argv(params: Params, rank: int) -> list[str] | None:
-    """Return the words that a rank starts, placeholders in them; None: it starts nothing."""
-    own = (params["by_rank"] or {}).get(str(rank), params["argv"])
-    words: list[str] | None = own
-    return words
+    """Return a rank's arguments with placeholders; None if it starts no program."""
+    argv: list[str] | None = (params["by_rank"] or {}).get(str(rank), params["argv"])
+    return argv
 
 
 def _preset(params: Params) -> Preset | None:
@@ -93,105 +92,107 @@ def _preset(params: Params) -> Preset | None:
 
 
 def _resolve(params: Params) -> Params:
-    """Fill in what the preset says, and whose output is read.
+    """Fill in the defaults of the preset, and the ranks with output to read.
 
     Raises:
-        ParamError: Nothing says which program, or a parameter cannot be read or does nothing.
+        ParamError: There is no program, or a parameter cannot be parsed or has no effect.
     """
     preset = _preset(params)
     if preset is not None:
-        params = params | _of_preset(params, preset)
+        params = params | _fill_from_preset(params, preset)
     params = params | {"per": params["per"] or "rank"}
-    every = params["per"] == "host"
-    params = params | {"output": params["output"] or ("every" if every else "first")}
+    per_host = params["per"] == "host"
+    params = params | {"output": params["output"] or ("every" if per_host else "first")}
     if params["argv"] is None and params["by_rank"] is None:
         raise ParamError("argv", "there is no program: give argv, by_rank or a preset")
-    params = params | {"by_rank": _by_rank(params), "env": _environment(params)}
+    params = params | {"by_rank": _read_by_rank(params), "env": _read_environment(params)}
     _check_placeholders(params)
     parse_wait_for(params)
     _check_names(read_expectation(params))
     return params
 
 
-def _of_preset(params: Params, preset: Preset) -> Params:
-    said = {"argv": list(preset.argv), "per": preset.per, "reads": preset.reads}
+def _fill_from_preset(params: Params, preset: Preset) -> Params:
+    defaults = {"argv": list(preset.argv), "per": preset.per, "reads": preset.reads}
     if params["by_rank"] is not None:
-        del said["argv"]
-    filled = {name: value for name, value in said.items() if params[name] is None}
+        del defaults["argv"]
+    filled = {name: value for name, value in defaults.items() if params[name] is None}
     env = {**preset.env, **(params["env"] or {})}
     return filled | ({"env": env} if env else {})
 
 
-def _by_rank(params: Params) -> Mapping[str, list[str]] | None:
-    given = params["by_rank"]
-    if given is None:
+def _read_by_rank(params: Params) -> Mapping[str, list[str]] | None:
+    by_rank = params["by_rank"]
+    if by_rank is None:
         return None
-    words = Param("by_rank", "words", None, "")
-    read = {}
-    for rank, argv in given.items() if isinstance(given, Mapping) else ():
+    argv_param = Param("by_rank", "words", None, "")
+    commands = {}
+    for rank, argv in by_rank.items() if isinstance(by_rank, Mapping) else ():
         if not rank.isdecimal():
             raise ParamError("by_rank", f"by_rank: {rank!r} is no rank: write 0, 1 and so on")
         try:
-            read[str(parse_whole(rank))] = words.read(argv)
+            commands[str(parse_whole(rank))] = argv_param.read(argv)
         except ValueError as error:
             raise ParamError("by_rank", f"by_rank.{rank}: {error}") from None
-    if not read:
+    if not commands:
         raise ParamError("by_rank", "by_rank is a mapping from ranks to words")
     if params["per"] != "rank":
         raise IdleParamError("by_rank", f"with per {params['per']}", "take per: rank")
-    return read
+    return commands
 
 
-def _environment(params: Params) -> Mapping[str, str] | None:
-    given = params["env"]
-    if given is None:
+def _read_environment(params: Params) -> Mapping[str, str] | None:
+    variables = params["env"]
+    if variables is None:
         return None
-    if not isinstance(given, Mapping):
+    if not isinstance(variables, Mapping):
         raise ParamError("env", "env is a mapping from names to texts")
-    for name, value in given.items():
+    for name, value in variables.items():
         if isinstance(value, (bool, float)) or not isinstance(value, (str, int)):
             raise ParamError("env", f"env.{name}: {value!r} is no text (put it in quotes)")
         if not name or "=" in name or "\0" in f"{name}{value}":
             raise ParamError("env", f"env: {name!r} is no name of a variable")
-    return {name: str(value) for name, value in given.items()}
+    return {name: str(value) for name, value in variables.items()}
 
 
 def _check_placeholders(params: Params) -> None:
-    seen: set[str] = set()
+    used: set[str] = set()
     for param, text in texts_with_placeholders(params):
         if "\0" in text:
             raise ParamError(param, f"{param}: a word has a NUL character")
         for name in find_placeholders(text):
             if not is_placeholder(name):
-                raise ParamError(param, f"{param}: {_unknown(name)}")
-            if name in _IN_WORDS and params[name] is None:
+                raise ParamError(param, f"{param}: {_describe_unknown(name)}")
+            if name in _TEXT_PARAMS and params[name] is None:
                 raise ParamError(param, f"{param}: {{{name}}} has no value: give {name}")
-            seen.add(name)
-    for name in _IN_WORDS:
-        if params[name] is not None and name not in seen:
+            used.add(name)
+    for name in _TEXT_PARAMS:
+        if params[name] is not None and name not in used:
             advice = f"write {{{name}}} where it is to stand, or leave it out"
             raise IdleParamError(name, "where no word has its placeholder", advice)
 
 
-def _unknown(name: str) -> str:
-    near = get_close_matches(name, PLACEHOLDERS, 1)
-    known = f"did you mean {{{near[0]}}}?" if near else f"there are {', '.join(PLACEHOLDERS)}"
-    return f"{{{name}}} is no placeholder ({known}); {{{{{name}}}}} is the text itself"
+def _describe_unknown(name: str) -> str:
+    matches = get_close_matches(name, PLACEHOLDERS, 1)
+    suggestion = (
+        f"did you mean {{{matches[0]}}}?" if matches else f"there are {', '.join(PLACEHOLDERS)}"
+    )
+    return f"{{{name}}} is no placeholder ({suggestion}); {{{{{name}}}}} is the text itself"
 
 
 def _check_names(expected: OutputExpectation) -> None:
     for name in expected.metrics:
-        if name in _TAKEN:
+        if name in _RESERVED_METRICS:
             raise ParamError(
                 "metrics", f"metrics: every case has its own {name}; take another name"
             )
     for table in expected.tables:
-        for label in _labels_of(table):
-            if label in _OF_POINT:
+        for label in _list_labels(table):
+            if label in _RESERVED_LABELS:
                 raise ParamError("table", f"table: no label can be called {label}")
 
 
-def _labels_of(table: OutputTable) -> set[str]:
+def _list_labels(table: OutputTable) -> set[str]:
     groups = (name for pattern in table.context for name in pattern.groupindex)
     return {*table.labels, *table.fixed, *groups}
 
@@ -206,12 +207,12 @@ def _metrics(metrics: tuple[Metric, ...], params: Params) -> tuple[Metric, ...]:
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     expected = read_expectation(params)
-    made = {
+    enabled = {
         "must": bool(expected.must),
         "output": bool(expected.metrics),
         "never": bool(expected.never or expected.lines or expected.tables),
     }
-    return tuple(check for check in checks if made.get(check, True))
+    return tuple(check for check in checks if enabled.get(check, True))
 
 
 def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
@@ -228,8 +229,8 @@ def _ranks(params: Params) -> Ranks:
     if preset is not None and preset.np is not None:
         return Ranks(exact=preset.np, why=f"as {preset.name} needs them")
     waiting = parse_wait_for(params)
-    named = [*map(int, params["by_rank"] or ()), *(waiting[:2] if waiting else ())]
-    return Ranks(minimum=max(named, default=0) + 1)
+    ranks = [*map(int, params["by_rank"] or ()), *(waiting[:2] if waiting else ())]
+    return Ranks(minimum=max(ranks, default=0) + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,4 +306,4 @@ BENCHMARKS = (
         starts_program=True,
     ),
 )
-"""Programs of others."""
+"""External programs."""

@@ -1,4 +1,4 @@
-"""The benchmark ``program.run``: any program in the ranks' place, and what it prints."""
+"""Benchmark ``program.run``: any program instead of the ranks, and its output."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from spbench_workers.comm import World
 from spbench_workers.context import Context
 
 _PRIVATE = (rank_events.ENV_COLLECTOR, rank_events.ENV_TOKEN, rank_events.ENV_FAN_IN)
-"""Variables that are this rank's alone."""
+"""Variables of this rank that the program must not inherit."""
 _FORGED = "planted by --inject forge-line"
 _MOST_READ = 64 << 20
-"""Bytes of a file of results."""
+"""Most bytes that are read from a file of results."""
 _PATIENCE = 3
-"""Ticks that a program is given to end by itself, once another rank's has broken off."""
+"""Ticks until a program is stopped after another rank's program has failed."""
 
 
 def run(context: Context, console: TcpChannel | FileChannel) -> bool:
-    """Run the case on this rank, which starts the program or has nothing to do.
+    """Run the case on this rank, which may or may not start the program.
 
-    ``console`` tells what other ranks' programs have done. Returns whether this rank's broke off,
-    which leaves the others to wait for it.
+    ``console`` delivers messages about other ranks' programs. Returns whether this rank's program
+    failed, so that the others would wait for it.
     """
-    words = select_argv(context.params, context.world.rank)
-    if words is None or not starts_program(context.read_params(ProgramParams).per, context.world):
+    argv = select_argv(context.params, context.world.rank)
+    if argv is None or not starts_program(context.read_params(ProgramParams).per, context.world):
         for check in context.entry.list_checks(context.params):
             context.check(check, 0.0)
         return False
-    of_rank = ProgramRun(context, console, build_command(context, words))
-    of_rank.run()
-    return of_rank.broke_off
+    program_run = ProgramRun(context, console, build_command(context, argv))
+    program_run.run()
+    return program_run.broke_off
 
 
 def starts_program(per: str, world: World) -> bool:
@@ -58,7 +58,7 @@ def starts_program(per: str, world: World) -> bool:
 
     Args:
         per: ``rank``, ``host`` (its first rank) or ``job`` (rank 0).
-        world: The rank's place.
+        world: The rank and its host.
     """
     if per == "host":
         first = world.hosts.index(world.host) if world.host in world.hosts else None
@@ -66,8 +66,8 @@ def starts_program(per: str, world: World) -> bool:
     return per == "rank" or world.rank == 0
 
 
-def build_command(context: Context, words: list[str]) -> ProgramCommand:
-    """Return the program of this rank, placeholders filled in."""
+def build_command(context: Context, argv: list[str]) -> ProgramCommand:
+    """Return the command of this rank with placeholders replaced."""
 
     def fill(text: str) -> str:
         return fill_placeholders(
@@ -76,25 +76,25 @@ def build_command(context: Context, words: list[str]) -> ProgramCommand:
 
     params = context.read_params(ProgramParams)
     inherited = {name: value for name, value in os.environ.items() if name not in _PRIVATE}
-    own = {name: fill(text) for name, text in (params.env or {}).items()}
+    case_env = {name: fill(text) for name, text in (params.env or {}).items()}
     cwd = None if params.cwd is None else fill(params.cwd)
-    return ProgramCommand([fill(word) for word in words], cwd, inherited | own)
+    return ProgramCommand([fill(word) for word in argv], cwd, inherited | case_env)
 
 
 def resolve_placeholder(name: str, params: Params, world: World) -> str:
-    """Return what stands for a placeholder.
+    """Return the value of a placeholder.
 
     Raises:
-        CannotRunError: It is a host that nobody has told this rank.
+        CannotRunError: The value is a host that this rank does not know.
     """
-    known: dict[str, Any] = {
+    values: dict[str, Any] = {
         "rank": world.rank,
         "np": world.size,
         "host": world.host,
         "local_rank": world.local_rank,
     }
-    if name in known:
-        return str(known[name])
+    if name in values:
+        return str(values[name])
     if name in params:
         return str(params[name])
     if not world.hosts:
@@ -108,7 +108,7 @@ def resolve_placeholder(name: str, params: Params, world: World) -> str:
 
 
 class ProgramRun:
-    """One rank's program from its start to what is reported of it."""
+    """One rank's program, from its start to its report."""
 
     def __init__(
         self, context: Context, console: TcpChannel | FileChannel, command: ProgramCommand
@@ -117,24 +117,24 @@ class ProgramRun:
         self._console = console
         self._command = command
         params = context.params
-        self._expected = self._expectation(params)
+        self._expected = self._make_expectation(params)
         self._is_read = (
             context.read_params(ProgramParams).output == "every" or context.world.rank == 0
         )
         self._live: dict[str, float] = {}
         self._reader = OutputReader(self._expected, self._live.__setitem__)
         self._waiting = parse_wait_for(params)
-        self._awaited_line = self._line_for_others()
+        self._awaited_line = self._compile_awaited_line()
         self._lines = 0
         self._broken_off: str | None = None
         self._patience = _PATIENCE
         self.broke_off = False
-        """Whether it ended as it should not."""
+        """Whether the program failed."""
 
     def run(self) -> None:
-        """Start the program when its turn comes, follow it, and report."""
-        if (why := self._wait_for_turn()) is not None:
-            self._report(None, why)
+        """Wait for the rank's turn, run the program, and report."""
+        if (reason := self._wait_for_turn()) is not None:
+            self._report(None, reason)
             return
         results = ResultsFile(self._context, self._command)
         self._context.progress(Activity.RUNNING, self._lines, 0)
@@ -149,7 +149,7 @@ class ProgramRun:
         self._report(end, child.stop_reason)
 
     def _run(self, child: ChildProgram) -> ProgramEnd:
-        """Run the program; what a planted fault adds is of its time."""
+        """Run the program; the delay of an injected fault counts as its time."""
         ends: list[tuple[ProgramEnd, float]] = []
 
         def body() -> None:
@@ -159,10 +159,10 @@ class ProgramRun:
         start = time.perf_counter()
         self._context.with_fault(body)()
         (end, inside) = ends[0]
-        whole = time.perf_counter() - start
-        return replace(end, seconds=end.seconds + whole - inside)
+        total_seconds = time.perf_counter() - start
+        return replace(end, seconds=end.seconds + total_seconds - inside)
 
-    def _expectation(self, params: Params) -> OutputExpectation:
+    def _make_expectation(self, params: Params) -> OutputExpectation:
         expected = read_expectation(params)
         forged = self._context.planted_in_job("forge-line")
         never = (re.compile(_FORGED),) if forged else ()
@@ -179,48 +179,48 @@ class ProgramRun:
             self._context.log(f"has printed: {line[:200]}", LogLevel.PRINTED)
 
     def _on_tick(self) -> str | None:
-        """Tell how far it is; return why it must end, once another rank's has broken off."""
+        """Report progress; return a reason to stop after another rank's program failed."""
         self._context.progress(Activity.RUNNING, self._lines, 0)
-        self._tell_live()
-        self._hear()
+        self._report_live()
+        self._read_messages()
         if self._broken_off is None:
             return None
         self._patience -= 1
         return self._broken_off if self._patience < 0 else None
 
-    def _tell_live(self) -> None:
+    def _report_live(self) -> None:
         if self._is_read:
             for name, value in self._live.items():
                 self._context.metric(name, value)
             self._live.clear()
 
-    def _hear(self, seconds: float = 0.0) -> set[int]:
-        """Take in what the console tells of others; return the ranks whose line has come."""
+    def _read_messages(self, seconds: float = 0.0) -> set[int]:
+        """Read messages about other ranks; return the ranks with a printed awaited line."""
         printed = set()
-        for told in self._console.read_program_reports(seconds):
-            if told["reply"] == LogLevel.BROKEN_OFF:
-                why = f"on rank {told['rank']} {told['message']}"
-                self._broken_off = self._broken_off or why
+        for message in self._console.read_program_reports(seconds):
+            if message["reply"] == LogLevel.BROKEN_OFF:
+                reason = f"on rank {message['rank']} {message['message']}"
+                self._broken_off = self._broken_off or reason
             else:
-                printed.add(int(told["rank"]))
+                printed.add(int(message["rank"]))
         return printed
 
     # Ranks that wait for others
 
-    def _line_for_others(self) -> re.Pattern[str] | None:
+    def _compile_awaited_line(self) -> re.Pattern[str] | None:
         waiting = self._waiting
         return (
             re.compile(waiting[2]) if waiting and waiting[1] == self._context.world.rank else None
         )
 
     def _wait_for_turn(self) -> str | None:
-        """Wait for the line of another rank; return why it does not come."""
+        """Wait for the line of another rank; return the reason if it does not come."""
         if self._waiting is None or self._waiting[0] != self._context.world.rank:
             return None
         if not self._context.world.hosts:
             raise CannotRunError("wait_for needs the console: a batch job's ranks hear no others")
-        of = self._waiting[1]
-        while of not in self._hear(TICK):
+        awaited_rank = self._waiting[1]
+        while awaited_rank not in self._read_messages(TICK):
             if self._broken_off is not None:
                 return self._broken_off
             self._context.progress(Activity.WAITING, 0, 0)
@@ -229,9 +229,9 @@ class ProgramRun:
     # Afterwards
 
     def _report(self, end: ProgramEnd | None, stopped: str | None) -> None:
-        """Report its time, its numbers and its checks; the exit code, the cause, comes first."""
+        """Report time, numbers and checks, first the exit code, which is the likely cause."""
         context = self._context
-        found = self._reader.finish()
+        findings = self._reader.finish()
         if end is not None:
             context.samples("time_ms", [end.seconds * 1e3])
         self._check_exit(end, stopped)
@@ -239,17 +239,17 @@ class ProgramRun:
             pattern = self._awaited_line.pattern
             name = self._command.argv[0]
             self._break_off(f"{name} ended, and had printed no line that matches {pattern!r}")
-        self._report_numbers(found)
-        self._check_output(found)
+        self._report_numbers(findings)
+        self._check_output(findings)
 
     def _check_exit(self, end: ProgramEnd | None, stopped: str | None) -> None:
         context = self._context
         program = self._command.argv[0]
         name = f"{program} of rank {context.world.rank}"
         if end is None or stopped is not None:
-            what = "was not started" if end is None else "was ended"
-            # less than any exit code is wrong by: a consequence, and never the worst
-            context.check("exit_code", 0.5, 0.0, f"{name} {what}, since {stopped}")
+            end_text = "was not started" if end is None else "was ended"
+            # Less than the error of any exit code, because this is only a consequence.
+            context.check("exit_code", 0.5, 0.0, f"{name} {end_text}, since {stopped}")
             return
         expected = context.read_params(ProgramParams).exit_code
         code = end.code + (1 if context.planted_in_job("corrupt-exit") else 0)
@@ -262,53 +262,54 @@ class ProgramRun:
         if not passed:
             self._break_off(f"{program} {end.description}")
 
-    def _break_off(self, why: str) -> None:
+    def _break_off(self, reason: str) -> None:
         self.broke_off = True
-        self._context.log(why, LogLevel.BROKEN_OFF)
+        self._context.log(reason, LogLevel.BROKEN_OFF)
 
-    def _report_numbers(self, found: OutputFindings) -> None:
+    def _report_numbers(self, findings: OutputFindings) -> None:
         if not self._is_read:
             return
         context = self._context
-        for name, values in found.samples.items():
+        for name, values in findings.samples.items():
             context.samples(name, values)
-        for point in found.points:
+        for point in findings.points:
             context.metric(point.metric, point.value, **point.labels)
-        for name, value in found.values.items():
-            if name not in found.samples:
+        for name, value in findings.values.items():
+            if name not in findings.samples:
                 context.metric(name, value)
 
-    def _check_output(self, found: OutputFindings) -> None:
+    def _check_output(self, findings: OutputFindings) -> None:
         context = self._context
-        made = self._context.entry.list_checks(self._context.params)
+        enabled = self._context.entry.list_checks(self._context.params)
         patterns = {pattern.pattern for pattern in self._expected.must}
-        lines = [f"no line matches {one!r}" for one in found.missing if one in patterns]
-        numbers = [f"it has not printed {one}" for one in found.missing if one not in patterns]
-        forbidden = [f"it has printed: {line[:200]}" for line in found.forbidden]
+        missing = findings.missing
+        lines = [f"no line matches {name!r}" for name in missing if name in patterns]
+        numbers = [f"it has not printed {name}" for name in missing if name not in patterns]
+        forbidden = [f"it has printed: {line[:200]}" for line in findings.forbidden]
         if not self._is_read:
             lines = []
             numbers = []
         for name, wrong in (("never", forbidden), ("must", lines), ("output", numbers)):
-            if name in made:
+            if name in enabled:
                 context.check(name, float(len(wrong)), 0.0, wrong[0] if wrong else "")
 
 
 class ResultsFile:
-    """The file that a program writes its results to: what was in it before does not count."""
+    """The file with a program's results, of which only new lines count."""
 
     def __init__(self, context: Context, command: ProgramCommand) -> None:
         params = context.params
         world = context.world
         name = context.read_params(ProgramParams).reads
         filled_in = name and fill_placeholders(
-            name, lambda one: resolve_placeholder(one, params, world)
+            name, lambda placeholder: resolve_placeholder(placeholder, params, world)
         )
         self._path = Path(command.cwd or ".", filled_in) if filled_in else None
-        self._before = self._state()
+        self._before = self._read_state()
 
     def lines(self) -> list[str]:
-        """Return the lines that it has got since; none where it was not written, or is not read."""
-        now = self._state()
+        """Return the lines written since the start; empty if the file is not read."""
+        now = self._read_state()
         before = self._before
         if self._path is None or now is None or now == before:
             return []
@@ -318,10 +319,12 @@ class ResultsFile:
             file.seek(before[1] if grown and before is not None else 0)
             return [*splitter.feed(file.read(_MOST_READ)), *splitter.flush()]
 
-    def _state(self) -> tuple[int, int, int] | None:
-        """Return the file's number, its size and the time of its last change."""
+    def _read_state(self) -> tuple[int, int, int] | None:
+        """Return the file's inode, size and modification time; None without a file."""
+        if self._path is None:
+            return None
         try:
-            found = self._path.stat() if self._path is not None else None
+            status = self._path.stat()
         except OSError:
             return None
-        return found and (found.st_ino, found.st_size, found.st_mtime_ns)
+        return status.st_ino, status.st_size, status.st_mtime_ns

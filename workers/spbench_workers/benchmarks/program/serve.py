@@ -1,4 +1,4 @@
-"""The session of a rank that runs a program: its place by the launcher, and one case."""
+"""Session of a rank that runs a program: its rank from the launcher, and one case."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ BROKE_OFF_STATUS = 1
 
 
 class NoCommunicator:
-    """The communicator of a rank that starts no MPI: each use of it is an error."""
+    """The communicator of a rank without MPI; each use of it is an error."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"this rank has started no MPI: it has no {name}")
 
 
 def serve() -> None:
-    """Run the first of the job's cases, and end: a program's MPI starts once in a launch."""
+    """Run only the job's first case, because MPI can start once per launch."""
     channel = connect_or_exit()
     set_private_folder(os.environ)  # for the program's MPI
     try:
@@ -47,14 +47,15 @@ def serve() -> None:
     run_case(world, channel, case, lambda context: broke_off.append(run(context, channel)))
     channel.close()
     if any(broke_off) and isinstance(channel, FileChannel):
-        sys.exit(BROKE_OFF_STATUS)  # nobody else would tell the launcher to end the others
+        # Without a console, only the exit status makes the launcher end the other ranks.
+        sys.exit(BROKE_OFF_STATUS)
 
 
 def read_launched_world(environ: os._Environ[str]) -> World:
-    """Return this rank's place by its launcher's environment.
+    """Return this rank and its host from the launcher's environment.
 
     Raises:
-        CannotRunError: The launcher does not tell it.
+        CannotRunError: The launcher does not set the rank.
     """
     rank, size = launcher_rank(environ)
     if rank is None or size is None:
