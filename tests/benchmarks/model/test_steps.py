@@ -43,7 +43,7 @@ TRAINER = SimpleNamespace(
 )
 def test_inference_is_timed_from_the_first_images_on_and_learning_goes_on(trainer, taken):
     images = TurnedImages()
-    steps = Steps(engine(trainer), images, begun=7, warmup=2)
+    steps = Steps(engine(trainer), images, trained_before=7, warmup=2)
     for _ in range(5):
         steps.run_step()
     assert images == taken

@@ -123,7 +123,7 @@ def test_a_checkpoint_of_no_use_is_refused_before_any_work(
     monkeypatch, tmp_path, name, params, why
 ):
     file.write(tmp_path / "another", checkpoint())
-    monkeypatch.setattr(benchmark, "_images", lambda *_: pytest.fail("work has begun"))
+    monkeypatch.setattr(benchmark, "_open_images", lambda *_: pytest.fail("work has begun"))
     context = context_of("model.resnet", **params, checkpoint=str(tmp_path / name))
     with pytest.raises(CannotRunError) as caught:
         benchmark.run(context)
@@ -132,7 +132,7 @@ def test_a_checkpoint_of_no_use_is_refused_before_any_work(
 
 
 def test_nccl_without_a_gpu_is_refused_before_any_work(monkeypatch):
-    monkeypatch.setattr(benchmark, "_images", lambda *_: pytest.fail("work has begun"))
+    monkeypatch.setattr(benchmark, "_open_images", lambda *_: pytest.fail("work has begun"))
     context = context_of("model.resnet", **LEARNING | {"scheme": "lp", "backend": "nccl"})
     context.params["device"] = "cpu"
     with pytest.raises(CannotRunError, match="backend nccl needs a GPU for each rank") as caught:

@@ -91,7 +91,7 @@ def test_a_layer_s_use_is_without_what_others_have_left(cuda):
     Held()
     with measure_memory(GPU) as use:
         kept = Held()
-    assert (use.peak, use.left) == (100, 100)
+    assert (use.peak, use.remaining) == (100, 100)
     assert kept
 
 

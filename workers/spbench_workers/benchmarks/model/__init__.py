@@ -1,1 +1,1 @@
-"""Models over many ranks: training and inference of known and imported networks, and profiles."""
+"""Models over many ranks: training, inference and layer profiles."""

@@ -1,4 +1,4 @@
-"""The baseline: the same work on one process, where it fits in the time and memory for it."""
+"""Baseline: the same work on one process, within a limit of time and memory."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, count_images,
 from spbench_workers.context import Context
 
 MAX_STEPS = 5
-"""Timed steps of the baseline: each takes as long as all ranks' work together."""
+"""Most timed steps of the baseline, which each take as long as all ranks' work together."""
 CHEAP_SECONDS = 0.3
 MAX_CHEAP_STEPS = 50
-"""Short steps are timed for this long, as predicted, and at most this often."""
+"""Predicted seconds and most steps of a baseline with short steps."""
 
 PrepareEngine = Callable[[Engine], None]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """Measurements of the ranks together.
+    """Measurements of all ranks.
 
     Attributes:
-        seconds: Of a step, on the slowest rank.
-        bytes: Memory that the ranks of one replica have used for it, together.
+        seconds: The seconds of a step on the slowest rank.
+        bytes: The memory that the ranks of one replica used together.
     """
 
     seconds: float
@@ -45,100 +45,108 @@ class MeasuredRun:
 
 
 def report_baseline(
-    context: Context, case: ModelCase, measured: MeasuredRun, proxy: ProxyPlan, ready: PrepareEngine
+    context: Context,
+    case: ModelCase,
+    measured: MeasuredRun,
+    proxy: ProxyPlan,
+    prepare: PrepareEngine,
 ) -> None:
-    """Time the same work on rank 0 alone; report the speed-up over it. All ranks must call it.
+    """Time the same work on rank 0, and report the speed-up. All ranks must call it.
 
-    Where it would take more than ``baseline_max`` seconds or ``baseline_memory``, as predicted, it
-    is not measured, and the report says why.
+    If the prediction exceeds ``baseline_max`` seconds or ``baseline_memory``, the baseline is not
+    measured, and the reason is reported.
 
     Args:
         context: The case.
         case: The case that was timed.
-        measured: What the ranks took.
-        proxy: A smaller model, from whose time that of the case is predicted.
-        ready: Called with a fresh engine, before it works.
+        measured: The measurements of the ranks.
+        proxy: A smaller model, which is timed to predict the time of the case.
+        prepare: Called with a fresh engine, before it works.
     """
     world = context.world
     seconds = None
-    why = ""
+    reason = ""
     if world.rank == 0:
-        seconds, why = _alone(context, case, measured, proxy, ready)
+        seconds, reason = _measure_or_explain(context, case, measured, proxy, prepare)
         release_memory()
     sleep_at_barrier(world.comm)
     context.progress("baseline", 1, 1)
     seconds = world.comm.bcast(seconds)
     if seconds is None:
         if world.rank == 0:
-            context.choice("baseline", "not measured", why)
+            context.choice("baseline", "not measured", reason)
         return
-    by_one = case.plan.layout.replicas * seconds
-    context.metric("sequential_ms", by_one * 1000.0)
-    context.metric("speedup_vs_sequential", by_one / measured.seconds)
-    context.metric("efficiency", by_one / measured.seconds / world.size)
+    one_process_seconds = case.plan.layout.replicas * seconds
+    context.metric("sequential_ms", one_process_seconds * 1000.0)
+    context.metric("speedup_vs_sequential", one_process_seconds / measured.seconds)
+    context.metric("efficiency", one_process_seconds / measured.seconds / world.size)
     if world.rank == 0 and world.size > 1:
-        by = (
-            f"one process on the same images, {format_duration(by_one)}, "
+        origin = (
+            f"one process on the same images, {format_duration(one_process_seconds)}, "
             f"divided by {world.size} ranks"
         )
-        context.limit("time_ms", by_one * 1000.0 / world.size, by)
-        context.limit("images_per_second", case.images * world.size / by_one, by)
+        context.limit("time_ms", one_process_seconds * 1000.0 / world.size, origin)
+        context.limit("images_per_second", case.images * world.size / one_process_seconds, origin)
 
 
-def _alone(
-    context: Context, case: ModelCase, measured: MeasuredRun, proxy: ProxyPlan, ready: PrepareEngine
+def _measure_or_explain(
+    context: Context,
+    case: ModelCase,
+    measured: MeasuredRun,
+    proxy: ProxyPlan,
+    prepare: PrepareEngine,
 ) -> tuple[float | None, str]:
-    """Return the seconds of one replica's step; or None, and why it was not measured."""
+    """Return the seconds of one replica's step, or None and the reason."""
     params = context.read_params(ModelParams)
-    room = _room(context, case)
+    limit = _find_memory_limit(context, case)
     seconds = require_value(params.baseline_max)
-    if measured.bytes > room:
+    if measured.bytes > limit:
         return None, (
             f"the ranks together used {measured.bytes / 1e9:.1f} GB, and baseline_memory is "
-            f"{room / 1e9:.1f} GB"
+            f"{limit / 1e9:.1f} GB"
         )
     plan = put_on_one_process(case.plan)
-    one = _Alone(context, put_on_one_process(proxy.plan), case.training, ready)
-    small = one.median(1)
+    small_process = _OneProcess(context, put_on_one_process(proxy.plan), case.training, prepare)
+    small_seconds = small_process.median(1)
     scale = estimate_cost(plan.model, count_images(plan)) / estimate_cost(
-        one.plan.model, count_images(one.plan)
+        small_process.plan.model, count_images(small_process.plan)
     )
-    predicted = small * scale
+    predicted = small_seconds * scale
     if 2 * predicted > seconds:
         return None, (
             f"one process would take {predicted:.3g} s for a step, and two steps are more than "
             f"baseline_max, {seconds:g} s"
         )
-    asked = params.iterations or MAX_STEPS
+    requested = params.iterations or MAX_STEPS
     predicted = max(predicted, 1e-9)
     cheap = min(MAX_CHEAP_STEPS, int(CHEAP_SECONDS / predicted))
-    steps = min(max(cheap, min(MAX_STEPS, asked)), int(seconds / predicted) - 1)
-    return _Alone(context, plan, case.training, ready).median(max(1, steps)), ""
+    steps = min(max(cheap, min(MAX_STEPS, requested)), int(seconds / predicted) - 1)
+    return _OneProcess(context, plan, case.training, prepare).median(max(1, steps)), ""
 
 
-def _room(context: Context, case: ModelCase) -> float:
-    """Return the bytes that the baseline may take."""
-    given = context.read_params(ModelParams).baseline_memory
-    if given is not None:
-        return float(given)
+def _find_memory_limit(context: Context, case: ModelCase) -> float:
+    """Return the bytes that the baseline may use."""
+    baseline_memory = context.read_params(ModelParams).baseline_memory
+    if baseline_memory is not None:
+        return float(baseline_memory)
     return available_bytes(case.plan.device)
 
 
 @dataclass(frozen=True, slots=True)
-class _Alone:
-    """One process that takes steps by itself."""
+class _OneProcess:
+    """A process that runs steps without other ranks."""
 
     context: Context
     plan: ModelPlan
     training: TrainingConfig | None
-    ready: PrepareEngine
+    prepare: PrepareEngine
 
     def median(self, count: int) -> float:
-        """Return the median of a few steps' seconds, after a first one."""
+        """Return the median seconds of ``count`` steps after a warm-up step."""
         plan = self.plan
         images = synthetic_images(plan, self.context.seed)
         engine = Engine(MPI.COMM_SELF, plan, images, self.training)
-        self.ready(engine)
+        self.prepare(engine)
         work = engine.evaluate if self.training is None else engine.step
         seconds = []
         for done in range(1 + count):

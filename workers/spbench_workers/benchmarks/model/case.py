@@ -1,4 +1,4 @@
-"""A case of a model benchmark: the plan and the training that its parameters ask for."""
+"""Case of a model benchmark: plan and training, with measured choices."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 
 MIN_VALUES = 8
-"""Values of a channel in a micro-batch that is compared, where it is normalised."""
+"""Least values of a normalised channel in a compared micro-batch."""
 
 
-_NAMED = 8
-"""Operators on gathered maps that are named, at most."""
+_MAX_NAMED = 8
+"""Most operators on gathered maps that are named in a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class ModelCase:
         return sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
 
     def make_small_plan(self, batch_size: int) -> ModelPlan:
-        """Return the plan of a batch that is as small as the layout lets it be.
+        """Return the plan with the smallest batch that the layout allows.
 
-        It has an image more where ``batch_size`` has, so that micro-batches are of unequal sizes.
-        Each channel that is normalised has `LEAST_VALUES` values, even where ``batch_size`` images
-        have fewer: few values, nearly equal, would make every rounding large. Where maps end as
-        single pixels, each rank has two images, as batch normalisation needs them.
+        If ``batch_size`` is larger, the batch has one more image, so that micro-batches have
+        unequal sizes. Each normalised channel has at least `MIN_VALUES` values, even if
+        ``batch_size`` images have fewer, because few nearly equal values amplify rounding. If maps
+        end as single pixels, each rank has the two images that batch normalisation needs.
         """
         plan = self.plan
         members = max(stage.members for stage in plan.layout.stages)
@@ -79,19 +79,19 @@ class ModelCase:
         parts = len(plan.batches) // (pairs * len(plan.layout.directions))
         pixels = smallest_normalised_size(plan.model) or MIN_VALUES
         images = max(members * (2 if pixels == 1 else 1), -(-MIN_VALUES // pixels))
-        least = parts * len(plan.layout.directions) * images
-        size = least + (batch_size > least)
+        min_size = parts * len(plan.layout.directions) * images
+        size = min_size + (batch_size > min_size)
         batches = split_batch(size, parts, mirrored=plan.layout.mirrored, times=pairs)
         return replace(plan, batches=batches)
 
 
 def build_case(context: Context) -> ModelCase:
-    """Return the case that the parameters ask for. All ranks must call it."""
+    """Return the case of the parameters. All ranks must call it."""
     params = context.read_params(ModelParams)
-    model = _model(context)
+    model = _make_model(context)
     layout = make_layout(context.params)
     precision = PRECISIONS[params.precision]
-    place = choose_device(context, tf32=precision.tf32)
+    device = choose_device(context, tf32=precision.tf32)
     plan = ModelPlan(
         model,
         layout,
@@ -104,49 +104,51 @@ def build_case(context: Context) -> ModelCase:
         ),
         schedule=params.schedule or "1f1b",
         seed=context.seed,
-        device=place,
+        device=device,
         precision=precision,
         backend=params.backend or "mpi",
         master_comm=bool(params.enable_master_comm_opt),
         fused_layers=params.fused_layers or 0,
-        statistics=_statistics(context),
+        statistics=_choose_statistics(context),
         recompute=params.recompute,
-        recompute_stages=_stages(params.recompute_stages),
+        recompute_stages=_as_tuple(params.recompute_stages),
         loss=context.read_params(OwnNetworkParams).loss or "cross_entropy",
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=select_balance(context, plan))
         if isinstance(model, ImportedModel):
-            # If the balance was measured, the stage of a layer was not known before the launch.
+            # With a measured balance, the stage of a layer was unknown before the launch.
             check_layout(model, layout, plan.balance, make_batching(params, layout))
         plan = replace(plan, straight=select_straight_skips(context, plan))
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
-        _tell_gathered(context, model, layout)
+        _report_gathered(context, model, layout)
     plan = replace(plan, memory_format=select_format(context, plan))
-    return ModelCase(plan, None if params.enable_evaluation else _training(context))
+    return ModelCase(plan, None if params.enable_evaluation else _make_training(context))
 
 
-def _tell_gathered(context: Context, model: ImportedModel, layout: ModelLayout) -> None:
-    """Say which operators of a network of the user's own are computed on gathered maps."""
+def _report_gathered(context: Context, model: ImportedModel, layout: ModelLayout) -> None:
+    """Report which operators of a user's network are computed on gathered maps."""
     network = model.network
-    found = list_gathered_operators(
+    operators = list_gathered_operators(
         network, {stage.grid for stage in layout.stages if stage.spatial}
     )
     if context.world.rank == 0:
-        values = count_gathered_values(network, found)
-        reason = f"{len(found)} of {len(network.operators)} operators: on every rank alike, of "
+        values = count_gathered_values(network, operators)
+        reason = f"{len(operators)} of {len(network.operators)} operators: on every rank alike, of "
         reason += f"{values / 1e6:.3g} million numbers of an image; gathered_ms is their time"
-        names = ", ".join(node.name for node in found[:_NAMED])
-        if len(found) > _NAMED:
-            names += f" and {len(found) - _NAMED} more"
-        context.choice("gathered", names or "nothing", reason if found else "all are over tiles")
+        names = ", ".join(node.name for node in operators[:_MAX_NAMED])
+        if len(operators) > _MAX_NAMED:
+            names += f" and {len(operators) - _MAX_NAMED} more"
+        context.choice(
+            "gathered", names or "nothing", reason if operators else "all are over tiles"
+        )
 
 
-def _model(context: Context) -> Model:
-    """Return the model that the parameters name.
+def _make_model(context: Context) -> Model:
+    """Return the model of the parameters.
 
     Raises:
-        CannotRunError: A network of the user's own cannot be imported, or differs by rank.
+        CannotRunError: A user's network cannot be imported, or differs between ranks.
     """
     if "network" in context.params:
         context.progress(Activity.IMPORT, 0, 1)
@@ -156,17 +158,17 @@ def _model(context: Context) -> Model:
     return build_known_model(context.entry.name.removeprefix("model."), context.params)
 
 
-def _stages(chosen: list[int] | None) -> tuple[int, ...] | None:
+def _as_tuple(chosen: list[int] | None) -> tuple[int, ...] | None:
     return None if chosen is None else tuple(chosen)
 
 
-def _statistics(context: Context) -> str:
+def _choose_statistics(context: Context) -> str:
     if context.planted_in_job("tile-batchnorm"):
         return "tile"
     return "replicas" if context.read_params(ModelParams).sync_batchnorm == "replicas" else "image"
 
 
-def _training(context: Context) -> TrainingConfig:
+def _make_training(context: Context) -> TrainingConfig:
     params = context.read_params(ModelParams)
     return TrainingConfig(
         require_value(params.optimizer),
@@ -177,25 +179,25 @@ def _training(context: Context) -> TrainingConfig:
 
 
 def select_balance(context: Context, plan: ModelPlan) -> Balance:
-    """Return the layers of each stage: those of the parameters, or by times measured on rank 0.
+    """Return the layers of each stage from the parameters or measured times.
 
-    All ranks must call it.
+    All ranks must call it. Times are measured on rank 0.
 
     Raises:
-        CannotRunError: The layers are not so many, or a stage has fewer pixels than tiles.
+        CannotRunError: The balance does not fit the layers, or a stage has fewer pixels than tiles.
     """
     try:
-        asked = require_value(context.read_params(ModelParams).balance)
-        if asked == MEASURED:
-            return _measured_balance(context, plan)
-        balance = _given_balance(asked, plan)
+        requested = require_value(context.read_params(ModelParams).balance)
+        if requested == MEASURED:
+            return _measure_balance(context, plan)
+        balance = _resolve_balance(requested, plan)
         check_balance(plan, balance)
     except ModelError as error:
         raise CannotRunError(str(error)) from None
     return balance
 
 
-def _measured_balance(context: Context, plan: ModelPlan) -> Balance:
+def _measure_balance(context: Context, plan: ModelPlan) -> Balance:
     costs = None
     if context.world.rank == 0:
         progress = PhaseProgress(partial(context.progress, "balance"))
@@ -211,22 +213,25 @@ def _measured_balance(context: Context, plan: ModelPlan) -> Balance:
     return balance
 
 
-def _given_balance(asked: str, plan: ModelPlan) -> Balance:
-    """Return the balance by estimated cost, or by numbers.
+def _resolve_balance(requested: str, plan: ModelPlan) -> Balance:
+    """Return the balance by estimated cost, or the given numbers.
 
     Raises:
-        CannotRunError: The numbers are not those of the model's layers.
+        CannotRunError: The numbers do not match the model's layers.
     """
-    if asked == ESTIMATED:
+    if requested == ESTIMATED:
         return estimate_balance(plan)
     try:
-        return read_balance(asked, len(plan.layout.stages), len(plan.model.layers))
+        return read_balance(requested, len(plan.layout.stages), len(plan.model.layers))
     except ValueError as error:
         raise CannotRunError(f"balance: {error}") from None
 
 
 def select_straight_skips(context: Context, plan: ModelPlan) -> frozenset[tuple[int, int]]:
-    """Return the stages between which skips go straight, and report why. All ranks must call it."""
+    """Return the pairs of stages with direct skip connections, and report the reason.
+
+    All ranks must call it.
+    """
     progress = PhaseProgress(partial(context.progress, "skips"))
     chosen = choose_skips(
         context.world.comm, plan, context.read_params(OwnNetworkParams).skips, progress
@@ -240,7 +245,7 @@ def select_straight_skips(context: Context, plan: ModelPlan) -> frozenset[tuple[
 
 
 def select_format(context: Context, plan: ModelPlan) -> MemoryFormat:
-    """Return the memory format of the parameters, or for ``auto`` the faster one.
+    """Return the memory format of the parameters; for ``auto`` the faster one.
 
     All ranks must call it.
     """

@@ -1,4 +1,4 @@
-"""Entries of models over many ranks, learning or inferring: ResNet, AmoebaNet-D, one's own."""
+"""Catalog of models over many ranks: ResNet, AmoebaNet-D and user networks."""
 
 from __future__ import annotations
 
@@ -32,98 +32,101 @@ from spbench_workers.benchmarks.model.resolving import PIPELINE_PARAMS, resolve
 from spbench_workers.benchmarks.model.work import make_estimate
 
 POSITION = 70
-"""The place of the family in lists of benchmarks."""
+"""Position of the family in lists of benchmarks."""
 
 
 def scale_model(
-    only_pipelines: Iterable[str], given: Params, params: Params, to: ScalingTarget
+    only_pipelines: Iterable[str], explicit: Params, params: Params, target: ScalingTarget
 ) -> Params:
-    """Return the parameters of a model over other ranks; on one rank it is sequential.
+    """Return the parameters of a model at another number of ranks.
 
-    The tiles of the spatial stage follow the ranks, without tiles the stages, or by ``replicas``
-    these. In weak scaling a rank keeps its images: batch_size and parts grow with the ranks.
+    The tiles of the spatial stage scale with the ranks; without tiles the stages scale, or the
+    replicas if requested. One rank runs the sequential scheme. In weak scaling the images of a rank
+    are constant: batch_size and parts grow with the ranks.
 
     Args:
-        only_pipelines: The parameters that only several ranks have.
-        given: Those that the case is given.
-        params: All of them, complete.
-        to: The ranks.
+        only_pipelines: The parameters that need several ranks.
+        explicit: The explicit parameters of the case.
+        params: The complete parameters.
+        target: The number of ranks and the kind of scaling.
 
     Raises:
-        ScalingError: The case is sequential, or these ranks make no such layout.
+        ScalingError: The case is sequential, or the layout does not fit these ranks.
     """
     model = read_params(ModelParams, params)
     if model.scheme == "sequential":
         raise ScalingError("scheme sequential is one process: take lp, sp, gems or gems_sp")
     tiled = model.scheme in TILED
-    by = choose_scaled_param(to, ("num_spatial_parts" if tiled else "split_size", "replicas"))
-    images = _images(model, to) if by != "replicas" else {}
-    if to.ranks == 1:
-        images = _images_of_one(model, to)
-        one = {name: value for name, value in given.items() if name not in only_pipelines}
-        return one | {"scheme": "sequential"} | images
-    return given | _LAYOUTS[by](model, make_layout(params), to) | images
+    scaled = choose_scaled_param(
+        target, ("num_spatial_parts" if tiled else "split_size", "replicas")
+    )
+    images = _scale_images(model, target) if scaled != "replicas" else {}
+    if target.ranks == 1:
+        images = _scale_images_of_one(model, target)
+        sequential = {name: value for name, value in explicit.items() if name not in only_pipelines}
+        return sequential | {"scheme": "sequential"} | images
+    return explicit | _LAYOUTS[scaled](model, make_layout(params), target) | images
 
 
-def _images(params: ModelParams, to: ScalingTarget) -> Params:
-    """Return images and micro-batches of a step; each replica has as many."""
-    if to.work == "strong":
+def _scale_images(params: ModelParams, target: ScalingTarget) -> Params:
+    """Return images and micro-batches of a step of each replica."""
+    if target.work == "strong":
         return {}
     return {
-        "batch_size": scale_with_ranks("batch_size", params.batch_size, to),
-        "parts": scale_with_ranks("parts", params.parts, to),
+        "batch_size": scale_with_ranks("batch_size", params.batch_size, target),
+        "parts": scale_with_ranks("parts", params.parts, target),
     }
 
 
-def _images_of_one(params: ModelParams, to: ScalingTarget) -> Params:
-    """Return those of the one process, which has the images of all replicas."""
+def _scale_images_of_one(params: ModelParams, target: ScalingTarget) -> Params:
+    """Return images and micro-batches of a single process, summed over replicas."""
     replicas = require_value(params.replicas)
     images = params.batch_size * replicas
-    if to.work == "strong":
+    if target.work == "strong":
         return {"batch_size": images}
     parts = params.parts * replicas
     return {
-        "batch_size": scale_with_ranks("batch_size", images, to),
-        "parts": scale_with_ranks("parts", parts, to),
+        "batch_size": scale_with_ranks("batch_size", images, target),
+        "parts": scale_with_ranks("parts", parts, target),
     }
 
 
-def _stages(params: ModelParams, layout: ModelLayout, to: ScalingTarget) -> Params:
+def _scale_stages(params: ModelParams, layout: ModelLayout, target: ScalingTarget) -> Params:
     if params.local_DP != "1":
         raise ScalingError(f"with local_DP {params.local_DP} stages have several ranks")
-    return {"split_size": scale_exactly("split_size", to.ranks, layout.rounds, layout.replicas)}
+    return {"split_size": scale_exactly("split_size", target.ranks, layout.rounds, layout.replicas)}
 
 
-def _tiles(params: ModelParams, layout: ModelLayout, to: ScalingTarget) -> Params:
+def _scale_tiles(params: ModelParams, layout: ModelLayout, target: ScalingTarget) -> Params:
     if params.spatial_size != 1:
         raise ScalingError(f"with spatial_size {params.spatial_size} several stages have tiles")
-    rest = layout.ranks // layout.replicas - layout.stages[0].ranks
-    ranks = scale_exactly("the ranks of a replica", to.ranks, 1, layout.replicas)
-    if ranks - rest < 2:
-        least = (rest + 2) * layout.replicas
-        raise ScalingError(f"np {to.ranks} leaves no two tiles: take 1, or {least} and more")
+    other_ranks = layout.ranks // layout.replicas - layout.stages[0].ranks
+    ranks = scale_exactly("the ranks of a replica", target.ranks, 1, layout.replicas)
+    if ranks - other_ranks < 2:
+        minimum = (other_ranks + 2) * layout.replicas
+        raise ScalingError(f"np {target.ranks} leaves no two tiles: take 1, or {minimum} and more")
     method = params.slice_method or find_slice_method(layout.stages[0].grid)
-    return {"num_spatial_parts": str(ranks - rest), "slice_method": method, "grid": None}
+    return {"num_spatial_parts": str(ranks - other_ranks), "slice_method": method, "grid": None}
 
 
-def _replicas(params: ModelParams, layout: ModelLayout, to: ScalingTarget) -> Params:
-    replicas = scale_exactly("replicas", to.ranks * layout.replicas, 1, layout.ranks)
-    if to.work == "weak":
+def _scale_replicas(params: ModelParams, layout: ModelLayout, target: ScalingTarget) -> Params:
+    replicas = scale_exactly("replicas", target.ranks * layout.replicas, 1, layout.ranks)
+    if target.work == "weak":
         return {"replicas": replicas}
     images = scale_exactly("batch_size", params.batch_size, layout.replicas, replicas)
     return {"replicas": replicas, "batch_size": images}
 
 
 _LAYOUTS: dict[str, Callable[[ModelParams, ModelLayout, ScalingTarget], Params]] = {
-    "split_size": _stages,
-    "num_spatial_parts": _tiles,
-    "replicas": _replicas,
+    "split_size": _scale_stages,
+    "num_spatial_parts": _scale_tiles,
+    "replicas": _scale_replicas,
 }
 
 
-def _phase(name: str, what: str, *, waits: bool = False) -> Metric:
-    """Return the metric of a phase of a rank's step."""
-    return Metric(f"{name}_ms", "ms", "lower", what, part_of=TIME_MS.name, waits=waits)
+def _make_phase_metric(name: str, help_text: str, *, waits: bool = False) -> Metric:
+    """Return the metric of a phase in a rank's step."""
+    return Metric(f"{name}_ms", "ms", "lower", help_text, part_of=TIME_MS.name, waits=waits)
 
 
 _METRICS = (
@@ -131,13 +134,15 @@ _METRICS = (
     Metric(
         "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
     ),
-    _phase("forward", "forward work of a rank in a step, images made or read"),
-    _phase("backward", "backward work of a rank in a step"),
-    _phase("exchange", "halo exchange of a rank in a step", waits=True),
-    _phase("join", "what passes from stage to stage, waits left out"),
-    _phase("allreduce", "sums of gradients and statistics over ranks", waits=True),
-    _phase("optimizer", "the update of the weights"),
-    _phase("bubble", "a rank's wait for other stages, and for the next step", waits=True),
+    _make_phase_metric("forward", "forward work of a rank in a step, images made or read"),
+    _make_phase_metric("backward", "backward work of a rank in a step"),
+    _make_phase_metric("exchange", "halo exchange of a rank in a step", waits=True),
+    _make_phase_metric("join", "what passes from stage to stage, waits left out"),
+    _make_phase_metric("allreduce", "sums of gradients and statistics over ranks", waits=True),
+    _make_phase_metric("optimizer", "the update of the weights"),
+    _make_phase_metric(
+        "bubble", "a rank's wait for other stages, and for the next step", waits=True
+    ),
     Metric(
         "gathered_ms",
         "ms",
@@ -196,7 +201,7 @@ _METRICS = (
     Metric("speedup_vs_sequential", "1", "higher", "sequential time over time"),
     Metric("efficiency", "1", "higher", "that over the number of ranks"),
 )
-_OF_STEPS = (
+_STEP_FAULTS = (
     "drop-gradient",
     "mean-instead-of-sum",
     "tile-batchnorm",
@@ -209,19 +214,19 @@ _OF_STEPS = (
     "scale-input-gradient",
     "drop-tile",
 )
-_OF_IMPORTS = ("lost-tile-sum", "tile-dice", "other-draws", "stale-state")
-FAULTS_OF_LEARNING = frozenset((*_OF_STEPS, *_OF_IMPORTS)) - {"wrong-neighbour"}
-"""Faults of gradients and statistics, which inference has none of."""
-_FAULTS = (*_OF_STEPS, "uncounted-wait")
-FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _OF_STEPS)
-"""The same faults, planted at full size alone."""
+_IMPORT_FAULTS = ("lost-tile-sum", "tile-dice", "other-draws", "stale-state")
+FAULTS_OF_LEARNING = frozenset((*_STEP_FAULTS, *_IMPORT_FAULTS)) - {"wrong-neighbour"}
+"""Faults of gradients and statistics, which need training."""
+_FAULTS = (*_STEP_FAULTS, "uncounted-wait")
+FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _STEP_FAULTS)
+"""The same faults, injected only at full size."""
 
 
 def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
-    """Return the faults that change anything: those of learning where something is learnt."""
+    """Return the faults with an effect, without those of training for inference."""
     if not params["enable_evaluation"]:
         return faults
-    return tuple(one for one in faults if one.removeprefix("full:") not in FAULTS_OF_LEARNING)
+    return tuple(fault for fault in faults if fault.removeprefix("full:") not in FAULTS_OF_LEARNING)
 
 
 BENCHMARKS = (
@@ -234,7 +239,7 @@ BENCHMARKS = (
             params=params,
             metrics=_METRICS,
             checks=(*CHECKS, *(CHECKS_OF_NETWORKS if name == "network" else ())),
-            faults=(*_FAULTS, *FULL_SIZE_FAULTS, *(_OF_IMPORTS if name == "network" else ())),
+            faults=(*_FAULTS, *FULL_SIZE_FAULTS, *(_IMPORT_FAULTS if name == "network" else ())),
             resolve=partial(resolve, name),
             ranks=count_ranks,
             scaled=partial(scale_model, PIPELINE_PARAMS),
@@ -244,7 +249,7 @@ BENCHMARKS = (
             own_lines=True,
             says_passed=True,
             place=describe_rank,
-            # Nothing is known of a user's network before it is loaded.
+            # The work of a user's network is unknown before it is loaded.
             work=None if name == "network" else make_estimate(name),
             begins_with={"network": "torchvision.models:resnet18"} if name == "network" else {},
         )

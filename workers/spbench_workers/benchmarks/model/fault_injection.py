@@ -1,4 +1,4 @@
-"""Faults of the model benchmarks, planted to show that the checks notice them."""
+"""Fault injection into models, to test the checks."""
 
 from __future__ import annotations
 
@@ -21,27 +21,29 @@ from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.replicated import OwnTile, ReplicatedValues
 from spbench_workers.context import Context
 
-_Spoil = Callable[[StageRunner, Stage, int], None]
+_Fault = Callable[[StageRunner, Stage, int], None]
 
 
 def inject_fault(context: Context, engine: Engine, *, prefix: str = "") -> None:
-    """Plant the fault that ``--inject`` asks for in the last rank's stages.
+    """Inject the fault of ``--inject`` into the last rank's stages.
 
-    The fault ``tile-batchnorm`` is in the plan: all ranks show it together. All ranks show
-    ``stale-state``, too: any of them may send a stage's weights to rank 0.
-    ``prefix`` is that of the names of faults at full size.
+    Two faults are on all ranks. ``tile-batchnorm`` is part of the plan, and with ``stale-state``
+    any rank may send a stage's weights to rank 0. ``prefix`` starts the names of faults at full
+    size.
 
     Raises:
-        NothingToSpoilError: The fault changes nothing in any of this rank's stages.
+        NothingToSpoilError: The fault has no effect in any of this rank's stages.
     """
     plan = engine.plan
-    for fault, spoil in _FAULTS.items():
+    for fault, inject in _FAULTS.items():
         if context.planted(prefix + fault):
             refusals: list[FaultWithoutEffectError] = []
-            for place, runner in zip(engine.coordinates, engine.runners, strict=True):
-                batches = [one for one in plan.batches if one.direction == place.direction]
+            for coordinates, runner in zip(engine.coordinates, engine.runners, strict=True):
+                batches = [
+                    batch for batch in plan.batches if batch.direction == coordinates.direction
+                ]
                 try:
-                    spoil(runner, plan.layout.stages[place.stage], len(batches))
+                    inject(runner, plan.layout.stages[coordinates.stage], len(batches))
                 except FaultWithoutEffectError as error:
                     refusals.append(error)
             if len(refusals) == len(engine.runners):
@@ -52,67 +54,69 @@ def inject_fault(context: Context, engine: Engine, *, prefix: str = "") -> None:
 
 
 def remove_faults() -> None:
-    """Remove the faults of halos, which all gathers of this process share."""
+    """Remove the faults of halos, which affect all gathers of this process."""
     Gather.fault_hook = Gather.gradient_fault_hook = None
 
 
 def _keep_initial_weight(stage: nn.Module) -> None:
-    """Give files the present values of a stage's largest parameter, also after training."""
+    """Save a stage's largest parameter with its current values even after training."""
     name, parameter = max(stage.named_parameters(), key=lambda pair: pair[1].numel())
     initial = parameter.detach().clone()
     state_dict = stage.state_dict
 
-    def stale() -> dict[str, torch.Tensor]:
+    def stale_state_dict() -> dict[str, torch.Tensor]:
         return {**state_dict(), name: initial}
 
-    stage.state_dict = stale  # type: ignore[method-assign, assignment]
+    stage.state_dict = stale_state_dict  # type: ignore[method-assign, assignment]
 
 
 def _drop_gradient(runner: StageRunner, _: Stage, __: int) -> None:
     """Lose the gradient of the largest parameter."""
     largest = max(runner.module.parameters(), key=torch.Tensor.numel)
-    _before_sums(runner, lambda: _scale([largest], 0.0))
+    _inject_before_sums(runner, lambda: _scale_gradients([largest], 0.0))
 
 
 def _mean_instead_of_sum(runner: StageRunner, stage: Stage, batches: int) -> None:
-    """Average the gradients of tiles, of members and of micro-batches, in place of summing them."""
+    """Average gradients of tiles, members and micro-batches instead of summing them."""
     shares = stage.ranks * batches
     if shares == 1:
         raise FaultWithoutEffectError(
             "mean-instead-of-sum: one rank has all images of the step at once; take parts 2 or more"
         )
-    _before_sums(runner, lambda: _scale(list(runner.module.parameters()), 1.0 / shares))
+    _inject_before_sums(
+        runner, lambda: _scale_gradients(list(runner.module.parameters()), 1.0 / shares)
+    )
 
 
 def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
     """Drop the gradients of a step's first micro-batch from this rank's parameters."""
     begin = runner.begin
-    # What adds the gradients of the weights.
+    # The method that adds weight gradients depends on the schedule.
     adding = "weights" if runner.defers_weight_grad else "backward"
     add = getattr(runner, adding)
     parameters = list(runner.module.parameters())
     done: list[int] = []
 
-    def begin_anew(*, learns: bool) -> None:
+    def begin_step(*, learns: bool) -> None:
         done.clear()
         begin(learns=learns)
 
     def skip_first(micro_batch: int) -> None:
         add(micro_batch)
         if not done:
-            _scale(parameters, 0.0)
+            _scale_gradients(parameters, 0.0)
         done.append(micro_batch)
 
-    runner.begin = begin_anew  # type: ignore[method-assign]
+    runner.begin = begin_step  # type: ignore[method-assign]
     setattr(runner, adding, skip_first)
 
 
-def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
-    """Mix up neighbours: inputs, or halos, of one are taken for those of another."""
+def _swap_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
+    """Swap inputs or halos of different neighbours."""
     if runner.io.inputs:
-        _turn_over(runner.io.inputs[-1].end)  # where skips go straight, the longest of them
+        _flip_inputs(runner.io.inputs[-1].end)  # with direct skips, that of the longest skip
     elif stage.spatial:
-        Gather.fault_hook = _turn_halos
+        Gather.fault_hook = _flip_halos
     else:
         raise FaultWithoutEffectError(
             "wrong-neighbour: the last rank gets nothing from others; take scheme lp or sp"
@@ -120,60 +124,60 @@ def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
 
 
 def _lose_halo_gradients(_: StageRunner, stage: Stage, __: int) -> None:
-    """Lose the gradients that other tiles send back for the halos that they had from this one."""
+    """Drop the gradients that other tiles return for the halos of this tile."""
     if not stage.spatial:
         raise FaultWithoutEffectError(
             "lost-halo-gradient: the last rank has no tile; take scheme sp with split_size 1, "
             "or gems_sp"
         )
-    Gather.gradient_fault_hook = _clear
+    Gather.gradient_fault_hook = _zero_pieces
 
 
-def _clear(received: Sequence[torch.Tensor]) -> None:
+def _zero_pieces(received: Sequence[torch.Tensor]) -> None:
     for piece in received:
         piece.zero_()
 
 
-def _turn_over(inputs: Receiver) -> None:
-    """Flip received inputs, so that tiles, or images of one pixel, stand in each other's places."""
+def _flip_inputs(inputs: Receiver) -> None:
+    """Flip received inputs, so that tiles, or images of one pixel, are swapped."""
     take = inputs.take
 
-    def take_turned() -> tuple[torch.Tensor, ...]:
+    def take_flipped() -> tuple[torch.Tensor, ...]:
         return tuple(tensor.flip((0, 2, 3)) for tensor in take())
 
-    inputs.take = take_turned  # type: ignore[method-assign]
+    inputs.take = take_flipped  # type: ignore[method-assign]
 
 
-def _turn_halos(received: Sequence[torch.Tensor]) -> None:
+def _flip_halos(received: Sequence[torch.Tensor]) -> None:
     for piece in received:
         piece.copy_(piece.flip((0, 1, 2, 3)))
 
 
-def _scale_weight_gradient(factor: float) -> _Spoil:
+def _scale_weight_gradient(factor: float) -> _Fault:
     """Return a fault that multiplies the gradient of the largest convolution's weight."""
 
-    def spoil(runner: StageRunner, _: Stage, __: int) -> None:
+    def inject(runner: StageRunner, _: Stage, __: int) -> None:
         scale_weight_gradient(_largest_conv(runner.module), factor)
 
-    return spoil
+    return inject
 
 
-def _scale_input_gradient(factor: float) -> _Spoil:
-    """Return a fault that multiplies the gradient that the largest convolution gives back."""
+def _scale_input_gradient(factor: float) -> _Fault:
+    """Return a fault that multiplies the input gradient of the largest convolution."""
 
-    def spoil(runner: StageRunner, _: Stage, __: int) -> None:
+    def inject(runner: StageRunner, _: Stage, __: int) -> None:
         scale_input_gradient(_largest_conv(runner.module), factor)
 
-    return spoil
+    return inject
 
 
 def _drop_tile(runner: StageRunner, stage: Stage, _: int) -> None:
-    """Leave this tile out of the sum of the largest convolution's gradients."""
+    """Omit this tile from the sum of the largest convolution's gradients."""
     if not stage.spatial:
         raise FaultWithoutEffectError(
             "drop-tile: the last rank has no tile; take scheme sp with split_size 1, or gems_sp"
         )
-    convs = [one for one in runner.module.modules() if isinstance(one, SpatialConv2d)]
+    convs = [module for module in runner.module.modules() if isinstance(module, SpatialConv2d)]
     if not convs:
         raise FaultWithoutEffectError(
             "drop-tile: the last rank has no convolution with zeros around its image over tiles"
@@ -182,49 +186,53 @@ def _drop_tile(runner: StageRunner, stage: Stage, _: int) -> None:
 
 
 def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
-    """Lose the gradients that all tiles give to what every rank has beside them."""
-    found = [one for one in runner.module.modules() if isinstance(one, ReplicatedValues | OwnTile)]
-    if not found:
+    """Drop the gradients of all tiles for replicated values."""
+    modules = [
+        module
+        for module in runner.module.modules()
+        if isinstance(module, ReplicatedValues | OwnTile)
+    ]
+    if not modules:
         raise FaultWithoutEffectError(
             "lost-tile-sum: the last rank has nothing whole beside tiles; take scheme sp with "
             "split_size 1, and a network with such an operator"
         )
-    for module in found:
+    for module in modules:
         _lose_gradient(module)
 
 
 def _draw_others(runner: StageRunner, _: Stage, __: int) -> None:
-    """Draw other numbers on the last rank than on one process, where it drops some."""
-    found = find_drops(runner.module)
-    if not found:
+    """Use another seed for dropout on the last rank than on one process."""
+    operators = find_drops(runner.module)
+    if not operators:
         raise FaultWithoutEffectError(
             "other-draws: the last rank drops nothing; take a network with dropout there"
         )
-    for operator in found:
-        _spoil_draws(operator)
+    for operator in operators:
+        _shift_seed(operator)
 
 
-def _spoil_draws(operator: DropByPosition) -> None:
+def _shift_seed(operator: DropByPosition) -> None:
     forward = operator.forward
 
-    def spoilt(values: torch.Tensor) -> torch.Tensor:
+    def run_faulty(values: torch.Tensor) -> torch.Tensor:
         if operator.batch is not None:
             operator.batch = replace(operator.batch, seed=operator.batch.seed + 1)
         return forward(values)
 
-    operator.forward = spoilt  # type: ignore[method-assign]
+    operator.forward = run_faulty  # type: ignore[method-assign]
 
 
 class _TileDice(Loss):
-    """A Dice loss whose sums are lost on their way to the last rank, which takes its own."""
+    """A Dice loss that uses the last rank's sums instead of the sums over ranks."""
 
-    def whole_sums(self, own: torch.Tensor) -> torch.Tensor:
-        # Once forward and once backward it sums with the other ranks, which wait for it.
-        return own + 0.0 * super().sum_over_tiles(own)
+    def whole_sums(self, sums: torch.Tensor) -> torch.Tensor:
+        # The other ranks wait for this rank in the sums of forward and backward.
+        return sums + 0.0 * super().sum_over_tiles(sums)
 
 
-def _keep_tile_dice(runner: StageRunner, _: Stage, __: int) -> None:
-    """Take the Dice coefficient of the last rank's own tile for that of the whole image."""
+def _use_tile_dice(runner: StageRunner, _: Stage, __: int) -> None:
+    """Use the Dice coefficient of the last rank's tile instead of the image's."""
     loss = runner.criterion
     if loss.name != DICE or loss.tiles is None or runner.io.outputs:
         raise FaultWithoutEffectError(
@@ -236,40 +244,40 @@ def _keep_tile_dice(runner: StageRunner, _: Stage, __: int) -> None:
 
 def _lose_gradient(module: nn.Module) -> None:
     forward = module.forward
-    module.forward = lambda values: forward(_scaled_back(values, 0.0))
+    module.forward = lambda values: forward(_scale_backward(values, 0.0))
 
 
 def scale_weight_gradient(conv: nn.Conv2d, factor: float) -> None:
-    """Multiply the gradient of a convolution's weight, as its backward pass gives it."""
+    """Multiply the gradient of a convolution's weight in its backward pass."""
     conv.weight.register_hook(lambda gradient: gradient * factor)
 
 
 def scale_input_gradient(conv: nn.Conv2d, factor: float) -> None:
-    """Multiply the gradient that a convolution gives back for its input."""
+    """Multiply the gradient of a convolution's input."""
     forward = conv.forward
 
-    def spoilt(pixels: torch.Tensor) -> torch.Tensor:
-        return forward(_scaled_back(pixels, factor))
+    def run_faulty(pixels: torch.Tensor) -> torch.Tensor:
+        return forward(_scale_backward(pixels, factor))
 
-    conv.forward = spoilt  # type: ignore[method-assign, assignment]
+    conv.forward = run_faulty  # type: ignore[method-assign, assignment]
 
 
 def drop_tile(conv: SpatialConv2d) -> None:
-    """Leave this rank's tile out of the sum of a convolution's gradients over the tiles."""
+    """Omit this rank's tile from the sum of a convolution's gradients over tiles."""
     shared = conv.shared_parameters
 
-    def spoilt() -> tuple[torch.Tensor, ...]:
-        return tuple(_scaled_back(one, 0.0) for one in shared())
+    def run_faulty() -> tuple[torch.Tensor, ...]:
+        return tuple(_scale_backward(parameter, 0.0) for parameter in shared())
 
-    conv.shared_parameters = spoilt  # type: ignore[method-assign]
+    conv.shared_parameters = run_faulty  # type: ignore[method-assign]
 
 
-def _scaled_back(values: torch.Tensor, factor: float) -> torch.Tensor:
-    """Return the values, whose gradient is multiplied on its way back."""
-    given = values.view_as(values)
-    if given.requires_grad:
-        given.register_hook(lambda gradient: gradient * factor)
-    return given
+def _scale_backward(values: torch.Tensor, factor: float) -> torch.Tensor:
+    """Return the values, with a multiplied gradient in backward."""
+    tracked = values.view_as(values)
+    if tracked.requires_grad:
+        tracked.register_hook(lambda gradient: gradient * factor)
+    return tracked
 
 
 def _largest_conv(module: nn.Module) -> nn.Conv2d:
@@ -282,18 +290,18 @@ def _largest_conv(module: nn.Module) -> nn.Conv2d:
     return max(convs, key=lambda conv: conv.weight.numel())
 
 
-def _before_sums(runner: StageRunner, spoil: Callable[[], None]) -> None:
-    """Spoil this rank's gradients at the end of a step, before they are summed."""
+def _inject_before_sums(runner: StageRunner, inject: Callable[[], None]) -> None:
+    """Inject a fault into this rank's gradients before their sum over ranks."""
     finish = runner.finish
 
     def finish_wrongly() -> None:
         finish()
-        spoil()
+        inject()
 
     runner.finish = finish_wrongly  # type: ignore[method-assign]
 
 
-def _scale(parameters: Sequence[torch.nn.Parameter], factor: float) -> None:
+def _scale_gradients(parameters: Sequence[torch.nn.Parameter], factor: float) -> None:
     for parameter in parameters:
         if parameter.grad is not None:
             parameter.grad.mul_(factor)
@@ -301,11 +309,11 @@ def _scale(parameters: Sequence[torch.nn.Parameter], factor: float) -> None:
 
 _STALE_STATE = "stale-state"
 SLIGHT_FACTOR = 1.01
-"""A factor that no single number of 8 bits shows, and that a whole tensor does."""
-_FAULTS: dict[str, _Spoil] = {
+"""A factor too small to show in a single number of 8 bits, but visible in a whole tensor."""
+_FAULTS: dict[str, _Fault] = {
     "drop-gradient": _drop_gradient,
     "mean-instead-of-sum": _mean_instead_of_sum,
-    "wrong-neighbour": _confuse_neighbours,
+    "wrong-neighbour": _swap_neighbours,
     "skipped-microbatch": _skip_micro_batch,
     "lost-halo-gradient": _lose_halo_gradients,
     "zero-weight-gradient": _scale_weight_gradient(0.0),
@@ -314,6 +322,6 @@ _FAULTS: dict[str, _Spoil] = {
     "scale-input-gradient": _scale_input_gradient(SLIGHT_FACTOR),
     "drop-tile": _drop_tile,
     "lost-tile-sum": _lose_tile_sums,
-    "tile-dice": _keep_tile_dice,
+    "tile-dice": _use_tile_dice,
     "other-draws": _draw_others,
 }

@@ -1,4 +1,4 @@
-"""The network that the parameters of a case name."""
+"""The user's network of a case."""
 
 from __future__ import annotations
 
@@ -18,30 +18,37 @@ from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParam
 
 
 def load_network(params: Params, seed: int) -> ImportedModel:
-    """Return the network of a case, which has a layer for each stage.
+    """Return the network of a case, with at least one layer per stage.
 
     Raises:
-        CannotRunError: It cannot be imported, is not for this task, has fewer layers than there are
-            stages, none in whose maps a stage of tiles can end, an operator that cannot be in such
-            a layout, or with ``strict`` one that is not there over tiles.
+        CannotRunError: The network cannot be imported, is for another task, has too few layers, has
+            no layer at which a stage of tiles can end, or has an operator that the layout does not
+            support. With ``strict``, an operator is not supported over tiles.
     """
-    common = read_params(ModelParams, params)
-    own = read_params(OwnNetworkParams, params)
-    image = Map(CHANNELS, *common.image_size)
-    arguments = own.network_args or {}
-    model = import_network(require_value(own.network), arguments, image, seed, own.weights)
-    _check_task(model, own, common.app)
+    model_params = read_params(ModelParams, params)
+    network_params = read_params(OwnNetworkParams, params)
+    image = Map(CHANNELS, *model_params.image_size)
+    arguments = network_params.network_args or {}
+    model = import_network(
+        require_value(network_params.network), arguments, image, seed, network_params.weights
+    )
+    _check_task(model, network_params, model_params.app)
     layout = make_layout(params)
     try:
         check_stages(len(layout.stages), len(model.layers))
     except ValueError as error:
         raise CannotRunError(f"network {model.name}: {error}") from None
     check_stage_ends(model, layout)
-    check_layout(model, layout, _balance_of(common, layout, model), make_batching(common, layout))
+    check_layout(
+        model,
+        layout,
+        _read_balance(model_params, layout, model),
+        make_batching(model_params, layout),
+    )
     missing = list_gathered_operators(
         model.network, {stage.grid for stage in layout.stages if stage.spatial}
     )
-    if missing and own.strict:
+    if missing and network_params.strict:
         raise CannotRunError(
             f"network {model.name}: {locate(missing[0])} is not there over tiles; leave out "
             "strict, and it is computed on gathered maps"
@@ -49,16 +56,16 @@ def load_network(params: Params, seed: int) -> ImportedModel:
     return model
 
 
-def _balance_of(params: ModelParams, layout: ModelLayout, model: ImportedModel) -> Balance | None:
-    """Return the layers of each stage, if the parameters name them."""
+def _read_balance(params: ModelParams, layout: ModelLayout, model: ImportedModel) -> Balance | None:
+    """Return the layers of each stage if the parameters contain them."""
     try:
         return read_balance(params.balance or "", len(layout.stages), len(model.layers))
-    except ValueError:  # what is wrong in it is reported by the launch
+    except ValueError:  # the launch reports an invalid balance
         return None
 
 
 def make_batching(params: ModelParams, layout: ModelLayout) -> BatchSettings:
-    """Return how the parameters of a case share out the images of a step."""
+    """Return the distribution of the images of a step."""
     return BatchSettings(
         params.parts * (params.times or 1) * len(layout.directions),
         sync_batchnorm=params.sync_batchnorm == "replicas",
@@ -70,8 +77,8 @@ def make_batching(params: ModelParams, layout: ModelLayout) -> BatchSettings:
 def _check_task(model: ImportedModel, params: OwnNetworkParams, app: str) -> None:
     task = "segment" if model.is_segmentation else "classify"
     if params.task not in (None, task):
-        gives = "a class for each pixel" if model.is_segmentation else "one class for each image"
-        raise CannotRunError(f"network {model.name}: it gives {gives}; take task {task}")
+        output = "a class for each pixel" if model.is_segmentation else "one class for each image"
+        raise CannotRunError(f"network {model.name}: it gives {output}; take task {task}")
     if model.is_segmentation:
         if app == "cifar":
             raise CannotRunError(
@@ -86,9 +93,9 @@ def _check_task(model: ImportedModel, params: OwnNetworkParams, app: str) -> Non
 
 
 def check(params: Params) -> None:
-    """Check that a case's network can be imported, and cut into as many stages.
+    """Check that a case's network can be imported and divided into its stages.
 
     Raises:
-        CannotRunError: It cannot.
+        CannotRunError: The network cannot be used.
     """
     load_network(params, seed=0)

@@ -1,4 +1,4 @@
-"""Parameters of the model benchmarks, by the names and spellings of MPI4DL's and Infer-HiRes'."""
+"""Parameters of the model benchmarks, with the names of MPI4DL and Infer-HiRes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMES = ("sequential", "lp", "sp", "gems", "gems_sp")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelParams:
-    """Parameters of all models over many ranks; a network of the user has not all of them."""
+    """Parameters of all models over many ranks; user networks have only some."""
 
     scheme: str = parameter("choice", "lp", "how the work is shared", choices=SCHEMES)
     image_size: tuple[int, int] = reuse_parameter(
@@ -267,7 +267,7 @@ class AmoebanetParams(ModelParams):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnNetworkParams:
-    """Parameters of ``model.network``; those of other models are None."""
+    """Parameters of ``model.network``, which are None for other models."""
 
     network: str | None = parameter(
         "text",
@@ -325,7 +325,7 @@ RESNET = params_of(ResnetParams)[len(COMMON) :]
 AMOEBANET = params_of(AmoebanetParams)[len(COMMON) :]
 OWN_NETWORK = params_of(OwnNetworkParams)
 NETWORK = tuple(param for param in COMMON if param.name in ("image_size", "num_classes"))
-"""Parameters of any network, beside its own."""
+"""Parameters that all networks have."""
 
 _NOT_OF_IMPORTS = frozenset({"halo_D2", "fused_layers", "num_classes"})
 IMPORTED = tuple(
@@ -333,19 +333,19 @@ IMPORTED = tuple(
     for param in COMMON
     if param.name not in _NOT_OF_IMPORTS
 )
-"""Parameters that a network of the user's own has in common with both models."""
+"""Parameters that user networks share with the other models."""
 
 
 def check_tf32(params: Params) -> None:
-    """Refuse tf32 on the host, which has no such products.
+    """Check that tf32 is not requested on the host.
 
     Raises:
-        ParamError: tf32 is asked for on the host.
+        ParamError: tf32 is requested on the host.
     """
     if params["precision"] == "tf32" and params["device"] == "cpu":
         raise ParamError("precision", "tf32 is a format of GPUs; take fp32, or device cuda")
 
 
 def may_use_tf32(device: str, precision: str) -> bool:
-    """Return whether the device is known to be one that multiplies fp32 as fp32 or as TF32."""
+    """Return whether the device is known to multiply fp32 either as fp32 or as TF32."""
     return device == "cuda" and precision in ("fp32", "tf32")

@@ -1,4 +1,4 @@
-"""The proxy of a case: the plan of a smaller model, checked in the place of the whole one."""
+"""Proxy of a case: the plan of a smaller model that is checked instead."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.context import Context
 
 MIN_COST = 4e10
-"""Multiply-adds that a comparison may take in any case: a few seconds of one core."""
+"""Multiply-adds that a comparison may always use: a few seconds of one core."""
 LAYER_CALL_COST = 5e6
-"""Multiply-adds that take as long as it takes to call a layer, whatever its size."""
+"""Multiply-adds that take as long as the overhead of calling a layer."""
 _STEPS = 3
-_LEARNING = 3
-"""Multiply-adds of a step of training over those of its forward passes."""
-_IN_FP64 = 2
+_TRAINING_FACTOR = 3
+"""Multiply-adds of a training step over those of its forward passes."""
+_FP64_FACTOR = 2
 _KEPT_BYTES = 24.0
-"""Memory for each number that a step keeps, in float64, with what is computed beside it."""
+"""Bytes per number that a step keeps in float64, including temporary memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ProxyPlan:
 
     Attributes:
         proxy: The smaller model.
-        plan: It on the ranks of the case.
+        plan: Its plan on the ranks of the case.
     """
 
     proxy: Proxy
@@ -43,18 +43,23 @@ class ProxyPlan:
 
 
 def choose_proxy(context: Context, case: ModelCase) -> ProxyPlan:
-    """Return the proxy that costs at most what the measurement costs. All ranks must call it."""
+    """Return a proxy that costs at most as much as the measurement.
+
+    All ranks must call it.
+    """
     world = context.world
     model = case.plan.model
     if isinstance(model, ImportedModel):
-        found = _of_imported(context, case, model) if world.rank == 0 else None
-        image = world.comm.bcast(None if found is None else found.image)
-        small = found or (model if image == model.image else model.resized(*image.shape[1:]))
-        proxy = Proxy(small, case.plan.balance, 1, model)
+        small_model = _shrink_imported(context, case, model) if world.rank == 0 else None
+        image = world.comm.bcast(None if small_model is None else small_model.image)
+        candidate = small_model or (
+            model if image == model.image else model.resized(*image.shape[1:])
+        )
+        proxy = Proxy(candidate, case.plan.balance, 1, model)
     else:
-        made = world.comm.bcast(_proxy(context, case) if world.rank == 0 else None)
-        assert made is not None, "rank 0 has sent it"
-        proxy = made
+        proxy_model = world.comm.bcast(_make_proxy(context, case) if world.rank == 0 else None)
+        assert proxy_model is not None, "rank 0 has sent it"
+        proxy = proxy_model
     plan = replace(case.plan, model=proxy.model, balance=proxy.balance)
     return ProxyPlan(
         proxy, replace(case, plan=plan).make_small_plan(context.read_params(ModelParams).batch_size)
@@ -62,75 +67,75 @@ def choose_proxy(context: Context, case: ModelCase) -> ProxyPlan:
 
 
 def estimate_cost(model: Model, images: int) -> float:
-    """Return a forward pass' cost of some images, in multiply-adds."""
+    """Return the cost of a forward pass of some images in multiply-adds."""
     return images * count_multiply_adds(model) + LAYER_CALL_COST * len(model.layers)
 
 
 def count_images(plan: ModelPlan) -> int:
-    """Return the images of a step, of all replicas."""
+    """Return the images of a step over all replicas."""
     return sum(batch.size for batch in plan.batches) * plan.layout.replicas
 
 
-def _proxy(context: Context, case: ModelCase) -> Proxy:
+def _make_proxy(context: Context, case: ModelCase) -> Proxy:
     plan = case.plan
-    most, most_kept = _bounds(context, case)
+    max_cost, max_kept = _find_bounds(context, case)
     return make_proxy(
         plan.model,
         plan.balance,
         [stage.grid for stage in plan.layout.stages],
-        most,
-        max_kept_values=most_kept,
+        max_cost,
+        max_kept_values=max_kept,
         fused_layers=plan.fused_layers,
     )
 
 
-def _of_imported(context: Context, case: ModelCase, model: ImportedModel) -> ImportedModel:
-    """Return an imported network for the largest images within the bounds; else the smallest.
+def _shrink_imported(context: Context, case: ModelCase, model: ImportedModel) -> ImportedModel:
+    """Return an imported network for the largest images within the bounds.
 
-    They are halved as long as the network can take them, and tiles have the pixels that their
-    neighbours read; its layers are its own.
+    Images are halved until they are within the bounds, as long as the network accepts them and
+    tiles have the pixels that their neighbours read. The layers are unchanged.
     """
-    most, most_kept = _bounds(context, case)
+    max_cost, max_kept = _find_bounds(context, case)
     grids = {stage.grid for stage in case.plan.layout.stages if stage.spatial}
-    small = model
-    while count_multiply_adds(small) > most or count_kept_values(small) > most_kept:
-        height, width = (side // 2 for side in small.image.shape[1:])
+    candidate = model
+    while count_multiply_adds(candidate) > max_cost or count_kept_values(candidate) > max_kept:
+        height, width = (side // 2 for side in candidate.image.shape[1:])
         try:
-            smaller = small.resized(height, width)
+            smaller = candidate.resized(height, width)
         except CannotRunError:
             break
         if not all(is_same_over_tiles(smaller.network, model.network, grid) for grid in grids):
             break
-        small = smaller
-    return small
+        candidate = smaller
+    return candidate
 
 
-def _bounds(context: Context, case: ModelCase) -> tuple[float, float]:
-    """Return the most multiply-adds of a forward pass of one image, and the most kept numbers."""
+def _find_bounds(context: Context, case: ModelCase) -> tuple[float, float]:
+    """Return the most multiply-adds of an image's forward pass and kept numbers."""
     plan = case.plan
-    small = case.make_small_plan(context.read_params(ModelParams).batch_size)
-    images = count_images(small)
-    together = max(batch.size for batch in small.batches)
-    most_kept = available_bytes(plan.device) / _KEPT_BYTES / together / plan.layout.replicas
-    most = max(MIN_COST, _measured(context, case)) / _comparisons(case)
+    candidate = case.make_small_plan(context.read_params(ModelParams).batch_size)
+    images = count_images(candidate)
+    largest_batch = max(batch.size for batch in candidate.batches)
+    max_kept = available_bytes(plan.device) / _KEPT_BYTES / largest_batch / plan.layout.replicas
+    max_cost = max(MIN_COST, _estimate_measurement(context, case)) / _estimate_comparison(case)
     layers = LAYER_CALL_COST * len(plan.model.layers)
-    return max(0.0, most - layers) / images, most_kept
+    return max(0.0, max_cost - layers) / images, max_kept
 
 
-def _measured(context: Context, case: ModelCase) -> float:
-    """Return the cost of the measurement, over its ranks."""
+def _estimate_measurement(context: Context, case: ModelCase) -> float:
+    """Return the cost of the measurement per rank."""
     params = context.read_params(ModelParams)
     plan = case.plan
     steps: int = params.warmup + (params.iterations or 1) * params.num_epochs
-    passes = 1 if case.training is None else _LEARNING
+    passes = 1 if case.training is None else _TRAINING_FACTOR
     return steps * passes * estimate_cost(plan.model, case.images) / plan.layout.ranks
 
 
-def _comparisons(case: ModelCase) -> float:
-    """Return the cost of comparing a model over that of a forward pass of all its images."""
-    steps = 1 if case.training is None else 1 + _STEPS * _LEARNING
-    exact = 2 * _IN_FP64 * steps
+def _estimate_comparison(case: ModelCase) -> float:
+    """Return the cost of a comparison over that of a forward pass of all its images."""
+    steps = 1 if case.training is None else 1 + _STEPS * _TRAINING_FACTOR
+    exact = 2 * _FP64_FACTOR * steps
     if case.plan.precision in (FP32, FP64):
         return exact
-    # The reference and one process in the format of the run, besides.
-    return exact + (_IN_FP64 + 1) * steps
+    # In addition, the reference and one process run in the format of the case.
+    return exact + (_FP64_FACTOR + 1) * steps

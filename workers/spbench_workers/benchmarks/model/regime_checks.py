@@ -1,4 +1,4 @@
-"""Checks of a model apart from float64: bits, products, and a step at full size."""
+"""Checks of a model in its own format: bits, products, and a step at full size."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def check_bits(
     context: Context,
     plan: ModelPlan,
     training: TrainingConfig | None,
-    spoil: Callable[[Context, Engine], None],
+    inject: Callable[[Context, Engine], None],
 ) -> None:
-    """Compare a pipeline with one process in its own format, bit for bit. All ranks must call it.
+    """Compare a pipeline with one process in the same format, bit for bit.
 
-    Both compute on the host: a GPU need not add up alike twice.
+    All ranks must call it. Both compute on the host, because a GPU may add in another order.
 
     Args:
-        context: The case, whose catalog says that both add up in the same order.
+        context: A case in which the pipeline and one process add in the same order.
         plan: The model, with the micro-batches of the small batch.
-        training: None for inference alone.
-        spoil: Plants the fault that ``--inject`` asks for.
+        training: None for inference.
+        inject: Injects the fault of ``--inject``.
     """
     plan = replace(plan, device=torch.device("cpu"), backend="mpi")
     comm: MPI.Intracomm = context.world.comm
@@ -48,25 +48,29 @@ def check_bits(
     progress = PhaseProgress(partial(context.progress, "check"), steps)
     images = synthetic_images(plan, context.seed_for("validation"))
 
-    def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> ResultParts:
+    def compute_parts(
+        comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]
+    ) -> ResultParts:
         return collect_parts(comm, plan, training, images, ready, progress)
 
-    wanted: ResultParts = (
-        parts(MPI.COMM_SELF, put_on_one_process(plan), lambda _: None) if comm.rank == 0 else {}
+    expected: ResultParts = (
+        compute_parts(MPI.COMM_SELF, put_on_one_process(plan), lambda _: None)
+        if comm.rank == 0
+        else {}
     )
     sleep_at_barrier(comm)
-    found = parts(comm, plan, lambda engine: spoil(context, engine))
+    actual = compute_parts(comm, plan, lambda engine: inject(context, engine))
     worst = WorstError.with_tolerance(0.0)
     for kind in KINDS if training is not None else ("output",):
-        scale_exactly = {key: part.values for key, part in wanted.get(kind, {}).items()}
-        error, place = compare(comm, scale_exactly, found.get(kind, {}))
-        worst.add(error, 0.0, f"{kind} {place}")
+        expected_values = {key: part.values for key, part in expected.get(kind, {}).items()}
+        error, detail = compare(comm, expected_values, actual.get(kind, {}))
+        worst.add(error, 0.0, f"{kind} {detail}")
     context.check_worst("bits", worst)
     progress.finish()
 
 
 def check_products(context: Context, plan: ModelPlan) -> None:
-    """Check each rank's products by themselves, in the format of the run, where that is needed.
+    """Check each rank's products in the format of the run, if a GPU has two formats.
 
     All ranks must call it.
 
@@ -77,8 +81,8 @@ def check_products(context: Context, plan: ModelPlan) -> None:
     if not compares_products(plan.precision, plan.device):
         return
     images = synthetic_images(plan, context.seed_for("products"))
-    # Products are the same whatever carries messages, and what checks them waits for the whole GPU,
-    # which no receive of NCCL's may meet.
+    # Products do not depend on the backend. Their check waits for the whole GPU, which must not
+    # happen while a receive of NCCL is pending.
     engine = Engine(context.world.comm, replace(plan, backend="mpi"), images)
     with engine.arithmetic.compare_products() as errors:
         engine.evaluate()
@@ -90,20 +94,20 @@ def check_full_size(
     context: Context,
     plan: ModelPlan,
     training: TrainingConfig | None,
-    spoil: Callable[[Context, Engine], None],
+    inject: Callable[[Context, Engine], None],
 ) -> None:
-    """Take a step, and check it. All ranks must call it.
+    """Run a step at full size and check it. All ranks must call it.
 
     Args:
         context: The case.
         plan: The model at full size.
         training: None for inference.
-        spoil: Plants the fault that ``--inject`` asks for.
+        inject: Injects the fault of ``--inject``.
     """
     names = context.entry.list_checks(context.params)
     images = synthetic_images(plan, context.seed_for("full size"))
     engine = Engine(context.world.comm, plan, images, training)
-    spoil(context, engine)
+    inject(context, engine)
     errors = StepErrors()
     check = StepCheck(engine, training, errors, names)
     progress = PhaseProgress(partial(context.progress, "check"), check.calls + 1)

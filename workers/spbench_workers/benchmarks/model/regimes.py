@@ -1,6 +1,6 @@
-"""The regimes in which a model over many ranks is verified, and which of them a case runs.
+"""Regimes of verification of a model over many ranks, and their choice for a case.
 
-Each regime compares with another reference, and sees what the others cannot:
+Each regime compares with a different reference, and finds errors that the others cannot:
 
 - `Regime.FLOAT64`: a small batch, or a small proxy, against plain torch in float64 on one process.
 - `Regime.BITS`: a pipeline in 16 bits against one process in the same format, bit for bit.
@@ -21,7 +21,7 @@ from spbench_workers.benchmarks.model.params import ModelParams, may_use_tf32
 
 
 class Regime(StrEnum):
-    """A way to verify a model."""
+    """A regime of verification."""
 
     FLOAT64 = "float64"
     PRODUCTS = "products"
@@ -31,9 +31,9 @@ class Regime(StrEnum):
 
 
 FULL_SIZE = ("operators", "scales", "joints", "sums", "updates")
-"""Checks at full size, of which no rank needs to hold more than its own part."""
+"""Checks at full size, for which each rank needs only its part."""
 CHECKS_OF_NETWORKS = ("state",)
-"""Checks of a user's own network: every entry of its ``state_dict``, under every name."""
+"""Checks of a user's network: every entry of its ``state_dict``, under every name."""
 _FLOAT64 = ("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope")
 _CHECKS: dict[Regime, tuple[str, ...]] = {
     Regime.FLOAT64: _FLOAT64,
@@ -44,21 +44,21 @@ _CHECKS: dict[Regime, tuple[str, ...]] = {
 }
 CHECKS = tuple(name for names in _CHECKS.values() for name in names)
 """The checks of all regimes, in the order of lists."""
-_OF_INFERENCE = ("output", "products", "latency", "bits", "operators", "scales", "joints")
+_INFERENCE_CHECKS = ("output", "products", "latency", "bits", "operators", "scales", "joints")
 """Checks that do not need gradients."""
-_OF_16_BITS = ("fp16", "bf16")
+_HALF_PRECISIONS = ("fp16", "bf16")
 
 
 def select_regimes(params: Params) -> frozenset[Regime]:
-    """Return the regimes in which a case with complete parameters is verified.
+    """Return the regimes of a case with complete parameters.
 
-    `Regime.PRODUCTS` is one of them only if the case asks for a GPU: with device ``auto`` it is not
-    known before the ranks start whether they have one.
+    `Regime.PRODUCTS` is included only if the case requests a GPU, because with device ``auto`` it
+    is unknown before the ranks start whether they have one.
     """
-    return _regimes_of(read_params(ModelParams, params), make_layout(params))
+    return _choose_regimes(read_params(ModelParams, params), make_layout(params))
 
 
-def _regimes_of(params: ModelParams, layout: ModelLayout) -> frozenset[Regime]:
+def _choose_regimes(params: ModelParams, layout: ModelLayout) -> frozenset[Regime]:
     if params.validate == "off":
         return frozenset()
     regimes = {Regime.FLOAT64}
@@ -68,41 +68,41 @@ def _regimes_of(params: ModelParams, layout: ModelLayout) -> frozenset[Regime]:
         regimes.add(Regime.LATENCY)
     if _adds_in_one_order(params, layout):
         regimes.add(Regime.BITS)
-    if params.validate == "auto" or params.precision in _OF_16_BITS:
+    if params.validate == "auto" or params.precision in _HALF_PRECISIONS:
         regimes.add(Regime.FULL_SIZE)
     return frozenset(regimes)
 
 
 def select_checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
-    """Return those of the checks that a case with complete parameters makes, in their order."""
+    """Return the checks of a case with complete parameters, in their order."""
     model = read_params(ModelParams, params)
     layout = make_layout(params)
-    regimes = _regimes_of(model, layout)
-    made = {name for regime in regimes for name in _CHECKS[regime]}
+    regimes = _choose_regimes(model, layout)
+    selected = {name for regime in regimes for name in _CHECKS[regime]}
     if Regime.FLOAT64 in regimes:
-        made.update(CHECKS_OF_NETWORKS)
+        selected.update(CHECKS_OF_NETWORKS)
     if model.scheme != "sequential":
-        made.discard("slope")  # needs the whole model on one process
+        selected.discard("slope")  # needs the whole model on one process
     if len(layout.stages) == 1:
-        made.discard("joints")
+        selected.discard("joints")
     if not _checks_operators(model, layout, imported="network" in params):
-        made -= {"operators", "scales"}
+        selected -= {"operators", "scales"}
     if model.enable_evaluation:
-        made &= set(_OF_INFERENCE)
-    return tuple(name for name in checks if name in made)
+        selected &= set(_INFERENCE_CHECKS)
+    return tuple(name for name in checks if name in selected)
 
 
 def _checks_operators(params: ModelParams, layout: ModelLayout, *, imported: bool) -> bool:
-    """Return whether operators are computed again at full size.
+    """Return whether operators are recomputed at full size.
 
-    Training in more than 16 bits: all operators that multiply, as no other check at full size sees
-    their gradients. Inference: only those of several ranks. In 16 bits: all; in a user's network
-    only those of several ranks, because its other operators may round differently. Layers that
-    ``halo_D2`` fuses are left out.
+    Training in more than 16 bits: all operators that multiply, because no other check at full size
+    covers their gradients. Inference: only operators over several ranks. In 16 bits: all operators;
+    in a user's network only those over several ranks, because the others may round differently.
+    Layers fused by ``halo_D2`` are excluded.
     """
     if params.halo_D2 and all(stage.spatial for stage in layout.stages):
         return False
-    narrow = params.precision in _OF_16_BITS
+    narrow = params.precision in _HALF_PRECISIONS
     if narrow and not imported:
         return True
     if not narrow and not params.enable_evaluation:
@@ -112,8 +112,11 @@ def _checks_operators(params: ModelParams, layout: ModelLayout, *, imported: boo
 
 
 def _adds_in_one_order(params: ModelParams, layout: ModelLayout) -> bool:
-    """Return whether one process adds all up in the same order, so that bits are the same."""
-    whole = all(stage.ranks == 1 for stage in layout.stages) and layout.replicas == 1
+    """Return whether one process adds in the same order, with identical bits."""
+    unshared = all(stage.ranks == 1 for stage in layout.stages) and layout.replicas == 1
     return (
-        params.precision in _OF_16_BITS and whole and not layout.mirrored and len(layout.stages) > 1
+        params.precision in _HALF_PRECISIONS
+        and unshared
+        and not layout.mirrored
+        and len(layout.stages) > 1
     )

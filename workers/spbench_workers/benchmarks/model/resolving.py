@@ -1,4 +1,4 @@
-"""Parameters of the model benchmarks that follow from others, and those that contradict."""
+"""Defaults of model parameters that depend on others, and their consistency."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from spbench_core.models.layers import Model
 
 BASELINE_MAX = 60.0
-"""Seconds that the baseline on one process may take, where nothing is said of it."""
+"""Default seconds that the baseline on one process may take."""
 _PIPELINES = tuple(scheme for scheme in SCHEMES if scheme != "sequential")
-_OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
+_SCHEME_DEFAULTS: dict[str, tuple[tuple[str, ...], Any]] = {
     "split_size": (_PIPELINES, 2),
     "balance": (_PIPELINES, None),
     "local_DP": (_PIPELINES, "1"),
@@ -53,9 +53,9 @@ _OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
     "baseline_max": (_PIPELINES, None),
     "baseline_memory": (_PIPELINES, None),
 }
-"""Parameters that only some schemes read, and their defaults there."""
-PIPELINE_PARAMS = frozenset(_OF_SCHEMES) | {"rounds"}
-_OF_LEARNING: dict[str, Any] = {
+"""Parameters that only some schemes use: these schemes, and the default."""
+PIPELINE_PARAMS = frozenset(_SCHEME_DEFAULTS) | {"rounds"}
+_TRAINING_DEFAULTS: dict[str, Any] = {
     "schedule": None,
     "enable_master_comm_opt": None,
     "optimizer": "sgd",
@@ -65,15 +65,15 @@ _OF_LEARNING: dict[str, Any] = {
     "checkpoint_every": None,
     "sync_batchnorm": None,
 }
-"""Parameters that do nothing where nothing is learnt."""
+"""Parameters of training, which have no effect in inference, and their defaults."""
 
 
 def resolve(name: str, params: Params) -> Params:
-    """Fill in the parameters that follow from others.
+    """Fill in parameters that depend on others.
 
     Raises:
-        ParamError: A parameter contradicts another, does nothing, or asks for a model, a balance or
-            tiles that cannot be.
+        ParamError: A parameter contradicts another, has no effect, or describes an impossible
+            model, balance or tiling.
     """
     params = _resolve_baseline(_resolve_learning(_resolve_scheme(resolve_rounds(params))))
     params = _resolve_numbers(resolve_device_ids(_resolve_load(_resolve_data(params))))
@@ -94,10 +94,11 @@ def resolve(name: str, params: Params) -> Params:
 
 
 def _resolve_import(params: Params) -> Params:
-    """Check what can be known of a network of the user's own before it is loaded.
+    """Check the parameters of a user's network before it is loaded.
 
     Raises:
-        ParamError: It is no ``module:callable``, or the balance is not one of so many stages.
+        ParamError: The network is not a ``module:callable``, or the balance does not fit the
+            stages.
     """
     if params["network"] is None:
         raise ParamError("network", "there is no network: give module:callable")
@@ -106,9 +107,9 @@ def _resolve_import(params: Params) -> Params:
         raise ParamError("network", f"network {params['network']!r} is no module:callable")
     if params["enable_evaluation"]:
         for name in ("save_weights", "loss"):
-            _refuse(params, name, "with enable_evaluation")
+            _reject_if_set(params, name, "with enable_evaluation")
     else:
-        params = _filled(params, {"loss": "cross_entropy"})
+        params = _fill_defaults(params, {"loss": "cross_entropy"})
     _check_task(params)
     arguments = params["network_args"]
     if arguments is not None and not isinstance(arguments, dict):
@@ -144,58 +145,60 @@ def build_known_model(name: str, params: Params) -> Model:
     """Return the model of complete parameters.
 
     Raises:
-        ParamError: There is no such model, or not for such images.
+        ParamError: The model is unknown, or does not fit the images.
     """
     from spbench_core.models.parts import ModelError
     from spbench_core.models.registry import make_model
 
-    own = AMOEBANET if name == "amoebanet" else RESNET
+    model_params = AMOEBANET if name == "amoebanet" else RESNET
     try:
         return make_model(
             name,
             image_size=parse_pair(params["image_size"]),
             num_classes=params["num_classes"],
-            **{param.name: params[param.name] for param in own},
+            **{param.name: params[param.name] for param in model_params},
         )
     except ModelError as error:
         raise ParamError(error.param, str(error)) from None
 
 
-def _refuse(params: Params, name: str, why: str) -> None:
+def _reject_if_set(params: Params, name: str, reason: str) -> None:
     if params[name] is not None:
-        raise IdleParamError(name, why)
+        raise IdleParamError(name, reason)
 
 
-def _filled(params: Params, defaults: Mapping[str, Any]) -> Params:
+def _fill_defaults(params: Params, defaults: Mapping[str, Any]) -> Params:
     return params | {name: default for name, default in defaults.items() if params[name] is None}
 
 
 def _resolve_scheme(params: Params) -> Params:
     scheme = params["scheme"]
     defaults = {}
-    for name, (schemes, default) in _OF_SCHEMES.items():
-        if name not in params:  # fused layers are not for every network
+    for name, (schemes, default) in _SCHEME_DEFAULTS.items():
+        if name not in params:  # user networks lack some parameters
             continue
         if scheme in schemes:
             defaults[name] = default
         elif name != "baseline" or params[name]:
-            # One process has no baseline anyway: leaving it out for a whole suite is no mistake.
-            _refuse(params, name, f"in scheme {scheme}, only in {', '.join(schemes)}")
+            # One process has no baseline, so a suite may disable it for all schemes.
+            _reject_if_set(params, name, f"in scheme {scheme}, only in {', '.join(schemes)}")
     if params["enable_evaluation"]:
-        defaults = {name: value for name, value in defaults.items() if name not in _OF_LEARNING}
-    return _filled(params, defaults)
+        defaults = {
+            name: value for name, value in defaults.items() if name not in _TRAINING_DEFAULTS
+        }
+    return _fill_defaults(params, defaults)
 
 
 def _resolve_learning(params: Params) -> Params:
     if params["enable_evaluation"]:
-        for name in _OF_LEARNING:
-            # Whatever the order, inference is the same; but not with more stages a rank.
+        for name in _TRAINING_DEFAULTS:
+            # Other schedules do not change inference, but interleaved changes the layout.
             if params[name] != INTERLEAVED:
-                _refuse(params, name, "with enable_evaluation")
+                _reject_if_set(params, name, "with enable_evaluation")
         return params
-    params = _filled(params, _OF_LEARNING)
+    params = _fill_defaults(params, _TRAINING_DEFAULTS)
     if params["checkpoint"] is None:
-        _refuse(params, "checkpoint_every", "without checkpoint")
+        _reject_if_set(params, "checkpoint_every", "without checkpoint")
     if params["learning_rate_decay"] != 1 and params["num_epochs"] == 1:
         advice = "take num_epochs 2 or more"
         raise IdleParamError("learning_rate_decay", "in one epoch", advice)
@@ -204,9 +207,9 @@ def _resolve_learning(params: Params) -> Params:
 
 def _resolve_baseline(params: Params) -> Params:
     if params["baseline"]:
-        return _filled(params, {"baseline_max": BASELINE_MAX})
+        return _fill_defaults(params, {"baseline_max": BASELINE_MAX})
     for name in ("baseline_max", "baseline_memory"):
-        _refuse(params, name, "without baseline")
+        _reject_if_set(params, name, "without baseline")
     return params
 
 
@@ -214,15 +217,15 @@ def _resolve_load(params: Params) -> Params:
     """Fill in the load of inference.
 
     Raises:
-        ParamError: A load is asked for that does nothing, or that has no rate.
+        ParamError: A load has no effect or no rate.
     """
     if not params["enable_evaluation"]:
         for name in ("arrival", "arrival_rate"):
-            _refuse(params, name, "without enable_evaluation")
+            _reject_if_set(params, name, "without enable_evaluation")
         return params
     if params["arrival"] != "poisson":
-        _refuse(params, "arrival_rate", "without arrival poisson")
-        return _filled(params, {"arrival": "closed"})
+        _reject_if_set(params, "arrival_rate", "without arrival poisson")
+        return _fill_defaults(params, {"arrival": "closed"})
     if params["arrival_rate"] is None:
         raise ParamError("arrival", "arrival poisson needs an arrival_rate: requests a second")
     return params
@@ -231,8 +234,8 @@ def _resolve_load(params: Params) -> Params:
 def _resolve_data(params: Params) -> Params:
     if params["app"] in ("synthetic", "patterns"):
         for name in ("datapath", "num_workers"):
-            _refuse(params, name, f"with app {params['app']}")
-        return _filled(params, {"iterations": 10})
+            _reject_if_set(params, name, f"with app {params['app']}")
+        return _fill_defaults(params, {"iterations": 10})
     if params["datapath"] is None:
         raise ParamError("datapath", f"app {params['app']} needs a datapath")
     return params
@@ -259,41 +262,41 @@ def _resolve_halo(params: Params) -> Params:
             "sync_batchnorm", "sync_batchnorm cannot be had with halo_D2; leave out one of them"
         )
     if not params["halo_D2"]:
-        _refuse(params, "fused_layers", "without halo_D2")
+        _reject_if_set(params, "fused_layers", "without halo_D2")
         return params
-    return _filled(params, {"fused_layers": 1})
+    return _fill_defaults(params, {"fused_layers": 1})
 
 
 def _resolve_recomputation(params: Params) -> Params:
-    """Refuse to compute again what is not kept, or of stages that there are not."""
+    """Check that recomputation has an effect and its stages exist."""
     kind = params["recompute"]
-    chosen = params["recompute_stages"]
+    stages_listed = params["recompute_stages"]
     if kind is None:
-        _refuse(params, "recompute_stages", "without recompute")
+        _reject_if_set(params, "recompute_stages", "without recompute")
         return params
     if params["enable_evaluation"]:
-        _refuse(params, "recompute", "with enable_evaluation")
+        _reject_if_set(params, "recompute", "with enable_evaluation")
     if kind == "block" and params.get("halo_D2"):
         raise ParamError("recompute", "layers that share a halo are one: take recompute stage")
     stages = len(make_layout(params).stages)
-    for stage in chosen or ():
+    for stage in stages_listed or ():
         if stage >= stages:
             raise ParamError(
                 "recompute_stages", f"there is no stage {stage}: the last one is {stages - 1}"
             )
-        if chosen.count(stage) > 1:
+        if stages_listed.count(stage) > 1:
             raise ParamError("recompute_stages", f"stage {stage} is listed twice")
     return params
 
 
 def _check_shares(params: Params) -> None:
-    """Refuse a layout that shares nothing, and a batch too small for its shares."""
+    """Check that the layout uses several ranks and the batch has images for all."""
     from spbench_core.layout.micro_batches import check_batch_size
 
     layout = make_layout(params)
     scheme = params["scheme"]
     if layout.replicas == 1:
-        _refuse(params, "sync_batchnorm", "with one replica")
+        _reject_if_set(params, "sync_batchnorm", "with one replica")
     members = max(stage.members for stage in layout.stages)
     if scheme != "sequential":
         if layout.ranks == 1:
@@ -311,12 +314,12 @@ def _check_shares(params: Params) -> None:
 
 
 def resolve_model(name: str, params: Params) -> Params:
-    """Fill in the model's own parameters, and refuse a model that cannot be built.
+    """Fill in the parameters of a model, and check that it can be built.
 
     Raises:
-        ParamError: There is no such model, or not for such images.
+        ParamError: The model is unknown, or does not fit the images.
     """
     if name == "resnet" and params["arch"] is None:
-        params = _filled(params, {"version": 2, "depth": 110})
+        params = _fill_defaults(params, {"version": 2, "depth": 110})
     build_known_model(name, params)
     return params

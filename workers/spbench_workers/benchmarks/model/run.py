@@ -1,4 +1,4 @@
-"""The benchmarks ``model.resnet`` and ``model.amoebanet``: a model over many ranks."""
+"""Benchmarks ``model.resnet``, ``model.amoebanet`` and ``model.network``."""
 
 from __future__ import annotations
 
@@ -55,39 +55,39 @@ from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
 from spbench_workers.timing import measure
 
-_OF_OPERATORS = (
+_OPERATOR_FAULTS = (
     "zero-weight-gradient",
     "zero-input-gradient",
     "scale-weight-gradient",
     "scale-input-gradient",
 )
-"""The faults that only a comparison of operators notices at full size."""
+"""Faults that only a comparison of operators finds at full size."""
 
 
 def run(context: Context) -> None:
     """Run the case."""
     params = context.read_params(ModelParams)
     case = build_case(context)
-    _refuse_early(context, case)
-    # First of all: missing images are told before minutes of comparing.
-    images = _images(context, case.plan)
+    _check_early(context, case)
+    # Images are opened first, so that missing files are reported before a long comparison.
+    images = _open_images(context, case.plan)
     if case.plan.backend == "nccl" and context.world.rank == 0:
         context.choice("kernel_loading", *kernel_loading(os.environ))
     smaller = params.validate == "auto" or params.baseline
     proxy = choose_proxy(context, case) if smaller else None
     _validate(context, case, proxy)
-    times, used = _time(context, case, images)
+    times, used_bytes = _time_steps(context, case, images)
     if Regime.FULL_SIZE in select_regimes(context.params):
         _check_full_size(context, case)
     if params.baseline and proxy is not None:
-        # Rank 0 may need what the others still hold of the GPU that they share.
+        # Rank 0 may need GPU memory that other ranks of the same GPU still cache.
         release_memory()
         seconds = median([context.largest(time) for time in times]) / 1000.0
-        report_baseline(context, case, MeasuredRun(seconds, used), proxy, _make_ready)
+        report_baseline(context, case, MeasuredRun(seconds, used_bytes), proxy, _prepare_engine)
 
 
 def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> None:
-    """Compare the ranks with one process: the case, or with ``validate: auto`` its proxy."""
+    """Compare the case, or with ``validate: auto`` its proxy, with one process."""
     params = context.read_params(ModelParams)
     kind = params.validate
     speaks = context.world.rank == 0
@@ -101,9 +101,11 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
         small = proxy.plan
         model = str(proxy.proxy)
     if speaks:
-        context.choice("validate", kind, _compared(case, small, model))
+        context.choice("validate", kind, _describe_comparison(case, small, model))
     for plan in make_plans(small):
-        Validation(context, plan, case.training, fault_injection.inject_fault, _make_ready).run()
+        Validation(
+            context, plan, case.training, fault_injection.inject_fault, _prepare_engine
+        ).run()
     if Regime.BITS in select_regimes(context.params):
         check_bits(context, small, case.training, fault_injection.inject_fault)
     fault_injection.remove_faults()
@@ -111,13 +113,13 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
 
 
 def _check_full_size(context: Context, case: ModelCase) -> None:
-    """Check a step of a small batch at full size, by what each rank has."""
+    """Check a step of a small batch at full size, each rank with its own part."""
     small = full_size_plan(case.make_small_plan(context.read_params(ModelParams).batch_size))
     if context.planted_in_job("full:tile-batchnorm"):
         small = replace(small, statistics="tile")
     if context.world.rank == 0:
         names = [name for name in FULL_SIZE if name in context.entry.list_checks(context.params)]
-        size = _compared(case, small, describe_model(small.model))
+        size = _describe_comparison(case, small, describe_model(small.model))
         context.choice(
             "full_size", ", ".join(names) or "nothing", f"{size}, {small.precision.name}"
         )
@@ -128,8 +130,8 @@ def _check_full_size(context: Context, case: ModelCase) -> None:
     release_memory()
 
 
-def _compared(case: ModelCase, small: ModelPlan, model: str) -> str:
-    """Return what is compared with one process, and at which size, in words."""
+def _describe_comparison(case: ModelCase, small: ModelPlan, model: str) -> str:
+    """Describe the model and the images that are compared with one process."""
     grids = [f"{stage.grid} tiles" for stage in case.plan.layout.stages if stage.spatial]
     compared = count_images(small)
     if compared <= case.images:
@@ -139,14 +141,14 @@ def _compared(case: ModelCase, small: ModelPlan, model: str) -> str:
     return ", ".join([model, *grids, images])
 
 
-def _refuse_early(context: Context, case: ModelCase) -> None:
-    """Refuse what cannot be, before the first second of work. All ranks must call it.
+def _check_early(context: Context, case: ModelCase) -> None:
+    """Check backend, files and faults before any work. All ranks must call it.
 
     Raises:
-        CannotRunError: The backend cannot serve these ranks, the checkpoint is not there or cannot
-            be written, or a fault changes nothing; all ranks raise it.
+        CannotRunError: The backend does not support these ranks, the checkpoint is missing or
+            cannot be written, or a fault has no effect; all ranks raise it.
     """
-    _refuse_faults(context, case)
+    _check_faults(context, case)
     if case.plan.backend == "nccl":
         check_nccl(context.world.comm, case.plan.device)
     if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
@@ -157,13 +159,13 @@ def _refuse_early(context: Context, case: ModelCase) -> None:
         checkpoint.check(Path(path), context.world.comm, model, learns=learns)
 
 
-def _refuse_faults(context: Context, case: ModelCase) -> None:
-    """Refuse a fault that changes nothing in this case, or comes where nothing is checked.
+def _check_faults(context: Context, case: ModelCase) -> None:
+    """Check that a fault has an effect in this case and is checked.
 
     Raises:
-        CannotRunError: ``tile-batchnorm`` is asked for, and nothing is normalised by tile; or
-            ``uncounted-wait``, and no request waits; or a fault of learning, to infer; or one at
-            full size, which only ``validate: auto`` looks for.
+        CannotRunError: ``tile-batchnorm`` without normalisation by tile, ``uncounted-wait``
+            without waiting requests, a fault of training in inference, or a fault at full size
+            without a check that finds it.
     """
     params = context.read_params(ModelParams)
     if context.planted_in_job(FAULT) and params.arrival != "poisson":
@@ -180,41 +182,45 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
     unchecked = "operators" not in context.entry.list_checks(context.params)
-    for fault in _OF_OPERATORS:
+    for fault in _OPERATOR_FAULTS:
         if unchecked and context.planted_in_job(f"full:{fault}"):
             raise CannotRunError(
                 f"full:{fault}: operators of one rank are not compared at full size here; take "
                 f"{fault}, or precision fp32 without halo_D2"
             )
-    by_tile = case.plan.statistics == "tile" or context.planted_in_job("full:tile-batchnorm")
-    if by_tile and all(stage.ranks == 1 for stage in case.plan.layout.stages):
+    normalises_by_tile = case.plan.statistics == "tile" or context.planted_in_job(
+        "full:tile-batchnorm"
+    )
+    if normalises_by_tile and all(stage.ranks == 1 for stage in case.plan.layout.stages):
         raise CannotRunError(
             "tile-batchnorm: every rank has whole images here; take scheme sp, or local_DP 2"
         )
 
 
-def _make_ready(engine: Engine) -> None:
-    """Calibrate and quantise the engine, where the model is to infer in int8."""
+def _prepare_engine(engine: Engine) -> None:
+    """Calibrate and quantise the engine for inference in int8."""
     if engine.plan.precision.int8:
         engine.arithmetic.quantise(engine.calibrate())
 
 
-def _time(context: Context, case: ModelCase, images: ImageSource) -> tuple[array[float], float]:
+def _time_steps(
+    context: Context, case: ModelCase, images: ImageSource
+) -> tuple[array[float], float]:
     """Time the steps, and report their metrics.
 
     Returns:
-        This rank's times in ms, and the bytes that the ranks of a replica have used together.
+        This rank's times in ms, and the bytes that the ranks of a replica used together.
     """
     params = context.read_params(ModelParams)
     plan = case.plan
     peak = PeakMemory(plan.device)
     engine = Engine(context.world.comm, plan, images, case.training)
-    begun = _take_up(context, engine)
-    _make_ready(engine)
-    steps = Steps(engine, images, begun, params.warmup)
-    an_epoch = count_epoch_steps(context, images, case.images)
-    epochs = Epochs(context, engine, case.images, begun, an_epoch)
-    count = an_epoch * params.num_epochs
+    trained_before = _load_or_report(context, engine)
+    _prepare_engine(engine)
+    steps = Steps(engine, images, trained_before, params.warmup)
+    epoch_steps = count_epoch_steps(context, images, case.images)
+    epochs = Epochs(context, engine, case.images, trained_before, epoch_steps)
+    count = epoch_steps * params.num_epochs
     times = measure(
         context,
         steps.run_step,
@@ -229,24 +235,24 @@ def _time(context: Context, case: ModelCase, images: ImageSource) -> tuple[array
     if peak.since_start and context.world.rank == 0:
         context.choice("peak_memory", "of the process", "the system does not reset it")
     counted = context.world.rank < plan.layout.ranks_per_replica
-    used: float = context.world.comm.allreduce(peak.growth if counted else 0.0)
+    used_bytes: float = context.world.comm.allreduce(peak.growth if counted else 0.0)
     report_figures(context, case, engine, times)
     answers = None
     if case.training is None:
         answers = collect_answers(engine, images, steps.list_answers(count))
-        _give_latency(context, steps, times)
+        _report_latency(context, steps, times)
     images.close()
     if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
         state_dict.save(Path(file), engine)
     engine.free()
     if answers is not None:
         report_accuracy(context, answers)
-        _compare(context, plan, answers)
-    return times, used
+        _compare_with_fp32(context, plan, answers)
+    return times, used_bytes
 
 
-def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
-    """Report the latency of a closed load, as it was timed, or serve an open load."""
+def _report_latency(context: Context, steps: Steps, times: array[float]) -> None:
+    """Report the latency of a closed load as timed, or serve an open load."""
     params = context.read_params(ModelParams)
     if params.arrival == "closed":
         report_latency(context, [context.largest(time) for time in times])
@@ -256,36 +262,36 @@ def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
     report_open_latency(context, serve(context, steps.run_step, arrived))
 
 
-def _compare(context: Context, plan: ModelPlan, answers: InferredAnswers) -> None:
-    """Hold the answers against those of the same weights in fp32, on the same layout."""
+def _compare_with_fp32(context: Context, plan: ModelPlan, answers: InferredAnswers) -> None:
+    """Compare the answers with those of the same weights in fp32 on the same layout."""
     if plan.precision is FP32:
-        _say_reference(context, "none", "fp32 is what other formats are held against")
+        _report_reference(context, "none", "fp32 is what other formats are held against")
         return
     release_memory()
     try:
         set_fp32_precision(plan.device)
     except CannotRunError as error:
-        _say_reference(context, "none", str(error))
+        _report_reference(context, "none", str(error))
         return
     exact = replace(plan, precision=FP32)
-    images = _images(context, exact)
+    images = _open_images(context, exact)
     engine = Engine(context.world.comm, exact, images)
-    _load(context, engine)
-    again = repeat_inference(context, engine, images, answers)
+    _load_checkpoint(context, engine)
+    reference = repeat_inference(context, engine, images, answers)
     images.close()
     engine.free()
     set_fp32_precision(plan.device, tf32=plan.precision.tf32)
-    report_agreement(context, answers, again)
-    reason = f"the same weights, layout and images of the last {len(again.steps)} steps"
-    _say_reference(context, "fp32", reason)
+    report_agreement(context, answers, reference)
+    reason = f"the same weights, layout and images of the last {len(reference.steps)} steps"
+    _report_reference(context, "fp32", reason)
 
 
-def _say_reference(context: Context, reference: str, reason: str) -> None:
+def _report_reference(context: Context, reference: str, reason: str) -> None:
     if context.world.rank == 0:
         context.choice("agreement_with", reference, reason)
 
 
-def _images(context: Context, plan: ModelPlan) -> ImageSource:
+def _open_images(context: Context, plan: ModelPlan) -> ImageSource:
     params = context.read_params(ModelParams)
     return open_images(
         params.app,
@@ -302,20 +308,20 @@ def _images(context: Context, plan: ModelPlan) -> ImageSource:
     )
 
 
-def _take_up(context: Context, engine: Engine) -> int:
-    """Load the checkpoint, if there is one; return the number of steps trained before."""
-    begun = _load(context, engine)
+def _load_or_report(context: Context, engine: Engine) -> int:
+    """Load the checkpoint, if any, and report it; return the steps trained before."""
+    trained_before = _load_checkpoint(context, engine)
     path = context.read_params(ModelParams).checkpoint
     if engine.trainer is None and context.world.rank == 0:
         if path is None:
             context.choice("weights", f"random, of seed {context.seed}", "no checkpoint was given")
         else:
-            context.choice("weights", f"of {path}", f"a checkpoint after {begun} steps")
-    return begun
+            context.choice("weights", f"of {path}", f"a checkpoint after {trained_before} steps")
+    return trained_before
 
 
-def _load(context: Context, engine: Engine) -> int:
-    """Load the checkpoint, if there is one; return its number of steps, or 0."""
+def _load_checkpoint(context: Context, engine: Engine) -> int:
+    """Load the checkpoint, if any; return its number of steps, or 0."""
     path = context.read_params(ModelParams).checkpoint
     learns = engine.trainer is not None
     if path is not None and (not learns or context.world.comm.bcast(Path(path).exists())):

@@ -1,4 +1,4 @@
-"""MPI4DL's and Infer-HiRes' scripts of models, whose one parser all of them share."""
+"""Scripts of models of MPI4DL and Infer-HiRes, which share one parser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spbench_workers.reference_scripts import (
 )
 
 _CHECKPOINT = "InferHiRes.pth"
-"""The file in the folder that ``--checkpoint`` names: one for all ranks, whatever the layout."""
+"""The file in the folder of ``--checkpoint``, one for all ranks in any layout."""
 _CHECKPOINT_HELP = (
     f"a folder, for {_CHECKPOINT} in it, or a file: read if there is one, written when learning"
 )
@@ -60,7 +60,7 @@ _MIRRORED_HELP = {
     "batch_size": "images of a step in each direction of mirrored pipelines",
     "times": "batches that are loaded for a step: a pair of halves takes two, and 1 is a pair too",
 }
-"""Flags that are something else in GEMS than in the other schemes."""
+"""Help of flags with another meaning in GEMS than in the other schemes."""
 _KINDS = {
     "lp": ("lp", "layer_parallelism/benchmark_{}_lp.py"),
     "sp": ("sp", "spatial_parallelism/benchmark_{}_sp.py"),
@@ -70,7 +70,7 @@ _KINDS = {
         "gems_master_with_spatial_parallelism/benchmark_{}_gems_master_with_sp.py",
     ),
 }
-"""By the last word of an alias: its scheme, and its script below ``benchmarks``."""
+"""Scheme and script below ``benchmarks`` by the last part of an alias."""
 
 
 def _flags(model: str, scheme: str) -> tuple[ScriptFlag, ...]:
@@ -82,7 +82,7 @@ def _flags(model: str, scheme: str) -> tuple[ScriptFlag, ...]:
     )
 
 
-def _adapted(params: Params, _: GivenFlags) -> Params:
+def _adapt_checkpoint(params: Params, _: GivenFlags) -> Params:
     """Return the parameters with a checkpoint's folder turned into its file."""
     path = params.get("checkpoint")
     if path is not None and not PurePath(path).suffix:
@@ -90,50 +90,50 @@ def _adapted(params: Params, _: GivenFlags) -> Params:
     return params
 
 
-def _mirrored(params: Params, given: GivenFlags) -> Params:
-    """Return the parameters of mirrored pipelines: ``--batch-size`` is each direction's there.
+def _adapt_mirrored(params: Params, flags_given: GivenFlags) -> Params:
+    """Adapt parameters to mirrored pipelines, with ``--batch-size`` per direction.
 
-    A pair takes 2 B images; ``--times T`` loads T B, which are T / 2 pairs.
+    A pair has 2 B images; ``--times T`` loads T B images, which are T / 2 pairs.
     """
     try:
         batch = int(params["batch_size"])
         times = int(params["times"])
-    except ValueError:  # the catalog says it better
-        return _adapted(params, given)
+    except ValueError:  # the catalog has a better message
+        return _adapt_checkpoint(params, flags_given)
     if batch < 1 or times < 1:
-        return _adapted(params, given)
+        return _adapt_checkpoint(params, flags_given)
     pairs = {"batch_size": 2 * batch, "times": max(1, times // 2)}
-    return _adapted(params | pairs, given)
+    return _adapt_checkpoint(params | pairs, flags_given)
 
 
-def _with_depth(params: Params, given: GivenFlags) -> Params:
-    """Return the parameters; the script's ResNet-50 gives way to a version or a depth."""
-    if {"version", "depth"} & set(given) and "arch" not in given:
+def _adapt_depth(params: Params, flags_given: GivenFlags) -> Params:
+    """Adapt the parameters: a version or depth replaces the script's ResNet-50."""
+    if {"version", "depth"} & set(flags_given) and "arch" not in flags_given:
         params = {name: value for name, value in params.items() if name != "arch"}
-    return _adapted(params, given)
+    return _adapt_checkpoint(params, flags_given)
 
 
-_script_of = partial(Script, adapt=_adapted)
+_make_script = partial(Script, adapt=_adapt_checkpoint)
 
 SCRIPTS = (
     *(
-        _script_of(
+        _make_script(
             f"{model}_{kind}",
             f"benchmarks/{file.format(model)}",
             f"model.{model}",
             _flags(model, scheme),
             fixed={"scheme": scheme},
-            adapt=_mirrored if scheme.startswith("gems") else _adapted,
+            adapt=_adapt_mirrored if scheme.startswith("gems") else _adapt_checkpoint,
         )
         for model in _FLAGS
         for kind, (scheme, file) in _KINDS.items()
     ),
-    _script_of(
+    _make_script(
         "resnet_inference",
         "benchmarks/single_gpu_inference/benchmark_resnet_inference.py",
         "model.resnet",
         (*_FLAGS["resnet"], value_flag("--arch", "resnet50")),
         fixed={"scheme": "sequential", "enable_evaluation": "true"},
-        adapt=_with_depth,
+        adapt=_adapt_depth,
     ),
 )

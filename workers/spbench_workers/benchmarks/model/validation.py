@@ -1,17 +1,15 @@
 """Validation of a model over many ranks against the same model on one process.
 
 All ranks train `STEPS` steps on a small batch of synthetic images, and infer. Rank 0 does the same
-by itself, in plain torch and in float64, and sends the results, tensor by tensor; each rank
-compares the part that it has. The ranks compute in float64 for this, too, so that only rounding
-remains; the reference itself tells how much of that there may be: it is computed once more, from
-weights and images that are off by a few last bits. tf32 and int8 are compared once more as they
-are: ranks may be somewhat farther from float64 than one process in that format.
+in plain torch and in float64, and sends the results tensor by tensor. Each rank compares its part.
+The ranks also compute in float64, so that only rounding differs. The tolerance follows from a
+second reference with weights and images that differ in the last bits. tf32 and int8 are also
+compared in their format. There, ranks may be somewhat farther from float64 than one process.
 
-In 16 bits that would say little: where rounding turns a ReLU, one process is as far off as values
-are large. There `check_bits` holds a pipeline against one process in the same format, which adds
-all up in the same order, and operators are checked one by one at full size.
-
-On a GPU, which may multiply fp32 in two ways, `check_products` compares single products besides.
+In 16 bits this comparison is weak: if rounding flips a ReLU, one process is off by as much as the
+values themselves. So `check_bits` compares a pipeline with one process in the same format that adds
+in the same order, and operators are checked at full size. On a GPU, which may multiply fp32 in two
+formats, `check_products` also compares single products (see `regime_checks`).
 """
 
 from __future__ import annotations
@@ -49,39 +47,39 @@ from spbench_parallel.validation.reference import (
 from spbench_workers.context import Context
 
 MIN_TOLERANCE = 1e-10
-"""The least tolerance in float64, over the largest value of the kind: sums are added in other parts
-than on one rank."""
+"""Least tolerance in float64 over the largest value of the kind, because ranks add sums in
+another order."""
 SLACK = 100.0
-"""The factor by which rounding may do more in the whole model than in its weights and images."""
+"""Factor between rounding in the whole model and in its weights and images."""
 MAX_TOLERANCE = 1e-6
 MAX_MOVE = MAX_TOLERANCE / 10.0
-"""The farthest that rounding may move results: beyond it a right model may miss the tolerance."""
+"""Largest change of results by rounding; beyond it a correct model may exceed the tolerance."""
 VALIDATION_SCALE = 2.0**8
-"""The scale of the loss in fp16 while ranks are compared."""
+"""Loss scale in fp16 during validation."""
 FORMAT_SLACK = 2.0
-"""The factor by which many ranks may be farther from float64 than one process, in fewer bits: all
-differences together, since single ones are as large as the values, where rounding turns a ReLU."""
+"""Factor by which ranks may be farther from float64 than one process in fewer bits. It applies to
+the mean square of differences, because single ones are as large as values if a ReLU flips."""
 
 ResultParts = dict[str, dict[ResultKey, TensorPart]]
-"""By kind, as in `Results`, and key."""
+"""Parts of results by kind (a field of `Results`) and key."""
 
 
 def make_plans(plan: ModelPlan) -> tuple[ModelPlan, ...]:
-    """Return the plan in the formats that are compared: float64, and its own if tf32 or int8."""
+    """Return the plan in float64, and for tf32 and int8 also in its own format."""
     exact = replace(plan, precision=FP64)
     return (exact, plan) if plan.precision.tf32 or plan.precision.int8 else (exact,)
 
 
 class Validation:
-    """The comparison in one format. All ranks must make it, and run it, together.
+    """The comparison in one format; all ranks must create and run it together.
 
     Args:
         context: The case.
         plan: The model, with the micro-batches of the small batch, in fp64 or in the format of the
             run.
-        training: None for inference alone.
-        spoil: Plants the fault that ``--inject`` asks for.
-        ready: Called with a fresh engine, before it works.
+        training: None for inference.
+        inject: Injects the fault of ``--inject``.
+        prepare: Called with a new engine before it runs.
     """
 
     def __init__(
@@ -89,83 +87,87 @@ class Validation:
         context: Context,
         plan: ModelPlan,
         training: TrainingConfig | None,
-        spoil: Callable[[Context, Engine], None],
-        ready: Callable[[Engine], None],
+        inject: Callable[[Context, Engine], None],
+        prepare: Callable[[Engine], None],
     ) -> None:
         self._context = context
         self._training = training
-        self._spoil = spoil
-        self._ready = ready
+        self._inject = inject
+        self._prepare = prepare
         self._plan = plan
         self._exact = plan.precision is FP64
         self._comm: MPI.Intracomm = context.world.comm
         steps = 1 if training is None else STEPS + 1
-        of_reference = steps * len(plan.batches) * plan.layout.replicas
-        self._by_rank_0 = 2 * of_reference if self._exact else of_reference + steps
-        self._progress = PhaseProgress(partial(context.progress, "check"), self._by_rank_0 + steps)
+        reference_calls = steps * len(plan.batches) * plan.layout.replicas
+        self._rank_0_calls = 2 * reference_calls if self._exact else reference_calls + steps
+        self._progress = PhaseProgress(
+            partial(context.progress, "check"), self._rank_0_calls + steps
+        )
 
     def run(self) -> None:
-        """Compare, and report the checks."""
+        """Compare, and report all checks."""
         context = self._context
-        wanted = Results()
+        expected = Results()
         tolerances = dict.fromkeys(KINDS, 0.0)
         if self._comm.rank == 0:
-            wanted, tolerances = self._reference()
+            expected, tolerances = self._make_reference()
             release_memory()
         sleep_at_barrier(self._comm)
         self._training = self._comm.bcast(self._training)
-        self._progress.reach(self._by_rank_0)
-        found = self._found(self._comm, self._plan, self._spoil)
+        self._progress.reach(self._rank_0_calls)
+        parts = self._compute_parts(self._comm, self._plan, self._inject)
         checks = context.entry.list_checks(context.params)
         tolerances = self._comm.bcast(tolerances)
         for kind in KINDS:
             if kind not in checks:
                 continue
-            error, where = self._distance(kind, wanted, found)
-            context.check(kind, error, tolerances[kind], where)
+            error, detail = self._measure_distance(kind, expected, parts)
+            context.check(kind, error, tolerances[kind], detail)
         if "slope" in checks and self._exact:
-            gradients = {str(name): part.values.double() for (name,), part in found["grad"].items()}
-            slopes = compare_slopes(self._plan, self._images(FP64.work), gradients)
+            gradients = {str(name): part.values.double() for (name,), part in parts["grad"].items()}
+            slopes = compare_slopes(self._plan, self._make_images(FP64.work), gradients)
             context.check_worst("slope", slopes)
         self._progress.finish()
 
-    def _images(self, dtype: torch.dtype) -> SyntheticImages:
+    def _make_images(self, dtype: torch.dtype) -> SyntheticImages:
         return synthetic_images(self._plan, self._context.seed_for("validation"), dtype)
 
-    def _expected(self, noise: float = 0.0) -> Results:
-        images = self._images(FP64.work)
+    def _compute_reference(self, noise: float = 0.0) -> Results:
+        images = self._make_images(FP64.work)
         return ReferenceModel(
             self._plan, images, self._training, noise=noise, progress=self._progress
         ).compute_results()
 
-    def _reference(self) -> tuple[Results, dict[str, float]]:
-        """Return the reference, and by kind the tolerances: distances from it over its largest.
+    def _make_reference(self) -> tuple[Results, dict[str, float]]:
+        """Return the reference, and tolerances by kind relative to its largest value.
 
-        Where rounding alone moves it farther than may be, small steps are compared in place of the
-        optimizer's own: Adam makes of a gradient that is nothing but rounding a whole step.
+        If rounding changes the reference too much, small steps are compared instead of the
+        optimizer's, because Adam turns a gradient of only rounding errors into a full step.
         """
-        wanted = self._expected()
+        expected = self._compute_reference()
         if not self._exact:
-            return wanted, self._tolerances(wanted)
-        moves = self._moves(wanted)
+            return expected, self._make_tolerances(expected)
+        moves = self._measure_moves(expected)
         if self._training is not None and max(moves.values()) > MAX_MOVE:
-            self._training = self._small_steps(wanted, moves)
-            self._progress.lengthen(self._by_rank_0)
-            self._by_rank_0 *= 2
-            wanted = self._expected()
-            moves = self._moves(wanted)
-        return wanted, {
+            self._training = self._choose_small_steps(expected, moves)
+            self._progress.lengthen(self._rank_0_calls)
+            self._rank_0_calls *= 2
+            expected = self._compute_reference()
+            moves = self._measure_moves(expected)
+        return expected, {
             kind: min(MAX_TOLERANCE, max(MIN_TOLERANCE, SLACK * error))
             for kind, error in moves.items()
         }
 
-    def _moves(self, wanted: Results) -> dict[str, float]:
-        """Return by kind how far rounding may move the reference."""
-        other = self._expected(NOISE)
-        return {kind: largest_change(getattr(wanted, kind), getattr(other, kind)) for kind in KINDS}
+    def _measure_moves(self, expected: Results) -> dict[str, float]:
+        """Return the changes of the reference by rounding, by kind."""
+        noisy = self._compute_reference(NOISE)
+        return {
+            kind: largest_change(getattr(expected, kind), getattr(noisy, kind)) for kind in KINDS
+        }
 
-    def _small_steps(self, wanted: Results, moves: dict[str, float]) -> TrainingConfig:
-        """Return an optimizer whose steps are in proportion to gradients, and small."""
+    def _choose_small_steps(self, expected: Results, moves: dict[str, float]) -> TrainingConfig:
+        """Return an optimizer with small steps in proportion to gradients."""
         assert self._training is not None, "it learns"
         kind = max(moves, key=lambda kind: moves[kind])
         self._context.choice(
@@ -174,49 +176,54 @@ class Validation:
             f"with {self._training.optimizer} rounding alone moves {kind} by {moves[kind]:.1e} of "
             "the largest",
         )
-        return TrainingConfig("sgd", small_rate(wanted.weights.values(), wanted.grad.values()))
+        return TrainingConfig("sgd", small_rate(expected.weights.values(), expected.grad.values()))
 
-    def _tolerances(self, wanted: Results) -> dict[str, float]:
+    def _make_tolerances(self, expected: Results) -> dict[str, float]:
         """Return the tolerances by kind in a format of fewer bits."""
-        found = self._alone()
+        parts = self._compute_alone()
         errors = {
-            kind: self._compare(MPI.COMM_SELF, getattr(wanted, kind), found.get(kind, {}))[0]
+            kind: self._compare(MPI.COMM_SELF, getattr(expected, kind), parts.get(kind, {}))[0]
             for kind in KINDS
         }
-        least = self._plan.precision.epsilon
-        return {kind: min(1.0, FORMAT_SLACK * max(error, least)) for kind, error in errors.items()}
+        epsilon = self._plan.precision.epsilon
+        return {
+            kind: min(1.0, FORMAT_SLACK * max(error, epsilon)) for kind, error in errors.items()
+        }
 
     def _compare(
-        self, comm: MPI.Intracomm, wanted: ResultTensors, found: dict[ResultKey, TensorPart]
+        self, comm: MPI.Intracomm, expected: ResultTensors, parts: dict[ResultKey, TensorPart]
     ) -> tuple[float, str]:
-        return compare(comm, wanted, found, mean_square=not self._exact)
+        return compare(comm, expected, parts, mean_square=not self._exact)
 
-    def _distance(self, kind: str, wanted: Results, found: ResultParts) -> tuple[float, str]:
-        """Return how far this rank's results of a kind are off, and where."""
-        expected = getattr(wanted, kind)
-        parts = found.get(kind, {})
+    def _measure_distance(
+        self, kind: str, expected: Results, parts: ResultParts
+    ) -> tuple[float, str]:
+        """Return the error of this rank's results of a kind, and a detail."""
+        kind_expected = getattr(expected, kind)
+        kind_parts = parts.get(kind, {})
         if kind != "state":
-            return self._compare(self._comm, expected, parts)
-        # Rank 0 has the entries of all ranks, as it writes them to files.
-        here = self._comm.rank == 0
-        result = self._compare(MPI.COMM_SELF, expected, parts) if here else None
-        error, where = self._comm.bcast(result)
-        return float(error), str(where)
+            return self._compare(self._comm, kind_expected, kind_parts)
+        # Rank 0 has the entries of all ranks, because it writes them to files.
+        result = None
+        if self._comm.rank == 0:
+            result = self._compare(MPI.COMM_SELF, kind_expected, kind_parts)
+        error, detail = self._comm.bcast(result)
+        return float(error), str(detail)
 
-    def _alone(self) -> ResultParts:
-        """Return one process' results in the format of the run, one replica's images at a time."""
-        return self._found(MPI.COMM_SELF, put_on_one_process(self._plan), lambda *_: None)
+    def _compute_alone(self) -> ResultParts:
+        """Return one process's results in the format of the run, replica by replica."""
+        return self._compute_parts(MPI.COMM_SELF, put_on_one_process(self._plan), lambda *_: None)
 
-    def _found(
-        self, comm: MPI.Intracomm, plan: ModelPlan, spoil: Callable[[Context, Engine], None]
+    def _compute_parts(
+        self, comm: MPI.Intracomm, plan: ModelPlan, inject: Callable[[Context, Engine], None]
     ) -> ResultParts:
-        """Return this rank's parts of the results, after the same steps."""
+        """Return this rank's parts of the results after the same steps."""
 
         def prepare(engine: Engine) -> None:
-            self._ready(engine)
-            spoil(self._context, engine)
+            self._prepare(engine)
+            inject(self._context, engine)
 
-        images = self._images(plan.dtype)
+        images = self._make_images(plan.dtype)
         return collect_parts(comm, plan, self._training, images, prepare, self._progress)
 
 
@@ -232,44 +239,44 @@ def collect_parts(
     learns = training is not None
     engine = Engine(comm, plan, images, training, keeps_input_gradients=learns)
     if engine.arithmetic.loss_scale is not None:
-        # The first steps at the usual scale are often skipped: nothing could be compared.
+        # At the usual scale the first steps are often skipped, so there is nothing to compare.
         engine.arithmetic.loss_scale.value = VALIDATION_SCALE
     prepare(engine)
-    found = _learn(engine, images, progress) if learns else {}
+    parts = _train_steps(engine, images, progress) if learns else {}
     engine.evaluate()
     progress.advance()
-    found["output"] = _outputs(engine)
+    parts["output"] = _collect_outputs(engine)
     engine.free()
-    return found
+    return parts
 
 
-def _learn(engine: Engine, images: SyntheticImages, progress: Progress) -> ResultParts:
-    found: ResultParts = {"loss": {}}
+def _train_steps(engine: Engine, images: SyntheticImages, progress: Progress) -> ResultParts:
+    parts: ResultParts = {"loss": {}}
     for step in range(STEPS):
         images.set_step(step)
         engine.step()
         if step == 0:
-            found["input_grad"] = _input_gradients(engine)
-            found["grad"] = _gradients(engine)
+            parts["input_grad"] = _collect_input_gradients(engine)
+            parts["grad"] = _collect_gradients(engine)
         loss = torch.tensor(engine.loss(), dtype=torch.float64)
-        found["loss"][(step,)] = TensorPart(loss)
+        parts["loss"][(step,)] = TensorPart(loss)
         engine.end_epoch()
         progress.advance()
-    found["weights"] = {
+    parts["weights"] = {
         (name,): TensorPart(parameter.detach())
         for stage in engine.stages
         for name, parameter in stage.named_parameters()
     }
-    found["running_stats"] = {
-        (place.replica, name): TensorPart(value)
-        for place, stage in zip(engine.coordinates, engine.stages, strict=True)
+    parts["running_stats"] = {
+        (coordinates.replica, name): TensorPart(value)
+        for coordinates, stage in zip(engine.coordinates, engine.stages, strict=True)
         for name, value in stage.named_buffers()
     }
-    found["state"] = {(name,): TensorPart(value.clone()) for name, value in iterate_entries(engine)}
-    return found
+    parts["state"] = {(name,): TensorPart(value.clone()) for name, value in iterate_entries(engine)}
+    return parts
 
 
-def _gradients(engine: Engine) -> dict[ResultKey, TensorPart]:
+def _collect_gradients(engine: Engine) -> dict[ResultKey, TensorPart]:
     return {
         (name,): TensorPart(parameter.grad.clone())
         # With master_comm, direction 0 has only a share of them.
@@ -279,44 +286,46 @@ def _gradients(engine: Engine) -> dict[ResultKey, TensorPart]:
     }
 
 
-def _input_gradients(engine: Engine) -> dict[ResultKey, TensorPart]:
+def _collect_input_gradients(engine: Engine) -> dict[ResultKey, TensorPart]:
     return {
-        (place.replica, index): TensorPart(
-            gradient, _pixel_cut(engine.plan, place, engine.plan.batches[index])
+        (coordinates.replica, index): TensorPart(
+            gradient, _slice_pixels(engine.plan, coordinates, engine.plan.batches[index])
         )
-        for place, runner in zip(engine.coordinates, engine.runners, strict=True)
+        for coordinates, runner in zip(engine.coordinates, engine.runners, strict=True)
         for index, gradient in runner.image_gradients.items()
     }
 
 
-def _outputs(engine: Engine) -> dict[ResultKey, TensorPart]:
+def _collect_outputs(engine: Engine) -> dict[ResultKey, TensorPart]:
     return {
-        (place.replica, index): TensorPart(
-            logits, _output_cut(engine.plan, place, engine.plan.batches[index])
+        (coordinates.replica, index): TensorPart(
+            logits, _slice_output(engine.plan, coordinates, engine.plan.batches[index])
         )
-        for place, runner in zip(engine.coordinates, engine.runners, strict=True)
+        for coordinates, runner in zip(engine.coordinates, engine.runners, strict=True)
         for index, logits in runner.logits.items()
     }
 
 
-def _output_cut(plan: ModelPlan, place: RankCoordinates, batch: MicroBatch) -> Cut:
+def _slice_output(plan: ModelPlan, coordinates: RankCoordinates, batch: MicroBatch) -> Cut:
     """Return the slices of a rank's logits in those of a micro-batch."""
     return (
-        _pixel_cut(plan, place, batch)
+        _slice_pixels(plan, coordinates, batch)
         if plan.model.is_segmentation
-        else (_share(plan, place, batch),)
+        else (_slice_share(plan, coordinates, batch),)
     )
 
 
-def _pixel_cut(plan: ModelPlan, place: RankCoordinates, batch: MicroBatch) -> Cut:
+def _slice_pixels(plan: ModelPlan, coordinates: RankCoordinates, batch: MicroBatch) -> Cut:
     """Return the slices of a rank's pixels in the images of a micro-batch."""
     image = plan.model.image
-    grid = plan.layout.stages[place.stage].grid
-    box = grid.tile(place.tile, image.height, image.width)
-    return _share(plan, place, batch), slice(None), slice(*box.rows), slice(*box.cols)
+    grid = plan.layout.stages[coordinates.stage].grid
+    box = grid.tile(coordinates.tile, image.height, image.width)
+    return _slice_share(plan, coordinates, batch), slice(None), slice(*box.rows), slice(*box.cols)
 
 
-def _share(plan: ModelPlan, place: RankCoordinates, batch: MicroBatch) -> slice:
+def _slice_share(plan: ModelPlan, coordinates: RankCoordinates, batch: MicroBatch) -> slice:
     """Return the slice of a rank's images in a micro-batch."""
-    first, last = batch.member_images(place.member, plan.layout.stages[place.stage].members)
+    first, last = batch.member_images(
+        coordinates.member, plan.layout.stages[coordinates.stage].members
+    )
     return slice(first - batch.images[0], last - batch.images[0])

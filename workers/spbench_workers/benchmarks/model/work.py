@@ -1,4 +1,4 @@
-"""Estimates of the work of models over many ranks, and of the profile of a model."""
+"""Estimates of the work of models over many ranks and of layer profiles."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.benchmarks.model.resolving import build_known_model
 
 _VALIDATION = 12.0
-"""Steps' worth of the comparison with one process; measured on the shipped suites."""
+"""Steps' worth of the comparison with one process, measured on the shipped suites."""
 _FULL_SIZE = 10.0
 """Steps' worth of the checks at full size, in float64."""
 _BASELINE = 6.0
-"""Steps of the baseline on one process, the first of which is dropped."""
+"""Steps of the baseline on one process, including the dropped first one."""
 _TILE_MESSAGES = 4.0
-"""Messages of a rank for one operator over tiles: halos to neighbours, and sums of statistics."""
+"""Messages of a rank per operator over tiles, for halos and sums of statistics."""
 _PARAMETER_BYTES = 240.0
-"""Bytes that are copied for a parameter: weights are drawn, sent and compared, in float64."""
+"""Bytes copied per parameter: weights are drawn, sent and compared in float64."""
 _LEARNING = 3.0
-"""Work of a step of learning over that of inference: gradients of maps and of weights."""
+"""Work of a training step over that of inference, for gradients of maps and of weights."""
 _SET_UP = 1.0
-"""Seconds to build models, and to measure the layers that the balance follows."""
+"""Seconds to build models and to time layers for the balance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class _ModelSize:
     values: int
 
 
-def _size(name: str, params: Params) -> _ModelSize:
-    own = ("image_size", "num_classes", "arch", "version", "depth", "num_layers", "num_filters")
-    keys = (*own, "pool3", "shift")
+def _find_size(name: str, params: Params) -> _ModelSize:
+    names = ("image_size", "num_classes", "arch", "version", "depth", "num_layers", "num_filters")
+    keys = (*names, "pool3", "shift")
     return _cached_size(name, tuple((key, params[key]) for key in keys if key in params))
 
 
@@ -60,14 +60,14 @@ def _cached_size(name: str, items: tuple[tuple[str, object], ...]) -> _ModelSize
 
 def make_estimate(name: str) -> WorkEstimate:
     """Return the estimate of ``model.resnet`` or ``model.amoebanet``."""
-    return partial(_model_work, name)
+    return partial(_estimate_model, name)
 
 
-def _model_work(name: str, params: Params, np: int) -> Work | None:
+def _estimate_model(name: str, params: Params, np: int) -> Work | None:
     model = read_params(ModelParams, params)
     if model.iterations is None:
-        return None  # a pass over images in a folder, however many there are
-    size = _size(name, params)
+        return None  # a pass over an unknown number of images
+    size = _find_size(name, params)
     replicas = model.replicas or 1
     copies = replicas * (2 if model.scheme in MIRRORED else 1)
     times = model.times or 1
@@ -88,8 +88,8 @@ def _model_work(name: str, params: Params, np: int) -> Work | None:
     waiting = 0.0
     if model.arrival_rate:
         waiting = model.iterations / model.arrival_rate
-    # Weights, gradients and momentum; maps are kept for one micro-batch at least.
-    kept = 3.0 if learns else 1.0
+    # Weights, gradients and momentum; maps are kept for at least one micro-batch.
+    copies_kept = 3.0 if learns else 1.0
     return Work(
         flops=flops * steps,
         single_flops=flops * baseline,
@@ -97,12 +97,12 @@ def _model_work(name: str, params: Params, np: int) -> Work | None:
         bytes=_PARAMETER_BYTES * size.parameters * copies,
         messages=size.operators * parts * tiled * _TILE_MESSAGES * factor * steps,
         seconds=_SET_UP + waiting,
-        memory=4.0 * (size.parameters * copies * kept + size.values * images / parts),
+        memory=4.0 * (size.parameters * copies * copies_kept + size.values * images / parts),
     )
 
 
 def estimate_layers(name: str, params: Params, batch_sizes: list[int], steps: int, np: int) -> Work:
-    """Return the work of ``np`` ranks that each run every layer of a model by itself.
+    """Return the work of ``np`` ranks that run every layer of a model separately.
 
     Args:
         name: The model, ``resnet`` or ``amoebanet``.
@@ -111,7 +111,7 @@ def estimate_layers(name: str, params: Params, batch_sizes: list[int], steps: in
         steps: Steps of each kind.
         np: The number of ranks.
     """
-    size = _size(name, params)
+    size = _find_size(name, params)
     images = float(sum(batch_sizes))
     flops = 2.0 * size.multiply_adds * _LEARNING * steps * images
     calls = size.operators * _LEARNING * steps * len(batch_sizes)

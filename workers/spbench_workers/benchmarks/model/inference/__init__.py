@@ -1,1 +1,1 @@
-"""Inference that says how good it is: accuracy, nearness to fp32, and answers under a load."""
+"""Quality of inference: accuracy, agreement with fp32, and latency under a load."""

@@ -1,10 +1,10 @@
-"""Latency of inference: the time from a request's arrival to its answer, under a load.
+"""Latency of inference from a request's arrival to its answer, under a load.
 
-A request is the images of one step; requests are answered one after another, in their order. Under
-a closed load there is one client, whose next request arrives with the answer to the last: nothing
-ever waits, and a latency is the time of a step. Under an open load requests arrive by themselves, a
-Poisson process: the gaps between them are drawn, of an exponential distribution. A request that
-arrives before the last one's answer waits, and its wait counts.
+A request is the images of one step. Requests are answered in order, one at a time. Under a closed
+load, one client sends its next request with the answer to the last one, so no request waits and a
+latency is the time of a step. Under an open load, requests arrive independently in a Poisson
+process with exponentially distributed gaps. A request that arrives before the last answer waits,
+and its wait counts.
 
 Schroeder, Wierman, Harchol-Balter, "Open Versus Closed: A Cautionary Tale", NSDI 2006.
 """
@@ -27,21 +27,21 @@ from spbench_workers.context import Context
 
 FAULT = "uncounted-wait"
 TOLERANCE_MS = 1e-6
-"""All times are of one clock: only the sums of the check round."""
-_SPIN = 1e-3
-"""Seconds before an arrival that are not slept: sleeping may last as much too long."""
-_SAY = 0.5
-"""Seconds from one sign of progress to the next."""
+"""All times are from one clock, so only the sums of the check round."""
+_SPIN_SECONDS = 1e-3
+"""Seconds of busy waiting before an arrival, because a sleep may end that much too late."""
+_REPORT_SECONDS = 0.5
+"""Seconds between two reports of progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The times of all requests, in seconds of rank 0's clock since the first could arrive.
+    """The times of all requests, in seconds of rank 0's clock since the start.
 
     Attributes:
-        arrived: The arrivals.
-        begun: The beginnings of the work on each.
-        answered: The ends of that work, on all ranks.
+        arrivals: The arrivals.
+        starts: The starts of work on each request.
+        ends: The ends of work on all ranks.
     """
 
     arrivals: Sequence[float]
@@ -58,81 +58,81 @@ class Requests:
         return [end - begin for begin, end in zip(self.arrivals, self.ends, strict=True)]
 
     def lower_bounds(self) -> Iterator[float]:
-        """Yield the least latency of each request that its arrival and all work let be.
+        """Yield the least possible latency of each request.
 
-        It is Lindley's recursion: work begins with the arrival or after the work before it.
+        By Lindley's recursion, work begins at the arrival or after the previous work.
         """
         end = 0.0
-        for arrived, work in zip(self.arrivals, self.work, strict=True):
-            end = max(arrived, end) + work
-            yield end - arrived
+        for arrival, work in zip(self.arrivals, self.work, strict=True):
+            end = max(arrival, end) + work
+            yield end - arrival
 
 
 def draw_arrivals(count: int, rate: float, seed: int) -> list[float]:
-    """Return the seconds at which requests arrive: ``rate`` a second in the long run."""
+    """Return the arrival times of a Poisson process in s; ``rate`` is per second."""
     source = random.Random(seed)
     return list(accumulate(source.expovariate(rate) for _ in range(count)))
 
 
-def serve(context: Context, answer: Callable[[], object], arrived: Sequence[float]) -> Requests:
+def serve(context: Context, answer: Callable[[], object], arrivals: Sequence[float]) -> Requests:
     """Answer requests as they arrive; return their times. All ranks must call it.
 
     Args:
         context: The case.
         answer: Answers the next request, all ranks beginning together.
-        arrived: Their arrivals.
+        arrivals: Their arrivals.
     """
     comm = context.world.comm
-    begun = [0.0] * len(arrived)
-    answered = [0.0] * len(arrived)
-    context.progress("requests", 0, len(arrived))
+    starts = [0.0] * len(arrivals)
+    ends = [0.0] * len(arrivals)
+    context.progress("requests", 0, len(arrivals))
     comm.Barrier()
-    start = said = perf_counter()
-    for index, due in enumerate(arrived):
+    start = reported = perf_counter()
+    for index, arrival in enumerate(arrivals):
         if comm.rank == 0:
-            _wait_until(start + due)
-        begun[index] = perf_counter() - start
+            _wait_until(start + arrival)
+        starts[index] = perf_counter() - start
         answer()
         comm.Barrier()
-        answered[index] = perf_counter() - start
-        if perf_counter() - said > _SAY:
-            said = perf_counter()
-            context.progress("requests", index + 1, len(arrived))
-    context.progress("requests", len(arrived), len(arrived))
-    found: Requests = comm.bcast(Requests(arrived, begun, answered))
-    return found
+        ends[index] = perf_counter() - start
+        if perf_counter() - reported > _REPORT_SECONDS:
+            reported = perf_counter()
+            context.progress("requests", index + 1, len(arrivals))
+    context.progress("requests", len(arrivals), len(arrivals))
+    requests: Requests = comm.bcast(Requests(arrivals, starts, ends))
+    return requests
 
 
 def report_open_latency(context: Context, requests: Requests) -> None:
     """Report and check the latencies of an open load. All ranks must call it.
 
     Raises:
-        NothingToSpoilError: The fault of uncounted waits is planted, and no request has waited.
+        NothingToSpoilError: The fault of uncounted waits is injected, and no request waited.
     """
     seconds = requests.latencies()
     if context.planted_in_job(FAULT):
-        seconds = _without_waits(requests)
+        seconds = _remove_waits(requests)
     rate = require_value(context.read_params(ModelParams).arrival_rate)
     context.metric("offered_load", fmean(requests.work) * rate)
-    report_latency(context, [1000.0 * one for one in seconds])
+    report_latency(context, [1000.0 * latency for latency in seconds])
     if "latency" in context.entry.list_checks(context.params):
         context.check_worst("latency", find_too_short(seconds, requests))
 
 
 def report_latency(context: Context, milliseconds: list[float]) -> None:
-    """Report latencies, request by request."""
+    """Report the latency of each request, and percentiles."""
     context.samples("latency_ms", milliseconds)
     if context.world.rank == 0:
-        said = (f"p{share} {_percentile(milliseconds, share):.6g}" for share in (50, 95, 99))
-        context.say(f"Latency (ms) {' '.join(said)}")
+        texts = (f"p{share} {_percentile(milliseconds, share):.6g}" for share in (50, 95, 99))
+        context.say(f"Latency (ms) {' '.join(texts)}")
 
 
 def find_too_short(seconds: Sequence[float], requests: Requests) -> WorstError:
-    """Return the most ms by which a latency is less than possible, and its request; 0 if none."""
+    """Return the largest ms by which a latency is below its bound, with the request."""
     worst = WorstError.with_tolerance(TOLERANCE_MS)
-    for index, (latency, least) in enumerate(zip(seconds, requests.lower_bounds(), strict=True)):
-        detail = f"request {index}: {latency * 1000:.6g} ms, and not below {least * 1000:.6g} ms"
-        worst.add(1000.0 * (least - latency), TOLERANCE_MS, detail)
+    for index, (latency, bound) in enumerate(zip(seconds, requests.lower_bounds(), strict=True)):
+        detail = f"request {index}: {latency * 1000:.6g} ms, and not below {bound * 1000:.6g} ms"
+        worst.add(1000.0 * (bound - latency), TOLERANCE_MS, detail)
     return worst
 
 
@@ -142,7 +142,7 @@ def _percentile(values: Sequence[float], share: int) -> float:
     return quantiles(values, n=100, method="inclusive")[share - 1]
 
 
-def _without_waits(requests: Requests) -> list[float]:
+def _remove_waits(requests: Requests) -> list[float]:
     if not find_too_short(requests.work, requests).exceeds:
         raise FaultWithoutEffectError(
             f"{FAULT}: no request had to wait for another; take a higher arrival_rate"
@@ -150,9 +150,9 @@ def _without_waits(requests: Requests) -> list[float]:
     return requests.work
 
 
-def _wait_until(due: float) -> None:
-    left = due - perf_counter()
-    if left > _SPIN:
-        time.sleep(left - _SPIN)
-    while perf_counter() < due:
+def _wait_until(arrival: float) -> None:
+    remaining = arrival - perf_counter()
+    if remaining > _SPIN_SECONDS:
+        time.sleep(remaining - _SPIN_SECONDS)
+    while perf_counter() < arrival:
         pass

@@ -1,1 +1,1 @@
-"""Layer profiles: a model's layers measured one by one, by the benchmark `model.profile`."""
+"""Layer profiles by the benchmark ``model.profile``."""

@@ -1,4 +1,4 @@
-"""Catalog of the layer profile: a model's layers measured one by one, which plans are made from."""
+"""Catalog of layer profiles: separate measurements of layers, the input of plans."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from spbench_workers.benchmarks.model.resolving import resolve_model
 from spbench_workers.benchmarks.model.work import estimate_layers
 
 BUILTIN_MODELS = {"resnet": RESNET, "amoebanet": AMOEBANET}
-"""Models of spbench's own, and their own parameters."""
-_OWN = tuple({param.name: param for params in BUILTIN_MODELS.values() for param in params}.values())
-_UNTIMED = 2
+"""Built-in models and their parameters."""
+_MODEL_PARAMS = tuple(
+    {param.name: param for params in BUILTIN_MODELS.values() for param in params}.values()
+)
+_UNTIMED_STEPS = 2
 """Steps of checks and set-up."""
 _NETWORK: dict[str, Any] = {param.name: param.default for param in NETWORK}
 
 
 def resolve(params: Params) -> Params:
-    """Fill in the model's own parameters, and refuse those of another one.
+    """Fill in the model's parameters, and reject those of other models.
 
     Raises:
-        ParamError: There is no such model, or a parameter does nothing.
+        ParamError: The model is unknown, or a parameter has no effect.
     """
     check_tf32(params)
     name = params["model"]
@@ -48,8 +50,8 @@ def resolve(params: Params) -> Params:
             "model",
             f"model {name!r} is none of {', '.join(BUILTIN_MODELS)}, and no module:callable",
         )
-    others = [*_NETWORK.keys() - {"image_size"}, *(param.name for param in _OWN)]
-    _refuse(params, others, f"of model {name}")
+    foreign = [*_NETWORK.keys() - {"image_size"}, *(param.name for param in _MODEL_PARAMS)]
+    _reject_if_set(params, foreign, f"of model {name}")
     arguments = params["network_args"]
     if arguments is not None and not isinstance(arguments, dict):
         raise ParamError("network_args", "network_args are a mapping of names to values")
@@ -57,30 +59,34 @@ def resolve(params: Params) -> Params:
 
 
 def _resolve_known(name: str, params: Params) -> Params:
-    own = [param.name for param in BUILTIN_MODELS[name]]
-    _refuse(params, ["network_args"], f"of model {name}")
-    _refuse(params, [param.name for param in _OWN if param.name not in own], f"of model {name}")
+    own_names = [param.name for param in BUILTIN_MODELS[name]]
+    _reject_if_set(params, ["network_args"], f"of model {name}")
+    _reject_if_set(
+        params,
+        [param.name for param in _MODEL_PARAMS if param.name not in own_names],
+        f"of model {name}",
+    )
     defaults = _NETWORK | {param.name: param.default for param in BUILTIN_MODELS[name]}
     filled = {key: value for key, value in defaults.items() if params[key] is None}
     return resolve_model(name, params | filled)
 
 
-def _refuse(params: Params, names: list[str], why: str) -> None:
+def _reject_if_set(params: Params, names: list[str], reason: str) -> None:
     for name in names:
         if params[name] is not None:
-            raise ParamError(name, f"{name} is no parameter {why}; leave it out")
+            raise ParamError(name, f"{name} is no parameter {reason}; leave it out")
 
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
-    """Return the checks; products are compared on GPUs alone, so ``auto`` does not promise them."""
+    """Return the checks; products are checked only if the device is known to be a GPU."""
     return checks if may_use_tf32(params["device"], params["precision"]) else checks[:-1]
 
 
-def _of_layer(name: str, unit: str, what: str) -> Metric:
-    return Metric(name, unit, "none", f"of a layer at a batch size: {what}")
+def _layer_metric(name: str, unit: str, help_text: str) -> Metric:
+    return Metric(name, unit, "none", f"of a layer at a batch size: {help_text}")
 
 
-_OF_MODELS = {param.name: param for param in (*NETWORK, *RESNET, *AMOEBANET)}
+_PARAMS_BY_NAME = {param.name: param for param in (*NETWORK, *RESNET, *AMOEBANET)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +98,17 @@ class ProfileParams:
     batch_sizes: list[int] = parameter(
         "ints", [1, 2, 4], "images at once, rising, as in 1,2,4", minimum=1
     )
-    image_size: tuple[int, int] | None = reuse_parameter(_OF_MODELS["image_size"], default=None)
-    num_classes: int | None = reuse_parameter(_OF_MODELS["num_classes"], default=None)
-    version: int | None = reuse_parameter(_OF_MODELS["version"], default=None)
-    depth: int | None = reuse_parameter(_OF_MODELS["depth"], default=None)
-    arch: str | None = reuse_parameter(_OF_MODELS["arch"], default=None)
-    num_layers: int | None = reuse_parameter(_OF_MODELS["num_layers"], default=None)
-    num_filters: int | None = reuse_parameter(_OF_MODELS["num_filters"], default=None)
-    pool3: str | None = reuse_parameter(_OF_MODELS["pool3"], default=None)
-    shift: bool | None = reuse_parameter(_OF_MODELS["shift"], default=None)
+    image_size: tuple[int, int] | None = reuse_parameter(
+        _PARAMS_BY_NAME["image_size"], default=None
+    )
+    num_classes: int | None = reuse_parameter(_PARAMS_BY_NAME["num_classes"], default=None)
+    version: int | None = reuse_parameter(_PARAMS_BY_NAME["version"], default=None)
+    depth: int | None = reuse_parameter(_PARAMS_BY_NAME["depth"], default=None)
+    arch: str | None = reuse_parameter(_PARAMS_BY_NAME["arch"], default=None)
+    num_layers: int | None = reuse_parameter(_PARAMS_BY_NAME["num_layers"], default=None)
+    num_filters: int | None = reuse_parameter(_PARAMS_BY_NAME["num_filters"], default=None)
+    pool3: str | None = reuse_parameter(_PARAMS_BY_NAME["pool3"], default=None)
+    shift: bool | None = reuse_parameter(_PARAMS_BY_NAME["shift"], default=None)
     precision: str = parameter(
         "choice",
         "fp32",
@@ -117,7 +125,7 @@ def _estimate(params: Params, np: int) -> Work | None:
     profile = read_params(ProfileParams, params)
     if profile.model not in BUILTIN_MODELS:
         return None
-    steps = profile.iterations + profile.warmup + _UNTIMED
+    steps = profile.iterations + profile.warmup + _UNTIMED_STEPS
     return estimate_layers(profile.model, params, profile.batch_sizes, steps, np)
 
 
@@ -130,14 +138,14 @@ BENCHMARKS = (
         params=params_of(ProfileParams),
         metrics=(
             make_time_metric("two passes forward and back at each batch size"),
-            _of_layer("forward_ms", "ms", "its forward pass"),
-            _of_layer("backward_ms", "ms", "its backward pass"),
-            _of_layer("data_ms", "ms", "its backward pass without what weights_ms is"),
-            _of_layer("weights_ms", "ms", "gradients of weights that zb-h1 computes later"),
-            _of_layer("activation_bytes", "B", "the outputs that it makes"),
-            _of_layer("kept_bytes", "B", "what it keeps from forward until backward"),
-            _of_layer("working_bytes", "B", "what it needs beside that while it runs"),
-            _of_layer("parameter_bytes", "B", "its parameters, at any batch size"),
+            _layer_metric("forward_ms", "ms", "its forward pass"),
+            _layer_metric("backward_ms", "ms", "its backward pass"),
+            _layer_metric("data_ms", "ms", "its backward pass without what weights_ms is"),
+            _layer_metric("weights_ms", "ms", "gradients of weights that zb-h1 computes later"),
+            _layer_metric("activation_bytes", "B", "the outputs that it makes"),
+            _layer_metric("kept_bytes", "B", "what it keeps from forward until backward"),
+            _layer_metric("working_bytes", "B", "what it needs beside that while it runs"),
+            _layer_metric("parameter_bytes", "B", "its parameters, at any batch size"),
             Metric(
                 "skipped_layers",
                 "1",

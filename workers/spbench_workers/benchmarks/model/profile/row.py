@@ -1,4 +1,4 @@
-"""Passes through a model's layers in a row, forward and back, each layer by itself."""
+"""Forward and backward passes through successive layers, measured by layer."""
 
 from __future__ import annotations
 
@@ -27,65 +27,65 @@ class MemoryUse:
 
     Attributes:
         peak: The peak in bytes, over the memory in use before.
-        left: Bytes in use afterwards that were not before.
+        remaining: Bytes in use afterwards that were not before.
     """
 
     peak: int = 0
-    left: int = 0
+    remaining: int = 0
 
 
 @contextmanager
 def measure_memory(device: torch.device) -> Iterator[MemoryUse]:
-    """Measure the memory that torch takes on the device for the work inside."""
-    use = MemoryUse()
+    """Measure torch's memory on the device for the work in the block."""
+    usage = MemoryUse()
     if device.type == "cuda":
-        # torch counts when memory is asked for and given back, whatever the GPU does meanwhile;
-        # memory that only the collector frees must be gone before.
+        # torch counts at allocation and release, independently of the GPU's progress. Memory that
+        # only the garbage collector frees must be released before.
         gc.collect()
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
-        yield use
-        use.peak = torch.cuda.max_memory_allocated(device) - before
-        use.left = torch.cuda.memory_allocated(device) - before
+        yield usage
+        usage.peak = torch.cuda.max_memory_allocated(device) - before
+        usage.remaining = torch.cuda.memory_allocated(device) - before
         return
-    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # else it says on stderr that it starts
-    with profile(profile_memory=True) as told:
-        yield use
-    results = told.kineto_results
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # suppresses a message on stderr
+    with profile(profile_memory=True) as profiler:
+        yield usage
+    results = profiler.kineto_results
     assert results is not None, "the profiler has ended"
     for event in results.events():
         if event.name() == "[memory]":
-            use.left += event.nbytes()
-            use.peak = max(use.peak, use.left)
+            usage.remaining += event.nbytes()
+            usage.peak = max(usage.peak, usage.remaining)
 
 
 class SavedTensorCounter:
-    """A counter of tensors that layers keep for backward; one kept by two counts for the first.
+    """A counter of tensors that layers keep for backward, each for its first layer.
 
     Args:
-        modules: The layers, whose parameters and statistics are not counted.
+        modules: The layers; their parameters and buffers are not counted.
     """
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self._seen: dict[int, object] = {}
+        self._counted: dict[int, object] = {}
         for module in modules:
             for tensor in (*module.parameters(), *module.buffers()):
-                self._seen[tensor.untyped_storage().data_ptr()] = tensor
+                self._counted[tensor.untyped_storage().data_ptr()] = tensor
         self._bytes = 0
 
     @contextmanager
-    def count(self, found: list[int]) -> Iterator[None]:
+    def count(self, sizes: list[int]) -> Iterator[None]:
         """Append to ``found`` the bytes that the work inside keeps."""
         self._bytes = 0
         with saved_tensors_hooks(self._pack, lambda tensor: tensor):
             yield
-        found.append(self._bytes)
+        sizes.append(self._bytes)
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            # It is held, so that no other tensor comes to lie at the same place.
-            self._seen[storage.data_ptr()] = storage
+        if storage.data_ptr() not in self._counted:
+            # The reference keeps other tensors from reusing the same address.
+            self._counted[storage.data_ptr()] = storage
             self._bytes += storage.nbytes()
         return tensor
 
@@ -100,8 +100,8 @@ class PassTimes:
     Attributes:
         forward: The forward pass.
         backward: The backward pass.
-        data: The backward pass without the gradients of weights that schedule zb-h1 computes later.
-        weights: These.
+        data: The backward pass without the weight gradients that schedule zb-h1 defers.
+        weights: The deferred weight gradients.
     """
 
     forward: list[float]
@@ -115,9 +115,9 @@ class PassMemory:
     """Bytes of one pass, by layer.
 
     Attributes:
-        activation: The outputs that it makes.
+        activation: The outputs that the layer creates.
         kept: Tensors kept from forward until backward.
-        working: The peak beside these while the layer runs.
+        working: The peak above these while the layer runs.
     """
 
     activation: list[int] = field(default_factory=list)
@@ -126,9 +126,9 @@ class PassMemory:
 
 
 class LayerRow:
-    """A model's layers in a row, each fed with the detached output of the one before.
+    """Successive layers, each with the detached output of the previous one as input.
 
-    The loss counts as a part of the last layer. As in training, the images get no gradient.
+    The loss is part of the last layer. Like in training, images get no gradient.
     """
 
     def __init__(self, subject: ProfiledModel) -> None:
@@ -136,11 +136,11 @@ class LayerRow:
         last = subject.layers[-1]
         self._steps: list[Step] = [
             *subject.layers[:-1],
-            lambda data: subject.loss(as_tuple(last(data))),
+            lambda data: subject.compute_loss(as_tuple(last(data))),
         ]
 
     def compute_output(self, images: torch.Tensor) -> TensorTuple:
-        """Return the output of the last layer, without the loss."""
+        """Return the output of the last layer without the loss."""
         laps = LapTimer(images.device)
         data: TensorTuple = (images,)
         with torch.no_grad():
@@ -149,84 +149,84 @@ class LayerRow:
         return data
 
     def time_pass(self, images: torch.Tensor) -> PassTimes:
-        """Time one pass forward and back, and one whose gradients of weights come later."""
+        """Time one forward and backward pass, and one with deferred weight gradients."""
         laps = LapTimer(images.device)
-        self._pass(images, laps)
+        self._run_pass(images, laps)
         seconds = laps.seconds()
         count = len(self._steps)
         later = DeferredWeightGrad()
         laps = LapTimer(images.device)
-        self._pass(images, laps, later)
-        for place in range(count):
-            laps.measure(partial(later.compute, place))
-        apart = laps.seconds()
+        self._run_pass(images, laps, later)
+        for index in range(count):
+            laps.measure(partial(later.compute, index))
+        split_seconds = laps.seconds()
         return PassTimes(
             forward=seconds[:count],
             backward=seconds[: count - 1 : -1],
-            data=apart[2 * count - 1 : count - 1 : -1],
-            weights=apart[2 * count :],
+            data=split_seconds[2 * count - 1 : count - 1 : -1],
+            weights=split_seconds[2 * count :],
         )
 
-    def _pass(
+    def _run_pass(
         self, images: torch.Tensor, laps: LapTimer, later: DeferredWeightGrad | None = None
     ) -> None:
-        """Run one pass forward and back; of the layers in reverse where it goes back."""
-        passed = []
+        """Run one forward pass, and a backward pass over the layers in reverse order."""
+        history = []
         data: TensorTuple = (images,)
-        for place, step in enumerate(self._steps):
-            with nullcontext() if later is None else later.record(place):
+        for index, step in enumerate(self._steps):
+            with nullcontext() if later is None else later.record(index):
                 outputs = time_forward(step, data, laps)
-            passed.append((data, outputs))
-            data = _cut_off(outputs)
-        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
-        while passed:
-            inputs, outputs = passed.pop()
+            history.append((data, outputs))
+            data = _detach(outputs)
+        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, history[-1][1]))
+        while history:
+            inputs, outputs = history.pop()
             time_backward(outputs, gradients, laps)
-            gradients = _gradients(inputs)
+            gradients = _collect_gradients(inputs)
 
     def measure_pass_memory(self, images: torch.Tensor) -> PassMemory:
-        """Measure the memory of one pass; earlier ones must have made the parameters' gradients."""
+        """Measure the memory of one pass; parameters must already have gradients."""
         device = images.device
         memory = PassMemory()
-        passed = []
-        kept = SavedTensorCounter(self._subject.layers)
+        history = []
+        counter = SavedTensorCounter(self._subject.layers)
         laps = LapTimer(device)
         data: TensorTuple = (images,)
-        for place, step in enumerate(self._steps):
-            with kept.count(memory.kept), measure_memory(device) as use:
+        for index, step in enumerate(self._steps):
+            with counter.count(memory.kept), measure_memory(device) as usage:
                 outputs = time_forward(step, data, laps)
-            memory.activation.append(sum(map(_bytes, self._made(place, outputs))))
-            memory.working.append(use.peak - use.left)
-            passed.append((data, outputs))
-            data = _cut_off(outputs)
-        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
-        for place in reversed(range(len(passed))):
-            inputs, outputs = passed.pop()
-            with measure_memory(device) as use:
+            memory.activation.append(sum(map(_count_bytes, self._select_made(index, outputs))))
+            memory.working.append(usage.peak - usage.remaining)
+            history.append((data, outputs))
+            data = _detach(outputs)
+        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, history[-1][1]))
+        for index in reversed(range(len(history))):
+            inputs, outputs = history.pop()
+            with measure_memory(device) as usage:
                 time_backward(outputs, gradients, laps)
-            memory.working[place] = max(memory.working[place], use.peak)
-            gradients = _gradients(inputs)
+            memory.working[index] = max(memory.working[index], usage.peak)
+            gradients = _collect_gradients(inputs)
         return memory
 
-    def _made(self, place: int, outputs: TensorTuple) -> TensorTuple:
-        """Return those of a layer's outputs that it makes itself; of the last one the loss."""
-        made = self._subject.made_outputs
-        if made is None or place == len(self._steps) - 1:
+    def _select_made(self, index: int, outputs: TensorTuple) -> TensorTuple:
+        """Return the outputs that a layer creates; for the last layer the loss."""
+        indices = self._subject.made_outputs
+        if indices is None or index == len(self._steps) - 1:
             return outputs
-        return tuple(outputs[at] for at in made[place])
+        return tuple(outputs[position] for position in indices[index])
 
 
-def _cut_off(outputs: TensorTuple) -> TensorTuple:
+def _detach(outputs: TensorTuple) -> TensorTuple:
     return tuple(
         output.detach().requires_grad_() if output.is_floating_point() else output.detach()
         for output in outputs
     )
 
 
-def _gradients(inputs: TensorTuple) -> list[torch.Tensor]:
-    """Return the gradients of a layer's inputs, which are those of the outputs before it."""
+def _collect_gradients(inputs: TensorTuple) -> list[torch.Tensor]:
+    """Return the gradients of a layer's inputs, the outputs of the previous layer."""
     return [torch.zeros_like(data) if data.grad is None else data.grad for data in inputs]
 
 
-def _bytes(tensor: torch.Tensor) -> int:
+def _count_bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()

@@ -1,4 +1,4 @@
-"""The benchmark ``model.profile``: a model's layers one by one, at several batch sizes."""
+"""Benchmark ``model.profile``: a model's layers, measured at several batch sizes."""
 
 from __future__ import annotations
 
@@ -24,65 +24,67 @@ from spbench_workers.device_choice import choose_device
 from spbench_workers.timing import measure
 
 TOLERANCE = 1e-5
-"""Of the layers' output beside the whole model's, over its largest value."""
+"""Largest difference of the layers' output from the model's, over its largest value."""
 
 
 def run(context: Context) -> None:
-    """Run the case: every rank does the same at once, and the medians are of all of them."""
+    """Run the case: all ranks do the same at once, and medians are over all of them."""
     params = context.read_params(ProfileParams)
     comm = context.world.comm
     precision = PRECISIONS[params.precision]
-    place = choose_device(context, tf32=precision.tf32)
-    subject = load_subject(context.params, place, context.seed)
+    device = choose_device(context, tf32=precision.tf32)
+    subject = load_subject(context.params, device, context.seed)
     if context.planted("wrong-layer"):
-        subject = _with_a_wrong_layer(subject)
-    arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, place, learns=True)
+        subject = _inject_wrong_layer(subject)
+    arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, device, learns=True)
     row = LayerRow(subject)
     batches = {count: subject.make_images(count) for count in params.batch_sizes}
     with arithmetic.activate():
         images = batches[params.batch_sizes[0]]
         _check(context, subject, row, images)
-        if compares_products(precision, place):
+        if compares_products(precision, device):
             with arithmetic.compare_products() as errors, arithmetic.activate():
                 row.compute_output(images)
             context.check_worst("products", errors.worst)
         rounds: dict[int, list[PassTimes]] = {count: [] for count in batches}
 
-        def go() -> None:
+        def run_round() -> None:
             for count, images in batches.items():
                 comm.Barrier()
                 rounds[count].append(row.time_pass(images))
 
-        measure(context, go)
-        timed = {count: kept[-params.iterations :] for count, kept in rounds.items()}
+        measure(context, run_round)
+        timed = {count: times[-params.iterations :] for count, times in rounds.items()}
         memory = {}
         for number, (count, images) in enumerate(batches.items()):
             context.progress("memory", number, len(batches))
             memory[count] = row.measure_pass_memory(images)
-    _tell(context, subject, timed, memory)
+    _report(context, subject, timed, memory)
 
 
 def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torch.Tensor) -> None:
-    """Compare the layers in a row with the whole model, so that the profile is the model's own."""
-    owned = sum(each.numel() for layer in subject.layers for each in layer.parameters())
+    """Check that the successive layers have the output and parameters of the model."""
+    owned = sum(parameter.numel() for layer in subject.layers for parameter in layer.parameters())
     context.check("parameters", abs(owned - subject.parameters), detail=f"{owned} parameters")
-    found = row.compute_output(images)
+    outputs = row.compute_output(images)
     with torch.no_grad():
-        made = subject.whole_model(images)
-    wanted = as_tuple(made)
+        whole_output = subject.whole_model(images)
+    expected = as_tuple(whole_output)
     name = context.read_params(ProfileParams).model
-    if [one.shape for one in found] != [one.shape for one in wanted]:
+    if [output.shape for output in outputs] != [tensor.shape for tensor in expected]:
         raise CannotRunError(f"the layers of {name} in a row give other shapes than the model")
-    pairs = zip(found, wanted, strict=True)
-    apart = max(float((one.double() - other.double()).abs().max()) for one, other in pairs)
-    largest = max(float(one.double().abs().max()) for one in wanted)
-    context.check("output", apart / max(largest, 1e-30), TOLERANCE, "over its largest value")
+    pairs = zip(outputs, expected, strict=True)
+    difference = max(
+        float((actual.double() - reference.double()).abs().max()) for actual, reference in pairs
+    )
+    largest = max(float(tensor.double().abs().max()) for tensor in expected)
+    context.check("output", difference / max(largest, 1e-30), TOLERANCE, "over its largest value")
 
 
-def _with_a_wrong_layer(subject: ProfiledModel) -> ProfiledModel:
-    """Plant the fault ``wrong-layer``: the last layer with parameters has others, and one more."""
+def _inject_wrong_layer(subject: ProfiledModel) -> ProfiledModel:
+    """Return the model with wrong parameters and an extra one in the last layer."""
     layers = list(subject.layers)
-    owning = [place for place, layer in enumerate(layers) if any(True for _ in layer.parameters())]
+    owning = [index for index, layer in enumerate(layers) if any(True for _ in layer.parameters())]
     if not owning:
         raise CannotRunError("wrong-layer: this model has no parameters")
     wrong = copy.deepcopy(layers[owning[-1]])
@@ -94,42 +96,44 @@ def _with_a_wrong_layer(subject: ProfiledModel) -> ProfiledModel:
     return replace(subject, layers=tuple(layers))
 
 
-def _tell(
+def _report(
     context: Context,
     subject: ProfiledModel,
     timed: dict[int, list[PassTimes]],
     memory: dict[int, PassMemory],
 ) -> None:
     """Report the metrics of all layers, from rank 0. All ranks must call it."""
-    every = context.world.comm.gather(timed)
-    if every is None:
+    gathered = context.world.comm.gather(timed)
+    if gathered is None:
         return
-    for place, layer in enumerate(subject.layers):
-        parameters = sum(each.numel() * each.element_size() for each in layer.parameters())
-        context.metric("parameter_bytes", parameters, layer=subject.names[place])
+    for index, layer in enumerate(subject.layers):
+        nbytes = sum(tensor.numel() * tensor.element_size() for tensor in layer.parameters())
+        context.metric("parameter_bytes", nbytes, layer=subject.names[index])
     for source, reader in subject.skips:
         ends = {"layer": subject.names[reader], "source": subject.names[source]}
         context.metric("skipped_layers", reader - source - 1, **ends)
     for count, used in memory.items():
-        rounds = [times for told in every for times in told[count]]
+        rounds = [times for by_rank in gathered for times in by_rank[count]]
         seconds = {
-            each: _typical([getattr(times, each) for times in rounds])
-            for each in ("forward", "backward", "data", "weights")
+            kind: _scale_medians([getattr(times, kind) for times in rounds])
+            for kind in ("forward", "backward", "data", "weights")
         }
-        for place, name in enumerate(subject.names):
-            of: dict[str, Any] = {"layer": name, "batch_size": count}
-            for each, taken in seconds.items():
-                context.metric(f"{each}_ms", 1000.0 * taken[place], **of)
-            context.metric("activation_bytes", used.activation[place], **of)
-            context.metric("kept_bytes", used.kept[place], **of)
-            context.metric("working_bytes", used.working[place], **of)
+        for index, name in enumerate(subject.names):
+            labels: dict[str, Any] = {"layer": name, "batch_size": count}
+            for kind, seconds_by_layer in seconds.items():
+                context.metric(f"{kind}_ms", 1000.0 * seconds_by_layer[index], **labels)
+            context.metric("activation_bytes", used.activation[index], **labels)
+            context.metric("kept_bytes", used.kept[index], **labels)
+            context.metric("working_bytes", used.working[index], **labels)
 
 
-def _typical(rounds: list[list[float]]) -> list[float]:
-    """Return each layer's median, all scaled so that they add up to the median of whole rounds.
+def _scale_medians(rounds: list[list[float]]) -> list[float]:
+    """Return each layer's median, scaled so that their sum is the median of rounds.
 
-    The sum of medians is less than that: a delay of one layer now and then delays a whole round.
+    The plain sum of medians is smaller, because an occasional delay of any layer delays a round.
     """
-    each = [median(values) for values in zip(*rounds, strict=True)]
-    whole = median(map(sum, rounds))
-    return [value * whole / sum(each) for value in each] if sum(each) else each
+    medians = [median(values) for values in zip(*rounds, strict=True)]
+    total_median = median(map(sum, rounds))
+    if not sum(medians):
+        return medians
+    return [seconds * total_median / sum(medians) for seconds in medians]

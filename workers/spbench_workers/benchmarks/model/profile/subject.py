@@ -1,4 +1,4 @@
-"""The subject of a profile: a model, made layer by layer and as a whole, with its input."""
+"""Model to profile: its layers, the whole model, and its input."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class ProfiledModel:
     """A model to profile.
 
     Attributes:
-        names: The names of its layers, in a row.
-        layers: The layers, each a module of its own.
-        whole: The model as one module, of the same weights.
+        names: The names of its layers in order.
+        layers: The layers as separate modules.
+        whole_model: The model as one module with the same weights.
         parameters: The number of its parameters, counted independently of the layers.
-        pixels: Returns the input of a number of images.
-        loss: Returns the loss of the last layer's output.
-        made: By layer, which of its outputs it makes, by their places; the others came as they are.
-            None: all of them.
-        skips: Layers, one that makes an output and one that reads it, with others between.
+        make_images: Returns the input for a number of images.
+        compute_loss: Returns the loss of the last layer's output.
+        made_outputs: The indices of outputs that each layer creates instead of passing them on;
+            None if all.
+        skips: Pairs of layers that create and read an output, with other layers between.
     """
 
     names: tuple[str, ...]
@@ -50,51 +50,53 @@ class ProfiledModel:
     whole_model: nn.Module
     parameters: int
     make_images: Callable[[int], torch.Tensor]
-    loss: Loss
+    compute_loss: Loss
     made_outputs: tuple[tuple[int, ...], ...] | None = None
     skips: tuple[tuple[int, int], ...] = ()
 
 
 def load_subject(params: dict[str, Any], device: torch.device, seed: int) -> ProfiledModel:
-    """Return the model that the parameters of ``model.profile`` name.
+    """Return the model of the parameters of ``model.profile``.
 
     Raises:
-        CannotRunError: A model of the user's own cannot be imported, or cut into layers.
+        CannotRunError: A user's model cannot be imported or divided into layers.
     """
     profile = read_params(ProfileParams, params)
     name = profile.model
     precision = PRECISIONS[profile.precision]
     if name in BUILTIN_MODELS:
-        return _of_layers(build_known_model(name, params), precision, device, seed)
+        return _profile_layers(build_known_model(name, params), precision, device, seed)
     torch.manual_seed(seed)
-    model = _made(name, profile.network_args or {})
+    model = _call_user(name, profile.network_args or {})
     if isinstance(model, nn.Module):
-        return _of_layers(_imported(name, model, profile.image_size), precision, device, seed)
-    return _given(name, model, precision, device)
+        return _profile_layers(
+            _trace_model(name, model, profile.image_size), precision, device, seed
+        )
+    return _profile_sequential(name, model, precision, device)
 
 
-def _imported(name: str, module: nn.Module, image_size: tuple[int, int] | None) -> ImportedModel:
+def _trace_model(name: str, module: nn.Module, image_size: tuple[int, int] | None) -> ImportedModel:
     if image_size is None:
         raise CannotRunError(f"model {name}: say of which images, as by --set image_size=224")
     return build_model(trace_network(name, module, Map(CHANNELS, *image_size)))
 
 
-def _of_layers(
+def _profile_layers(
     model: Model, precision: Precision, device: torch.device, seed: int
 ) -> ProfiledModel:
     random = torch.Generator().manual_seed(seed)
 
-    def built(first: int, last: int) -> nn.Sequential:
+    def build_layers(first: int, last: int) -> nn.Sequential:
         return build_stage(
             model, first, last, DenseBuilder(), seed=seed, device=device, dtype=precision.weights
         )
 
-    def pixels(count: int) -> torch.Tensor:
+    def make_images(count: int) -> torch.Tensor:
         data = model.image
         shape = (count, data.channels, data.height, data.width)
         return torch.randn(shape, generator=random).to(device, precision.work)
 
-    def loss(outputs: TensorTuple) -> torch.Tensor:
+    def compute_loss(outputs: TensorTuple) -> torch.Tensor:
         logits = outputs[0].to(torch.promote_types(outputs[0].dtype, torch.float32))
         classes = torch.zeros_like(logits[:, 0], dtype=torch.int64)
         return functional.cross_entropy(logits, classes, reduction="sum") / classes[0].numel()
@@ -103,50 +105,54 @@ def _of_layers(
     table = build_tensor_table(model)
     return ProfiledModel(
         tuple(layer.name for layer in model.layers),
-        tuple(built(index, index + 1) for index in range(count)),
-        built(0, count),
+        tuple(build_layers(index, index + 1) for index in range(count)),
+        build_layers(0, count),
         model.parameters,
-        pixels,
-        loss,
+        make_images,
+        compute_loss,
         tuple(
-            tuple(at for at, number in enumerate(alive) if table.makers[number] == index)
+            tuple(
+                position for position, number in enumerate(alive) if table.makers[number] == index
+            )
             for index, alive in enumerate(table.layer_inputs[1:])
         ),
-        _skips(table),
+        _list_skips(table),
     )
 
 
-def _skips(table: TensorTable) -> tuple[tuple[int, int], ...]:
+def _list_skips(table: TensorTable) -> tuple[tuple[int, int], ...]:
     pairs = zip(table.makers, table.readers, strict=True)
-    found = {(maker, reader) for maker, readers in pairs for reader in readers}
-    return tuple(sorted((maker, reader) for maker, reader in found if reader - maker > 1))
+    uses = {(maker, reader) for maker, readers in pairs for reader in readers}
+    return tuple(sorted((maker, reader) for maker, reader in uses if reader - maker > 1))
 
 
-def _given(name: str, made: object, precision: Precision, device: torch.device) -> ProfiledModel:
-    whole, example = _checked(name, made)
-    whole = whole.to(device, precision.weights)
-    children = list(whole.named_children())
+def _profile_sequential(
+    name: str, model_result: object, precision: Precision, device: torch.device
+) -> ProfiledModel:
+    sequential, example = _check_sequential(name, model_result)
+    sequential = sequential.to(device, precision.weights)
+    children = list(sequential.named_children())
 
-    def pixels(count: int) -> torch.Tensor:
+    def make_images(count: int) -> torch.Tensor:
         rows = torch.arange(count) % len(example)
         images = example[rows].to(device)
         return images.to(precision.work) if images.is_floating_point() else images
 
-    def loss(outputs: TensorTuple) -> torch.Tensor:
+    def compute_loss(outputs: TensorTuple) -> torch.Tensor:
         return torch.stack([output.float().sum() for output in outputs]).sum()
 
     return ProfiledModel(
         tuple(name for name, _ in children),
         tuple(module for _, module in children),
-        whole,
-        sum(parameter.numel() for parameter in whole.parameters()),
-        pixels,
-        loss,
+        sequential,
+        sum(parameter.numel() for parameter in sequential.parameters()),
+        make_images,
+        compute_loss,
     )
 
 
-def _made(name: str, arguments: dict[str, Any]) -> object:
-    """Return what the user's callable returns."""
+def _call_user(name: str, arguments: dict[str, Any]) -> object:
+    """Call the user's callable."""
     try:
         return call_by_name(name, arguments)
     except Exception as error:  # it is the user's own code
@@ -155,14 +161,16 @@ def _made(name: str, arguments: dict[str, Any]) -> object:
         ) from error
 
 
-def _checked(name: str, made: object) -> tuple[nn.Sequential, torch.Tensor]:
-    pair = made if isinstance(made, tuple) and len(made) == 2 else (None, None)
-    whole, example = pair
-    if not isinstance(whole, nn.Sequential) or not isinstance(example, torch.Tensor):
+def _check_sequential(name: str, model_result: object) -> tuple[nn.Sequential, torch.Tensor]:
+    pair = (
+        model_result if isinstance(model_result, tuple) and len(model_result) == 2 else (None, None)
+    )
+    sequential, example = pair
+    if not isinstance(sequential, nn.Sequential) or not isinstance(example, torch.Tensor):
         raise CannotRunError(
             f"model {name}: it must return an nn.Module, or an nn.Sequential and its input, a "
             "tensor of images"
         )
-    if not len(whole) or not example.dim() or not len(example):
+    if not len(sequential) or not example.dim() or not len(example):
         raise CannotRunError(f"model {name}: the nn.Sequential or its input is empty")
-    return whole, example
+    return sequential, example
