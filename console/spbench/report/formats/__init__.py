@@ -1,1 +1,1 @@
-"""A recorded run in the formats of other programs: test servers, monitoring, a browser."""
+"""Formats of recorded runs for other programs: CI servers, monitoring, browsers."""

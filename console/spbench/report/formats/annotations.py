@@ -1,4 +1,4 @@
-"""Annotations of GitHub: what did not pass, at its line of the suite's file."""
+"""GitHub annotations: cases that did not pass, at their lines in the suite."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from spbench.suites.loader import MAX_BYTES
 from spbench.suites.yaml_nodes import YamlError, parse_yaml
 
 MOST_ANNOTATIONS = 10
-"""GitHub shows so many annotations of a kind in a step, and leaves out the others silently."""
+"""The number of annotations of a kind that GitHub shows per step; it drops others silently."""
 
 
 def render_annotations(run: RecordedRun) -> str:
-    """Return a line for each case that did not pass, as GitHub reads them from a step's output.
+    """Return a workflow command of GitHub for each case that did not pass.
 
-    Beyond ten the last one counts the rest.
+    With more than ten, the last one has the number of further cases.
     """
     lines = find_case_lines(run)
     file = run.summary.file
-    found = [_of_case(case, file, lines) for case in list_bad_cases(run)]
-    found += [_command(file, None, "spbench", error) for error in list_unexplained_errors(run)]
-    if len(found) > MOST_ANNOTATIONS:
-        more = len(found) - MOST_ANNOTATIONS + 1
-        found[MOST_ANNOTATIONS - 1 :] = [
+    commands = [_annotate_case(case, file, lines) for case in list_bad_cases(run)]
+    commands += [_command(file, None, "spbench", error) for error in list_unexplained_errors(run)]
+    if len(commands) > MOST_ANNOTATIONS:
+        more = len(commands) - MOST_ANNOTATIONS + 1
+        commands[MOST_ANNOTATIONS - 1 :] = [
             _command(file, None, "spbench", f"and {more} more did not pass")
         ]
-    return "".join(f"{line}\n" for line in found)
+    return "".join(f"{command}\n" for command in commands)
 
 
 def find_case_lines(run: RecordedRun) -> Mapping[str, int]:
-    """Return the line of each case's entry in the suite as the run has read it, by its name.
+    """Return the line of each case's entry in the run's copy of the suite, by name.
 
-    Empty where the suite is not at hand, as beside a report's file.
+    It is empty if there is no copy, for example next to a single report file.
     """
     try:
         text = read_file(run.summary.folder.path / "suite.yaml", MAX_BYTES).decode()
@@ -49,29 +49,33 @@ def find_case_lines(run: RecordedRun) -> Mapping[str, int]:
     return {str(name.data): line for name, line in names if name is not None}
 
 
-def _of_case(case: CasePart, file: str | None, lines: Mapping[str, int]) -> str:
+def _annotate_case(case: CasePart, file: str | None, lines: Mapping[str, int]) -> str:
     title = f"{case.id}: {case.status}"
     return _command(file, lines.get(case.name), title, explain_status(case))
 
 
 def _command(file: str | None, line: int | None, title: str, message: str) -> str:
-    place = {"file": _within_here(file)} if file else {}
-    place |= {"line": str(line)} if file and line else {}
-    words = ",".join(f"{key}={_property(text)}" for key, text in (place | {"title": title}).items())
-    return f"::error {words}::{_escaped(message)}"
+    properties = {}
+    if file:
+        properties["file"] = _make_relative(file)
+        if line:
+            properties["line"] = str(line)
+    properties["title"] = title
+    fields = ",".join(f"{key}={_escape_property(text)}" for key, text in properties.items())
+    return f"::error {fields}::{_escape_message(message)}"
 
 
-def _within_here(file: str) -> str:
-    """Return a path as it is from here: GitHub knows files by their place in the repository."""
+def _make_relative(file: str) -> str:
+    """Return a path relative to the current folder, the repository in GitHub's CI."""
     path = Path(file)
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else file
+    folder = Path.cwd()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else file
 
 
-def _escaped(text: str) -> str:
+def _escape_message(text: str) -> str:
     plain = strip_line_controls(text.replace("\r", "\n"))
     return plain.replace("%", "%25").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,4 @@
-"""What reports say of a run and of its cases, in words that are the same in every format."""
+"""Text on a run and its cases that is the same in all formats of reports."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LEGEND = (
     f"{NOISY}: the ranks' cores were disturbed, so that times are not the hardware's alone.",
     f"~: an efficiency of disturbed times ({NOISY}), or of more ranks than cores.",
 )
-"""A sentence for each name and sign of the table of cases."""
+"""Explanations of the columns and signs of the table of cases."""
 
 
 def sort_by_urgency(run: RecordedRun) -> list[CasePart]:
-    """Return the cases that did not pass, then those that did, each in the suite's order."""
+    """Return the cases that did not pass, then those that did, in the suite's order."""
     return sorted(run.cases.values(), key=lambda case: case.shown_status == CaseStatus.PASSED)
 
 
@@ -38,22 +38,22 @@ def list_bad_cases(run: RecordedRun) -> list[CasePart]:
 
 
 def has_passed(case: CasePart) -> bool:
-    """Whether a case passed."""
+    """Return whether a case passed."""
     return case.status == CaseStatus.PASSED
 
 
 def explain_status(case: CasePart) -> str:
-    """Return why a case did not pass, or not at once, in a sentence."""
+    """Return the reason why a case did not pass, or not in its first attempt."""
     if case.shown_status == CaseStatus.FLAKY:
-        before = case.earlier[-1]
+        previous = case.earlier[-1]
         return strip_line_controls(
-            f"passed at try {case.attempts}, after: {before.reason or before.status}"
+            f"passed at try {case.attempts}, after: {previous.reason or previous.status}"
         )
     return strip_line_controls(case.reason or case.status)
 
 
 def format_tally(run: RecordedRun) -> str:
-    """Return the number of cases of each status, and of expectations that were not judged."""
+    """Return the numbers of cases by status, and of unjudged expectations."""
     counts = Counter(case.shown_status for case in run.cases.values())
     parts = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
     unjudged = sum(
@@ -66,27 +66,27 @@ def format_tally(run: RecordedRun) -> str:
 
 
 def list_unexplained_errors(run: RecordedRun) -> Sequence[str]:
-    """Return the errors of a run that no case of it shows: why it is not passed all the same."""
-    shown = any(case.status.is_bad for case in run.cases.values())
-    return () if shown or run.summary.verdict == RunStatus.PASSED else run.errors
+    """Return the errors of a run that has not passed although no case is bad."""
+    has_bad_case = any(case.status.is_bad for case in run.cases.values())
+    return () if has_bad_case or run.summary.verdict == RunStatus.PASSED else run.errors
 
 
 def choose_headline(case: CasePart) -> tuple[str, MetricPart] | None:
-    """Return the metric that stands for a case, with its name; None where it measured nothing."""
+    """Return name and values of the metric that represents a case, if it has one."""
     if HEADLINE in case.metrics:
         return HEADLINE, case.metrics[HEADLINE]
     return next(iter(case.metrics.items()), None)
 
 
 def format_optional_value(value: float | None, unit: str, name: str = "") -> str:
-    """Return a metric's value with its unit; nothing for what is not known."""
+    """Return a metric's value with its unit, or an empty text if it is unknown."""
     return "" if value is None else format_value(value, unit, name)
 
 
 def time_cells(case: CasePart) -> tuple[str, str, str, str]:
     """Return the time of a case, its p95, its reference and its efficiency.
 
-    A case without times has the first of its metrics, with its name.
+    For cases without times, the cells have name and values of the first metric.
     """
     name, metric = choose_headline(case) or ("", None)
     if metric is None:
@@ -103,7 +103,7 @@ def time_cells(case: CasePart) -> tuple[str, str, str, str]:
 
 
 def metric_lines(case: CasePart) -> Iterator[str]:
-    """Yield a line for each metric as JUnit's files have it: its median, p95 and reference."""
+    """Yield a line for each metric of a JUnit file: its median, p95 and reference."""
     for name, metric in case.metrics.items():
         unit = "" if metric.unit == "1" else f" {metric.unit}".rstrip()
         more = f", p95 {_file_number(metric.p95)}, n {metric.n}" if metric.n > 1 else ""
@@ -113,14 +113,14 @@ def metric_lines(case: CasePart) -> Iterator[str]:
 
 
 def compute_case_seconds(case: CasePart) -> float | None:
-    """Return the seconds that a case took; None if it did not begin or end."""
+    """Return the duration of a case in seconds; None if it did not begin or end."""
     started = parse_timestamp(case.started)
     finished = parse_timestamp(case.finished)
     return None if started is None or finished is None else max(0.0, finished - started)
 
 
 def _file_number(value: float) -> str:
-    """Return a number as JUnit's files had it from the first version on, for their readers."""
+    """Return a number in the format of JUnit files, which never changed."""
     size = abs(value)
     if size == 0 or 1e-3 <= size < 999.5:
         return f"{value:.3g}"

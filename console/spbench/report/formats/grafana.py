@@ -1,4 +1,4 @@
-"""A dashboard for Grafana, of the families that a run's OpenMetrics have."""
+"""A Grafana dashboard of the metric families in a run's OpenMetrics text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from spbench.report.formats.openmetrics import render_openmetrics
 from spbench.report.recorded import RecordedRun
 
 SCHEMA_VERSION = 39
-"""Grafana's version of the format: that of Grafana 10.4; later ones read it."""
+"""The version of Grafana's format: that of Grafana 10.4, which later versions read."""
 _WIDTH = 12
 _HEIGHT = 8
-"""A panel's size; the grid is 24 wide."""
+"""The size of a panel; the grid has 24 columns."""
 _UNITS = {
     "seconds": "s",
     "bytes": "bytes",
@@ -22,21 +22,21 @@ _UNITS = {
     "flops": "flops",
     "per_second": "ops",
 }
-"""Grafana's units by the last words of a family's name."""
+"""Grafana's units by the end of a family's name."""
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 _OF_CASES = re.compile(r"^# TYPE (spbench_case_\w+) gauge$", re.MULTILINE)
 
 
 def render_dashboard(run: RecordedRun) -> str:
-    """Return a dashboard as JSON: verdicts, and each of the run's metrics over time, by case.
+    """Return a dashboard as JSON: statuses, and the run's metrics over time by case.
 
     Its variables are the data source, the suite, the cases and the statistic.
     """
     families = _OF_CASES.findall(render_openmetrics(run))
-    panels = [*_verdicts(), *(_metric(name) for name in families)]
-    for at, panel in enumerate(panels):
-        row, column = divmod(at, 2)
-        panel |= {"id": at + 1}
+    panels = [*_status_panels(), *(_metric_panel(name) for name in families)]
+    for index, panel in enumerate(panels):
+        row, column = divmod(index, 2)
+        panel |= {"id": index + 1}
         panel["gridPos"] = {"h": _HEIGHT, "w": _WIDTH, "x": column * _WIDTH, "y": row * _HEIGHT}
     document = {
         "title": f"spbench: {run.summary.suite}",
@@ -77,7 +77,7 @@ def _query(name: str, query: str, first: str, *, many: bool = False) -> dict[str
     }
 
 
-def _verdicts() -> Iterator[dict[str, Any]]:
+def _status_panels() -> Iterator[dict[str, Any]]:
     yield _panel(
         "Cases that passed",
         "state-timeline",
@@ -87,10 +87,12 @@ def _verdicts() -> Iterator[dict[str, Any]]:
     yield _panel("Cases by status", "timeseries", 'spbench_run_cases{suite="$suite"}', "{{status}}")
 
 
-def _metric(name: str) -> dict[str, Any]:
+def _metric_panel(name: str) -> dict[str, Any]:
     title = name.removeprefix("spbench_case_").replace("_", " ")
     query = f'{name}{{suite="$suite",case=~"$case",stat="$stat"}}'
-    unit = next((_UNITS[word] for word in sorted(_UNITS, key=len)[::-1] if name.endswith(word)), "")
+    # The longest ending first: bytes_per_second also ends with per_second.
+    endings = sorted(_UNITS, key=len, reverse=True)
+    unit = next((_UNITS[ending] for ending in endings if name.endswith(ending)), "")
     return _panel(title, "timeseries", query, unit=unit)
 
 

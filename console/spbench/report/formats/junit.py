@@ -1,4 +1,4 @@
-"""JUnit's XML, as Jenkins, GitLab and others read it: a test suite a run, a test a case."""
+"""JUnit XML for Jenkins, GitLab and others: one test per case."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from spbench.record.number_formatting import strip_line_controls
-from spbench.report.formats.case_text import compute_case_seconds, explain_status, metric_lines
-from spbench.report.formats.case_text import list_unexplained_errors as errors_of
+from spbench.report.formats.case_text import (
+    compute_case_seconds,
+    explain_status,
+    list_unexplained_errors,
+    metric_lines,
+)
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.times import format_day_and_time
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
 WHOLE_RUN = "run"
-"""The name of the test that stands for the run, where no case shows why it did not pass."""
+"""The name of the test with errors of the run that no case explains."""
 
 
 def render_junit(run: RecordedRun) -> str:
-    """Return a run as JUnit's XML.
+    """Return a run as JUnit XML.
 
-    What failed is a failure, with the sentence as its text; what ended in error or timeout is an
-    error; what was not run is skipped. Metrics are properties of their test, and lines of its
-    output, since GitLab shows that alone.
+    A failed case is a failure with its reason. A case with an error or timeout is an error, and one
+    that did not run is skipped. Metrics are properties of their test, and lines of its output,
+    since GitLab shows only the output.
     """
-    errors = errors_of(run)
+    errors = list_unexplained_errors(run)
     statuses = [case.status for case in run.cases.values()]
     counts = {
         "tests": len(statuses) + bool(errors),
@@ -33,13 +37,16 @@ def render_junit(run: RecordedRun) -> str:
         "skipped": sum(not status.has_result for status in statuses),
     }
     summary = run.summary
-    told = {name: str(count) for name, count in counts.items()}
-    told["time"] = _seconds(summary.duration_s)
-    top = Element("testsuites", {"name": "spbench", **told})
-    told |= {"timestamp": format_day_and_time(summary.started)} if summary.started else {}
-    told |= {"hostname": strip_line_controls(summary.host)} if summary.host else {}
-    suite = SubElement(top, "testsuite", {"name": strip_line_controls(summary.suite), **told})
-    _add_properties(suite, _of_run(run))
+    attributes = {name: str(count) for name, count in counts.items()}
+    attributes["time"] = _format_seconds(summary.duration_s)
+    top = Element("testsuites", {"name": "spbench", **attributes})
+    if summary.started:
+        attributes["timestamp"] = format_day_and_time(summary.started)
+    if summary.host:
+        attributes["hostname"] = strip_line_controls(summary.host)
+    suite_name = strip_line_controls(summary.suite)
+    suite = SubElement(top, "testsuite", {"name": suite_name, **attributes})
+    _add_properties(suite, _run_properties(run))
     for case in run.cases.values():
         _add_case(suite, summary.suite, case)
     if errors:
@@ -48,7 +55,7 @@ def render_junit(run: RecordedRun) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(top, encoding="unicode")}\n'
 
 
-def _of_run(run: RecordedRun) -> Iterable[tuple[str, str]]:
+def _run_properties(run: RecordedRun) -> Iterable[tuple[str, str]]:
     yield "run", run.summary.id
     yield "verdict", run.summary.verdict
     for finding in run.findings:
@@ -62,7 +69,7 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
         {
             "classname": strip_line_controls(f"{name}.{case.benchmark}"),
             "name": strip_line_controls(case.id),
-            "time": _seconds(compute_case_seconds(case)),
+            "time": _format_seconds(compute_case_seconds(case)),
         },
     )
     properties = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
@@ -73,12 +80,12 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
     flaky = case.shown_status == CaseStatus.FLAKY
     _add_properties(test, [("flaky", explain_status(case)), *properties] if flaky else properties)
     if case.status == CaseStatus.FAILED:
-        _add_why(test, "failure", _kind(case), explain_status(case))
+        _add_problem(test, "failure", _failure_type(case), explain_status(case))
     elif case.status.is_broken:
-        why = "\n".join(
+        text = "\n".join(
             filter(None, (explain_status(case), strip_line_controls(case.traceback or "")))
         )
-        _add_why(test, "error", case.status, why)
+        _add_problem(test, "error", case.status, text)
     elif not case.status.has_result:
         SubElement(test, "skipped", {"message": explain_status(case)})
     if lines := "\n".join(metric_lines(case)):
@@ -86,33 +93,36 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
 
 
 def _add_whole_run(suite: Element, name: str, errors: Iterable[str]) -> None:
-    about = {"classname": strip_line_controls(name), "name": WHOLE_RUN, "time": _seconds(None)}
-    test = SubElement(suite, "testcase", about)
-    _add_why(test, "error", "error", "\n".join(map(strip_line_controls, errors)))
+    attributes = {
+        "classname": strip_line_controls(name),
+        "name": WHOLE_RUN,
+        "time": _format_seconds(None),
+    }
+    test = SubElement(suite, "testcase", attributes)
+    _add_problem(test, "error", "error", "\n".join(map(strip_line_controls, errors)))
 
 
-def _add_why(test: Element, element: str, kind: str, why: str) -> None:
-    """Add a failure or error: the first line is its message, and all of it its text."""
-    message = why.partition("\n")[0]
-    SubElement(test, element, {"type": kind, "message": message}).text = why
+def _add_problem(test: Element, element: str, kind: str, text: str) -> None:
+    """Add a failure or error, with the first line of the text as its message."""
+    message = text.partition("\n")[0]
+    SubElement(test, element, {"type": kind, "message": message}).text = text
 
 
 def _add_properties(parent: Element, properties: Iterable[tuple[str, str]]) -> None:
-    found = [
+    all_attributes = [
         {"name": strip_line_controls(name), "value": strip_line_controls(value)}
         for name, value in properties
     ]
-    if found:
+    if all_attributes:
         element = SubElement(parent, "properties")
-        for each in found:
-            SubElement(element, "property", each)
+        for attributes in all_attributes:
+            SubElement(element, "property", attributes)
 
 
-def _kind(case: CasePart) -> str:
-    """Return what a failed case did not hold: a check, or else an expectation."""
+def _failure_type(case: CasePart) -> str:
     failed = any(check.status == CheckOutcome.FAILED for check in case.checks)
     return "check" if failed else "expectation"
 
 
-def _seconds(value: float | None) -> str:
+def _format_seconds(value: float | None) -> str:
     return f"{value or 0.0:.3f}"

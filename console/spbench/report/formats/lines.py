@@ -1,4 +1,4 @@
-"""A run line by line, for collectors of logs: JSON lines, and syslog's messages."""
+"""Formats for log collectors, one message per line: JSON lines and syslog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spbench.report.times import format_timestamp
 from spbench_core.events.statuses import CaseStatus
 
 _FACILITY = 16
-"""local0."""
+"""The facility local0 of syslog."""
 _SEVERITIES = {
     CaseStatus.PASSED: 6,
     CaseStatus.FAILED: 4,
@@ -21,22 +21,22 @@ _SEVERITIES = {
     CaseStatus.SKIPPED: 5,
     CaseStatus.CANCELLED: 5,
 }
-"""Severities by verdict: information, warning, notice; of any other an error."""
+"""Severities by status: information, warning or notice; other statuses are errors."""
 _ERROR = 3
 _DATA_ID = "spbench@32473"
-"""The name of the structured data; 32473 is the number that RFC 5612 keeps for examples."""
+"""The name of the structured data; RFC 5612 reserves the number 32473 for examples."""
 _HEADLINE = "time_ms"
 _MAX_HOST = 255
 
 
 def render_json_lines(run: RecordedRun) -> str:
-    """Return a run as JSON lines: an object for each case and metric, without what is not known."""
-    known = ({k: v for k, v in row.items() if v is not None} for row in metric_records(run))
-    return "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in known)
+    """Return a run as JSON lines: an object for each case and metric, without nulls."""
+    rows = ({k: v for k, v in row.items() if v is not None} for row in metric_records(run))
+    return "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)
 
 
 def render_syslog(run: RecordedRun) -> str:
-    """Return a run as messages of RFC 5424, one for each case, for ``logger`` or a socket."""
+    """Return a run as RFC 5424 messages, one per case, for ``logger`` or a socket."""
     moment = format_timestamp(run.summary.finished or run.summary.started) or "-"
     return "".join(f"{_message(run, case, moment)}\n" for case in run.cases.values())
 
@@ -51,18 +51,18 @@ def _message(run: RecordedRun, case: CasePart, moment: str) -> str:
         "status": case.status,
         **({_HEADLINE: repr(time.value)} if time is not None else {}),
     }
-    data = " ".join(f'{name}="{_escaped(value)}"' for name, value in fields.items())
-    taken = "" if time is None else f", {format_time(time.value)}"
-    why = f": {case.reason}" if case.reason else ""
-    words = strip_controls(" ".join(f"{case.status} {case.id}{taken}{why}".split()))
-    return f"<{priority}>1 {moment} {_host(run)} spbench - case [{_DATA_ID} {data}] {words}"
+    data = " ".join(f'{name}="{_escape_value(value)}"' for name, value in fields.items())
+    duration = "" if time is None else f", {format_time(time.value)}"
+    reason = f": {case.reason}" if case.reason else ""
+    text = strip_controls(" ".join(f"{case.status} {case.id}{duration}{reason}".split()))
+    return f"<{priority}>1 {moment} {_format_host(run)} spbench - case [{_DATA_ID} {data}] {text}"
 
 
-def _host(run: RecordedRun) -> str:
-    """Return the host as RFC 5424 has it: at most 255 visible ASCII characters."""
+def _format_host(run: RecordedRun) -> str:
+    """Return the host in the form of RFC 5424: up to 255 visible ASCII characters."""
     return re.sub(r"[^!-~]", "_", run.summary.host or "")[:_MAX_HOST] or "-"
 
 
-def _escaped(value: str) -> str:
+def _escape_value(value: str) -> str:
     text = strip_controls(" ".join(value.split())).replace("\\", "\\\\").replace('"', '\\"')
     return text.replace("]", "\\]")

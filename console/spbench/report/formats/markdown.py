@@ -1,4 +1,4 @@
-"""Markdown for a job's summary: the verdict, what did not pass and why, the cases' figures."""
+"""Markdown for the summary of a CI job: status, failed cases and times."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from spbench.report.scaling import SCALING_COLUMNS, compute_scalings, scaling_re
 from spbench.report.times import format_day_and_time
 
 MOST_BYTES = 1_000_000
-"""GitHub drops a step's summary above 1 MiB as a whole."""
+"""The limit of the text, because GitHub drops a summary above 1 MiB completely."""
 _COLUMNS = ("case", "verdict", "time", "p95", "n", "reference", "efficiency")
 
 
 def render_markdown(run: RecordedRun) -> str:
-    """Return a run as Markdown; tables are cut, and say so, where it would grow too long."""
+    """Return a run as Markdown; long tables are cut, with a note."""
     verdict = run.summary.verdict
     suite = escape_markdown(run.summary.suite)
     parts = [
-        f"## {_sign(verdict, verdict)}: {suite}",
+        f"## {_add_sign(verdict, verdict)}: {suite}",
         _head(run),
         *(f"**Error:** {escape_markdown(error)}" for error in run.errors),
-        *_listed(run),
+        *_list_bad_cases(run),
         *map(escape_markdown, run.findings),
-        _table(_COLUMNS, map(_row, sort_by_urgency(run)), MOST_BYTES // 4),
+        _render_table(_COLUMNS, map(_row, sort_by_urgency(run)), MOST_BYTES // 4),
         "\n".join(f"- {escape_markdown(line)}" for line in LEGEND),
         *_scaling(run),
         f"<details><summary>All metrics</summary>\n\n{_all_metrics(run)}\n\n</details>",
@@ -46,77 +46,79 @@ def render_markdown(run: RecordedRun) -> str:
 
 def _head(run: RecordedRun) -> str:
     summary = run.summary
-    told = [f"{format_tally(run)}: run {_code(summary.id)}", format_day_and_time(summary.started)]
-    told += [f"on {_code(summary.host)}"] if summary.host else []
-    told += [f"{summary.duration_s:.1f} s"] if summary.duration_s is not None else []
-    return ", ".join(told)
+    parts = [f"{format_tally(run)}: run {_code(summary.id)}", format_day_and_time(summary.started)]
+    if summary.host:
+        parts.append(f"on {_code(summary.host)}")
+    if summary.duration_s is not None:
+        parts.append(f"{summary.duration_s:.1f} s")
+    return ", ".join(parts)
 
 
-def _listed(run: RecordedRun) -> Iterator[str]:
-    """What did not pass, each with its sentence: a list, which is cut as tables are."""
-    room = MOST_BYTES // 4
+def _list_bad_cases(run: RecordedRun) -> Iterator[str]:
+    """Yield a list of the cases that did not pass, with reasons; a long list is cut."""
     cases = list_bad_cases(run)
     lines = (
         f"- **{case.status}** {_code(case.id)}: {escape_markdown(explain_status(case))}"
         for case in cases
     )
-    kept = list(_within(lines, room))
-    if kept:
-        yield "\n".join([*kept, *_left_out(len(cases) - len(kept))])
+    shown = list(_cut_lines(lines, MOST_BYTES // 4))
+    if shown:
+        yield "\n".join([*shown, *_note_omitted(len(cases) - len(shown))])
 
 
 def _row(case: CasePart) -> tuple[str, ...]:
-    found = choose_headline(case)
-    count = "" if found is None else str(found[1].n)
+    headline = choose_headline(case)
+    count = "" if headline is None else str(headline[1].n)
     time, p95, reference, efficiency = map(escape_markdown, time_cells(case))
-    return (_code(case.id), _verdict(case), time, p95, count, reference, efficiency)
+    return (_code(case.id), _format_case_status(case), time, p95, count, reference, efficiency)
 
 
 def _scaling(run: RecordedRun) -> Iterator[str]:
-    """The efficiency of cases over numbers of ranks, and where it stops to pay."""
-    if found := compute_scalings(run):
-        rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in scaling_rows(found))
-        yield _table(SCALING_COLUMNS, rows, MOST_BYTES // 8)
-        yield from map(escape_markdown, scaling_remarks(found))
+    """Yield the table of scaling and its remarks, if the run has any."""
+    if scalings := compute_scalings(run):
+        rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in scaling_rows(scalings))
+        yield _render_table(SCALING_COLUMNS, rows, MOST_BYTES // 8)
+        yield from map(escape_markdown, scaling_remarks(scalings))
 
 
 def _all_metrics(run: RecordedRun) -> str:
     rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in run_rows(run))
-    return _table(RUN_COLUMNS, rows, MOST_BYTES // 4)
+    return _render_table(RUN_COLUMNS, rows, MOST_BYTES // 4)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], room: int) -> str:
-    """Return a table of at most so many bytes, with the number of rows left out below it."""
+def _render_table(columns: Sequence[str], rows: Iterable[Sequence[str]], max_bytes: int) -> str:
+    """Return a table, cut at a size, with the number of omitted rows below it."""
     rule = ["---:" if column in NUMBER_COLUMNS else "---" for column in columns]
     lines = [f"| {' | '.join(row)} |" for row in (columns, rule, *rows)]
-    kept = list(_within(lines, room))
-    more = "\n".join(_left_out(len(lines) - len(kept)))
-    return "\n".join([*kept, *([f"\n{more}"] if more else [])])
+    shown = list(_cut_lines(lines, max_bytes))
+    note = "\n".join(_note_omitted(len(lines) - len(shown)))
+    return "\n".join([*shown, *([f"\n{note}"] if note else [])])
 
 
-def _within(lines: Iterable[str], room: int) -> Iterator[str]:
+def _cut_lines(lines: Iterable[str], max_bytes: int) -> Iterator[str]:
     for line in lines:
-        room -= len(line.encode()) + 1
-        if room < 0:
+        max_bytes -= len(line.encode()) + 1
+        if max_bytes < 0:
             return
         yield line
 
 
-def _left_out(count: int) -> Iterator[str]:
+def _note_omitted(count: int) -> Iterator[str]:
     if count:
         yield f"... and {count} more, left out here for their length; CSV and HTML have them."
 
 
-def _sign(status: str, word: str) -> str:
+def _add_sign(status: str, word: str) -> str:
     return f"{GLYPHS.get(status, '')} {word}".strip()
 
 
-def _verdict(case: CasePart) -> str:
-    return _sign(case.status, case.shown_status) + f" {NOISY} noisy" * bool(case.noisy)
+def _format_case_status(case: CasePart) -> str:
+    status = _add_sign(case.status, case.shown_status)
+    return f"{status} {NOISY} noisy" if case.noisy else status
 
 
 def _code(text: str) -> str:
-    """Return a name as it is, in letters of one width; with bars it is text, for tables' sake."""
+    """Return a name as inline code, or escaped if a bar in it would break a table."""
     name = strip_controls(" ".join(text.split()))
     if "|" in name or not name:
         return escape_markdown(name)

@@ -1,7 +1,7 @@
-"""OpenMetrics' text: figures of a run for Prometheus, by node_exporter's textfile or a push.
+"""OpenMetrics text of a run for Prometheus, by node_exporter's textfile or a push.
 
-All families are gauges without a time of their own, so that readers of Prometheus' older text take
-the file as well. Units are base units: seconds, bytes.
+All families are gauges without timestamps, so that readers of Prometheus' older text format accept
+the file, too. Units are base units: seconds, bytes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from spbench.report.recorded import RecordedRun
 from spbench_core.events.statuses import RunStatus
 
 STATISTICS = ("p50", "p95", "max")
-"""What is told of a metric with several samples; of one sample its p50 alone."""
+"""The statistics of a metric with several samples; one sample has only p50."""
 
 
 class BaseUnit(NamedTuple):
     """The unit in which Prometheus keeps a quantity.
 
     Attributes:
-        ending: How names of metrics in our unit end.
-        word: The unit's name there.
-        factor: One of our unit in it.
+        ending: The end of metrics' names in spbench's unit.
+        word: The name of Prometheus' unit.
+        factor: The factor from spbench's unit to Prometheus' unit.
     """
 
     ending: str
@@ -61,37 +61,37 @@ class MetricFamily:
     samples: dict[Labels, float] = field(default_factory=dict)
 
     def add(self, labels: Mapping[str, str], value: float) -> None:
-        """Add a value; one of the same labels is replaced."""
+        """Add a value, or replace the value with the same labels."""
         self.samples[tuple(labels.items())] = value
 
 
 def render_openmetrics(run: RecordedRun) -> str:
-    """Return a run as OpenMetrics' text."""
-    families = _of_run(run)
+    """Return a run as OpenMetrics text."""
+    families = _run_families(run)
     for case in run.cases.values():
-        about = {"suite": run.summary.suite, "case": case.id, "benchmark": case.benchmark}
-        families["spbench_passed"].add(about, float(has_passed(case)))
+        labels = {"suite": run.summary.suite, "case": case.id, "benchmark": case.benchmark}
+        families["spbench_passed"].add(labels, float(has_passed(case)))
         for name, metric in case.metrics.items():
-            _add_metric(families, about, name, metric, case)
-    lines = (line for name, family in families.items() for line in _lines(name, family))
+            _add_metric(families, labels, name, metric, case)
+    lines = (line for name, family in families.items() for line in _render_family(name, family))
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
 
 
-def _of_run(run: RecordedRun) -> dict[str, MetricFamily]:
+def _run_families(run: RecordedRun) -> dict[str, MetricFamily]:
     summary = run.summary
     suite = {"suite": run.summary.suite}
     machines = run.environment.get("fingerprint")
     version = run.environment.get("spbench")
     info = MetricFamily("The run that the figures are of.")
-    about = {
+    labels = {
         "run": summary.id,
         "host": summary.host,
         "version": version,
         "machines": machines.get("id") if isinstance(machines, Mapping) else None,
     }
-    info.add(suite | {name: str(value) for name, value in about.items() if value}, 1.0)
+    info.add(suite | {name: str(value) for name, value in labels.items() if value}, 1.0)
     cases = MetricFamily("Cases by their status.")
-    for status, count in _counts(run.cases.values()):
+    for status, count in _count_statuses(run.cases.values()):
         cases.add(suite | {"status": status}, count)
     return {
         "spbench_run_info": info,
@@ -114,16 +114,16 @@ def _of_run(run: RecordedRun) -> dict[str, MetricFamily]:
 
 
 def _single(
-    what: str, labels: Mapping[str, str], value: float | None, unit: str = ""
+    help_text: str, labels: Mapping[str, str], value: float | None, unit: str = ""
 ) -> MetricFamily:
-    """Return a family of one value, or of none where that is not known."""
-    family = MetricFamily(what, unit)
+    """Return a family with one value, or without values if it is unknown."""
+    family = MetricFamily(help_text, unit)
     if value is not None:
         family.add(labels, float(value))
     return family
 
 
-def _counts(cases: Iterable[CasePart]) -> Iterator[tuple[str, float]]:
+def _count_statuses(cases: Iterable[CasePart]) -> Iterator[tuple[str, float]]:
     counts: Counter[str] = Counter(case.status for case in cases)
     for status in dict.fromkeys((*GLYPHS, *counts)):
         yield status, float(counts[status])
@@ -131,43 +131,43 @@ def _counts(cases: Iterable[CasePart]) -> Iterator[tuple[str, float]]:
 
 def _add_metric(
     families: dict[str, MetricFamily],
-    about: dict[str, str],
+    labels: dict[str, str],
     name: str,
     metric: MetricPart,
     case: CasePart,
 ) -> None:
     base = BASE_UNITS.get(metric.unit, BASE_UNITS["1"])
     stem = family_name(name, base)
-    what = f"{stem.replace('_', ' ')} of a case."
-    family = families.setdefault(f"spbench_case_{stem}", MetricFamily(what, base.word))
+    help_text = f"{stem.replace('_', ' ')} of a case."
+    family = families.setdefault(f"spbench_case_{stem}", MetricFamily(help_text, base.word))
     for statistic in STATISTICS if metric.n > 1 else STATISTICS[:1]:
-        family.add(about | {"stat": statistic}, getattr(metric, statistic) * base.factor)
+        family.add(labels | {"stat": statistic}, getattr(metric, statistic) * base.factor)
     limit = case.limits.get(name)
     if limit is not None and limit.value is not None:
-        what = f"{stem.replace('_', ' ')} at best, as measured in the same job."
-        bound = families.setdefault(f"spbench_limit_{stem}", MetricFamily(what, base.word))
-        bound.add(about, limit.value * base.factor)
+        help_text = f"{stem.replace('_', ' ')} at best, as measured in the same job."
+        bound = families.setdefault(f"spbench_limit_{stem}", MetricFamily(help_text, base.word))
+        bound.add(labels, limit.value * base.factor)
 
 
 def family_name(metric: str, base: BaseUnit) -> str:
-    """Return a metric's name with its base unit at the end: ``time_ms`` is ``time_seconds``."""
+    """Return a metric's name with its base unit: ``time_ms`` becomes ``time_seconds``."""
     name = re.sub(r"[^a-zA-Z0-9_]", "_", metric)
     if base.ending:
         name = re.sub(rf"(^|_){base.ending}(?=_|$)", "", name).strip("_")
     return "_".join(filter(None, (name, base.word)))
 
 
-def _lines(name: str, family: MetricFamily) -> Iterator[str]:
+def _render_family(name: str, family: MetricFamily) -> Iterator[str]:
     if not family.samples:
         return
-    yield f"# HELP {name} {_escaped(family.help)}"
+    yield f"# HELP {name} {_escape(family.help)}"
     yield f"# TYPE {name} gauge"
     if family.unit:
         yield f"# UNIT {name} {family.unit}"
     for labels, value in family.samples.items():
-        told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-        yield f"{name}{{{told}}} {value!r}"
+        pairs = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
+        yield f"{name}{{{pairs}}} {value!r}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return strip_controls(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,4 +1,4 @@
-"""The formats of a report by their names: our own, and those of plug-ins."""
+"""The formats of reports by name: built-in formats, and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ATTRIBUTE = "report"
 
 
 def plugin_formats() -> Mapping[str, Offer]:
-    """Return the formats of plug-ins by their names; each is a function like those of `FORMATS`."""
+    """Return the formats of plug-ins by name: functions like those in `FORMATS`."""
     return load_named_offers(GROUP, ATTRIBUTE, (*FORMATS, *_ALIASES), _find_problem)
 
 
@@ -49,20 +49,22 @@ def _find_problem(offer: Offer) -> str | None:
 
 
 def render_report(run: RecordedRun, kind: str, comparison: RunComparison | None = None) -> str:
-    """Return a run in one of `FORMATS`, or of a plug-in's; HTML shows a comparison, too.
+    """Return a run in a built-in format or in that of a plug-in.
+
+    Only HTML includes the comparison.
 
     Raises:
-        UsageError: There is no such format, or the run has not what it takes.
-        FailedRunError: A plug-in's format has failed.
+        UsageError: The format is unknown, or the run lacks something that the format needs.
+        FailedRunError: A plug-in's format failed.
     """
     name = _ALIASES.get(kind, kind)
     if name in FORMATS:
         return render_page(run, comparison) if name == "html" else FORMATS[name](run)
     plugins = plugin_formats()
     if name not in plugins:
-        known = (*FORMATS, *plugins)
-        near = did_you_mean(kind, known)
-        raise UsageError(f"there is no format {kind!r}{near}; there are {', '.join(known)}")
+        names = (*FORMATS, *plugins)
+        hint = did_you_mean(kind, names)
+        raise UsageError(f"there is no format {kind!r}{hint}; there are {', '.join(names)}")
     offer = plugins[name]
     title = f"format {name}"
     write = guard_function(offer.value, offer.plugin, title, FailedRunError, (SpbenchError,), str)

@@ -1,1 +1,1 @@
-"""A run on one time line, as Perfetto and Chrome's tracing show it."""
+"""Traces of runs for Perfetto and Chrome's tracing."""

@@ -1,10 +1,10 @@
-"""The clocks of a job's hosts against the console's, from what its events say.
+"""Offsets of the clocks of a job's hosts to the console's clock, from events.
 
-Ranks stamp their events by their own host's clock. No message is sent for the sake of clocks: ranks
-that meet at a collective tell of it before and after, and none leaves before the last has come. So
-each such meeting bounds the difference of two clocks from both sides, as a ping-pong does, and the
-narrowest bounds of all meetings count. Where ranks never met, the order in which the console wrote
-its own events and theirs bounds the difference far more loosely.
+Ranks stamp their events by the clock of their host. No messages are sent to compare clocks. Ranks
+send events before and after a collective, and no rank leaves it before the last one has entered. So
+each collective bounds the difference of two clocks from both sides, like a ping-pong. The narrowest
+bounds of all collectives count. Without a common collective, the order in which the console wrote
+its own and the ranks' events bounds the difference far more loosely.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from spbench.record.number_formatting import format_time
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """How much a host's clock is ahead of the console's, in seconds.
+    """The time by which a host's clock is ahead of the console's, in seconds.
 
     Attributes:
-        seconds: The middle of what is possible.
-        error: At most so much more or less; None where nothing bounds it.
-        how: What it is known from.
+        seconds: The middle of the bounds.
+        error: The largest deviation from it; None without bounds.
+        method: The source of the bounds.
     """
 
     seconds: float
@@ -33,7 +33,7 @@ class ClockOffset:
 
     @property
     def description(self) -> str:
-        """The offset in words."""
+        """The offset as text."""
         error = "error not known" if self.error is None else f"± {format_time(1e3 * self.error)}"
         ahead = f"{format_time(1e3 * self.seconds)} ahead" if self.seconds else "as the console's"
         return f"clock {ahead}, {error} ({self.method})"
@@ -41,27 +41,27 @@ class ClockOffset:
 
 @dataclass(slots=True)
 class _Bounds:
-    """What an offset lies between."""
+    """The bounds of an offset, or of a host's time at a collective."""
 
     low: float = -inf
     high: float = inf
 
-    def at_least(self, value: float) -> None:
+    def raise_low(self, value: float) -> None:
         self.low = max(self.low, value)
 
-    def at_most(self, value: float) -> None:
+    def reduce_high(self, value: float) -> None:
         self.high = min(self.high, value)
 
     @property
-    def known(self) -> bool:
+    def is_finite(self) -> bool:
         return -inf < self.low <= self.high < inf
 
-    def offset(self, how: str, likely: float | None = None) -> ClockOffset:
-        """Return the middle, or the likely value where that is possible."""
+    def to_offset(self, method: str, likely: float | None = None) -> ClockOffset:
+        """Return the middle of the bounds, or `likely` if it is within them."""
         middle = (self.low + self.high) / 2
         if likely is not None and self.low <= likely <= self.high:
             middle = likely
-        return ClockOffset(middle, max(self.high - middle, middle - self.low), how)
+        return ClockOffset(middle, max(self.high - middle, middle - self.low), method)
 
 
 Meeting = Hashable
@@ -69,7 +69,7 @@ Meeting = Hashable
 
 @dataclass(slots=True)
 class JobClocks:
-    """What the events of one job tell of its hosts' clocks.
+    """Bounds on the clocks of a job's hosts, from its events.
 
     Attributes:
         console: The console's host.
@@ -78,66 +78,73 @@ class JobClocks:
 
     console: str | None
     started: float
+    # By collective and host: the host's time at which the last rank entered.
     _meetings: dict[Meeting, dict[str, _Bounds]] = field(default_factory=lambda: defaultdict(dict))
+    # By host: the newest stamp since the console's last event.
     _newest: dict[str, float] = field(default_factory=dict)
+    # By host: bounds of the offset from the order of events.
     _loose: dict[str, _Bounds] = field(default_factory=lambda: defaultdict(_Bounds))
 
     def note_rank_event(self, host: str, time: float) -> None:
-        """Take in that the console has an event that was stamped so."""
-        self._loose[host].at_most(time - self.started)
+        """Note an event of a rank, stamped by its host's clock."""
+        self._loose[host].reduce_high(time - self.started)
         self._newest[host] = max(time, self._newest.get(host, -inf))
 
     def note_console_event(self, time: float) -> None:
-        """Take in that the console says something: all that it has was stamped before."""
+        """Note an event of the console; all earlier events of ranks happened before it."""
         for host, newest in self._newest.items():
-            self._loose[host].at_least(newest - time)
+            self._loose[host].raise_low(newest - time)
         self._newest.clear()
 
     def note_meeting(self, meeting: Meeting, host: str, before: float, after: float) -> None:
-        """Take in that a rank came to a meeting after ``before``, and left it before ``after``."""
-        met = self._meetings[meeting].setdefault(host, _Bounds())
-        met.at_least(before)
-        met.at_most(after)
+        """Note that a rank entered a collective after `before`, and left before `after`."""
+        bounds = self._meetings[meeting].setdefault(host, _Bounds())
+        bounds.raise_low(before)
+        bounds.reduce_high(after)
 
     def estimate_offsets(self, *, in_order: bool = True) -> Mapping[str, ClockOffset]:
-        """Return the offset of each host that was heard.
+        """Return the offset of each host with events.
 
         Args:
-            in_order: Whether the events stand as the console got them; those of a batch job were
-                sorted by their own times, which tells nothing of their clocks.
+            in_order: Whether the events are in the order of their arrival at the console. Those of
+                a batch job are sorted by their stamps, so that their order has no information.
         """
         hosts = list(self._loose)
         if not hosts:
             return {}
         reference = self.console if self.console in self._loose else hosts[0]
-        base = self._alone(reference, in_order=in_order)
-        return {host: self._against(host, reference, base, in_order=in_order) for host in hosts}
+        base = self._estimate_by_order(reference, in_order=in_order)
+        return {
+            host: self._estimate_offset(host, reference, base, in_order=in_order) for host in hosts
+        }
 
-    def _against(
+    def _estimate_offset(
         self, host: str, reference: str, base: ClockOffset, *, in_order: bool
     ) -> ClockOffset:
+        """Return the offset of a host, by collectives with the reference host if possible."""
         if host == reference:
             return base
-        bounds = self._between(host, reference)
-        if not bounds.known:
-            return self._alone(host, in_order=in_order)
-        found = bounds.offset(f"to {reference}, by {len(self._meetings)} collectives")
-        return ClockOffset(base.seconds + found.seconds, found.error, found.method)
+        bounds = self._bound_difference(host, reference)
+        if not bounds.is_finite:
+            return self._estimate_by_order(host, in_order=in_order)
+        to_reference = bounds.to_offset(f"to {reference}, by {len(self._meetings)} collectives")
+        seconds = base.seconds + to_reference.seconds
+        return ClockOffset(seconds, to_reference.error, to_reference.method)
 
-    def _between(self, host: str, reference: str) -> _Bounds:
+    def _bound_difference(self, host: str, reference: str) -> _Bounds:
         bounds = _Bounds()
-        for hosts in self._both(host, reference):
-            bounds.at_least(hosts[host].low - hosts[reference].high)
-            bounds.at_most(hosts[host].high - hosts[reference].low)
+        for hosts in self._common_meetings(host, reference):
+            bounds.raise_low(hosts[host].low - hosts[reference].high)
+            bounds.reduce_high(hosts[host].high - hosts[reference].low)
         return bounds
 
-    def _both(self, host: str, other: str) -> Iterator[Mapping[str, _Bounds]]:
-        return (met for met in self._meetings.values() if host in met and other in met)
+    def _common_meetings(self, host: str, other: str) -> Iterator[Mapping[str, _Bounds]]:
+        return (hosts for hosts in self._meetings.values() if host in hosts and other in hosts)
 
-    def _alone(self, host: str, *, in_order: bool) -> ClockOffset:
+    def _estimate_by_order(self, host: str, *, in_order: bool) -> ClockOffset:
         if host == self.console:
             return ClockOffset(0.0, 0.0, "the same machine")
         bounds = self._loose[host]
-        if not in_order or not bounds.known:
+        if not in_order or not bounds.is_finite:
             return ClockOffset(0.0, None, "taken as equal")
-        return bounds.offset("by the order of events", likely=0.0)
+        return bounds.to_offset("by the order of events", likely=0.0)

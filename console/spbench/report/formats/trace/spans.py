@@ -1,4 +1,4 @@
-"""What the ranks of a run did when, each by its own clock: cases, phases, batches of iterations."""
+"""Spans of a run's ranks, by their own clocks: cases, phases, iterations."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from spbench_core.events.fields import Event
 from spbench_core.events.statuses import Activity, LogLevel
 
 _NOTABLE = frozenset({LogLevel.WARNING, LogLevel.ERROR})
-"""Levels of log lines that are marked."""
+"""Levels of log lines that appear in the trace."""
 _AFTER_WARMUP = Activity.TIMING
-"""The activity of which each step is told by a rank when all ranks have ended it."""
+"""The activity in which ranks report a step after all ranks have ended it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that a rank did, or the console (``rank`` is None).
+    """An activity of a rank, or of the console (``rank`` is None).
 
     Attributes:
         start: Seconds since the epoch, by the clock of ``host``.
-        end: The same; None for a moment.
-        about: What else is known of it.
+        end: The same; None for an instant event.
+        details: Further facts.
     """
 
     job: int
@@ -40,11 +40,11 @@ class Span:
 
 @dataclass(slots=True)
 class _RankPosition:
-    """Where a rank is."""
+    """The current case, phase and warm-up of a rank."""
 
     host: str
     last: float
-    begun: float | None = None
+    begin_time: float | None = None
     case: tuple[str, int] | None = None
     case_since: float = 0.0
     phase: str | None = None
@@ -56,7 +56,7 @@ class _RankPosition:
 
 
 class RunSpans:
-    """Takes in the events of a run; `spans` and `clocks` are what they say."""
+    """The spans of a run and the clocks of its jobs, built from events."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -66,74 +66,74 @@ class RunSpans:
         self._ranks: dict[int, _RankPosition] = {}
 
     def add_events(self, events: Iterable[Event]) -> None:
-        """Take in all events of a run; what was open at its end is closed."""
+        """Process all events of a run; spans that are open at its end are closed."""
         last = 0.0
         for event in events:
-            self._take(event)
+            self._process(event)
             last = event["time"]
         self._end_job(last, "cut")
 
-    def _take(self, event: Event) -> None:
+    def _process(self, event: Event) -> None:
         rank = event.get("rank")
         if "seq" not in event:
             if self._job is not None:
                 self.clocks[self._job[0]].note_console_event(event["time"])
-            taker = getattr(self, f"_on_{event['event']}", None)
-            if taker is not None:
-                taker(event)
+            handler = getattr(self, f"_handle_console_{event['event']}", None)
+            if handler is not None:
+                handler(event)
         elif self._job is not None and rank is not None and event.get("job") == self._job[0]:
-            self._take_of_rank(event, rank)
+            self._process_rank_event(event, rank)
 
-    def _take_of_rank(self, event: Event, rank: int) -> None:
+    def _process_rank_event(self, event: Event, rank: int) -> None:
         position = self._ranks.get(rank)
         if position is None:
             if "host" not in event:
                 return
-            position = _RankPosition(event["host"], event["time"], begun=event["time"])
+            position = _RankPosition(event["host"], event["time"], begin_time=event["time"])
             self._ranks[rank] = position
         self._clocks.note_rank_event(position.host, event["time"])
-        taker: Callable[[Event, int, _RankPosition], None] | None
-        taker = getattr(self, f"_of_rank_{event['event']}", None)
-        if taker is not None:
-            taker(event, rank, position)
+        handler: Callable[[Event, int, _RankPosition], None] | None
+        handler = getattr(self, f"_handle_rank_{event['event']}", None)
+        if handler is not None:
+            handler(event, rank, position)
         position.last = event["time"]
 
     @property
     def _clocks(self) -> JobClocks:
-        assert self._job is not None, "ranks speak within a job"
+        assert self._job is not None, "ranks send events within a job"
         return self.clocks[self._job[0]]
 
-    def _add(self, name: str, kind: str, start: float, end: float | None, **about: Any) -> None:
-        """Add what the console did."""
+    def _add(self, name: str, kind: str, start: float, end: float | None, **details: Any) -> None:
+        """Add a span of the console."""
         job = self._job[0] if self._job else 0
-        self.spans.append(Span(job, self.console, None, name, kind, start, end, about))
+        self.spans.append(Span(job, self.console, None, name, kind, start, end, details))
 
-    def _add_of(
-        self, rank: int, name: str, kind: str, start: float, end: float | None, **about: Any
+    def _add_rank_span(
+        self, rank: int, name: str, kind: str, start: float, end: float | None, **details: Any
     ) -> None:
-        assert self._job is not None, "ranks speak within a job"
+        assert self._job is not None, "ranks send events within a job"
         host = self._ranks[rank].host
-        self.spans.append(Span(self._job[0], host, rank, name, kind, start, end, about))
+        self.spans.append(Span(self._job[0], host, rank, name, kind, start, end, details))
 
     # The console's events
 
-    def _on_run_start(self, event: Event) -> None:
+    def _handle_console_run_start(self, event: Event) -> None:
         host = event["environment"].get("host")
         self.console = host if isinstance(host, str) else ""
 
-    def _on_job_start(self, event: Event) -> None:
+    def _handle_console_job_start(self, event: Event) -> None:
         self._end_job(event["time"], "cut")
         self._job = (event["job"], event["time"], f"job {event['job']}: {event['launcher']}")
         self.clocks[event["job"]] = JobClocks(self.console or None, event["time"])
 
-    def _on_job_end(self, event: Event) -> None:
+    def _handle_console_job_end(self, event: Event) -> None:
         self._end_job(event["time"], event["reason"])
 
-    def _on_case_judged(self, event: Event) -> None:
-        about = {"reason": event["reason"]} if event["reason"] else {}
-        self._add(f"{event['case']}: {event['status']}", "verdict", event["time"], None, **about)
+    def _handle_console_case_judged(self, event: Event) -> None:
+        details = {"reason": event["reason"]} if event["reason"] else {}
+        self._add(f"{event['case']}: {event['status']}", "verdict", event["time"], None, **details)
 
-    def _on_rank_lost(self, event: Event) -> None:
+    def _handle_console_rank_lost(self, event: Event) -> None:
         name = f"rank {event['rank']} on {event['host']} lost"
         self._add(name, "lost", event["time"], None, reason=event["reason"])
 
@@ -142,20 +142,20 @@ class RunSpans:
             return
         for rank, position in self._ranks.items():
             self._end_case(rank, position, position.last, status="cut")
-        about = {"reason": reason} if reason else {}
+        details = {"reason": reason} if reason else {}
         _, started, name = self._job
-        self._add(name, "job", started, max(time, started), **about)
+        self._add(name, "job", started, max(time, started), **details)
         self._job = None
         self._ranks = {}
 
     # The ranks' events
 
-    def _of_rank_ready(self, event: Event, rank: int, position: _RankPosition) -> None:
-        if position.begun is not None:
-            self._add_of(rank, "start", "start", position.begun, event["time"])
-            position.begun = None
+    def _handle_rank_ready(self, event: Event, rank: int, position: _RankPosition) -> None:
+        if position.begin_time is not None:
+            self._add_rank_span(rank, "start", "start", position.begin_time, event["time"])
+            position.begin_time = None
 
-    def _of_rank_case_start(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_case_start(self, event: Event, rank: int, position: _RankPosition) -> None:
         self._end_case(rank, position, event["time"], status="cut")
         position.case = (event["case"], event["repeat"])
         position.case_since = position.batch_end = event["time"]
@@ -164,8 +164,8 @@ class RunSpans:
         position.before = None
         position.warming = False
 
-    def _of_rank_progress(self, event: Event, rank: int, position: _RankPosition) -> None:
-        self._meet(event, position)
+    def _handle_rank_progress(self, event: Event, rank: int, position: _RankPosition) -> None:
+        self._note_collective(event, position)
         phase = event["phase"]
         if phase != position.phase:
             self._end_phase(rank, position, event["time"])
@@ -173,11 +173,11 @@ class RunSpans:
             position.phase_since = event["time"]
             position.batch_end = event["time"]
 
-    def _meet(self, event: Event, position: _RankPosition) -> None:
-        """Note a collective between two of a rank's events.
+    def _note_collective(self, event: Event, position: _RankPosition) -> None:
+        """Note a collective between two events of a rank.
 
-        Warming up begins at a barrier, and after each batch of timed iterations, which ranks tell
-        before, they agree on the slowest. Benchmarks without a warm-up of that kind are left out.
+        The warm-up begins with a barrier. After each batch of timed iterations, which ranks report
+        first, they agree on the slowest rank. Benchmarks without such a warm-up are skipped.
         """
         phase = event["phase"]
         done = event["done"]
@@ -192,35 +192,35 @@ class RunSpans:
             self._clocks.note_meeting(meeting, position.host, position.before, event["time"])
         position.before = None
 
-    def _of_rank_samples(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_samples(self, event: Event, rank: int, position: _RankPosition) -> None:
         position.before = event["time"]
         values = event["values"]
         if event["metric"] != HEADLINE or not values:
             return
-        # A batch is told right after its last iteration; its first began as long before.
+        # A batch is reported right after its last iteration, so its start follows from its length.
         start = max(event["time"] - sum(values) / 1000.0, position.batch_end)
-        about = {"median_ms": median(values), "max_ms": max(values)}
+        details = {"median_ms": median(values), "max_ms": max(values)}
         name = f"{len(values)} iterations"
-        self._add_of(rank, name, "iterations", start, max(start, event["time"]), **about)
+        self._add_rank_span(rank, name, "iterations", start, max(start, event["time"]), **details)
         position.batch_end = event["time"]
 
-    def _of_rank_check(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_check(self, event: Event, rank: int, position: _RankPosition) -> None:
         if not event["passed"]:
             name = f"check {event['name']} failed"
             detail = event.get("detail", "")
-            self._add_of(rank, name, "check", event["time"], None, detail=detail)
+            self._add_rank_span(rank, name, "check", event["time"], None, detail=detail)
 
-    def _of_rank_log(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_log(self, event: Event, rank: int, position: _RankPosition) -> None:
         if event["level"] in _NOTABLE:
-            self._add_of(rank, event["message"][:200], event["level"], event["time"], None)
+            self._add_rank_span(rank, event["message"][:200], event["level"], event["time"], None)
 
-    def _of_rank_case_end(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_case_end(self, event: Event, rank: int, position: _RankPosition) -> None:
         self._end_case(rank, position, event["time"], status=event["status"])
 
     def _end_phase(self, rank: int, position: _RankPosition, time: float) -> None:
         if position.phase is not None:
             start = position.phase_since
-            self._add_of(rank, position.phase, "phase", start, max(time, start))
+            self._add_rank_span(rank, position.phase, "phase", start, max(time, start))
         position.phase = None
 
     def _end_case(self, rank: int, position: _RankPosition, time: float, status: str) -> None:
@@ -228,6 +228,6 @@ class RunSpans:
         if position.case is not None:
             (case, repeat) = position.case
             start = position.case_since
-            about = {"repeat": repeat, "status": status}
-            self._add_of(rank, case, "case", start, max(time, start), **about)
+            details = {"repeat": repeat, "status": status}
+            self._add_rank_span(rank, case, "case", start, max(time, start), **details)
         position.case = None
