@@ -28,7 +28,7 @@ from spbench.launch.jobs import Job
 from spbench.launch.load import read_load
 from spbench.launch.placement import count_cores
 from spbench.record.number_formatting import format_duration
-from spbench.record.runs.case_work import hash_work
+from spbench.record.runs.case_durations import hash_work
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
 from spbench_core.catalog.work import Work

@@ -16,15 +16,15 @@ from spbench.record.machine.misplaced import describe_misplaced
 from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.noise import describe_case_noise, summarize_noise
 from spbench.record.number_formatting import format_factor, format_value
-from spbench.record.outliers.kinds import Outlier, find_outliers
-from spbench.record.outliers.link_kinds import (
+from spbench.record.outliers.links import (
     advise_link,
     count_links,
     is_link,
     link_populations,
     median_rows,
 )
-from spbench.record.outliers.rank_kinds import rank_populations
+from spbench.record.outliers.populations import Outlier, find_outliers
+from spbench.record.outliers.ranks import rank_populations
 from spbench.record.state import RunState
 from spbench.record.stragglers import (
     LAG_RULE,

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from spbench.errors import UsageError
 from spbench.record.findings import NOTABLE_LINK
-from spbench.record.outliers.link_kinds import HostPair, RankPair, median_rows
+from spbench.record.outliers.links import HostPair, RankPair, median_rows
 from spbench.record.runs.files import open_file
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.record.runs.follow import MAX_SKIPPED_BYTES, READ_SIZE

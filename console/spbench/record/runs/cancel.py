@@ -1,4 +1,4 @@
-"""The word that is left in a run's folder by who cancels it from another process."""
+"""A request to cancel a run, left in its folder by another process before it sends SIGINT."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ CONSOLE = "in the console"
 
 
 def request_cancel(folder: RunFolder) -> None:
-    """Say that the console cancels a run, just before it sends the interrupt."""
-    with suppress(SpbenchError):  # it is cancelled all the same
+    """Record that a run is cancelled in the console, just before the interrupt is sent."""
+    with suppress(SpbenchError):  # the run is cancelled even if this fails
         folder.write_json(FILE, {"cancelled": CONSOLE})
 
 
 def read_cancel_origin(folder: RunFolder) -> str | None:
-    """Return where a run was cancelled; None where nobody left word."""
-    told = folder.read_json(FILE).get("cancelled")
-    return told if isinstance(told, str) else None
+    """Return where a run was cancelled; None without a request."""
+    origin = folder.read_json(FILE).get("cancelled")
+    return origin if isinstance(origin, str) else None
 
 
 def forget_cancel(folder: RunFolder) -> None:
-    """Forget the word: the run goes on."""
+    """Remove the request, because the run continues."""
     with suppress(OSError):
         (folder.path / FILE).unlink(missing_ok=True)

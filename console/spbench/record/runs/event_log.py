@@ -1,4 +1,4 @@
-"""events.jsonl: append-only, the truth about a run."""
+"""events.jsonl: the append-only log of a run's events, and the source of record of a run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class EventLog:
-    """Appends lines, each batch in one write, so that a kill loses at most the last line.
+    """An event log opened for appending.
 
-    One console at a time has a log; a torn last line, of one that was killed, is cut off.
+    Each batch is one write, so that a kill loses at most the last line. Only one console at a time
+    has the log open. An incomplete last line of a killed console is removed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,13 +35,13 @@ class EventLog:
         except OSError as error:
             raise unwritable_error(path, error) from None
         try:
-            self._own()
+            self._lock_and_repair()
         except BaseException:
             os.close(self._file)
             raise
         self._stamp = _stamp(os.fstat(self._file))
 
-    def _own(self) -> None:
+    def _lock_and_repair(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -50,37 +51,37 @@ class EventLog:
         except OSError:
             pass  # a file system without locks
         try:
-            if (whole := _whole(self._file)) < os.fstat(self._file).st_size:
-                os.truncate(self._file, whole)
+            if (complete_bytes := _find_complete_bytes(self._file)) < os.fstat(self._file).st_size:
+                os.truncate(self._file, complete_bytes)
         except OSError as error:
             raise unwritable_error(self._path, error) from None
 
     def check_path(self) -> None:
-        """Look whether the log is still where a reader would look for it.
+        """Check that the log's path still leads to the open file.
 
         Raises:
-            FailedRunError: It was removed, moved or replaced: what is appended would be lost.
+            FailedRunError: It was removed, moved or replaced: appended events would be lost.
         """
         try:
-            there = _stamp(os.stat(self._path)) == self._stamp
+            is_same = _stamp(os.stat(self._path)) == self._stamp
         except OSError:
-            there = False
-        if not there:
+            is_same = False
+        if not is_same:
             raise FailedRunError(
                 f"{self._path} was removed while the run went on, and with it what was measured; "
                 "start the run again"
             )
 
     def append(self, lines: bytes) -> None:
-        """Append whole lines.
+        """Append complete lines.
 
         Raises:
-            FailedRunError: They could not be written: the disk is full, say.
+            FailedRunError: They cannot be written, for example because the disk is full.
         """
-        rest = memoryview(lines)
+        remaining = memoryview(lines)
         try:
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
+            while remaining:
+                remaining = remaining[os.write(self._file, remaining) :]
         except OSError as error:
             raise unwritable_error(self._path, error) from None
 
@@ -89,8 +90,8 @@ class EventLog:
         os.close(self._file)
 
 
-def _whole(file: int) -> int:
-    """Return the bytes of a file up to the end of its last whole line."""
+def _find_complete_bytes(file: int) -> int:
+    """Return the number of bytes up to the end of the last complete line."""
     end = os.fstat(file).st_size
     while end:
         begin = max(0, end - _BLOCK)
@@ -107,19 +108,19 @@ def _stamp(status: os.stat_result) -> tuple[int, int]:
 
 def unwritable_error(path: Path, error: OSError) -> FailedRunError:
     """Return the error for a file that cannot be written."""
-    mend = "; free some space there or write elsewhere" if error.errno in _FULL else ""
-    return FailedRunError(f"cannot write {path}: {error.strerror or error}{mend}")
+    remedy = "; free some space there or write elsewhere" if error.errno in _FULL else ""
+    return FailedRunError(f"cannot write {path}: {error.strerror or error}{remedy}")
 
 
 def encode(event: Event) -> bytes:
-    """Return a console event as one line."""
+    """Return an event of the console as one line."""
     return json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def decode(text: bytes) -> Any:
-    """Return the event of a line, or a JSON array of events, with texts that can be printed.
+    """Return the event in a line, or an array of events, without control characters in texts.
 
-    Returns None if the text is not JSON, or has a number that no float can hold.
+    Returns None if the text is not JSON or has a number that no float can hold.
     """
     decoder = LONG_JSON if _BEYOND_FLOATS.search(text) else SHORT_JSON
     try:

@@ -1,6 +1,6 @@
-"""Files of a run's folder, which may be anyone's.
+"""Files of run folders, which other users may have written.
 
-A pipe in it would never end, a huge file would fill the memory, and text in it may be a terminal's
+A pipe among them would never end, a huge file would fill the memory, and texts may contain terminal
 commands.
 """
 
@@ -25,11 +25,11 @@ _LAYOUT = "\n\t"
 
 PRIVATE = 0o700
 SHARED = 0o777
-"""Modes of a run's folder: its owner's alone, or what the umask leaves to others."""
+"""Modes of a run's folder: only for its owner, or as the umask allows."""
 
 
 MAX_JSON_BYTES = 64 << 20
-"""Bytes of a JSON file other than a report: that of the largest run known has less than 1 MiB."""
+"""The largest size of a JSON file except reports. That of the largest known run is below 1 MiB."""
 MAX_REPORT_BYTES = 1 << 30
 """Bytes of a report: 2,000 cases on 64 ranks take 66 MB, so that this is room for 16 times as many.
 """
@@ -76,76 +76,77 @@ def open_file(path: Path) -> int:
     return require_regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path)
 
 
-def read_file(path: Path, most: int = MAX_JSON_BYTES) -> bytes:
-    """Return what is in a file.
+def read_file(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
+    """Return the content of a file.
 
     Args:
         path: The file.
-        most: The bytes that it may have.
+        max_bytes: Its largest allowed size.
 
     Raises:
-        TooLargeError: It has more bytes.
+        TooLargeError: It is larger.
         OSError: It cannot be read, or is a folder, a pipe, a socket or a device.
     """
     with open(open_file(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(most + 1) if size <= most else b""
-    if size > most or len(content) > most:  # it may have grown since
-        raise TooLargeError(path, max(size, len(content)), most)
+        content = file.read(max_bytes + 1) if size <= max_bytes else b""
+    if size > max_bytes or len(content) > max_bytes:  # it may have grown since
+        raise TooLargeError(path, max(size, len(content)), max_bytes)
     return content
 
 
 def may_have_controls(text: bytes) -> bool:
-    """Whether a JSON text may have letters that a terminal would act on.
+    """Whether a JSON text may have characters on which a terminal would act.
 
-    Such are control characters, those that turn the direction of text, and half characters.
+    These are control characters, characters that change the direction of text, and surrogates.
     """
-    # Most lines of ranks are plain: this takes a twentieth of the search below.
+    # Most lines of ranks are plain, and this check takes a twentieth of the search below.
     if text.isascii() and b"\\" not in text and b"\x7f" not in text:
         return False
     return _SUSPECT.search(text) is not None
 
 
 def strip_controls_from_json(value: Any) -> Any:
-    """Return a JSON value whose texts can be printed; ends of lines and tabs are kept."""
+    """Return a JSON value with ``?`` for control characters; line ends and tabs are kept."""
     if isinstance(value, str):
         if value.isprintable():
             return value
-        return "".join(map(_shown, value.replace("\r\n", "\n")))
+        return "".join(map(_replace_control, value.replace("\r\n", "\n")))
     if isinstance(value, list):
         return [strip_controls_from_json(item) for item in value]
     if isinstance(value, dict):
         return {
-            strip_controls_from_json(key): strip_controls_from_json(of) for key, of in value.items()
+            strip_controls_from_json(key): strip_controls_from_json(child)
+            for key, child in value.items()
         }
     return value
 
 
-def _shown(letter: str) -> str:
+def _replace_control(letter: str) -> str:
     return letter if letter.isprintable() or letter in _LAYOUT else "?"
 
 
-def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
-    """Return what a JSON file has, its texts without a terminal's commands.
+def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> Any:
+    """Return the content of a JSON file, without control characters in texts.
 
     Args:
         path: The file.
-        most: The bytes that it may have.
+        max_bytes: Its largest allowed size.
 
     Raises:
-        TooLargeError: It has more bytes.
+        TooLargeError: It is larger.
         OSError: It cannot be read, or is a folder, a pipe, a socket or a device.
         ValueError: It is not JSON.
     """
-    return parse_json(read_file(path, most), path)
+    return parse_json(read_file(path, max_bytes), path)
 
 
 def parse_json(text: bytes, path: Path) -> Any:
-    """Return what a JSON text has, its texts without a terminal's commands.
+    """Return the value of a JSON text, without control characters in texts.
 
     Args:
         text: The content of a file.
-        path: The file, which the message names.
+        path: The file, for the message.
 
     Raises:
         ValueError: It is not JSON.

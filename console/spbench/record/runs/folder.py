@@ -32,26 +32,26 @@ if TYPE_CHECKING:
     from spbench.record.state import RunState
 
 FileStamp = tuple[int, int]
-"""A file's last change, in nanoseconds, and its bytes."""
+"""The time of a file's last change in nanoseconds, and its size in bytes."""
 NO_FILE: FileStamp = (0, 0)
-"""The stamp of one that is not there, or is a folder, a pipe or a device."""
+"""The stamp of a missing file, and of a folder, a pipe or a device."""
 
 DEFAULT_HOME = Path(".spbench")
 ENV_HOME = "SPBENCH_HOME"
 QUIET = 600.0
-"""Seconds without an event after which a run on another host is taken to have lost its console.
+"""Seconds without an event after which the console of a run on another host counts as ended.
 
-Ranks give a heartbeat a second, but a launch may take minutes, and clocks of hosts may differ.
+Ranks send a heartbeat per second, but a launch may take minutes, and clocks of hosts may differ.
 """
 _CLOCK_SLACK = 10.0
-"""Seconds by which the kernel's clock, kept since boot, may differ from that of the day."""
+"""Seconds by which the kernel's clock since boot may differ from the time of day."""
 _START_TICKS = 19
-"""The word of /proc/PID/stat behind the program's name that is the process's start."""
+"""The index of the process's start among the fields of /proc/PID/stat after the program's name."""
 _LAST = re.compile(r"last(?:~(\d{1,9}))?")
 
 
 def file_stamp(path: Path | str) -> FileStamp:
-    """Return a stamp that is another one when the file has changed."""
+    """Return a stamp that changes whenever the file changes."""
     try:
         status = os.stat(path)
     except OSError:
@@ -68,7 +68,7 @@ def why_unreadable(stamp: FileStamp) -> str | None:
 
 
 def find_home(option: Path | None, environ: Mapping[str, str]) -> Path:
-    """Return the folder that holds the runs: --home, SPBENCH_HOME, or ``.spbench`` here."""
+    """Return the folder of the runs: --home, SPBENCH_HOME, or ``.spbench`` in this folder."""
     return option or Path(environ.get(ENV_HOME) or DEFAULT_HOME)
 
 
@@ -107,41 +107,41 @@ class RunFolder:
 
     @property
     def report_line(self) -> str:
-        """The last line about a run that has ended; a full disk may have left it no report."""
+        """The last line about a run that has ended; it may lack a report if the disk is full."""
         if self.report.exists():
             return f"report: {self.report}"
         return f"no report was written; events: {self.events}"
 
     def job(self, number: int) -> Path:
-        """Return the folder of a job, made where it is missing.
+        """Return the folder of a job, which is created if it is missing.
 
         Raises:
-            FailedRunError: It cannot be made; a link in its place is not followed.
+            FailedRunError: It cannot be created. A link in its place is not followed.
         """
         folder = self.path / "jobs" / str(number)
         try:
             mode = self.path.stat().st_mode & SHARED
-            with open_folder(folder, self.path, mode):  # a run's folder that was removed stays so
+            with open_folder(folder, self.path, mode):  # a removed run's folder is not recreated
                 pass
         except OSError as error:
             raise unwritable_error(folder, error) from None
         return folder
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file of this folder at once: a reader sees the old one or the new one."""
+        """Write a file of this folder atomically: a reader sees the old one or the new one."""
         self.write_chunks(name, (text,))
 
     def write_chunks(self, name: str, chunks: Iterable[str]) -> None:
-        """Write a file of this folder, as `write_text` does, from parts of its text."""
+        """Write a file of this folder like `write_text`, from parts of its text."""
         mode = file_mode(self.path)
         write_chunks(self.path / name, chunks, make_folder=False, mode=mode, root=self.path)
 
     def write_json(self, name: str, content: object) -> None:
-        """Write a JSON file of this folder at once."""
+        """Write a JSON file of this folder atomically."""
         self.write_text(name, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Return the content of a JSON file of this folder; empty where it is missing or torn."""
+        """Return the content of a JSON file of this folder; empty if it is missing or damaged."""
         try:
             content = read_json(self.path / name)
         except (OSError, ValueError):
@@ -149,7 +149,7 @@ class RunFolder:
         return content if isinstance(content, dict) else {}
 
     def why_unreadable(self) -> str | None:
-        """Return why the run cannot be read: its run.json is too large. Else None."""
+        """Return why the run cannot be read, if its run.json is too large; otherwise None."""
         return why_unreadable(file_stamp(f"{self.path}/run.json"))
 
     def check_readable(self) -> None:
@@ -162,48 +162,49 @@ class RunFolder:
             raise UsageError(f"cannot read run {self.id}: {self.path}/{reason}")
 
     def is_alive(self) -> bool | None:
-        """Whether the console that writes this run still runs.
+        """Whether the console that writes this run is still running.
 
-        None where it is on another host: only the log tells then, which has grown lately.
+        None means that it is on another host and the log has grown recently. Only the log shows it
+        then.
         """
-        console = self._console()
+        console = self._read_console()
         if self.find_other_host() is not None:
-            return None if self._grows() else False
+            return None if self._is_growing() else False
         if console.get("host") != socket.gethostname():
             return False
-        begun = process_start(console.get("pid"))
+        process_started = process_start(console.get("pid"))
         started = console.get("started")
-        if begun is None or not isinstance(started, (int, float)):
+        if process_started is None or not isinstance(started, (int, float)):
             return False
-        # A later process may have the number.
+        # a later process may have the same number
         if isinstance(console.get("since_boot"), (int, float)):
-            return bool(begun == console["since_boot"])
-        # Older run folders have only a time by the system's clock, which may have been set since.
-        return begun + _boot_time() <= started + _CLOCK_SLACK
+            return bool(process_started == console["since_boot"])
+        # Older run folders only have a time by the system's clock, which may have been set since.
+        return process_started + _boot_time() <= started + _CLOCK_SLACK
 
     def find_other_host(self) -> str | None:
-        """Return the host of the console that writes this run, where that is another than this."""
-        host = self._console().get("host")
+        """Return the host of the console that writes this run; None if it is this one."""
+        host = self._read_console().get("host")
         return host if isinstance(host, str) and host != socket.gethostname() else None
 
-    def _console(self) -> dict[str, Any]:
+    def _read_console(self) -> dict[str, Any]:
         console = self.read_json("run.json").get("console")
         return console if isinstance(console, dict) else {}
 
-    def _grows(self) -> bool:
-        """Whether the log has grown lately; before there is one, run.json is as good."""
+    def _is_growing(self) -> bool:
+        """Whether the log has grown recently; before there is one, run.json is checked."""
         log = self.events if self.events.exists() else self.path / "run.json"
         with suppress(OSError):
             return time.time() - log.stat().st_mtime < QUIET
         return False
 
     def replay(self) -> RunState:
-        """Return the state to which the recorded events lead; lines that are none are left out.
+        """Return the state after all recorded events; lines that are not events are skipped.
 
         Raises:
-            UsageError: The log cannot be read, or does not begin as a run does.
+            UsageError: The log cannot be read, or has no valid beginning.
         """
-        # What only lists runs need not wait for these.
+        # imported here, because commands that only list runs do not need these modules
         from spbench.record.runs.follow import RecordedEvents
         from spbench.record.state import RunState
 
@@ -218,23 +219,23 @@ class RunFolder:
 
 
 def process_start(pid: object) -> float | None:
-    """Return when a process of spbench on this host began, in seconds since the host's start.
+    """Return the start of a process of spbench on this host, in seconds since its boot.
 
-    None where there is no process of that number, or it is another program's.
+    None if there is no process of that number, or if it is another program's.
     """
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    # Any program may have a file below a folder called spbench in its command line.
-    if b"spbench" not in map(os.path.basename, words):
+    # any program may have a file below a folder called spbench in its command line
+    if b"spbench" not in map(os.path.basename, argv):
         return None
     return int(after_name[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
 
 
 def _boot_time() -> float:
-    """Return when this host was started, in seconds since the epoch by its clock now."""
+    """Return the time of this host's boot by its present clock, in seconds since the epoch."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -246,7 +247,7 @@ def write_file(
     mode: int = 0o666,
     root: Path | None = None,
 ) -> None:
-    """Write a file as `write_chunks` does, from its whole text."""
+    """Write a file like `write_chunks`, from its entire text."""
     write_chunks(path, (text,), make_folder=make_folder, mode=mode, root=root)
 
 
@@ -262,16 +263,16 @@ def write_chunks(
 
     Args:
         path: The file.
-        chunks: The parts of its new content, which need not fit in memory together.
-        make_folder: Whether its folder is made if it is missing.
-        mode: The file's mode, less the umask.
-        root: A folder that others may write. Below it no link is followed, and a link, a pipe or a
-            device in the file's place is replaced. None: the user chose the path. Links to its
-            folder, pipes, devices and /dev/stdout are followed then, and an old file's permissions
-            are kept. A link to any other file is replaced.
+        chunks: The parts of its new content, which together need not fit in memory.
+        make_folder: Whether its folder is created if it is missing.
+        mode: The file's mode, before the umask is applied.
+        root: A folder that other users may write. Below it, links are not followed, and a link,
+            pipe or device in the file's place is replaced. None means that the user chose the path.
+            Links to its folder, pipes, devices and /dev/stdout are then followed, and the
+            permissions of an old file are kept. A link to any other file is replaced.
 
     Raises:
-        FailedRunError: It could not be written.
+        FailedRunError: It cannot be written.
     """
     try:
         if root is None and _is_stream(path):
@@ -288,22 +289,22 @@ def write_chunks(
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a path is a pipe's, a device's or, like /dev/stdout, that of an open file."""
+    """Whether a path is a pipe, a device or an open file, such as /dev/stdout."""
     if path.exists() and not path.is_file():
         return True
     target = path.parent / os.readlink(path) if path.is_symlink() else path
     folders = (path.parent, target.parent)
-    # There nothing can be renamed, or only by root: then /dev/stdout itself would be replaced.
+    # Nothing can be renamed in /proc, or only by root, who would then replace /dev/stdout itself.
     return any(os.path.realpath(folder).startswith("/proc/") for folder in folders)
 
 
 def create_run(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
-    """Make the folder of a new run; its id tells when it started and of what suite.
+    """Create the folder of a new run. Its id has the start time and the suite's name.
 
-    It is its owner's alone, unless it is ``shared``.
+    Only its owner may read it, unless it is ``shared``.
 
     Raises:
-        MissingError: The folder cannot be made.
+        MissingError: The folder cannot be created.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", suite.lower()).strip("-")[:24] or "run"
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -314,7 +315,7 @@ def create_run(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
             path.mkdir(SHARED if shared else PRIVATE)
         except OSError as error:
             if path.is_dir():
-                continue  # a run of the same second has the id: one chance in 65,536
+                continue  # a run of the same second has this id, with a chance of 1 in 65,536
             raise unwritable_home_error(path, error) from None
         return RunFolder(path)
 
@@ -327,42 +328,42 @@ def unwritable_home_error(path: Path, error: OSError) -> MissingError:
 
 
 def list_runs(home: Path) -> list[RunFolder]:
-    """Return the runs under a home, the oldest first; none has a name that cannot be printed."""
+    """Return the runs of a home with printable names, the oldest first."""
     return [folder for folder, _ in list_stamped_runs(home)]
 
 
 def list_stamped_runs(home: Path) -> list[tuple[RunFolder, FileStamp]]:
-    """Return the runs under a home, the oldest first, each with the stamp of its run.json."""
+    """Return the runs of a home with the stamps of their run.json, the oldest first."""
     runs = home / "runs"
     if not runs.is_dir():
         return []
     names = sorted(name for name in os.listdir(runs) if name.isprintable())
-    # Of ten thousand runs, to make a Path for each look takes longer than the look itself.
+    # With ten thousand runs, creating a Path for each takes longer than reading its status.
     stamps = [(name, file_stamp(f"{runs}/{name}/run.json")) for name in names]
     return [(RunFolder(runs / name), stamp) for name, stamp in stamps if stamp != NO_FILE]
 
 
 def find_run(home: Path, name: str) -> RunFolder:
-    """Return the run of that id, of the beginning of its id, or of its last part.
+    """Return the run with this id, or with this beginning or last part of its id.
 
     ``last`` is the newest run, ``last~1`` the one before it, and so on.
 
     Raises:
         UsageError: There is none, there are several, or it cannot be read.
     """
-    folder = _named_run(home, name)
+    folder = _find_named(home, name)
     folder.check_readable()
     return folder
 
 
-def _named_run(home: Path, name: str) -> RunFolder:
+def _find_named(home: Path, name: str) -> RunFolder:
     folders = list_runs(home)
     from_last = _LAST.fullmatch(name)
     if from_last and folders:
-        return _before_last(folders, int(from_last[1] or 0), home)
-    ending = f"-{name}"
+        return _count_from_last(folders, int(from_last[1] or 0), home)
+    suffix = f"-{name}"
     matches = [
-        folder for folder in folders if folder.id.startswith(name) or folder.id.endswith(ending)
+        folder for folder in folders if folder.id.startswith(name) or folder.id.endswith(suffix)
     ]
     exact = [folder for folder in matches if folder.id == name]
     if len(exact or matches) == 1:
@@ -377,12 +378,12 @@ def _named_run(home: Path, name: str) -> RunFolder:
         raise UsageError(
             f"run {name} is another user's, who has not shared it: see --shared of spbench run"
         )
-    near = did_you_mean(name, (folder.id for folder in folders))
-    raise UsageError(f"no run {name!r} under {home}{near}; see spbench results list")
+    suggestion = did_you_mean(name, (folder.id for folder in folders))
+    raise UsageError(f"no run {name!r} under {home}{suggestion}; see spbench results list")
 
 
-def _before_last(folders: list[RunFolder], back: int, home: Path) -> RunFolder:
+def _count_from_last(folders: list[RunFolder], back: int, home: Path) -> RunFolder:
     if back < len(folders):
         return folders[-1 - back]
-    few = "is 1 run" if len(folders) == 1 else f"are {len(folders)} runs"
-    raise UsageError(f"there {few} under {home}, none of them last~{back}")
+    count = "is 1 run" if len(folders) == 1 else f"are {len(folders)} runs"
+    raise UsageError(f"there {count} under {home}, none of them last~{back}")

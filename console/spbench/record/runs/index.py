@@ -1,7 +1,7 @@
-"""The index of a home's runs: what lists and comparisons ask of many runs at once.
+"""The index of a home's runs, for lists and comparisons of many runs.
 
-It is made of run.json and report.json, which stay the truth: a row counts only as long as its file
-has not changed, and where the index cannot be used, the answers come from the folders.
+It is built from run.json and report.json, which are the source of record. A row counts only while
+its file is unchanged. If the index cannot be used, the answers come from the folders.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from spbench.record.runs.case_durations import CaseTimes, measure_durations
-from spbench.record.runs.case_work import hash_work
+from spbench.record.runs.case_durations import CaseTimes, hash_work, measure_durations
 from spbench.record.runs.files import may_have_controls
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp, list_runs
 from spbench.record.runs.index_file import (
@@ -34,20 +33,22 @@ from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus
 
 REPORT = "spbench.report/1"
 MAX_CASES_READ = 50
-"""Reports that are read for an estimate; 1,000 of them take several seconds."""
-_MOST_NAMES = 900
-"""Values that one question may have: 999 in older versions of SQLite."""
+"""The number of reports that are read for an estimate; 1,000 take several seconds."""
+_MAX_QUERY_VALUES = 900
+"""The number of values in a query; older versions of SQLite allow 999."""
 Head = Mapping[str, Any]
-"""What run.json says of a run that has ended, as far as lists show it."""
+"""The part of the run.json of an ended run that lists show."""
 _HEAD = ("suite", "file", "argv", "verdict", "exit_code", "finished", "counts")
 
 
 @dataclass(frozen=True, slots=True)
 class PastLaunch:
-    """The median of a metric in one launch of a case that passed; ``job`` is the launch's number.
+    """The median of a metric in one launch of a case that passed.
 
-    ``fingerprint`` is the short hash of the machines, None of a run that did not tell them;
-    ``work`` is that of the case, which another case of the same id need not share.
+    Attributes:
+        job: The number of the launch.
+        fingerprint: The short hash of the machines; None if the run did not record them.
+        work: The hash of the case's work, which another case of the same id may not share.
     """
 
     run: str
@@ -64,10 +65,10 @@ class PastDuration:
     Attributes:
         run: The run's id.
         fingerprint: The short hash of its machines.
-        work: The work of the case, as `case_work.work_of` has it.
-        seconds: One repeat.
-        launches: The launches of the case.
-        start: From the launch of its job until the case began; None: it was not the first there.
+        work: The hash of the case's work.
+        seconds: The duration of one repeat.
+        launches: The number of launches of the case.
+        start: Seconds from the launch of its job until it began; None if it was not the first case.
     """
 
     run: str
@@ -79,25 +80,25 @@ class PastDuration:
 
 
 def make_head(run: Mapping[str, Any]) -> Head:
-    """Return the parts of a run.json that an index keeps."""
+    """Return the part of a run.json that the index has."""
     console = run.get("console")
     console = console if isinstance(console, dict) else {}
-    place = {name: console[name] for name in ("host", "started") if name in console}
-    return {name: run[name] for name in _HEAD if name in run} | {"console": place}
+    console_fields = {name: console[name] for name in ("host", "started") if name in console}
+    return {name: run[name] for name in _HEAD if name in run} | {"console": console_fields}
 
 
-# What lists ask
+# Queries of lists
 
 
 def read_heads(home: Path) -> dict[str, tuple[FileStamp, Head]]:
-    """Return what the index has of run.json, by the runs' ids; nothing where it cannot be used."""
+    """Return the indexed parts of run.json by the runs' ids; empty if the index is unusable."""
     with suppress(UnusableIndexError), open_reading(home) as index:
         rows = index.execute("SELECT id, changed, bytes, head FROM runs").fetchall()
-        return dict(_heads(rows))
+        return dict(_parse_heads(rows))
     return {}
 
 
-def _heads(rows: list[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[FileStamp, Head]]]:
+def _parse_heads(rows: list[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[FileStamp, Head]]]:
     for run, changed, size, text in rows:
         if not _is_plain(str(text)):
             continue
@@ -108,14 +109,14 @@ def _heads(rows: list[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[FileStamp, 
 
 
 def _is_plain(text: str) -> bool:
-    plain = "\\" not in text and text.isprintable()
-    return plain or not may_have_controls(text.encode(errors="surrogatepass"))
+    is_plain = "\\" not in text and text.isprintable()
+    return is_plain or not may_have_controls(text.encode(errors="surrogatepass"))
 
 
 def update_heads(
     home: Path, heads: Mapping[str, tuple[FileStamp, Head]], gone: Collection[str]
 ) -> None:
-    """Note these runs, and forget those that are gone; nothing where the index cannot be used."""
+    """Add these runs and remove those that are gone, if the index can be used."""
     if heads or gone:
         with suppress(UnusableIndexError), open_writing(home) as index:
             for run, (stamp, head) in heads.items():
@@ -142,21 +143,21 @@ def _forget_cases(index: sqlite3.Connection, run: str) -> None:
     index.execute("DELETE FROM launches WHERE run = ?", (run,))
 
 
-# What comparisons ask
+# Queries of comparisons
 
 
 def find_past_launches(
     home: Path, case: str, metric: str, fingerprint: str | None = None
 ) -> list[PastLaunch]:
-    """Return the launches of a case that passed, the oldest run's first.
+    """Return the launches of a case that passed, those of the oldest run first.
 
     Args:
-        home: The folder of the runs. Reports that the index does not know yet are read.
+        home: The folder of the runs. Reports that are not in the index yet are read.
         case: The case's id.
         metric: The metric's name.
         fingerprint: The machines on which it ran; None for any.
     """
-    question = (
+    query = (
         "SELECT launches.run, launch, median, fingerprint, work FROM launches "
         "JOIN cases ON cases.run = launches.run AND cases.id = case_id "
         "JOIN runs ON runs.id = launches.run "
@@ -164,7 +165,7 @@ def find_past_launches(
         "AND (:fingerprint IS NULL OR fingerprint = :fingerprint) ORDER BY launches.run, launch"
     )
     values = {"case": case, "metric": metric, "fingerprint": fingerprint}
-    rows = _answer(home, question, values)
+    rows = _run_query(home, query, values)
     return [PastLaunch(*row) for row in rows]
 
 
@@ -173,18 +174,18 @@ def find_past_runs(
 ) -> dict[tuple[str, str], dict[str, list[float]]]:
     """Return by case and work, and by run, a metric's medians of launches on the same machines.
 
-    As `past_launches` has them, of all cases at once.
+    These are the launches of `find_past_launches`, for all cases at once.
     """
-    question = (
+    query = (
         "SELECT case_id, work, launches.run, median FROM launches "
         "JOIN cases ON cases.run = launches.run AND cases.id = case_id "
         "JOIN runs ON runs.id = launches.run "
         "WHERE metric = ? AND status = 'passed' AND fingerprint = ? ORDER BY launches.run, launch"
     )
-    found: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for case, work, run, value in _answer(home, question, (metric, fingerprint)):
-        found.setdefault((case, work), {}).setdefault(run, []).append(value)
-    return found
+    by_case: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for case, work, run, value in _run_query(home, query, (metric, fingerprint)):
+        by_case.setdefault((case, work), {}).setdefault(run, []).append(value)
+    return by_case
 
 
 def find_past_durations(
@@ -193,78 +194,78 @@ def find_past_durations(
     """Return the durations of cases with any of these works, the newest run first.
 
     Args:
-        home: The folder of the runs. Of the reports that the index does not know yet, the newest
-            `MOST_READ` are read: a user may wait for the answer.
-        works: The works, as `case_work.work_of` has them.
-        hosts: The hosts that the runs were on.
-        cores: The CPUs of each of them; None: any.
+        home: The folder of the runs. At most `MAX_CASES_READ` reports that are not in the index yet
+            are read, the newest first, because a user may wait for the answer.
+        works: Hashes of `hash_work`.
+        hosts: The hosts of the runs.
+        cores: The number of CPUs of each host; None for any.
     """
-    machine = (_host_text(hosts), cores, cores)
+    machine = (_join_hosts(hosts), cores, cores)
     durations: list[PastDuration] = []
     for batch in _batches(sorted(works)):
-        question = (
+        query = (
             "SELECT cases.run, fingerprint, work, seconds, launches, start FROM cases "
             "JOIN runs ON runs.id = cases.run "
             "WHERE seconds IS NOT NULL AND fingerprint IS NOT NULL "
             "AND hosts = ? AND (? IS NULL OR cores = ?) "
             f"AND work IN ({', '.join('?' * len(batch))})"
         )
-        rows = _answer(home, question, (*machine, *batch), MAX_CASES_READ)
+        rows = _run_query(home, query, (*machine, *batch), MAX_CASES_READ)
         durations += (PastDuration(*row) for row in rows)
     return sorted(durations, key=lambda duration: duration.run, reverse=True)
 
 
 def _batches(works: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield works in groups that a question of SQLite may name."""
-    for first in range(0, len(works), _MOST_NAMES):
-        yield works[first : first + _MOST_NAMES]
+    """Yield works in groups of the size that a query allows."""
+    for first in range(0, len(works), _MAX_QUERY_VALUES):
+        yield works[first : first + _MAX_QUERY_VALUES]
 
 
-def _host_text(hosts: Iterable[Any]) -> str:
-    """Return the names of hosts as the index keeps them."""
+def _join_hosts(hosts: Iterable[Any]) -> str:
+    """Return the names of hosts in the index's format."""
     return ",".join(sorted(map(str, hosts)))
 
 
-def _answer(
+def _run_query(
     home: Path,
-    question: str,
+    query: str,
     values: tuple[Any, ...] | Mapping[str, Any],
-    most: int | None = None,
+    max_reports: int | None = None,
 ) -> list[tuple[Any, ...]]:
     if not list_runs(home):
         return []
     try:
         with open_writing(home) as index:
-            _catch_up(index, home, most)
-            return index.execute(question, values).fetchall()
+            _index_reports(index, home, max_reports)
+            return index.execute(query, values).fetchall()
     except UnusableIndexError:
         with open_in_memory(home) as index:
-            _catch_up(index, home, most)
-            return index.execute(question, values).fetchall()
+            _index_reports(index, home, max_reports)
+            return index.execute(query, values).fetchall()
 
 
 def add_run(
     folder: RunFolder, report: Mapping[str, Any], cases: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Note a run that has ended, from its report; nothing where the index cannot be used.
+    """Add a run that has ended, from its report, if the index can be used.
 
     Args:
         folder: The folder of the run.
-        report: Its report, of which the cases are not used.
+        report: Its report; its cases are not used.
         cases: The cases of the report.
     """
     with suppress(UnusableIndexError), open_writing(folder.path.parent.parent) as index:
-        _put_run(index, folder, report, map(_indexed_case, cases))
+        _put_run(index, folder, report, map(_read_case, cases))
 
 
 def reindex(home: Path) -> tuple[int, str | None]:
-    """Make the index again from the folders; return the runs in it, and why there is none."""
+    """Rebuild the index from the folders; return the number of runs, and an error or None."""
     remove_index(home)
     if os.path.lexists(home / NAME):
         return 0, f"{home / NAME} cannot be removed"
     try:
         with open_writing(home) as index:
-            _catch_up(index, home)
+            _index_reports(index, home)
             _put_unreported(index, home)
             count = index.execute("SELECT COUNT(*) FROM runs").fetchone()[0]
             return int(count), None
@@ -272,29 +273,29 @@ def reindex(home: Path) -> tuple[int, str | None]:
         return 0, str(error)
 
 
-def _catch_up(index: sqlite3.Connection, home: Path, most: int | None = None) -> None:
-    """Read reports that the index does not know as they are now, the newest ``most`` of them."""
+def _index_reports(index: sqlite3.Connection, home: Path, max_reports: int | None = None) -> None:
+    """Read reports that are missing in the index or have changed, the newest ones first."""
     rows = index.execute("SELECT id, report_changed, report_bytes FROM runs").fetchall()
-    known = {run: (changed, size) for run, changed, size in rows}
+    stamps = {run: (changed, size) for run, changed, size in rows}
     folders = list_runs(home)
-    read = 0
+    num_read = 0
     for folder in reversed(folders):
         stamp = file_stamp(folder.report)
-        if stamp == NO_FILE or known.get(folder.id) == stamp:
+        if stamp == NO_FILE or stamps.get(folder.id) == stamp:
             continue
-        if most is not None and read == most:
+        if max_reports is not None and num_read == max_reports:
             break
-        _put_run(index, folder, *_indexed_report(folder.report))
-        read += 1
-    for run in known.keys() - {folder.id for folder in folders}:
+        _put_run(index, folder, *_read_report(folder.report))
+        num_read += 1
+    for run in stamps.keys() - {folder.id for folder in folders}:
         _forget(index, run)
 
 
 def _put_unreported(index: sqlite3.Connection, home: Path) -> None:
-    """Note the runs that have ended and could write no report."""
-    known = {run for (run,) in index.execute("SELECT id FROM runs")}
+    """Add the runs that have ended without a report."""
+    indexed_ids = {run for (run,) in index.execute("SELECT id FROM runs")}
     for folder in list_runs(home):
-        if folder.id not in known and "verdict" in (run := folder.read_json("run.json")):
+        if folder.id not in indexed_ids and "verdict" in (run := folder.read_json("run.json")):
             _put_head(index, folder.id, file_stamp(folder.path / "run.json"), make_head(run))
 
 
@@ -307,21 +308,21 @@ def _put_run(
     run = folder.id
     stamp = file_stamp(folder.path / "run.json")
     head = dict(make_head(folder.read_json("run.json")))
-    known = report.get("schema") == REPORT
-    cases = {case.id: case for case in indexed if case is not None} if known else {}
-    if not head.get("counts"):  # an older run's
+    is_known = report.get("schema") == REPORT
+    cases = {case.id: case for case in indexed if case is not None} if is_known else {}
+    if not head.get("counts"):  # an older run
         head["counts"] = Counter(case.status for case in cases.values())
     _put_head(index, run, stamp, head)
     index.execute(
         "UPDATE runs SET fingerprint = ?, hosts = ?, cores = ?, report_changed = ?, "
         "report_bytes = ? WHERE id = ?",
-        (_fingerprint(report), *_machines(report), *file_stamp(folder.report), run),
+        (_read_fingerprint(report), *_read_machines(report), *file_stamp(folder.report), run),
     )
     _forget_cases(index, run)
-    argv = _object(report.get("run")).get("argv")
+    argv = _as_mapping(report.get("run")).get("argv")
     argv = argv if isinstance(argv, list) else []
     durations = measure_durations(
-        _moment(_object(report.get("run")).get("started")),
+        _read_time(_as_mapping(report.get("run")).get("started")),
         [case.times for case in cases.values() if case.times is not None],
     )
     for case in cases.values():
@@ -335,15 +336,16 @@ def _put_run(
     index.executemany("INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?, ?)", rows)
 
 
-# A report, of which nothing is sure but that it is JSON
+# A report, of which only its JSON syntax is certain
 
 
 @dataclass(frozen=True, slots=True)
 class _IndexedCase:
-    """What the index keeps of a case.
+    """The indexed part of a case.
 
-    ``work`` is the benchmark, its version, the ranks and the parameters; ``times`` is None if the
-    case has not run.
+    Attributes:
+        work: The benchmark, its version, the number of ranks and the parameters.
+        times: None if the case has not run.
     """
 
     id: str
@@ -353,41 +355,43 @@ class _IndexedCase:
     times: CaseTimes | None = None
 
 
-def _indexed_report(path: Path) -> tuple[dict[str, Any], list[_IndexedCase | None]]:
-    """Return a report without its cases, and what the index keeps of them; nothing if damaged."""
+def _read_report(path: Path) -> tuple[dict[str, Any], list[_IndexedCase | None]]:
+    """Return a report without its cases, and their indexed parts; empty if it is damaged."""
     try:
-        return read_report_file(path, _indexed_case)
+        return read_report_file(path, _read_case)
     except (OSError, ValueError):
         return {}, []
 
 
-def _indexed_case(case: Any) -> _IndexedCase | None:
-    """Return what the index keeps of a case; None if it is none."""
+def _read_case(case: Any) -> _IndexedCase | None:
+    """Return the indexed part of a case; None if it is not a case."""
     if not isinstance(case, dict) or not isinstance(case.get("id"), str):
         return None
-    about = (case.get("benchmark"), case.get("version", 1), case.get("np"))
-    work = (*about, _object(case.get("params")))
+    identity = (case.get("benchmark"), case.get("version", 1), case.get("np"))
+    work = (*identity, _as_mapping(case.get("params")))
     status = str(case.get("status"))
-    return _IndexedCase(case["id"], status, work, tuple(_medians(case)), _times(case, status))
+    return _IndexedCase(
+        case["id"], status, work, tuple(_read_medians(case)), _read_times(case, status)
+    )
 
 
-def _times(case: Mapping[str, Any], status: str) -> CaseTimes | None:
-    started = _moment(case.get("started"))
-    finished = _moment(case.get("finished"))
+def _read_times(case: Mapping[str, Any], status: str) -> CaseTimes | None:
+    started = _read_time(case.get("started"))
+    finished = _read_time(case.get("finished"))
     if started is None or finished is None or status not in FINAL_STATUSES:
         return None
     launches = case.get("launches")
     jobs = launches if isinstance(launches, list) else []
     if not jobs:
-        jobs = [_object(case.get("launch")).get("job")]
+        jobs = [_as_mapping(case.get("launch")).get("job")]
     numbers = tuple(job for job in jobs if type(job) is int)
-    samples = _object(case.get("samples")).get("time_ms")
+    samples = _as_mapping(case.get("samples")).get("time_ms")
     repeats = len(samples) if isinstance(samples, list) and len(numbers) == 1 else 1
     return CaseTimes(case["id"], CaseStatus(status), started, finished, numbers, max(1, repeats))
 
 
-def _moment(value: Any) -> float | None:
-    """Return the seconds since the epoch of a time in RFC 3339; None if it is none."""
+def _read_time(value: Any) -> float | None:
+    """Return the seconds since the epoch of a time in RFC 3339; None if it is invalid."""
     if not isinstance(value, str):
         return None
     try:
@@ -396,46 +400,46 @@ def _moment(value: Any) -> float | None:
         return None
 
 
-def _fingerprint(report: Mapping[str, Any]) -> str | None:
-    told = _object(_object(report.get("environment")).get("fingerprint")).get("id")
-    return told if isinstance(told, str) else None
+def _read_fingerprint(report: Mapping[str, Any]) -> str | None:
+    fingerprint = _as_mapping(_as_mapping(report.get("environment")).get("fingerprint")).get("id")
+    return fingerprint if isinstance(fingerprint, str) else None
 
 
-def _machines(report: Mapping[str, Any]) -> tuple[str | None, int | None]:
-    """Return the hosts of a run as `_host_text` has them, and their CPUs if all have as many."""
-    machines = _object(_object(report.get("environment")).get("fingerprint"))
+def _read_machines(report: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Return the hosts of a run in the index's format, and their CPUs if all have equally many."""
+    machines = _as_mapping(_as_mapping(report.get("environment")).get("fingerprint"))
     hosts = machines.get("hosts")
     cores = machines.get("cores")
-    names = _host_text(hosts) if isinstance(hosts, list) else None
+    names = _join_hosts(hosts) if isinstance(hosts, list) else None
     [count] = cores if isinstance(cores, list) and len(cores) == 1 else [None]
     return names, count if type(count) is int and 0 < count < 1 << 32 else None
 
 
-def _medians(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
+def _read_medians(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
     """Yield metric, job and median of each launch of a case."""
     if "medians" not in case:
-        yield from _one_launch(case)
+        yield from _read_single_launch(case)
         return
     jobs = case.get("launches")
     jobs = jobs if isinstance(jobs, list) else []
-    for metric, values in _object(case["medians"]).items():
-        for place, value in enumerate(values if isinstance(values, list) else ()):
-            job = jobs[place] if len(jobs) == len(values) else place + 1
-            yield from _launch(metric, job, value)
+    for metric, values in _as_mapping(case["medians"]).items():
+        for position, value in enumerate(values if isinstance(values, list) else ()):
+            job = jobs[position] if len(jobs) == len(values) else position + 1
+            yield from _check_median(metric, job, value)
 
 
-def _one_launch(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """Yield the same of an older report: one launch ran all repeats of a case."""
-    job = _object(case.get("launch")).get("job")
-    for metric, figures in _object(case.get("metrics")).items():
-        yield from _launch(metric, job, _object(figures).get("value"))
+def _read_single_launch(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
+    """Yield the same for an older report, in which one launch ran all repeats of a case."""
+    job = _as_mapping(case.get("launch")).get("job")
+    for metric, figures in _as_mapping(case.get("metrics")).items():
+        yield from _check_median(metric, job, _as_mapping(figures).get("value"))
 
 
-def _launch(metric: str, job: Any, value: Any) -> Iterator[tuple[str, int, float]]:
+def _check_median(metric: str, job: Any, value: Any) -> Iterator[tuple[str, int, float]]:
     finite = type(value) in (int, float) and abs(value) < 1e300  # neither NaN nor an infinity
     if finite and type(job) is int and 0 <= job < 1 << 32:
         yield metric, job, float(value)
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}

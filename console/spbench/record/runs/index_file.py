@@ -1,4 +1,4 @@
-"""index.sqlite: the file of the index, made again where it is damaged or of an older version."""
+"""index.sqlite: the file of the index, rebuilt if it is damaged or of an older version."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from spbench.safe_files import open_regular
 
 NAME = "index.sqlite"
 VERSION = 3
-"""The number of `_TABLES`; an index of a lower one is made again, one of a higher one not used."""
-MOST_BYTES = 1 << 30
-"""Bytes of an index: one of 10,000 runs has some tens of MB. A larger one is not used.
+"""The version of `_TABLES`. An older index is rebuilt, and a newer one is not used."""
+MAX_BYTES = 1 << 30
+"""The largest size of an index that is used. One of 10,000 runs has some tens of MB.
 
 It may have to be copied into memory.
 """
-PATIENCE = 0.5
-"""Seconds that one console waits for another that writes."""
+LOCK_TIMEOUT = 0.5
+"""Seconds that a console waits for another one that writes."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, changed INTEGER NOT NULL, bytes INTEGER NOT NULL, head TEXT NOT NULL,
@@ -42,55 +42,55 @@ CREATE INDEX IF NOT EXISTS launches_of_run ON launches (run);
 
 
 class UnusableIndexError(Exception):
-    """An index that cannot be read or written now: the runs themselves have to be read."""
+    """An index that cannot be read or written now, so that the runs themselves must be read."""
 
 
 @contextmanager
 def open_reading(home: Path) -> Iterator[sqlite3.Connection]:
-    """Open the index of a home as it is.
+    """Open the index of a home without changing it.
 
     Raises:
-        UnusableIndexError: There is none, or it is damaged, locked or of another version.
+        UnusableIndexError: It is missing, damaged, locked or of another version.
     """
     path = home / NAME
-    with _told(path), closing(_connected(path, "ro")) as connection:
-        if _version(connection) != VERSION:
+    with _convert_errors(path), closing(_connect(path, "ro")) as connection:
+        if _read_version(connection) != VERSION:
             raise UnusableIndexError(f"{path} is of another version of spbench")
         yield connection
 
 
 @contextmanager
 def open_writing(home: Path) -> Iterator[sqlite3.Connection]:
-    """Open the index of a home, made where it is missing; at the end all is written, or nothing.
+    """Open the index of a home, which is created if it is missing, in one transaction.
 
     Raises:
-        UnusableIndexError: It cannot be written, another console holds it, or it is of a newer
-            version. One that is found damaged is removed.
+        UnusableIndexError: It cannot be written, another console has locked it, or it is of a newer
+            version. A damaged index is removed.
     """
     path = home / NAME
-    with _told(path), closing(_writable(path)) as connection, connection:
+    with _convert_errors(path), closing(_open_or_create(path)) as connection, connection:
         yield connection
 
 
 @contextmanager
 def open_in_memory(home: Path) -> Iterator[sqlite3.Connection]:
-    """Open an index that no file holds, with what can be read of that of a home."""
+    """Open an index without a file, with the readable content of a home's index."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        with suppress(UnusableIndexError), open_reading(home) as kept:
-            kept.backup(connection)
+        with suppress(UnusableIndexError), open_reading(home) as stored:
+            stored.backup(connection)
         _make_tables(connection, home / NAME)
         yield connection
 
 
 def remove_index(home: Path) -> None:
-    """Remove the index of a home, and what a console that was killed has left of a change."""
+    """Remove the index of a home, and the journal of a console that was killed."""
     for name in (f"{NAME}-journal", NAME):
         with suppress(OSError):
             (home / name).unlink()
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _convert_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:  # locked, read-only, a full disk
@@ -102,16 +102,16 @@ def _told(path: Path) -> Iterator[None]:
         raise UnusableIndexError(f"{path}: {error}") from None
 
 
-def _writable(path: Path) -> sqlite3.Connection:
-    with suppress(FileExistsError):  # its owner's alone, as the runs are
+def _open_or_create(path: Path) -> sqlite3.Connection:
+    with suppress(FileExistsError):  # only for its owner, like the runs
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE & 0o666))
-    connection = _connected(path, "rw")
+    connection = _connect(path, "rw")
     try:
-        version = _version(connection)
+        version = _read_version(connection)
         _check_version(version, path)
         if version < VERSION:
             _make_tables(connection, path)
-        # It can be made again, so that no run has to wait for the disk.
+        # It can be rebuilt, so runs need not wait for the disk.
         connection.execute("PRAGMA synchronous = OFF")
     except BaseException:
         connection.close()
@@ -127,14 +127,14 @@ def _check_version(version: int, path: Path) -> None:
 def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
     """Replace the tables of an older version, in one transaction.
 
-    The version is read again: another console may have made the tables and filled them meanwhile.
+    The version is read again, because another console may have created and filled the tables since.
 
     Raises:
-        UnusableIndexError: The other console is of a newer version.
+        UnusableIndexError: The other console has a newer version.
     """
     connection.execute("BEGIN IMMEDIATE")
     with connection:
-        version = _version(connection)
+        version = _read_version(connection)
         _check_version(version, path)
         if version == VERSION:
             return
@@ -145,18 +145,18 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _connected(path: Path, mode: str) -> sqlite3.Connection:
-    # A pipe would never end. A link may lead to another program's database: tables are dropped.
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    # A pipe would never end, and a link may lead to another program's database: tables are dropped.
     file = open_regular(path, os.O_RDONLY)
     try:
         size = os.fstat(file).st_size
     finally:
         os.close(file)
-    if size > MOST_BYTES:
-        raise TooLargeError(path, size, MOST_BYTES)
-    place = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(place, uri=True, timeout=PATIENCE, isolation_level="IMMEDIATE")
+    if size > MAX_BYTES:
+        raise TooLargeError(path, size, MAX_BYTES)
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=LOCK_TIMEOUT, isolation_level="IMMEDIATE")
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _read_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])

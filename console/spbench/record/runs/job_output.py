@@ -1,4 +1,4 @@
-"""The raw output of a job: the end of what its launcher and ranks wrote to stdout and stderr."""
+"""The raw output of a job: the end of the stdout and stderr of its launcher and ranks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from spbench.record.runs.files import open_file, strip_controls_from_json
 from spbench.record.runs.folder import RunFolder
 
-MOST = 16 << 10
-"""Bytes of each stream, from its end."""
+MAX_BYTES = 16 << 10
+"""The number of bytes that are read from the end of each stream."""
 STREAMS = ("stdout", "stderr")
 
 
@@ -20,9 +20,9 @@ class StreamEnd:
 
     Attributes:
         name: ``stdout`` or ``stderr``.
-        text: Its last lines, without a terminal's commands.
-        left_out: The bytes before them.
-        path: The file that has it all.
+        text: Its last lines, without control characters.
+        left_out: The number of bytes before them.
+        path: The file with the entire stream.
     """
 
     name: str
@@ -32,31 +32,33 @@ class StreamEnd:
 
     @property
     def title(self) -> str:
-        """The stream's name, and how much of it is left out."""
+        """The stream's name and file, and the size of the part that is left out."""
         before = f", without its first {self.left_out:,} bytes" if self.left_out else ""
         return f"{self.name} ({self.path}{before})"
 
 
-def read_job_output(folder: RunFolder, job: int | None, most: int = MOST) -> list[StreamEnd]:
-    """Return the ends of a job's streams that have something; of one that is not there none."""
+def read_job_output(
+    folder: RunFolder, job: int | None, max_bytes: int = MAX_BYTES
+) -> list[StreamEnd]:
+    """Return the ends of a job's streams that have any output."""
     if job is None:
         return []
     paths = [(name, folder.path / "jobs" / str(job) / f"{name}.log") for name in STREAMS]
-    ends = [_end(name, path, most) for name, path in paths]
+    ends = [_read_end(name, path, max_bytes) for name, path in paths]
     return [end for end in ends if end is not None and end.text.strip()]
 
 
-def _end(name: str, path: Path, most: int) -> StreamEnd | None:
+def _read_end(name: str, path: Path, max_bytes: int) -> StreamEnd | None:
     try:
         with open(open_file(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - most))
-            content = file.read(most)
+            file.seek(max(0, size - max_bytes))
+            content = file.read(max_bytes)
     except OSError:
         return None
     left_out = size - len(content)
     if left_out:
-        cut = content.find(b"\n") + 1  # a line whose beginning is missing
+        cut = content.find(b"\n") + 1  # the incomplete first line
         left_out, content = left_out + cut, content[cut:]
     text = strip_controls_from_json(content.replace(b"\0", b"").decode(errors="replace"))
     return StreamEnd(name, text, max(0, left_out), path)

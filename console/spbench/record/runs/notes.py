@@ -1,4 +1,4 @@
-"""A run's note and tags: ``note.json`` in its folder, of its user or of a failed baseline."""
+"""The note and tags of a run in its ``note.json``, by its user or a failed baseline."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from spbench.record.runs.event_log import unwritable_error
 from spbench.record.runs.folder import RunFolder
 
 FILE = "note.json"
-MOST_TEXT = 500
-"""Characters of a note."""
+MAX_TEXT = 500
+"""The largest number of characters of a note."""
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 @dataclass(frozen=True, slots=True)
 class RunNote:
-    """What somebody wrote of a run: a line of text, and tags in the order of the alphabet."""
+    """A user's note on a run: a line of text, and tags in alphabetical order."""
 
     text: str = ""
     tags: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """``#fast #rack2 new driver``; nothing where nothing was written."""
+        """``#fast #rack2 new driver``; empty without a note."""
         return " ".join([*(f"#{tag}" for tag in self.tags), *filter(None, [self.text])])
 
 
@@ -33,26 +33,26 @@ NO_NOTE = RunNote()
 
 
 def parse_note(line: str) -> RunNote:
-    """Return the note of a line in which tags stand as ``#tag``.
+    """Return the note in a line with tags such as ``#tag``.
 
     Raises:
-        UsageError: The text is too long, or cannot be printed.
+        UsageError: The text is too long or not printable.
     """
     words = line.split()
     tags = [word[1:] for word in words if word.startswith("#") and _TAG.fullmatch(word[1:])]
     text = " ".join(word for word in words if not (word.startswith("#") and word[1:] in tags))
-    if len(text) > MOST_TEXT:
-        raise UsageError(f"a note has at most {MOST_TEXT} characters, and this has {len(text)}")
+    if len(text) > MAX_TEXT:
+        raise UsageError(f"a note has at most {MAX_TEXT} characters, and this has {len(text)}")
     if not text.isprintable():
         raise UsageError("a note is a line of text, and this has control characters")
-    return RunNote(text, _sorted(tags))
+    return RunNote(text, _sort_tags(tags))
 
 
 def check_tag(tag: str) -> str:
-    """Return a tag.
+    """Return a tag without its ``#``.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is not a valid tag.
     """
     bare = tag.removeprefix("#")
     if not _TAG.fullmatch(bare):
@@ -63,26 +63,26 @@ def check_tag(tag: str) -> str:
 
 def change_tags(note: RunNote, add: Iterable[str], remove: Iterable[str] = ()) -> RunNote:
     """Return a note with other tags."""
-    return RunNote(note.text, _sorted({*note.tags, *add} - set(remove)))
+    return RunNote(note.text, _sort_tags({*note.tags, *add} - set(remove)))
 
 
 def has_note(folder: RunFolder) -> bool:
-    """Whether something was written of a run."""
+    """Whether a run has a note."""
     return os.access(f"{folder.path}/{FILE}", os.F_OK)
 
 
 def read_note(folder: RunFolder) -> RunNote:
-    """Return the note of a run; a damaged file counts as none."""
+    """Return the note of a run; a damaged file counts as no note."""
     content = folder.read_json(FILE)
     text = content.get("note")
     tags = content.get("tags")
     tags = tags if isinstance(tags, list) else []
-    known = [tag for tag in tags if isinstance(tag, str) and _TAG.fullmatch(tag)]
-    return RunNote(text[:MOST_TEXT] if isinstance(text, str) else "", _sorted(known))
+    valid = [tag for tag in tags if isinstance(tag, str) and _TAG.fullmatch(tag)]
+    return RunNote(text[:MAX_TEXT] if isinstance(text, str) else "", _sort_tags(valid))
 
 
 def write_note(folder: RunFolder, note: RunNote) -> None:
-    """Keep a run's note; an empty one is removed.
+    """Write a run's note; an empty one is removed.
 
     Raises:
         FailedRunError: It cannot be written.
@@ -96,5 +96,5 @@ def write_note(folder: RunFolder, note: RunNote) -> None:
     folder.write_json(FILE, {"note": note.text, "tags": list(note.tags)})
 
 
-def _sorted(tags: Iterable[str]) -> tuple[str, ...]:
+def _sort_tags(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(tags)))

@@ -1,4 +1,4 @@
-"""The playback of a recorded run: its events as they come due, by a clock of the caller's."""
+"""The playback of a recorded run: its events when they are due, by the caller's clock."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from spbench.record.runs.folder import RunFolder
 from spbench_core.events.fields import Event
 
 LONGEST_PAUSE = 2.0
-"""Seconds of a run's time that a silence in it lasts at most when it is played."""
+"""Seconds of a run's time to which a silence is shortened in playback."""
 BATCH = 2_000
-"""Events that are given out at once, unless it is told otherwise."""
+"""The number of events that one call returns by default."""
 
 
 class Playback:
-    """A playback: it gives out events as far apart as they were, at a speed that can change.
+    """A playback of events in their original rhythm, at a speed that can change.
 
     Args:
-        events: The events, in order; they are taken one by one, as they come due.
-        speed: Seconds of the run in one of the clock; None or infinity for as fast as can be.
-        longest_pause: A longer silence between two events is cut to this, in seconds of the run.
+        events: The events, in order; they are read one by one when they are due.
+        speed: Seconds of the run per second of the clock; None or infinity for no delay.
+        longest_pause: The longest silence between two events, in seconds of the run.
     """
 
     def __init__(
@@ -35,97 +35,97 @@ class Playback:
         self._events = iter(events)
         self._longest_pause = longest_pause
         self._next: Event | None = None
-        self._next_at = 0.0
+        self._next_due = 0.0
         self._latest = -math.inf
-        self._given = 0
+        self._num_taken = 0
         self._time = 0.0
-        self._read_at: float | None = None
+        self._last_clock: float | None = None
         self._paused = False
         self._ended = False
         self._speed = math.inf
-        self._set(speed)
+        self._set_speed(speed)
 
     @property
     def done(self) -> bool:
-        """Whether all events have been given out."""
+        """Whether all events have been returned."""
         return self._peek() is None
 
     @property
     def position(self) -> tuple[int, int | None]:
-        """The number of events given out, and of all where it is known."""
-        return self._given, self._total
+        """The number of returned events, and of all events if it is known."""
+        return self._num_taken, self._total
 
     @property
     def paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether it is paused."""
         return self._paused
 
     def take_due(self, now: float, limit: int = BATCH) -> list[Event]:
-        """Return the events that are due at a reading of the clock, ``limit`` at most.
+        """Return the events that are due at this reading of the clock, ``limit`` at most.
 
-        Where more are due, the run's time waits for them: it does not go on ahead of its events.
+        If more are due, the run's time waits for them, so that it does not pass its events.
         """
         self._advance(now)
-        given: list[Event] = []
-        while not self._paused and len(given) < limit:
+        due: list[Event] = []
+        while not self._paused and len(due) < limit:
             event = self._peek()
             if event is None or not self._is_due():
                 break
-            given.append(event)
+            due.append(event)
             self._next = None
-        self._given += len(given)
-        if len(given) == limit or self._speed == math.inf:
-            self._time = self._next_at
-        return given
+        self._num_taken += len(due)
+        if len(due) == limit or self._speed == math.inf:
+            self._time = self._next_due
+        return due
 
     def wait(self, now: float) -> float:
-        """Return the seconds of the clock until the next event is due; infinity where none is."""
+        """Return the seconds of the clock until the next event is due; infinity without one."""
         self._advance(now)
         if self._paused or self._peek() is None:
             return math.inf
-        return 0.0 if self._is_due() else (self._next_at - self._time) / self._speed
+        return 0.0 if self._is_due() else (self._next_due - self._time) / self._speed
 
     def set_speed(self, speed: float | None, now: float) -> None:
-        """Go on at another speed."""
+        """Continue at another speed."""
         self._advance(now)
-        self._set(speed)
+        self._set_speed(speed)
 
     def pause(self, now: float) -> None:
-        """Stand still."""
+        """Stop the run's time."""
         self._advance(now)
         self._paused = True
 
     def resume(self, now: float) -> None:
-        """Go on from where it stood."""
+        """Continue after a pause."""
         self._advance(now)
         self._paused = False
 
-    def _set(self, speed: float | None) -> None:
+    def _set_speed(self, speed: float | None) -> None:
         if speed is not None and not speed > 0:
             raise ValueError(f"a speed of {speed} is not above 0")
         self._speed = math.inf if speed is None else speed
 
     def _advance(self, now: float) -> None:
-        """Bring the run's time to a reading of the clock, which begins with the first one."""
-        passed = 0.0 if self._read_at is None else now - self._read_at
-        self._read_at = now
+        """Advance the run's time to a reading of the clock; the first reading starts it."""
+        elapsed = 0.0 if self._last_clock is None else now - self._last_clock
+        self._last_clock = now
         if not self._paused and self._speed < math.inf:
-            self._time += passed * self._speed
+            self._time += elapsed * self._speed
 
     def _is_due(self) -> bool:
-        return self._next_at <= self._time or self._speed == math.inf
+        return self._next_due <= self._time or self._speed == math.inf
 
     def _peek(self) -> Event | None:
-        """The next event, and when it is due in the run's time."""
+        """Return the next event, and set its due time in the run's time."""
         if self._next is None and not self._ended:
             self._next = next(self._events, None)
             if self._next is None:
                 self._ended = True
             else:
-                # Ranks' clocks differ, and their events mix: the run's time goes on only.
+                # Clocks of ranks differ, and their events mix: the run's time never goes back.
                 time = self._next["time"]
                 if self._latest > -math.inf:
-                    self._next_at += min(max(0.0, time - self._latest), self._longest_pause)
+                    self._next_due += min(max(0.0, time - self._latest), self._longest_pause)
                 self._latest = max(self._latest, time)
         return self._next
 
@@ -133,7 +133,7 @@ class Playback:
 def play_paced(
     playback: Playback, clock: Callable[[], float], sleep: Callable[[float], object]
 ) -> Iterator[Event]:
-    """Yield the events of a playback as they come due, sleeping in between."""
+    """Yield the events of a playback when they are due, sleeping in between."""
     while not playback.done:
         yield from playback.take_due(clock())
         wait = playback.wait(clock())
@@ -142,5 +142,5 @@ def play_paced(
 
 
 def find_demo_run() -> RunFolder:
-    """Return the folder of the demo's run (`python -m benchmarks.record_demo` records it)."""
+    """Return the folder of the demo's run, which `python -m benchmarks.record_demo` records."""
     return RunFolder(Path(spbench.__file__).parent / "demo")

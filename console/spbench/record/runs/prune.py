@@ -1,4 +1,4 @@
-"""Removal of old runs: never one that a baseline names, and never one that goes on."""
+"""Removal of old runs, except for runs of baselines and runs that are still running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spbench.safe_files import FOLDER_MODE, open_folder
 from spbench_core.events.statuses import RunStatus
 
 BASELINES = "baselines"
-"""The folder of a home's baselines; ``run`` and ``runs`` of each name those it was made of."""
+"""The folder of a home's baselines. ``run`` and ``runs`` of each name its runs."""
 _REMOVED = "removed"
 _AGE = re.compile(r"(\d{1,6})([hdw])")
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -27,7 +27,7 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """A run that goes, and the bytes of its files."""
+    """A run to remove, and the bytes of its files."""
 
     summary: RunSummary
     bytes: int
@@ -37,41 +37,47 @@ def parse_age(text: str) -> float:
     """Return ``12h``, ``30d`` or ``4w`` in seconds.
 
     Raises:
-        UsageError: It is none of these.
+        UsageError: It has another form.
     """
-    found = _AGE.fullmatch(text)
-    if found is None:
+    match = _AGE.fullmatch(text)
+    if match is None:
         raise UsageError(f"--older {text!r} is no age; write it as 12h, 30d or 4w")
-    return int(found[1]) * _SECONDS[found[2]]
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def find_old_runs(
     home: Path, runs: Sequence[RunSummary], keep: int, older: float, now: float
 ) -> list[OldRun]:
-    """Return the runs that may go, the oldest first.
+    """Return the runs that may be removed, the oldest first.
 
     Args:
         home: The folder of the runs.
-        runs: All of them, the oldest first.
-        keep: The newest runs that stay in any case.
-        older: A run goes only when it started longer ago than this, in seconds; one that does not
-            say when it started is as old as its folder.
-        now: In seconds since the epoch.
+        runs: All runs, the oldest first.
+        keep: The number of newest runs that are kept in any case.
+        older: The smallest age of a run to remove, in seconds. A run without a start time is as old
+            as its folder.
+        now: The time in seconds since the epoch.
 
     Raises:
-        UsageError: A baseline cannot be read: its run might go.
+        UsageError: A baseline cannot be read, so that its runs are unknown.
     """
-    named = _baseline_runs(home)
+    kept_ids = _list_baseline_runs(home)
     old = [
         run
         for run in runs[: max(0, len(runs) - keep)]
-        if run.verdict != RunStatus.RUNNING and run.id not in named and now - _started(run) >= older
+        if run.verdict != RunStatus.RUNNING
+        and run.id not in kept_ids
+        and now - _find_start(run) >= older
     ]
-    return [OldRun(run, _bytes(run.folder.path)) for run in old if not run.folder.path.is_symlink()]
+    return [
+        OldRun(run, _count_bytes(run.folder.path))
+        for run in old
+        if not run.folder.path.is_symlink()
+    ]
 
 
-def _baseline_runs(home: Path) -> set[str]:
-    found = set()
+def _list_baseline_runs(home: Path) -> set[str]:
+    ids = set()
     for path in sorted((home / BASELINES).glob("*.json")):
         try:
             content = read_json(path)
@@ -82,12 +88,12 @@ def _baseline_runs(home: Path) -> set[str]:
             ) from None
         if isinstance(content, dict):
             runs = content.get("runs")
-            of = [content.get("run"), *(runs if isinstance(runs, list) else ())]
-            found |= {run for run in of if isinstance(run, str)}
-    return found
+            names = [content.get("run"), *(runs if isinstance(runs, list) else ())]
+            ids |= {run for run in names if isinstance(run, str)}
+    return ids
 
 
-def _started(run: RunSummary) -> float:
+def _find_start(run: RunSummary) -> float:
     if run.started is not None:
         return run.started
     with suppress(OSError):
@@ -95,36 +101,39 @@ def _started(run: RunSummary) -> float:
     return 0.0
 
 
-def _bytes(folder: Path) -> int:
+def _count_bytes(folder: Path) -> int:
     total = 0
-    for place, _, names in os.walk(folder):
+    for folder_path, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):
-                total += os.lstat(os.path.join(place, name)).st_size
+                total += os.lstat(os.path.join(folder_path, name)).st_size
     return total
 
 
 def remove_run(home: Path, folder: RunFolder) -> bool:
-    """Remove a run at once: a reader sees all of it or nothing. False where it goes on again.
+    """Remove a run atomically, so that a reader sees all of it or nothing.
 
-    What a kill leaves of it is removed with the next one.
+    The remains of a killed removal are removed with the next run.
+
+    Returns:
+        False if the run is running again, or another console has removed it.
 
     Raises:
         FailedRunError: It cannot be removed.
     """
     if read_summary(folder).verdict == RunStatus.RUNNING:
         return False
-    aside = home / _REMOVED
+    removed_folder = home / _REMOVED
     try:
-        with open_folder(aside, home, FOLDER_MODE) as there:
-            os.rename(folder.path, folder.id, dst_dir_fd=there)
-        shutil.rmtree(aside)  # it follows no link
+        with open_folder(removed_folder, home, FOLDER_MODE) as descriptor:
+            os.rename(folder.path, folder.id, dst_dir_fd=descriptor)
+        shutil.rmtree(removed_folder)  # it follows no link
     except FileNotFoundError:
         return False  # another console was quicker
     except OSError as error:
-        raise _not_removed(folder, error) from None
+        raise _not_removed_error(folder, error) from None
     return True
 
 
-def _not_removed(folder: RunFolder, error: OSError) -> FailedRunError:
+def _not_removed_error(folder: RunFolder, error: OSError) -> FailedRunError:
     return FailedRunError(f"{unwritable_error(folder.path, error)}; it was not wholly removed")

@@ -1,4 +1,4 @@
-"""Reads a report's file case by case, so that it never is in memory as a whole."""
+"""Reads the file of a report case by case, so that it is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from spbench.record.runs.files import (
 
 CASES = "cases"
 BLOCK = 1 << 20
-"""Letters of a report that are read at once."""
-MOST_VALUE = 256 << 20
-"""Letters of one case: one on 64 ranks takes 33,000. What is longer is taken for damage."""
+"""The number of characters that are read at once."""
+MAX_CASE_LENGTH = 256 << 20
+"""The longest case in characters. A case on 64 ranks has 33,000. A longer one counts as damage."""
 _AHEAD = 3
-"""Letters behind a number that show its end: in ``1.5e-7`` two behind ``1.5`` do not."""
+"""Characters after a number that show its end: in ``1.5e-7``, two after ``1.5`` do not."""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -35,17 +35,17 @@ def read_report_file(
 ) -> tuple[dict[str, Any], list[Case]]:
     """Return a report without its cases, and its cases converted one by one.
 
-    Texts are without a terminal's commands. If the value of ``cases`` is no array, the report keeps
-    it.
+    Texts are without control characters. If the value of ``cases`` is not an array, the report
+    keeps it.
 
     Args:
         path: The file.
         convert_case: Called with each item of ``cases``.
 
     Raises:
-        TooLargeError: It has more bytes than a report may have.
+        TooLargeError: It is larger than a report may be.
         OSError: The file cannot be read, or is a folder, a pipe, a socket or a device.
-        ValueError: It is no JSON object, or ``convert_case`` raised that.
+        ValueError: It is not a JSON object, or ``convert_case`` raised this.
     """
     with open(open_file(path), encoding="utf-8", newline="") as file:
         size = os.fstat(file.fileno()).st_size
@@ -58,16 +58,16 @@ def read_report_file(
 
 
 class _ReportReader(Generic[Case]):
-    """Reads one JSON object, and converts its cases as soon as they are read.
+    """A reader of one JSON object that converts its cases as soon as they are read.
 
-    Only a part of the text is in memory: the value that is read, and what follows it in its block.
+    Only a part of the text is in memory: the current value, and the rest of its block.
     """
 
     def __init__(self, file: TextIO, convert_case: Callable[[Any], Case]) -> None:
         self._file = file
         self._convert = convert_case
         self._text = ""
-        self._at = 0
+        self._position = 0
 
     def read(self) -> tuple[dict[str, Any], list[Case]]:
         head: dict[str, Any] = {}
@@ -101,47 +101,47 @@ class _ReportReader(Generic[Case]):
         self._skip_space()
         while True:
             try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = _DECODER.raw_decode(self._text, self._position)
             except json.JSONDecodeError:
-                # The value may end in the next block, or never, where the text is damaged.
-                if len(self._text) - self._at <= MOST_VALUE and self._read_block():
+                # The value may end in the next block, or never if the text is damaged.
+                if len(self._text) - self._position <= MAX_CASE_LENGTH and self._read_block():
                     continue
                 raise
-            # A number at the end of a block may go on in the next one.
+            # A number at the end of a block may continue in the next one.
             if len(self._text) - end < _AHEAD and self._read_block():
                 continue
-            suspect = may_have_controls(self._text[self._at : end].encode())
-            self._at = end
+            suspect = may_have_controls(self._text[self._position : end].encode())
+            self._position = end
             return strip_controls_from_json(value) if suspect else value
 
-    def _accept(self, letter: str) -> bool:
-        if not self._skip_space() or self._text[self._at] != letter:
+    def _accept(self, character: str) -> bool:
+        if not self._skip_space() or self._text[self._position] != character:
             return False
-        self._at += 1
+        self._position += 1
         return True
 
-    def _expect(self, letter: str) -> None:
-        if not self._accept(letter):
-            raise self._error(repr(letter))
+    def _expect(self, character: str) -> None:
+        if not self._accept(character):
+            raise self._error(repr(character))
 
     def _skip_space(self) -> bool:
-        """Go to the next letter that is no space; return whether there is one."""
+        """Skip white space; return whether there is a further character."""
         while True:
-            space = _SPACE.match(self._text, self._at)
-            self._at = space.end() if space else self._at
-            if self._at < len(self._text):
+            space = _SPACE.match(self._text, self._position)
+            self._position = space.end() if space else self._position
+            if self._position < len(self._text):
                 return True
             if not self._read_block():
                 return False
 
     def _read_block(self) -> bool:
-        """Read more of the text, as much again as there is of a value; return whether there was."""
-        block = self._file.read(max(BLOCK, len(self._text) - self._at))
+        """Read more text, at least as much as there is of a value; return whether there was any."""
+        block = self._file.read(max(BLOCK, len(self._text) - self._position))
         if not block:
             return False
-        self._text = self._text[self._at :] + block
-        self._at = 0
+        self._text = self._text[self._position :] + block
+        self._position = 0
         return True
 
     def _error(self, expected: str) -> json.JSONDecodeError:
-        return json.JSONDecodeError(f"expected {expected}", self._text, self._at)
+        return json.JSONDecodeError(f"expected {expected}", self._text, self._position)

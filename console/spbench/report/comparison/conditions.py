@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spbench.record.runs.case_work import parse_planted_faults
+from spbench.record.runs.case_durations import parse_planted_faults
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import RunConditions
 from spbench.report.recorded import RecordedRun

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from spbench.record.efficiency import is_ratio_of_times
-from spbench.record.runs.case_work import DATA_ALONE
+from spbench.record.runs.case_durations import UNTIMED_PARAMS
 from spbench.report.comparison.deciding_factor import DecidingFactor, deciding_factor
 from spbench.report.comparison.judgement import explain_broken, explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, MetricRow, Outcome
@@ -119,7 +119,7 @@ def _work_differences(a: CasePart, b: CasePart) -> Iterator[str]:
         yield f"{a.np} ranks in a, {b.np} in b"
     if None not in (a.crowded, b.crowded) and a.crowded != b.crowded:
         yield f"more ranks than cores in {'a' if a.crowded else 'b'} only"
-    yield from _param_differences(a, b, (name for name in a.params if name not in DATA_ALONE))
+    yield from _param_differences(a, b, (name for name in a.params if name not in UNTIMED_PARAMS))
 
 
 def _param_differences(a: CasePart, b: CasePart, names: Iterable[str]) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
     for run, case in (("a", a), ("b", b)):
         if case.noisy:
             yield f"noisy in {run}: {case.noisy}"
-    yield from _param_differences(a, b, DATA_ALONE)
+    yield from _param_differences(a, b, UNTIMED_PARAMS)
     for run, params, other_params in (("a", a.params, b.params), ("b", b.params, a.params)):
         extra = [
             f"{name}={format_label(value)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from spbench.record.runs.case_work import hash_work
+from spbench.record.runs.case_durations import hash_work
 from spbench.record.runs.index import find_past_runs
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.recorded import RecordedRun

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.number_formatting import format_factor, format_value
-from spbench.record.outliers.link_kinds import HostPair, RankPair
+from spbench.record.outliers.links import HostPair, RankPair
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.compare import SIMILAR
 from spbench.report.links import LinkMatrix, LinkTable

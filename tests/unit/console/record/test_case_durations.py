@@ -2,8 +2,7 @@
 
 import pytest
 
-from spbench.record.runs.case_durations import CaseTimes, measure_durations
-from spbench.record.runs.case_work import hash_work
+from spbench.record.runs.case_durations import CaseTimes, hash_work, measure_durations
 from spbench.record.runs.index import find_past_durations
 from spbench_core.events.statuses import CaseStatus
 from unit.events import recorded, whole_run

@@ -201,7 +201,7 @@ def test_a_line_that_never_ends_is_not_kept(path, monkeypatch):
     found = []
     while not tail.at_end:
         found += read(tail, 300)
-        assert len(tail._rest) <= 1300
+        assert len(tail._incomplete) <= 1300
     assert found == [0, 1]
 
 

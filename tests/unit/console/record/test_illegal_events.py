@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spbench.engine.recorder import Recorder
 from spbench.record.findings import collect_findings
 from spbench.record.runs.event_log import EventLog, decode, encode
-from spbench.record.runs.log_check import LogCheck
+from spbench.record.runs.follow import LogCheck
 from spbench.record.state import RunState
 from spbench.report.build import build_report
 from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase

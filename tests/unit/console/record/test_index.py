@@ -190,7 +190,7 @@ def test_the_index_of_a_newer_version_is_left_alone(home):
 
 
 def test_an_index_that_another_console_holds_is_worked_around(home, monkeypatch):
-    monkeypatch.setattr(index_file, "PATIENCE", 0.01)
+    monkeypatch.setattr(index_file, "LOCK_TIMEOUT", 0.01)
     first = ended(home)
     list_summaries(home)
     holder = sqlite3.connect(home / "index.sqlite", isolation_level=None)
@@ -242,7 +242,7 @@ def test_a_home_that_cannot_be_written_is_read(indexed):
 
 def test_a_full_disk_is_worked_around(home, monkeypatch):
     ended(home)
-    connected = index_file._connected
+    connected = index_file._connect
 
     def full(path, mode):
         """An index that may not grow: SQLite then says what it says on a full disk."""
@@ -250,7 +250,7 @@ def test_a_full_disk_is_worked_around(home, monkeypatch):
         index.execute("PRAGMA max_page_count = 1")
         return index
 
-    monkeypatch.setattr(index_file, "_connected", full)
+    monkeypatch.setattr(index_file, "_connect", full)
     assert [run.verdict for run in list_summaries(home)] == ["passed"]
     assert len(find_past_launches(home, "a", "time_ms")) == 1
     count, why = reindex(home)
@@ -263,10 +263,10 @@ def test_tables_that_another_console_has_just_made_are_kept(home, monkeypatch):
     first = ended(home)
     second = ended(home)
     note_run(first)
-    read_version = index_file._version
+    read_version = index_file._read_version
     versions = iter([0])
     monkeypatch.setattr(
-        index_file, "_version", lambda connection: next(versions, read_version(connection))
+        index_file, "_read_version", lambda connection: next(versions, read_version(connection))
     )
     note_run(second)
     assert read_heads(home).keys() == {first.id, second.id}
@@ -279,10 +279,10 @@ def test_tables_that_a_newer_console_has_just_made_are_kept(home, monkeypatch):
     connection.execute(f"PRAGMA user_version = {index_file.VERSION + 1}")
     connection.close()
     newer = path.read_bytes()
-    read_version = index_file._version
+    read_version = index_file._read_version
     versions = iter([0])
     monkeypatch.setattr(
-        index_file, "_version", lambda connection: next(versions, read_version(connection))
+        index_file, "_read_version", lambda connection: next(versions, read_version(connection))
     )
     note_run(ended(home))
     assert path.read_bytes() == newer

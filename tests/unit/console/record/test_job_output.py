@@ -27,7 +27,7 @@ def test_both_streams_are_shown_and_an_empty_one_left_out(tmp_path):
 
 def test_of_a_long_stream_whole_lines_of_its_end_are_shown(tmp_path):
     folder = written(tmp_path, stdout=b"first line\nsecond\nthird\n")
-    (end,) = read_job_output(folder, 1, most=15)
+    (end,) = read_job_output(folder, 1, max_bytes=15)
     assert (end.text, end.left_out) == ("second\nthird\n", 11)
     assert end.title.endswith("stdout.log, without its first 11 bytes)")
 

@@ -7,7 +7,7 @@ from spbench.record.runs import history, notes
 from spbench.record.runs.history import list_summaries, read_summary, select_runs, update_known_runs
 from spbench.record.runs.notes import (
     FILE,
-    MOST_TEXT,
+    MAX_TEXT,
     NO_NOTE,
     RunNote,
     change_tags,
@@ -31,7 +31,7 @@ def test_a_line_is_read_as_tags_and_text():
     assert parse_note(str(RunNote("new driver", ("fast",)))) == RunNote("new driver", ("fast",))
 
 
-@pytest.mark.parametrize("line", ["x" * (MOST_TEXT + 1), "a \x1b[31m b"])
+@pytest.mark.parametrize("line", ["x" * (MAX_TEXT + 1), "a \x1b[31m b"])
 def test_what_is_too_long_or_not_printable_is_refused(line):
     with pytest.raises(UsageError, match="a note"):
         parse_note(line)

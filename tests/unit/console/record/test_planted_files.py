@@ -342,7 +342,7 @@ def test_a_link_that_the_user_named_is_replaced(tmp_path, outside):
 
 _OTHER_WRITERS = {
     "__main__.py": "opens /dev/null for closed streams",
-    "cli/run_views.py": "opens /dev/null",
+    "cli/runs/execution.py": "opens /dev/null",
     "cli/completion.py": "appends to the start-up file of the user's own shell",
     "batch/collect.py": "copies into a folder that it made with a random name and mode 0700",
     "suites/given_files.py": "writes to a pipe or a device that the user named",

@@ -48,7 +48,7 @@ def test_a_case_is_converted_before_the_next_is_read(tmp_path):
 
 
 def test_a_value_without_end_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(report_text, "MOST_VALUE", 1000)
+    monkeypatch.setattr(report_text, "MAX_CASE_LENGTH", 1000)
     path = tmp_path / "report.json"
     path.write_text('{"a": "' + "x" * 100_000_000)
     tracemalloc.start()

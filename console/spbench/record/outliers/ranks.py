@@ -1,4 +1,4 @@
-"""The hosts and ranks of cases that measure ranks, as kinds that are tested."""
+"""Populations of hosts and ranks, from cases that measure ranks."""
 
 from __future__ import annotations
 
@@ -8,53 +8,59 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from spbench.record.case_state import CaseState
-from spbench.record.outliers.kinds import Outlier, Population, advise_host, advise_host_of_rank
+from spbench.record.outliers.populations import (
+    Outlier,
+    Population,
+    advise_host,
+    advise_host_of_rank,
+)
 from spbench.stats.summary import lower_median
 
 
 def rank_populations(cases: Sequence[CaseState]) -> list[Population]:
     """Return the hosts and the ranks of each case, and the hosts over all cases together.
 
-    A host that is somewhat slow in each case is found only by what they say together.
+    A host that is slightly slow in each case is found only over all cases.
     """
-    kinds = []
+    populations = []
     by_case = []
     for case in cases:
         medians = case.rank_medians()
         if not medians or min(medians.values()) <= 0:
             continue
-        logs = {rank: math.log(value) for rank, value in medians.items()}
+        logs = {rank: math.log(median) for rank, median in medians.items()}
         hosts = group_by_host(case, logs)
         by_case.append({host: lower_median(values.values()) for host, values in hosts.items()})
-        kinds.append(Population(by_case[-1], partial(_hosts, f"in {case.id}")))
+        populations.append(Population(by_case[-1], partial(_describe_hosts, f"in {case.id}")))
         if len(hosts) < len(logs):
-            kinds.append(Population(logs, partial(_ranks, case)))
-    if len(by_case) > 1 and all(one.keys() == by_case[0].keys() for one in by_case):
-        together = {host: sum(one[host] for one in by_case) / len(by_case) for host in by_case[0]}
-        kinds.append(Population(together, partial(_hosts, f"over {len(by_case)} cases")))
-    return [kind for kind in kinds if kind.testable]
+            populations.append(Population(logs, partial(_describe_ranks, case)))
+    if len(by_case) > 1 and all(hosts.keys() == by_case[0].keys() for hosts in by_case):
+        mean = {host: sum(hosts[host] for hosts in by_case) / len(by_case) for host in by_case[0]}
+        location = f"over {len(by_case)} cases"
+        populations.append(Population(mean, partial(_describe_hosts, location)))
+    return [population for population in populations if population.testable]
 
 
 def group_by_host(case: CaseState, values: Mapping[int, float]) -> dict[str, dict[int, float]]:
     """Return the values of ranks by host."""
-    found: dict[str, dict[int, float]] = defaultdict(dict)
+    by_host: dict[str, dict[int, float]] = defaultdict(dict)
     for rank, value in values.items():
-        found[case.measured.ranks[rank].host][rank] = value
-    return found
+        by_host[case.measured.ranks[rank].host][rank] = value
+    return by_host
 
 
-def _hosts(where: str, slow: Mapping[str, float]) -> Iterator[Outlier]:
+def _describe_hosts(location: str, slow: Mapping[str, float]) -> Iterator[Outlier]:
     for host, ratio in slow.items():
-        comparison = f"as the median host {where}"
+        comparison = f"as the median host {location}"
         yield Outlier(host, ratio, f"host {host}", comparison, advise_host(host))
 
 
-def _ranks(case: CaseState, slow: Mapping[int, float]) -> Iterator[Outlier]:
-    """Name the ranks; those of a host of which all are slow are told by the host."""
+def _describe_ranks(case: CaseState, slow: Mapping[int, float]) -> Iterator[Outlier]:
+    """Yield slow ranks, or their host instead if all its ranks are slow."""
     ranks = group_by_host(case, dict.fromkeys(case.measured.ranks, 0.0))
     for host, ratios in group_by_host(case, slow).items():
         if len(ratios) > 1 and len(ratios) == len(ranks[host]):
-            yield from _hosts(f"in {case.id}", {host: lower_median(ratios.values())})
+            yield from _describe_hosts(f"in {case.id}", {host: lower_median(ratios.values())})
             continue
         for rank, ratio in ratios.items():
             name = f"rank {rank} on {host}"

@@ -1,0 +1,89 @@
+"""Populations of hosts, ranks or links that are tested together for outliers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spbench.record.number_formatting import format_factor
+from spbench.stats.generalised_esd import FEWEST_VALUES, find_large_outliers
+
+FALSE_ALARM_PROBABILITY = 0.001
+"""The largest probability of reporting an outlier in a run without any."""
+MIN_RATIO = 1.02
+"""Times the median from which on an outlier is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A host, rank or link that is slower than the median of its kind.
+
+    Attributes:
+        key: The host, the rank with its host, or the pair of ranks. The worse one of two outliers
+            with the same key is reported.
+        ratio: How many times slower it is.
+        name: Its name: ``host node03``, ``rank 3 on node03``.
+        comparison: Its reference and the case: ``as the median host in a``.
+        advice: The next step.
+    """
+
+    key: Hashable
+    ratio: float
+    name: str
+    comparison: str
+    advice: str
+
+    @property
+    def message(self) -> str:
+        """``host node03 is 1.20x as slow as the median host in a; check it with: ...``."""
+        verb = "are" if self.name.startswith("links ") else "is"
+        slow = f"{self.name} {verb} {format_factor(self.ratio)} as slow {self.comparison}"
+        return f"{slow}; {self.advice}"
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Hosts, ranks or links that are compared with each other.
+
+    Attributes:
+        times: The log of the time of each.
+        describe: Returns outliers from the keys of slow ones and their ratios to the median.
+    """
+
+    times: Mapping[Any, float]
+    describe: Callable[[Mapping[Any, float]], Iterable[Outlier]]
+
+    @property
+    def testable(self) -> bool:
+        """Whether there are enough of them for the test."""
+        return len(self.times) >= FEWEST_VALUES
+
+
+def find_outliers(populations: Sequence[Population]) -> list[Outlier]:
+    """Return the outliers of all populations, the slowest first.
+
+    The populations share `FALSE_ALARM_PROBABILITY` (Bonferroni), so that more tests do not lead to
+    more false alarms.
+    """
+    worst: dict[Hashable, Outlier] = {}
+    for population in populations:
+        probability = FALSE_ALARM_PROBABILITY / len(populations)
+        excess = find_large_outliers(population.times, probability)
+        ratios = {key: math.exp(log_ratio) for key, log_ratio in excess.items()}
+        notable = {key: ratio for key, ratio in ratios.items() if ratio >= MIN_RATIO}
+        for outlier in population.describe(notable):
+            if outlier.key not in worst or worst[outlier.key].ratio < outlier.ratio:
+                worst[outlier.key] = outlier
+    return sorted(worst.values(), key=lambda outlier: -outlier.ratio)
+
+
+def advise_host(host: str) -> str:
+    """Return how to check a host."""
+    return f"check it with: spbench doctor --hosts {host}"
+
+
+def advise_host_of_rank(host: str) -> str:
+    """Return how to check the host of a rank."""
+    return f"check its host with: spbench doctor --hosts {host}"
