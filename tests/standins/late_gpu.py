@@ -49,11 +49,11 @@ def _record_host_time(event):
 
 def offer_transports_of_gpus(choose):
     """Let the late device have the transports of a GPU that ranks of one host share."""
-    refusals = choose.refusals
+    find_refusals = choose.find_refusals
 
     def late_refusals(wiring):
         if wiring.device.type != NAME:
-            return refusals(wiring)
+            return find_refusals(wiring)
         reasons = {
             name: "is for memory of the host"
             for name, kind in choose.TRANSPORT_DEVICES.items()
@@ -65,4 +65,4 @@ def offer_transports_of_gpus(choose):
             reasons["cuda-ipc"] = "needs all ranks on one host"
         return reasons
 
-    choose.refusals = late_refusals
+    choose.find_refusals = late_refusals

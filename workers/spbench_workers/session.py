@@ -63,10 +63,12 @@ def serve() -> None:
     except BaseException as error:
         report_failure(channel, error)
         raise
+
     names = [None, *(case["benchmark"] for case in cases), None]
     for case, before, name, after in zip(cases, names, names[1:], names[2:], strict=False):
         ends = {"first": before != name, "last": after != name}
         run_case(world, channel, case, runners[name], **ends)
+
     # In this order: all ranks have finished, then each closes its connection after every event has
     # arrived, and only then finalizes MPI, where it may wait or be killed.
     world.comm.Barrier()

@@ -16,7 +16,10 @@ from spbench_parallel.plan import ModelPlan, check_fused
 from spbench_parallel.progress import NO_PROGRESS, Progress
 
 LEAST_GAIN = 0.97
-"""The ratio of the slowest stages' times below which the measured balance is used."""
+"""The ratio of the slowest stages' times below which the measured balance is used.
+
+Smaller gains are not used, because the estimated balance is the same in each launch.
+"""
 
 
 def estimate_balance(plan: ModelPlan) -> Balance:
