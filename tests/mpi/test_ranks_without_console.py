@@ -56,7 +56,7 @@ from spbench_workers import comm
 comm.FINALIZE_TIMEOUT = 1
 if comm.open_world().rank == 1:
     time.sleep(60)
-comm.end_mpi()
+comm.finalize_mpi()
 """
 
 

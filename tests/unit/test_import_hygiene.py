@@ -207,7 +207,7 @@ def test_packages_import_only_downwards(copied):
     [
         pytest.param(
             "console/spbench/engine/plan.py",
-            "from spbench_parallel.validation.reference import OneProcess",
+            "from spbench_parallel.validation.reference import ReferenceModel",
             "The console imports no module of the ranks BROKEN",
             id="the console takes a module of the workers",
         ),

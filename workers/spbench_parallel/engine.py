@@ -198,9 +198,8 @@ class Engine:
     def calibrate(self) -> Ranges:
         """Infer a step's images in fp32.
 
-        Return the ranges of values that convolutions read.
-
-        For inference in int8, pass the ranges of all ranks to `Arithmetic.quantise`.
+        Return the ranges of values that convolutions read. For inference in int8, pass the ranges
+        of all ranks to `Arithmetic.quantise`.
         """
         with self.arithmetic.record_ranges() as ranges:
             self._run_tasks(self._orders[False], None)

@@ -78,8 +78,8 @@ def measure_layer_times(
             )
             # A layer's input has the number format of the previous layer's output.
             input_dtype = precision.work if mixed else dtype
-            inputs = _inputs(model.flows[index], images, random, device, input_dtype)
-            rounds = _rounds(stage, inputs, device)
+            inputs = _create_inputs(model.flows[index], images, random, device, input_dtype)
+            rounds = _time_rounds(stage, inputs, device)
         forward, backward = (median(times) * 1000.0 for times in zip(*rounds, strict=True))
         times_by_likeness[model.make_layer_key(index)] = LayerTime(layer.name, forward, backward)
         progress.advance()
@@ -89,7 +89,7 @@ def measure_layer_times(
     ]
 
 
-def _inputs(
+def _create_inputs(
     flow: Flow, images: int, random: torch.Generator, device: torch.device, dtype: torch.dtype
 ) -> tuple[torch.Tensor, ...]:
     return tuple(
@@ -144,7 +144,7 @@ class LapTimer:
         return [0.0 if lap is None else lap[1].seconds_since(lap[0]) for lap in self._laps]
 
 
-def _rounds(
+def _time_rounds(
     stage: nn.Module, inputs: TensorTuple, device: torch.device
 ) -> list[tuple[float, float]]:
     """Return the forward and backward seconds of each round except the first.

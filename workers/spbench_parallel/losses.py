@@ -49,9 +49,8 @@ class Loss:
     def count_correct(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the number of images that are classified correctly.
 
-        Their class has the largest logit.
-
-        In segmentation, each image counts as the share of such pixels.
+        Their class has the largest logit. In segmentation, each image counts as the share of such
+        pixels.
         """
         return (logits.argmax(1) == targets).sum() / self.pixels
 

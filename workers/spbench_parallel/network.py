@@ -235,14 +235,14 @@ class _Source:
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
         pixels = self._load("pixels", self._pixels, replica, images, box)
-        self._check(pixels, (images[1] - images[0], _CHANNELS, *box.shape), "pixels")
+        self._check_shape(pixels, (images[1] - images[0], _CHANNELS, *box.shape), "pixels")
         return pixels.to(self._plan.device, self._plan.dtype)
 
     def targets(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return the class of each image, or of each pixel of a box, in int64."""
         targets = self._load("targets", self._targets, replica, images, box)
         sides = box.shape if self._plan.model.is_segmentation else ()
-        self._check(targets, (images[1] - images[0], *sides), "targets")
+        self._check_shape(targets, (images[1] - images[0], *sides), "targets")
         return targets.to(self._plan.device, torch.int64)
 
     def _load(
@@ -255,7 +255,7 @@ class _Source:
             error.add_note(f"rank {self._rank} asked for {label} of {numbers} of step {self.step}")
             raise
 
-    def _check(self, tensor: torch.Tensor, shape: tuple[int, ...], label: str) -> None:
+    def _check_shape(self, tensor: torch.Tensor, shape: tuple[int, ...], label: str) -> None:
         if tuple(tensor.shape) != shape:
             raise CannotRunError(
                 f"rank {self._rank}: {label} have the shape {list(tensor.shape)}, and must have "

@@ -58,7 +58,7 @@ class PeakMemory:
             return torch.cuda.max_memory_allocated(self._device) / 1e6
         if self.since_start:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-        return _kib("VmHWM") * 1024 / 1e6
+        return _read_kib("VmHWM") * 1024 / 1e6
 
 
 def available_bytes(device: torch.device) -> float:
@@ -78,14 +78,14 @@ def _bytes_within_limits() -> float:
     limits = {"VmData": resource.RLIMIT_DATA, "VmSize": resource.RLIMIT_AS}
     soft = {name: resource.getrlimit(limit)[0] for name, limit in limits.items()}
     remaining = [
-        limit - 1024.0 * _kib(name)
+        limit - 1024.0 * _read_kib(name)
         for name, limit in soft.items()
         if limit != resource.RLIM_INFINITY
     ]
     return max(0.0, min(remaining, default=math.inf))
 
 
-def _kib(name: str) -> int:
+def _read_kib(name: str) -> int:
     """Return a number of KiB from ``/proc/self/status``."""
     status = (_PROCESS / "status").read_text().splitlines()
     line = next(line for line in status if line.startswith(f"{name}:"))

@@ -84,7 +84,7 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
 
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     host = socket.gethostname()
-    own_location = RankLocation(host, _boot_id(), read_local_rank(os.environ), cpus)
+    own_location = RankLocation(host, _read_boot_id(), read_local_rank(os.environ), cpus)
     locations: list[RankLocation] = comm.allgather(own_location)
     assigned = assign_local_ranks(locations)
     machine = assigned.machines[comm.rank]
@@ -94,7 +94,7 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
         if other == machine
     ]
 
-    threads = _threads(cpus, local_cpus)
+    threads = _choose_threads(cpus, local_cpus)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     local_rank = assigned.local_ranks[comm.rank]
     return World(
@@ -105,11 +105,9 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
 def finalize_mpi() -> None:
     """Finalize MPI, which all ranks must do.
 
-    MPI then removes its files in shared memory.
-
-    SIGALRM ends a process that waits in it for longer than `FINALIZE_TIMEOUT`. A handler in Python
-    would not run, because MPI_Finalize holds Python's lock, and the connection to the console is
-    closed.
+    MPI then removes its files in shared memory. SIGALRM ends a process that waits in it for longer
+    than `FINALIZE_TIMEOUT`. A handler in Python would not run, because MPI_Finalize holds Python's
+    lock, and the connection to the console is closed.
     """
     from mpi4py import MPI
 
@@ -119,14 +117,14 @@ def finalize_mpi() -> None:
     signal.alarm(0)
 
 
-def _boot_id() -> str:
+def _read_boot_id() -> str:
     try:
         return _BOOT.read_text().strip()
     except OSError:
         return ""
 
 
-def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
+def _choose_threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
     """Return OMP_NUM_THREADS if it is set, otherwise this rank's share of its cores."""
     if os.environ.get("OMP_NUM_THREADS", "").isdigit():
         return max(1, int(os.environ["OMP_NUM_THREADS"]))

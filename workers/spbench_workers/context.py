@@ -112,9 +112,7 @@ class Context:
     def median_of_slowest(self, times: Sequence[float]) -> float:
         """Return the median over iterations of the slowest rank's times.
 
-        The console computes the same.
-
-        All ranks must call it, with the same number of times.
+        The console computes the same. All ranks must call it, with the same number of times.
         """
         from mpi4py import MPI
 

@@ -58,10 +58,8 @@ def read_counters(proc: Path = PROC, sys: Path = SYS) -> Counters:
 def find_disturbances(before: Counters, after: Counters, cpus: int) -> dict[str, float]:
     """Return the disturbances of a rank between two readings, by name.
 
-    It is empty if there was none.
-
-    ``waited``, ``stolen`` and ``throttled`` are shares of the time, if they take `MIN_SECONDS` or
-    more. ``hot`` is a number of times.
+    It is empty if there was none. ``waited``, ``stolen`` and ``throttled`` are shares of the time,
+    if they take `MIN_SECONDS` or more. ``hot`` is a number of times.
     """
     seconds = after.now - before.now
     if seconds <= 0:
@@ -82,9 +80,8 @@ def find_disturbances(before: Counters, after: Counters, cpus: int) -> dict[str,
 def measure_slowdown(cpus: Iterable[int], sys: Path = SYS) -> float:
     """Return the share by which the slowest CPU is below its base clock rate.
 
-    It is at least 0.
-
-    The base rate is the one that a CPU keeps under any load that its cooling is designed for.
+    It is at least 0. The base rate is the one that a CPU keeps under any load that its cooling is
+    designed for.
     """
     shares = [0.0]
     for cpu in cpus:

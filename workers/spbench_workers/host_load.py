@@ -36,9 +36,9 @@ class HostLoad:
     def __init__(self, proc: Path = PROC, adapters: Path = ADAPTERS) -> None:
         self._proc = proc
         self._adapters = adapters
-        self._gpus = _gpu_meter()
-        self._cpu = self._cpu_times()
-        self._bytes = self._network()
+        self._gpus = _create_gpu_meter()
+        self._cpu = self._read_cpu_times()
+        self._bytes = self._read_network_bytes()
         self._last_time = time.monotonic()
 
     def __call__(self) -> dict[str, float]:
@@ -47,14 +47,14 @@ class HostLoad:
         seconds = max(now - self._last_time, 1e-6)
         self._last_time = now
         load: dict[str, float] = {}
-        busy, total = self._cpu_times()
+        busy, total = self._read_cpu_times()
         busy_before, total_before = self._cpu
         if total > total_before:
             load["cpu"] = round((busy - busy_before) / (total - total_before), 3)
         self._cpu = busy, total
-        if (memory := self._memory()) is not None:
+        if (memory := self._read_memory_share()) is not None:
             load["memory"] = round(memory, 3)
-        bytes_now = self._network()
+        bytes_now = self._read_network_bytes()
         if bytes_now is not None and self._bytes is not None:
             bytes_received, bytes_sent = (
                 max(0, after - before) for after, before in zip(bytes_now, self._bytes, strict=True)
@@ -68,15 +68,15 @@ class HostLoad:
             load["gpu"] = round(gpu, 3)
         return load
 
-    def _cpu_times(self) -> tuple[int, int]:
-        columns = _text(self._proc / "stat").partition("\n")[0].split()[1 : 1 + _TIMES]
+    def _read_cpu_times(self) -> tuple[int, int]:
+        columns = _read_text(self._proc / "stat").partition("\n")[0].split()[1 : 1 + _TIMES]
         times = [int(column) for column in columns]
         idle = sum(times[index] for index in _IDLE if index < len(times))
         return sum(times) - idle, sum(times)
 
-    def _memory(self) -> float | None:
+    def _read_memory_share(self) -> float | None:
         sizes = {}
-        for line in _text(self._proc / "meminfo").splitlines():
+        for line in _read_text(self._proc / "meminfo").splitlines():
             name, _, amount = line.partition(":")
             if name in ("MemTotal", "MemAvailable"):
                 sizes[name] = int(amount.split()[0])
@@ -84,10 +84,10 @@ class HostLoad:
             return None
         return 1.0 - sizes["MemAvailable"] / sizes["MemTotal"]
 
-    def _network(self) -> tuple[int, int] | None:
+    def _read_network_bytes(self) -> tuple[int, int] | None:
         """Return the bytes that all adapters have received and sent so far."""
         bytes_received = bytes_sent = 0
-        lines = _text(self._proc / "net/dev").splitlines()[2:]
+        lines = _read_text(self._proc / "net/dev").splitlines()[2:]
         for line in lines:
             name, _, counters = line.partition(":")
             columns = counters.split()
@@ -95,8 +95,8 @@ class HostLoad:
                 bytes_received += int(columns[0])
                 bytes_sent += int(columns[8])
         for port in self._adapters.glob("*/ports/*/counters"):
-            bytes_received += _WORD * _count(port / "port_rcv_data")
-            bytes_sent += _WORD * _count(port / "port_xmit_data")
+            bytes_received += _WORD * _read_count(port / "port_rcv_data")
+            bytes_sent += _WORD * _read_count(port / "port_xmit_data")
         return (bytes_received, bytes_sent) if lines else None
 
 
@@ -104,7 +104,7 @@ class _Utilization(ctypes.Structure):
     _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
 
 
-def _gpu_meter() -> Callable[[], float | None] | None:
+def _create_gpu_meter() -> Callable[[], float | None] | None:
     """Return a function that reads from NVML how busy the GPUs are.
 
     It is None without NVML or GPU.
@@ -133,13 +133,13 @@ def _gpu_meter() -> Callable[[], float | None] | None:
     return mean_share if handles else None
 
 
-def _count(path: Path) -> int:
+def _read_count(path: Path) -> int:
     with suppress(ValueError):
-        return int(_text(path))
+        return int(_read_text(path))
     return 0
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
     except OSError:

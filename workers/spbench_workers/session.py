@@ -148,14 +148,14 @@ def report_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) 
         versions={
             "python": platform.python_version(),
             **mpi,
-            "torch": _version("torch"),
+            "torch": _find_version("torch"),
             "allocator": find_allocator(),
         },
     )
     channel.send("ready", size=world.size, **facts.to_fields())
 
 
-def _version(package: str) -> str | None:
+def _find_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
@@ -177,7 +177,7 @@ def load_runners(benchmarks: Any) -> dict[str, Runner]:
     # at exit, takes a fifth of the time in which a rank starts and ends.
     gc.disable()
     try:
-        runners = {name: _runner(name) for name in names}
+        runners = {name: _import_runner(name) for name in names}
     finally:
         gc.freeze()
         gc.enable()
@@ -188,7 +188,7 @@ def load_runners(benchmarks: Any) -> dict[str, Runner]:
     return runners
 
 
-def _runner(name: str) -> Runner:
+def _import_runner(name: str) -> Runner:
     if name not in BENCHMARKS:
         warnings = "".join(f"; {warning}" for warning in list_warnings())
         raise CannotRunError(

@@ -430,9 +430,9 @@ def a_rank_cannot_join(comm):
             raise RuntimeError("no network\nand more")
         return made(*arguments)
 
-    made = torch_group._backend
+    made = torch_group._create_backend
     short = timedelta(seconds=1)
-    group = mock.patch.multiple(torch_group, _backend=broken, _TIMEOUT=short)
+    group = mock.patch.multiple(torch_group, _create_backend=broken, _TIMEOUT=short)
     with group:
         try:
             nccl.NcclTransport(nothing_on(comm, "cpu"))

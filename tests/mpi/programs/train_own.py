@@ -90,9 +90,9 @@ def no_memory(process):
 
 
 PLANTED = {
-    "no memory": (ReferenceModel, "results", no_memory),
-    "stale entry": (module_check, "each_entry", stale),
-    "frozen counter": (module_check, "each_entry", frozen),
+    "no memory": (ReferenceModel, "compute_results", no_memory),
+    "stale entry": (module_check, "iterate_entries", stale),
+    "frozen counter": (module_check, "iterate_entries", frozen),
     "perturbed weight": (Engine, "step", perturbed),
 }
 """What each fault replaces, an object and its attribute, and by what."""

@@ -62,7 +62,7 @@ def images(network):
 def gradients(plan, images):
     module = build_reference(plan.model, seed=plan.seed, device=plan.device)
     parameters = dict(module.named_parameters())
-    loss = finite_differences._loss(plan, images, module)
+    loss = finite_differences._compute_loss(plan, images, module)
     return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
 
 

@@ -50,7 +50,7 @@ def test_layers_are_timed_in_both_formats(precision):
     [((1.0, 0.9), "channels_last"), ((1.0, 0.98), "contiguous"), ((1.0, 1.2), "contiguous")],
 )
 def test_the_faster_one_is_taken_where_it_is_more_than_noise(monkeypatch, seconds, taken):
-    monkeypatch.setattr(memory_format, "_seconds", lambda *_, **__: seconds)
+    monkeypatch.setattr(memory_format, "_time_formats", lambda *_, **__: seconds)
     context = context_of("model.resnet", memory_format="auto", **SMALL)
     assert build_case(context).plan.memory_format == taken
 

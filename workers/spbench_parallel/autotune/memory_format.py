@@ -96,7 +96,7 @@ def choose_format(
         progress: The progress over the rounds of layers.
         learns: Whether backward passes count, too.
     """
-    local_seconds = _seconds(plan, world, progress, learns=learns)
+    local_seconds = _time_formats(plan, world, progress, learns=learns)
     release_memory()
     contiguous, channels_last = (
         max(times) for times in zip(*world.allgather(local_seconds), strict=True)
@@ -111,7 +111,7 @@ def choose_format(
     return faster, reason
 
 
-def _seconds(
+def _time_formats(
     plan: ModelPlan, world: MPI.Intracomm, progress: Progress, *, learns: bool
 ) -> tuple[float, float]:
     """Return the seconds of a micro-batch in a rank's layers, in each format.

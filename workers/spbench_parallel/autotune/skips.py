@@ -71,7 +71,7 @@ def choose_skips(
     ends = frozenset((route.source, route.target) for route in skips)
     if requested == STRAIGHT:
         return SkipChoice(ends, STRAIGHT, "as asked for")
-    message, byte = _message_times(comm, plan, progress)
+    message, byte = _time_messages(comm, plan, progress)
     chosen = frozenset(
         (route.source, route.target)
         for route in skips
@@ -106,7 +106,7 @@ def _bytes(plan: ModelPlan, routes: StageRoutes, route: Route) -> float:
     return images * values * plan.dtype.itemsize / plan.layout.stages[route.source].ranks
 
 
-def _message_times(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> tuple[float, float]:
+def _time_messages(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> tuple[float, float]:
     """Return the seconds of a message, and per byte, between the first two stages."""
     pair_comm = comm.Dup()
     p2p = open_p2p(plan.backend, pair_comm, plan.device, _TAGS)
@@ -116,7 +116,9 @@ def _message_times(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> 
         other = pair[1 - pair.index(comm.rank)]
         progress.begin(_ROUNDS + 1)
         first = comm.rank == pair[0]
-        sizes = {size: partial(_round, p2p, plan, other, size, first=first) for size in _SIZES}
+        sizes = {
+            size: partial(_time_round_trip, p2p, plan, other, size, first=first) for size in _SIZES
+        }
         trips = time_alternatives(sizes, rounds=_ROUNDS, progress=progress)
         times = [trips[size] / 2 for size in _SIZES]
     small, large = comm.bcast(times, root=pair[0])
@@ -125,7 +127,7 @@ def _message_times(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> 
     return small, max(large - small, 0.0) / (_LARGE - _SMALL)
 
 
-def _round(p2p: P2P, plan: ModelPlan, other: int, size: int, *, first: bool) -> float:
+def _time_round_trip(p2p: P2P, plan: ModelPlan, other: int, size: int, *, first: bool) -> float:
     """Return the seconds of a round trip to another rank."""
     device = plan.device if p2p.on_device else torch.device("cpu")
     outgoing, incoming = (torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2))

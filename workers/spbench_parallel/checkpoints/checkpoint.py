@@ -231,17 +231,17 @@ def _send(world: MPI.Intracomm, tensors: StateTensors) -> None:
     # First the names, shapes and formats, then the tensors in the same order.
     world.send({key: (tensor.shape, tensor.dtype) for key, tensor in tensors.items()}, 0, _TAG)
     for tensor in tensors.values():
-        world.Send(_bytes(tensor.detach().cpu().contiguous()), 0, _TAG)
+        world.Send(_byte_view(tensor.detach().cpu().contiguous()), 0, _TAG)
 
 
 def _receive(world: MPI.Intracomm, holder: int) -> Iterator[tuple[StateKey, torch.Tensor]]:
     for key, (shape, dtype) in world.recv(source=holder, tag=_TAG).items():
         tensor = torch.empty(shape, dtype=dtype)
-        world.Recv(_bytes(tensor), holder, _TAG)
+        world.Recv(_byte_view(tensor), holder, _TAG)
         yield key, tensor
 
 
-def _bytes(tensor: torch.Tensor) -> Any:
+def _byte_view(tensor: torch.Tensor) -> Any:
     """Return the memory of a contiguous tensor as bytes.
 
     MPI does not know all number formats.

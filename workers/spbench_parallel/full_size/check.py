@@ -241,10 +241,9 @@ class StepCheck:
     def _max_calls(self, check: OperatorCheck) -> int | None:
         """Return the number of micro-batches for which an operator is checked.
 
-        The result is None for all.
-
-        Operators of one rank compute the same for each, and their check takes several times as long
-        as the step. With more than 16 bits only the first micro-batch is checked.
+        The result is None for all. Operators of one rank compute the same for each, and their check
+        takes several times as long as the step. With more than 16 bits only the first micro-batch
+        is checked.
         """
         return 1 if isinstance(check, PlainCheck) and not self._checks_all else None
 

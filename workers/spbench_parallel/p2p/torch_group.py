@@ -149,9 +149,7 @@ def _abort_all() -> None:
 def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
     """Return why NCCL cannot serve these ranks, in the form of a predicate.
 
-    It is empty if NCCL can serve them.
-
-    All ranks must call it, and all get the same answer.
+    It is empty if NCCL can serve them. All ranks must call it, and all get the same answer.
     """
     kinds: list[str] = comm.allgather(device.type)
     if hosts := [rank for rank, kind in enumerate(kinds) if kind != "cuda"]:
@@ -175,16 +173,16 @@ def _identify_gpu(device: torch.device) -> str:
 
 
 def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
-    host = _LOOPBACK if is_on_one_host(comm) else _address()
+    host = _LOOPBACK if is_on_one_host(comm) else _find_address()
     server = create_on_all_ranks(
-        comm, lambda: _store(host) if comm.rank == 0 else None, _cannot_join
+        comm, lambda: _open_store(host) if comm.rank == 0 else None, _cannot_join
     )
     host, port = comm.bcast((host, server.port) if server is not None else None)
 
     def join() -> TorchGroup:
-        store = _store(host, port) if server is None else server
+        store = _open_store(host, port) if server is None else server
         stream = _own_stream(device)
-        backend = _backend(store, comm, device)
+        backend = _create_backend(store, comm, device)
         # After an allreduce of all ranks, some of them can exchange without the others.
         group = TorchGroup(backend, store, stream=stream)
         group.allreduce(torch.zeros(1, device=device), dist.ReduceOp.SUM).wait()
@@ -195,14 +193,14 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
     return create_on_all_ranks(comm, join, _cannot_join)
 
 
-def _store(host: str, port: int = 0) -> Any:
+def _open_store(host: str, port: int = 0) -> Any:
     """Return a store: served on a free port, or connected to rank 0's."""
     return dist.TCPStore(  # type: ignore[attr-defined]
         host, port, is_master=not port, wait_for_workers=False, timeout=_TIMEOUT
     )
 
 
-def _backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
+def _create_backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
     if device.type == "cuda":
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = _TIMEOUT
@@ -242,7 +240,7 @@ def _cannot_join(rank: int, reason: str) -> GroupError:
     return GroupError(f"rank {rank} could not join the others ({reason})")
 
 
-def _address() -> str:
+def _find_address() -> str:
     """Return an address of this host for other hosts.
 
     It is the host's name if only loopback addresses are known.

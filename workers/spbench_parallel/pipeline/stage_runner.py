@@ -211,7 +211,7 @@ class StageRunner:
 
         The activations are kept for the backward pass.
         """
-        inputs = self._inputs(micro_batch)
+        inputs = self._load_inputs(micro_batch)
         if self.io.inputs or self._keeps_input_gradients:
             # Detached: a source may return the same tensor twice, and gradients must not add up.
             inputs = tuple(tensor.detach().requires_grad_() for tensor in inputs)
@@ -221,13 +221,13 @@ class StageRunner:
             with deferred.record(micro_batch) if deferred is not None else nullcontext():
                 outputs = self._run(inputs)
             if not self.io.outputs:
-                outputs = (self._loss(outputs[0], micro_batch),)
+                outputs = (self._compute_loss(outputs[0], micro_batch),)
         self._activations[micro_batch] = inputs, outputs
         self._send(self.io.outputs, outputs)
 
     def infer(self, micro_batch: int) -> None:
         """Infer a micro-batch, from earlier to later stages; no activations are kept."""
-        inputs = self._inputs(micro_batch)
+        inputs = self._load_inputs(micro_batch)
         with torch.no_grad(), self._phases.measure("forward"):
             outputs = self._run(inputs)
         if not self.io.outputs:
@@ -271,7 +271,7 @@ class StageRunner:
         for operator in self._stochastic:
             operator.batch = batch
 
-    def _inputs(self, micro_batch: int) -> TensorTuple:
+    def _load_inputs(self, micro_batch: int) -> TensorTuple:
         received = self._receive(self.io.inputs)
         if received is not None:
             return received
@@ -285,7 +285,7 @@ class StageRunner:
             output = self.module(inputs[0] if len(inputs) == 1 else inputs)
         return (output,) if isinstance(output, torch.Tensor) else tuple(output)
 
-    def _loss(self, logits: torch.Tensor, micro_batch: int) -> torch.Tensor:
+    def _compute_loss(self, logits: torch.Tensor, micro_batch: int) -> torch.Tensor:
         """Return a micro-batch's share of the mean loss over the step's images."""
         targets = self.targets(micro_batch).to(logits.device)
         loss = self.criterion.compute(_widen(logits), targets) / self._part.count

@@ -68,9 +68,7 @@ class FlatWeights:
 class MasterComm:
     """The exchange of gradients and weights of a rank's two stages.
 
-    All ranks create it together.
-
-    A GPU's numbers go through pinned memory of the host.
+    All ranks create it together. A GPU's numbers go through pinned memory of the host.
 
     Args:
         world: The ranks of the layout.

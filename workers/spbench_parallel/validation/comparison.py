@@ -69,7 +69,7 @@ def compare(
             return math.inf, f"{_name(key)}: no rank has it"
         if part is None:
             continue
-        errors = _errors(part, reference[part.cut] if part.cut else reference)
+        errors = _compare_part(part, reference[part.cut] if part.cut else reference)
         error_squares += errors.squares
         expected_squares += errors.expected_squares
         worst.add(errors.squares if mean_square else errors.largest / largest, 0.0, _name(key))
@@ -102,7 +102,7 @@ class _PartErrors(NamedTuple):
 _INFINITE = _PartErrors(math.inf, math.inf, 1.0)
 
 
-def _errors(part: TensorPart, expected: torch.Tensor) -> _PartErrors:
+def _compare_part(part: TensorPart, expected: torch.Tensor) -> _PartErrors:
     if expected.shape != part.values.shape:
         return _INFINITE
     values = part.values.detach().double().cpu()

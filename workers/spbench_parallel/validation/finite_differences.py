@@ -109,7 +109,7 @@ def _displaced_loss(
     saved = {name: parameter.clone() for name, parameter in model.named_parameters()}
     for name, parameter in model.named_parameters():
         parameter.add_(vectors[name], alpha=step)
-    loss = float(_loss(plan, images, model))
+    loss = float(_compute_loss(plan, images, model))
     for name, parameter in model.named_parameters():
         parameter.copy_(saved[name])
     return loss
@@ -132,7 +132,7 @@ def _forward_slope(
         }
         with _replace_parameters(model, duals):
             try:
-                slope = forward_ad.unpack_dual(_loss(plan, images, model)).tangent
+                slope = forward_ad.unpack_dual(_compute_loss(plan, images, model)).tangent
             except RuntimeError:  # an operator does not support it, or writes duals into a buffer
                 return None
         return None if slope is None else float(slope)
@@ -161,7 +161,7 @@ def _replace_parameters(
             module._parameters.update(parameters)
 
 
-def _loss(plan: ModelPlan, images: SyntheticImages, model: nn.Module) -> torch.Tensor:
+def _compute_loss(plan: ModelPlan, images: SyntheticImages, model: nn.Module) -> torch.Tensor:
     """Return the loss of the first step."""
     images.set_step(0)
     image = plan.model.image

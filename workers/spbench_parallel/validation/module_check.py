@@ -72,9 +72,8 @@ class _Run:
 def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = False) -> str:
     """Compare two training steps of a plan with the user's module.
 
-    All ranks must call it.
-
-    The module, its weights and the state of all random generators are unchanged.
+    All ranks must call it. The module, its weights and the state of all random generators are
+    unchanged.
 
     Args:
         comm: The ranks of the layout.
@@ -91,11 +90,11 @@ def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = F
     _check_copies(plan)
     with announce(comm, plan.model.name), _preserve_random_state(plan.device):
         exact = replace(plan if full else smallest_plan(comm, plan), precision=FP64)
-        expected, rate = _on_rank_0(comm, lambda: _reference(exact)) or (None, 0.0)
+        expected, rate = _on_rank_0(comm, lambda: _run_reference(exact)) or (None, 0.0)
         _free_memory()
         distances = _train(comm, exact, comm.bcast(rate), expected)
         difference = _on_rank_0(
-            comm, lambda: expected and _difference(exact, expected, distances, rate)
+            comm, lambda: expected and _describe_difference(exact, expected, distances, rate)
         )
     _free_memory()
     entries = 0 if expected is None else len(expected.changes)
@@ -210,7 +209,7 @@ def _can_train(plan: ModelPlan, model: ImportedModel) -> bool:
     return True
 
 
-def _reference(plan: ModelPlan) -> tuple[_Run, float]:
+def _run_reference(plan: ModelPlan) -> tuple[_Run, float]:
     """Return the run of one process, and the learning rate of its small steps.
 
     Raises:
@@ -276,7 +275,7 @@ def _train(comm: MPI.Intracomm, plan: ModelPlan, rate: float, expected: _Run | N
     if expected is None:
         distances = dict.fromkeys((name for name, _ in entries), (0.0, ""))
     else:
-        distances = _distances(plan, expected, losses, entries)
+        distances = _measure_distances(plan, expected, losses, entries)
     engine.free()
     return distances
 
@@ -286,12 +285,13 @@ def _initial_state(plan: ModelPlan) -> State:
     return plan.model.network.module.state_dict(keep_vars=True)
 
 
-def _difference(plan: ModelPlan, expected: _Run, distances: Distances, rate: float) -> str | None:
+def _describe_difference(
+    plan: ModelPlan, expected: _Run, distances: Distances, rate: float
+) -> str | None:
     """Return a message about the first difference that rounding does not explain.
 
-    The result is None if there is none.
-
-    The effect of rounding is only computed if a distance exceeds the smallest tolerance.
+    The result is None if there is none. The effect of rounding is only computed if a distance
+    exceeds the smallest tolerance.
     """
     smallest_tolerances = {kind: bounds[0] for kind, bounds in TOLERANCES.items()}
     if _first_exceeding(distances, smallest_tolerances) is None:
@@ -299,7 +299,9 @@ def _difference(plan: ModelPlan, expected: _Run, distances: Distances, rate: flo
     process = _create_reference(plan, TrainingConfig("sgd", rate, momentum=0.0), noise=NOISE)
     results = process.compute_results()
     entries = ((str(name), value) for (name,), value in results.state.items())
-    moves = _distances(plan, expected, [float(loss) for loss in results.loss.values()], entries)
+    moves = _measure_distances(
+        plan, expected, [float(loss) for loss in results.loss.values()], entries
+    )
     tolerances = {
         kind: min(largest, max(smallest, SLACK * moves[kind][0]))
         for kind, (smallest, largest) in TOLERANCES.items()
@@ -322,7 +324,7 @@ def _first_exceeding(distances: Distances, tolerances: Mapping[str, float]) -> s
     )
 
 
-def _distances(
+def _measure_distances(
     plan: ModelPlan,
     expected: _Run,
     losses: Sequence[float],

@@ -130,11 +130,11 @@ class ReferenceModel:
 
     def _learn(self, results: Results, training: TrainingConfig) -> None:
         parameters = list(self._copies[0].parameters())
-        optimizer = _optimizer(training, parameters)
+        optimizer = _create_optimizer(training, parameters)
         for step in range(self._steps):
             self._source.set_step(step)
             losses = [
-                self._loss(model, replicas, results, first=step == 0)
+                self._accumulate_gradients(model, replicas, results, first=step == 0)
                 for model, replicas in zip(self._copies, self._shares, strict=True)
             ]
             results.loss[(step,)] = torch.tensor(
@@ -168,14 +168,16 @@ class ReferenceModel:
                 (name,): value for name, value in get_user_state(self._copies[0]).items()
             }
 
-    def _loss(
+    def _accumulate_gradients(
         self, model: nn.Module, replicas: Sequence[int], results: Results, *, first: bool
     ) -> float:
         """Add the gradients of the summed losses of some replicas; return that sum."""
         keeps = first and "input_grad" in self._kinds
         total = 0.0
         for index, batch in enumerate(self._plan.batches):
-            images = [self._images(replica, batch).requires_grad_(keeps) for replica in replicas]
+            images = [
+                self._load_images(replica, batch).requires_grad_(keeps) for replica in replicas
+            ]
             targets = torch.cat(
                 [
                     self._source.targets(replica, batch.images, self._image_box)
@@ -199,10 +201,10 @@ class ReferenceModel:
             model = self._copies[replica % len(self._copies)].eval()
             with torch.no_grad():
                 for index, batch in enumerate(self._plan.batches):
-                    results.output[replica, index] = model(self._images(replica, batch))
+                    results.output[replica, index] = model(self._load_images(replica, batch))
                     self._progress.advance()
 
-    def _images(self, replica: int, batch: MicroBatch) -> torch.Tensor:
+    def _load_images(self, replica: int, batch: MicroBatch) -> torch.Tensor:
         return self._add_noise(self._source.pixels(replica, batch.images, self._image_box).clone())
 
     def _build(self, count: int) -> list[nn.Module]:
@@ -285,7 +287,7 @@ class _Descent:
             parameter.grad = None
 
 
-def _optimizer(
+def _create_optimizer(
     training: TrainingConfig, parameters: Sequence[nn.Parameter]
 ) -> torch.optim.Optimizer | _Descent:
     rate = training.learning_rate

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 class WorstError:
     """The comparison that exceeds its tolerance the most.
 
-    Among equal ones it is the first.
-
-    An error that is not a number counts as infinite. So does any error if its tolerance is not a
-    number, and an infinite error exceeds even an infinite tolerance.
+    Among equal ones it is the first. An error that is not a number counts as infinite. So does any
+    error if its tolerance is not a number, and an infinite error exceeds even an infinite
+    tolerance.
 
     Attributes:
         error: The difference from the reference; 0 before any comparison.

@@ -29,10 +29,10 @@ def count_physical_cores(cpus: Iterable[int]) -> int:
 
     A CPU with unknown siblings counts as one core.
     """
-    return len({_siblings(cpu) for cpu in cpus})
+    return len({_read_siblings(cpu) for cpu in cpus})
 
 
-def _siblings(cpu: int) -> str:
+def _read_siblings(cpu: int) -> str:
     try:
         return (CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text().strip()
     except OSError:
@@ -66,9 +66,7 @@ def farthest_node(node: int, candidates: Container[int]) -> int | None:
 def describe_nearness(address: str | None, cpus: Iterable[int]) -> tuple[bool | None, str]:
     """Return whether a GPU is near some cores, and a phrase about it.
 
-    The first is None if unknown.
-
-    A GPU is near if it is on a NUMA node that has cores of the rank.
+    The first is None if unknown. A GPU is near if it is on a NUMA node that has cores of the rank.
     """
     node = gpu_node(address) if address is not None else None
     nodes = core_nodes(cpus)

@@ -33,10 +33,9 @@ mpirun: the console notices its end.
 class TcpChannel(NumberedChannel):
     """A channel to the console.
 
-    If the connection ends before `close`, this process ends.
-
-    A thread sends a heartbeat per second, reads the console's replies and detects its end, so that
-    no rank outlives the console, regardless of its main thread.
+    If the connection ends before `close`, this process ends. A thread sends a heartbeat per second,
+    reads the console's replies and detects its end, so that no rank outlives the console,
+    regardless of its main thread.
 
     Args:
         connection: The connection, after the console has accepted the rank's hello.

@@ -51,9 +51,8 @@ def schedule(
 ) -> Schedule:
     """Return the schedule of one rank.
 
-    All ranks must call it with equal arguments except ``rank``.
-
-    Transfers without elements are left out, on both sides alike.
+    All ranks must call it with equal arguments except ``rank``. Transfers without elements are left
+    out, on both sides alike.
 
     Args:
         algorithm: One of `ALGORITHMS`.

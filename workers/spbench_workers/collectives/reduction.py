@@ -37,10 +37,8 @@ def open_reduction(
 ) -> Reduction:
     """Return an allreduce for repeated runs.
 
-    All ranks must call it with the same arguments.
-
-    Messages use ``comm`` itself. Simultaneous reductions, or reductions in another order on another
-    rank, need separate communicators.
+    All ranks must call it with the same arguments. Messages use ``comm`` itself. Simultaneous
+    reductions, or reductions in another order on another rank, need separate communicators.
 
     Args:
         comm: The ranks.

@@ -64,12 +64,12 @@ def _nccl(monkeypatch):
     monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
     monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
     monkeypatch.setattr(torch_group, "is_on_one_host", lambda comm: True)
-    monkeypatch.setattr(torch_group, "_store", lambda *_: SimpleNamespace(port=1))
+    monkeypatch.setattr(torch_group, "_open_store", lambda *_: SimpleNamespace(port=1))
 
 
 @pytest.mark.usefixtures("_nccl")
 def test_nccl_takes_its_streams_from_the_pool_of_high_priority():
-    made = torch_group._backend(None, Comm(), torch.device("cuda", 0))
+    made = torch_group._create_backend(None, Comm(), torch.device("cuda", 0))
     assert isinstance(made, Nccl)
     assert made.options.is_high_priority_stream
     assert made.options._timeout == torch_group._TIMEOUT
@@ -78,7 +78,9 @@ def test_nccl_takes_its_streams_from_the_pool_of_high_priority():
 @pytest.mark.usefixtures("_nccl")
 def test_groups_open_and_close_without_waiting_for_all_streams(monkeypatch):
     """Another group may hold a receive, and its stream then waits for another rank."""
-    monkeypatch.setattr(torch_group, "_backend", lambda store, comm, device: Nccl(*[None] * 4))
+    monkeypatch.setattr(
+        torch_group, "_create_backend", lambda store, comm, device: Nccl(*[None] * 4)
+    )
     LATE.reset()
     summed = torch.ones(1, device="late") * 2
     p2p = NcclP2P(Comm(), torch.device("late"), (0, 1))

@@ -15,7 +15,7 @@ def inject_halo_fault(context: Context, exchange: Exchange) -> None:
     """Inject the fault of ``--inject`` into this rank's received halos.
 
     Raises:
-        NothingToSpoilError: The fault is for this rank, which has no halo.
+        FaultWithoutEffectError: The fault is for this rank, which has no halo.
     """
     for fault, corrupt in _HALO_FAULTS.items():
         if context.planted(fault):
@@ -26,7 +26,7 @@ def inject_gradient_fault(context: Context, exchange: Exchange) -> None:
     """Inject the loss of a received gradient on this rank if ``--inject`` requests it.
 
     Raises:
-        NothingToSpoilError: The fault is for this rank, and no other rank uses its pixels.
+        FaultWithoutEffectError: The fault is for this rank, and no other rank uses its pixels.
     """
     if context.planted("drop-gradient"):
         _plant(context, "drop-gradient", exchange, _drop_gradient)

@@ -32,7 +32,7 @@ def inject_fault(context: Context, engine: Engine, *, prefix: str = "") -> None:
     size.
 
     Raises:
-        NothingToSpoilError: The fault has no effect in any of this rank's stages.
+        FaultWithoutEffectError: The fault has no effect in any of this rank's stages.
     """
     plan = engine.plan
     for fault, inject in _FAULTS.items():
@@ -226,7 +226,7 @@ def _shift_seed(operator: DropByPosition) -> None:
 class _TileDice(Loss):
     """A Dice loss that uses the last rank's sums instead of the sums over ranks."""
 
-    def whole_sums(self, sums: torch.Tensor) -> torch.Tensor:
+    def sum_over_tiles(self, sums: torch.Tensor) -> torch.Tensor:
         # The other ranks wait for this rank in the sums of forward and backward.
         return sums + 0.0 * super().sum_over_tiles(sums)
 

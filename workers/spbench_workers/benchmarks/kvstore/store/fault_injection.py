@@ -29,7 +29,7 @@ def corrupt_gradients(context: Context, gradients: Sequence[Float32Array]) -> No
     """Change the gradients that this device pushes if ``--inject`` requests it.
 
     Raises:
-        NothingToSpoilError: The fault is for this device, which has no element.
+        FaultWithoutEffectError: The fault is for this device, which has no element.
     """
     if context.planted(LOST_PUSH):
         _find_largest(context, LOST_PUSH, gradients).fill(0.0)
@@ -44,7 +44,7 @@ def corrupt_round(
     """Return the round, with a wrong pulled number if ``--inject`` requests it.
 
     Raises:
-        NothingToSpoilError: The fault is for this device, which has no element.
+        FaultWithoutEffectError: The fault is for this device, which has no element.
     """
     if not context.planted(WRONG_ELEMENT):
         return round_
@@ -63,7 +63,7 @@ def choose_faulty_slot(context: Context, slots: Sequence[Slot]) -> Slot | None:
     """Return the shard of this server for the injected fault; None without a fault.
 
     Raises:
-        NothingToSpoilError: The fault is for this server, which has no element.
+        FaultWithoutEffectError: The fault is for this server, which has no element.
     """
     fault = next((name for name in FAULTY_SYNC_SHARDS if context.planted(name)), None)
     if fault is None:

@@ -185,7 +185,7 @@ def _open_server(context: Context, case: StoreCase, ranks: StoreComms) -> Server
     """Return a server's part of the store, with an injected fault if requested.
 
     Raises:
-        NothingToSpoilError: The fault is for this server, which has no element.
+        FaultWithoutEffectError: The fault is for this server, which has no element.
     """
     roles = case.roles
     role = roles.role(context.world.rank)

@@ -107,7 +107,7 @@ def report_open_latency(context: Context, requests: Requests) -> None:
     """Report and check the latencies of an open load. All ranks must call it.
 
     Raises:
-        NothingToSpoilError: The fault of uncounted waits is injected, and no request waited.
+        FaultWithoutEffectError: The fault of uncounted waits is injected, and no request waited.
     """
     seconds = requests.latencies()
     if context.planted_in_job(FAULT):
