@@ -1,1 +1,1 @@
-"""The benchmarks: one folder per family, with `entry.py` for the catalog and all that it runs."""
+"""Benchmarks: one folder per family with its catalog `entry.py` and its code."""

@@ -318,18 +318,18 @@ def _check_sums(params: Params) -> None:
         raise ParamError("sums", "sums shared are computed by the host, on device cpu")
 
 
-def _scale_devices(given: Params, params: Params, target: ScalingTarget) -> Params:
+def _scale_devices(explicit: Params, params: Params, target: ScalingTarget) -> Params:
     """Return the parameters of a store with one device per rank.
 
     Raises:
         ScalingError: The store has servers, the devices are listed, or the scaling is strong.
     """
-    scale_work_per_rank(given, params, target)
+    scale_work_per_rank(explicit, params, target)
     if find_store(params["kv_store"]).dist:
         raise ScalingError(f"{params['kv_store']} has workers and servers: sweep num_workers")
     if params["device_ids"] is not None:
         raise ScalingError("device_ids names the devices: give gpus")
-    return given | {"gpus": [target.ranks]}
+    return explicit | {"gpus": [target.ranks]}
 
 
 def _describe_rank(params: Params, rank: int) -> dict[str, Any]:

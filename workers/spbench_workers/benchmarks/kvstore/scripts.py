@@ -24,11 +24,11 @@ _FLAGS = (
 _NUMBERS = ("num_layers", "num_batches", "disp_batches", "test_results", "num_classes")
 
 
-def _adapt_params(params: Params, given: GivenFlags) -> Params:
+def _adapt_params(params: Params, explicit: GivenFlags) -> Params:
     """Adapt the script's parameters: its default of 152 layers is only for ResNet."""
-    if "num_layers" not in given and params["network"] != "resnet":
+    if "num_layers" not in explicit and params["network"] != "resnet":
         params = {name: value for name, value in params.items() if name != "num_layers"}
-    if "device_ids" in given and "gpus" not in given:
+    if "device_ids" in explicit and "gpus" not in explicit:
         params = params | {"gpus": None}
     return params
 

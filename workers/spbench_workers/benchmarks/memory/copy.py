@@ -1,4 +1,4 @@
-"""Benchmark ``memory.copy``: each rank's copies within memory or to and from a GPU."""
+"""Benchmark ``memory.copy``: each rank's copies in memory, or to and from a GPU."""
 
 from __future__ import annotations
 
@@ -180,18 +180,18 @@ def _move_to_node(requested: str, address: str | None) -> int:
         CannotRunError: The GPU's node is unknown, there is no such node, or the rank may not run
             there.
     """
-    near = gpu_node(address) if address is not None else None
-    if near is None:
+    own_node = gpu_node(address) if address is not None else None
+    if own_node is None:
         raise CannotRunError(
             f"cores {requested}: the system does not tell on which NUMA node the GPU "
             f"{address or 'of this rank'} is; take cores all"
         )
     cores = cores_by_node()
-    node = near if requested == "near" else farthest_node(near, cores)
+    node = own_node if requested == "near" else farthest_node(own_node, cores)
     if node is None or not cores.get(node):
         raise CannotRunError(
             f"cores {requested}: there is no such NUMA node with cores for the GPU {address}, "
-            f"which is on node {near}; take cores all"
+            f"which is on node {own_node}; take cores all"
         )
     try:
         os.sched_setaffinity(0, cores[node])

@@ -90,7 +90,7 @@ def _adapt_checkpoint(params: Params, _: GivenFlags) -> Params:
     return params
 
 
-def _adapt_mirrored(params: Params, flags_given: GivenFlags) -> Params:
+def _adapt_mirrored(params: Params, explicit: GivenFlags) -> Params:
     """Adapt parameters to mirrored pipelines, with ``--batch-size`` per direction.
 
     A pair has 2 B images; ``--times T`` loads T B images, which are T / 2 pairs.
@@ -99,18 +99,18 @@ def _adapt_mirrored(params: Params, flags_given: GivenFlags) -> Params:
         batch = int(params["batch_size"])
         times = int(params["times"])
     except ValueError:  # the catalog has a better message
-        return _adapt_checkpoint(params, flags_given)
+        return _adapt_checkpoint(params, explicit)
     if batch < 1 or times < 1:
-        return _adapt_checkpoint(params, flags_given)
+        return _adapt_checkpoint(params, explicit)
     pairs = {"batch_size": 2 * batch, "times": max(1, times // 2)}
-    return _adapt_checkpoint(params | pairs, flags_given)
+    return _adapt_checkpoint(params | pairs, explicit)
 
 
-def _adapt_depth(params: Params, flags_given: GivenFlags) -> Params:
+def _adapt_depth(params: Params, explicit: GivenFlags) -> Params:
     """Adapt the parameters: a version or depth replaces the script's ResNet-50."""
-    if {"version", "depth"} & set(flags_given) and "arch" not in flags_given:
+    if {"version", "depth"} & set(explicit) and "arch" not in explicit:
         params = {name: value for name, value in params.items() if name != "arch"}
-    return _adapt_checkpoint(params, flags_given)
+    return _adapt_checkpoint(params, explicit)
 
 
 _make_script = partial(Script, adapt=_adapt_checkpoint)

@@ -94,7 +94,8 @@ class Steps:
     def list_answers(self, count: int) -> list[tuple[int, Logits]]:
         """Return the last ``count`` steps, each with its logits.
 
-        There are at most `MOST_JUDGED` at most, and together of `MOST_BYTES`: alike on all ranks.
+        There are at most `MAX_JUDGED_STEPS`, with at most `MAX_LOGIT_BYTES` together, the same on
+        all ranks.
         """
         return list(self._answers)[-count:]
 

@@ -86,7 +86,7 @@ class StoreComms:
     """The communicators of a case.
 
     Attributes:
-        all: All ranks of the job.
+        job: All ranks of the job.
         worker: The devices of this rank's worker; the null communicator on a server.
     """
 
@@ -108,7 +108,7 @@ class StorePart:
         store: Its part in the store.
         memory: Its gradients and pulled values; both are empty on a server.
         shards: The shards that it keeps; empty on a device.
-        serves: Whether it is a server.
+        is_server: Whether it is a server.
         window: The shared memory of all devices, if the store needs it.
     """
 

@@ -116,12 +116,12 @@ class PassMemory:
 
     Attributes:
         activation: The outputs that the layer creates.
-        kept: Tensors kept from forward until backward.
+        saved: Tensors kept from forward until backward.
         working: The peak above these while the layer runs.
     """
 
     activation: list[int] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)
+    saved: list[int] = field(default_factory=list)
     working: list[int] = field(default_factory=list)
 
 
@@ -193,7 +193,7 @@ class LayerRow:
         laps = LapTimer(device)
         data: TensorTuple = (images,)
         for index, step in enumerate(self._steps):
-            with counter.count(memory.kept), measure_memory(device) as usage:
+            with counter.count(memory.saved), measure_memory(device) as usage:
                 outputs = time_forward(step, data, laps)
             memory.activation.append(sum(map(_count_bytes, self._select_made(index, outputs))))
             memory.working.append(usage.peak - usage.remaining)

@@ -123,7 +123,7 @@ def _report(
             for kind, seconds_by_layer in seconds.items():
                 context.metric(f"{kind}_ms", 1000.0 * seconds_by_layer[index], **labels)
             context.metric("activation_bytes", used.activation[index], **labels)
-            context.metric("kept_bytes", used.kept[index], **labels)
+            context.metric("kept_bytes", used.saved[index], **labels)
             context.metric("working_bytes", used.working[index], **labels)
 
 
