@@ -71,7 +71,7 @@ def _parse_per_stage(params: Params, name: str, count: int, condition: str, read
     if params[name] is None:
         return [None] * count
     try:
-        values = [read(text.strip()) for text in params[name].split(",")]
+        values = [read(entry.strip()) for entry in params[name].split(",")]
     except ValueError as error:
         raise ParamError(name, f"{name}: {error}") from None
     if len(values) not in (1, count):
@@ -115,7 +115,7 @@ def make_layout(params: Params) -> ModelLayout:
         return build_layout(1)
     grids: list[Grid] = []
     if params["scheme"] in TILED:
-        grids = [_read_grid(text) for text in params["grid"].split(",")]
+        grids = [_read_grid(grid) for grid in params["grid"].split(",")]
     return build_layout(
         params["split_size"],
         grids,
@@ -128,7 +128,7 @@ def make_layout(params: Params) -> ModelLayout:
 
 def parse_members(text: str) -> int | list[int]:
     """Parse a complete local_DP: one number for all stages without tiles, or a list."""
-    members = [_read_members(text) for text in text.split(",")]
+    members = [_read_members(number) for number in text.split(",")]
     return members[0] if len(members) == 1 else members
 
 

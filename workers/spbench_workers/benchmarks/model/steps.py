@@ -121,7 +121,7 @@ class Steps:
         context.samples("bubble", [step["wait"] / total for step, total in shares])
         if any(self._gathered[-count:]) and not is_gpu(self._engine.plan.device):
             context.samples(
-                "gathered_ms", [seconds * 1000.0 for seconds in self._gathered[-count:]]
+                "gathered_ms", [step_seconds * 1000.0 for step_seconds in self._gathered[-count:]]
             )
         context.metric("bytes_sent", self._traffic[-1][0])
         context.metric("messages_sent", self._traffic[-1][1])
