@@ -25,7 +25,7 @@ from spbench.record.runs.playback import find_demo_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.hosts import asking, sources
 from spbench.tui.pages import PAGES
-from spbench.tui.suites import reading
+from spbench.tui.suites import parsed_suite as reading
 from spbench.tui.tab_bar import Tab, TabBar
 from tui.driving import SIZES, console, shown, until
 

@@ -77,7 +77,7 @@ async def test_an_estimate_that_takes_long_does_not_keep_from_typing(suite, monk
         go.wait(30)
         return RunEstimate({"first": CaseEstimate(4.0, EstimateSource.WORK)})
 
-    monkeypatch.setattr("spbench.tui.suites.reading.estimate_plan", wait)
+    monkeypatch.setattr("spbench.tui.suites.parsed_suite.estimate_plan", wait)
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
         try:

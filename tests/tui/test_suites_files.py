@@ -9,7 +9,7 @@ from spbench.errors import FailedRunError, UsageError
 from spbench.suites.edit.check import check_text
 from spbench.tui.suites.document import SuiteDocument, new_document, open_document
 from spbench.tui.suites.editor import SuiteEditor
-from spbench.tui.suites.files import FileCheck, check_file, find_same_file, find_suites
+from spbench.tui.suites.tree import FileCheck, check_file, find_same_file, find_suites
 
 SUITE = "schema: spbench.suite/1\nname: a\ncases:\n  - {name: c, benchmark: memory.copy}\n"
 

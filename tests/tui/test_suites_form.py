@@ -7,8 +7,8 @@ import pytest
 from spbench.suites.edit.check import check_text
 from spbench.suites.edit.compose import insert_case
 from spbench.suites.edit.draft import CaseDraft
-from spbench.tui.suites.form.case_reader import read_draft
-from spbench.tui.suites.form.typed_case import CaseTexts, FormTexts
+from spbench.tui.suites.form.draft_reader import read_draft
+from spbench.tui.suites.form.form_texts import CaseTexts, FormTexts
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
 

@@ -13,12 +13,11 @@ from spbench.suites.case import Suite
 from spbench.suites.edit.check import check_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
-from spbench.tui.suites.cases_pane import CasesPane
-from spbench.tui.suites.command import CommandPane
+from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.document import open_document
 from spbench.tui.suites.page import SuitesPage
-from spbench.tui.suites.problems import ProblemList
-from spbench.tui.suites.reading import parse_text
+from spbench.tui.suites.parsed_suite import parse_text
+from spbench.tui.suites.text_pane import ProblemList
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.line_table import LineTable
 from tui.driving import DEADLINE, SIZES, shown, until
@@ -440,7 +439,7 @@ async def test_one_types_on_while_the_loader_reads(suite, monkeypatch):
         assert editor(app).document.get_line(0).endswith("abc")
         assert not go_on.is_set()
         go_on.set()
-        await until(pilot, lambda: pane(app)._reading.text == editor(app).text)
+        await until(pilot, lambda: pane(app)._parsed.text == editor(app).text)
 
 
 @pytest.mark.long

@@ -1,1 +1,1 @@
-"""The Suites page: files, the editor with its problems, the cases, and their commands."""
+"""The Suites page: suite files, the editor with its problems, cases and commands."""

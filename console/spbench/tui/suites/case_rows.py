@@ -1,4 +1,4 @@
-"""The cases that a text expands to, as rows of a table, and the lines that their entries span."""
+"""The cases of a suite as rows of a table, and the lines of their entries."""
 
 from __future__ import annotations
 
@@ -20,12 +20,19 @@ COLUMNS = (
 )
 MARK = "●"
 ALL_SLOTS = "all"
-"""Ranks of a case that runs on every slot of the hosts."""
+"""Shown as the number of ranks if a case uses all slots of the hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteCaseRows:
-    """The rows; equal cases have equal rows, so that only changed ones are drawn again."""
+    """The rows of cases; the version of a row changes only with its content.
+
+    Attributes:
+        cases: The cases, in the order of the file.
+        spans: The lines of the case entries, ascending.
+        current: Whether the cases are those of the current text, without errors.
+        marked: The ids of the marked cases.
+    """
 
     cases: Sequence[Case] = ()
     spans: Sequence[EntryLines] = ()
@@ -43,7 +50,7 @@ class SuiteCaseRows:
         return replace(self, marked=frozenset(marked))
 
     def case(self, key: Hashable) -> Case | None:
-        """Return a case by its id."""
+        """Return the case with an id; None if there is none."""
         return self._by_id.get(key)
 
     def keys(self) -> Sequence[Hashable]:
@@ -51,12 +58,12 @@ class SuiteCaseRows:
         return [case.id for case in self.cases]
 
     def version(self, key: Hashable) -> Hashable:
-        """Return what the row shows."""
+        """Return the values that the row shows."""
         case = self._by_id[key]
         return case.benchmark, case.np, self.line(case), self.current, case.id in self.marked
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return id, behind its mark, benchmark, ranks and line."""
+        """Return mark and id, benchmark, ranks and line."""
         case = self._by_id[key]
         ranks = ALL_SLOTS if case.np is None else str(case.np)
         style = "" if self.current else "muted"
@@ -68,7 +75,7 @@ class SuiteCaseRows:
         ]
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return what a column is sorted by; all slots are more than any number."""
+        """Return the sort key in a column; all slots sort after any number."""
         case = self._by_id[key]
         ranks = float("inf") if case.np is None else case.np
         return {"benchmark": case.benchmark, "ranks": ranks, "line": case.line}.get(column, case.id)
@@ -80,17 +87,17 @@ class SuiteCaseRows:
         return f"{case.id} {case.benchmark} {params}".lower()
 
     def line(self, case: Case) -> int:
-        """Return the line of the dash of a case's entry."""
+        """Return the first line of the entry of a case."""
         span = self.find_span(case.line)
         return span.first if span else case.line
 
     def find_span(self, line: int) -> EntryLines | None:
-        """Return the entry that spans a line, its comment included."""
-        at = bisect_right(self._tops, line) - 1
-        return self.spans[at] if at >= 0 and line <= self.spans[at].last else None
+        """Return the entry at a line, including its comment; None between entries."""
+        index = bisect_right(self._tops, line) - 1
+        return self.spans[index] if index >= 0 and line <= self.spans[index].last else None
 
     def list_ids_on_line(self, line: int) -> Sequence[Hashable]:
-        """Return the ids of the cases that the entry at a line makes."""
+        """Return the ids of the cases of the entry at a line."""
         span = self.find_span(line)
         if span is None:
             return ()

@@ -1,28 +1,81 @@
-"""The cases that a suite expands to, and the command of the one that is chosen."""
+"""The cases of a suite, and the command of the selected case."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
+from rich.style import Style
+from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
+from textual.widgets import Static
 
+from spbench.engine.commands import JobCommand
 from spbench.suites.case import Case
 from spbench.tui.suites.case_rows import SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
-from spbench.tui.suites.command import NO_CASE, CommandPane
-from spbench.tui.suites.reading import ParsedSuite, estimate_parsed, find_command
+from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_parsed, find_command
 from spbench.tui.widgets.line_table import LineTable
 
 COMMAND_DELAY = 0.1
-"""Seconds that a case is chosen for until its command is looked for."""
+"""Time from the selection of a case to the computation of its command, in seconds."""
+
+NO_CASE = "The launch command of the chosen case stands here."
+
+
+class CommandPane(VerticalScroll):
+    """The command of the selected case; y on the page copies its launch line."""
+
+    HELP: ClassVar[str] = """\
+The launch line of the job that the chosen case runs in, exactly as it will be run on the chosen
+hosts, and its environment; below it the line that runs this case alone, without the console. y
+copies the launch line with its environment.
+"""
+    DEFAULT_CSS = "CommandPane { background: $surface; scrollbar-size: 0 1; }"
+
+    def __init__(self, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.line = ""
+        self.border_title = "Command"
+
+    def compose(self) -> ComposeResult:
+        yield Static(NO_CASE, markup=False)
+
+    def show(self, command: JobCommand | str, title: str = "") -> None:
+        """Show the command of a case, or a message on why there is none."""
+        self.line = ""
+        self.border_title = "Command"
+        text = Text(command) if isinstance(command, str) else _render_command(command)
+        if isinstance(command, JobCommand):
+            self.line = command.line
+            if title:
+                self.border_title = Content(f"Command of {title}")
+        for static in self.query(Static):  # none while the console is being closed
+            static.update(text)
+
+
+def _render_command(command: JobCommand) -> Text:
+    quiet = Style(dim=True)
+    strong = Style(bold=True)
+    text = Text().append(f"{command.heading}\n", quiet)
+    # The launch line comes first, since a short pane shows no more.
+    text.append(command.launcher_line, strong)
+    if command.added:
+        text.append("\nin its environment\n", quiet).append(" ".join(command.added))
+    if command.secrets:
+        text.append("\nset and export first\n", quiet).append(" ".join(command.secrets))
+    for _, line in command.standalone:
+        text.append("\nby hand, without the console\n", quiet).append(line)
+    return text
 
 
 class CasesPane(Vertical):
-    """Cases above, a command below."""
+    """The table of cases, and the command of the selected case below it."""
 
     DEFAULT_CSS = """
     CasesPane > #cases-frame { height: 1fr; }
@@ -30,7 +83,7 @@ class CasesPane(Vertical):
     """
 
     class CaseSelected(Message):
-        """A case was chosen here; ``opened``: its line is to be edited."""
+        """The user selected a case; if ``opened``, its line is to be edited."""
 
         def __init__(self, line: int, opened: bool) -> None:
             super().__init__()
@@ -39,9 +92,9 @@ class CasesPane(Vertical):
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._reading: ParsedSuite | None = None
-        self._pause: Timer | None = None
-        self._placed: object = None  # the row that the page, not the user, went to
+        self._parsed: ParsedSuite | None = None
+        self._command_timer: Timer | None = None
+        self._page_cursor: object = None  # the row that the page has selected, not the user
 
     def compose(self) -> ComposeResult:
         yield CasesTable(id="cases-frame")
@@ -63,77 +116,77 @@ class CasesPane(Vertical):
 
     @property
     def line(self) -> int | None:
-        """The line of the case under the cursor; None where the text has changed beneath it."""
+        """The line of the case under the cursor; None if the text has errors."""
         case = self.case
         return self._rows.line(case) if case is not None and self._rows.current else None
 
-    def show(self, reading: ParsedSuite, line: int) -> None:
-        """Show the cases of a text; where it has errors, those of before stay, and say so."""
-        if reading.problems:
+    def show(self, parsed: ParsedSuite, line: int) -> None:
+        """Show the cases of a text; if it has errors, keep the previous ones, greyed out."""
+        if parsed.problems:
             rows = SuiteCaseRows(self._rows.cases, self._rows.spans, current=False)
         else:
-            rows = SuiteCaseRows(reading.cases, reading.spans)
-            self._reading = reading
-            self._estimate(reading)
+            rows = SuiteCaseRows(parsed.cases, parsed.spans)
+            self._parsed = parsed
+            self._show_estimate(parsed)
         self.cases.show(rows)
         self.select_line(line)
         self._show_command()
 
     def clear(self) -> None:
-        """Show no cases: another file was opened."""
-        self._reading = None
+        """Remove all cases, because another file is opened."""
+        self._parsed = None
         self.cases.clear()
         self.query_one(CommandPane).show(NO_CASE)
 
     def select_line(self, line: int) -> None:
-        """Choose the first case shown of the entry at a line, unless one of its cases is chosen."""
+        """Select the first shown case of the entry at a line, unless it has the cursor."""
         table = self.cases.table
-        there = self._rows.list_ids_on_line(line)
-        if there and table.cursor_key not in there:
+        ids = self._rows.list_ids_on_line(line)
+        if ids and table.cursor_key not in ids:
             shown = set(table.keys_shown)
-            first = next((key for key in there if key in shown), None)
+            first = next((id for id in ids if id in shown), None)
             if first is not None:
                 table.move_to(first)
-        self._placed = table.cursor_key
+        self._page_cursor = table.cursor_key
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
-        """Show the command of a case, and its line where the user went to it."""
+        """Show the command of a case, and its line if the user selected it."""
         event.stop()
         self._show_command_soon()
-        if event.key != self._placed:
-            self._tell(opened=False)
-        self._placed = None
+        if event.key != self._page_cursor:
+            self._post_selection(opened=False)
+        self._page_cursor = None
 
     def on_line_table_row_selected(self, event: LineTable.RowSelected) -> None:
-        """Edit a case's line."""
+        """Edit the line of a case."""
         event.stop()
-        self._tell(opened=True)
+        self._post_selection(opened=True)
 
-    def _tell(self, opened: bool) -> None:
+    def _post_selection(self, opened: bool) -> None:
         if self.case is not None:
             self.post_message(self.CaseSelected(self._rows.line(self.case), opened))
 
     def _show_command_soon(self) -> None:
-        if self._pause is not None:
-            self._pause.stop()
-        self._pause = self.set_timer(COMMAND_DELAY, self._show_command)
+        if self._command_timer is not None:
+            self._command_timer.stop()
+        self._command_timer = self.set_timer(COMMAND_DELAY, self._show_command)
 
     def _show_command(self) -> None:
         case = self.case
-        reading = self._reading
-        if case is not None and reading is not None:
-            self._command(reading, case)
+        parsed = self._parsed
+        if case is not None and parsed is not None:
+            self._compute_command(parsed, case)
 
     @work(exclusive=True, group="estimate", description="the duration of the suite")
-    async def _estimate(self, reading: ParsedSuite) -> None:
-        estimate = await asyncio.to_thread(estimate_parsed, reading)
-        # The console may have ended meanwhile, and another text may have been read.
-        if reading is self._reading and self.app.is_running:
+    async def _show_estimate(self, parsed: ParsedSuite) -> None:
+        estimate = await asyncio.to_thread(estimate_parsed, parsed)
+        # In the meantime the console may have ended, or another text may have been parsed.
+        if parsed is self._parsed and self.app.is_running:
             self.query_one(CasesTable).show_estimate(estimate)
 
-    # Textual would describe it by its arguments: to print a suite of 2,000 cases takes 0.2 s.
+    # Without a description Textual would print the arguments: 0.2 s for a suite of 2,000 cases.
     @work(exclusive=True, group="command", description="the launch command of a case")
-    async def _command(self, reading: ParsedSuite, case: Case) -> None:
-        command = await asyncio.to_thread(find_command, reading, case.id)
+    async def _compute_command(self, parsed: ParsedSuite, case: Case) -> None:
+        command = await asyncio.to_thread(find_command, parsed, case.id)
         if self.app.is_running:
             self.query_one(CommandPane).show(command, case.id)

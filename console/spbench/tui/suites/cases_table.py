@@ -1,4 +1,4 @@
-"""The table of a suite's cases: a filter, and marks of those that are run."""
+"""The table of a suite's cases, with a filter and marks of cases to run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spbench_core.quantities import format_quantity
 
 
 class CasesTable(FilterPane):
-    """The cases, those that fit a filter, and which of them are marked."""
+    """The cases that match the filter, and the marks."""
 
     HELP = """\
 The cases that the suite expands to. / filters them by words of their id and benchmark; space marks
@@ -43,8 +43,8 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         yield LineTable(COLUMNS, self.rows, id="cases", empty="no cases yet")
 
     def on_mount(self) -> None:
-        """Say what stands here."""
-        self._entitle()
+        """Show the title."""
+        self._update_title()
 
     @property
     def case(self) -> Case | None:
@@ -57,62 +57,61 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         return tuple(case.id for case in self.rows.cases if case.id in self._marked)
 
     def show(self, rows: SuiteCaseRows) -> None:
-        """Show other cases; those that are still there keep their marks."""
+        """Show other cases; cases with the same id keep their marks."""
         self.rows = rows.with_marks(self._marked)
         self.table.set_rows(self.rows)
-        self._entitle()
+        self._update_title()
 
     def show_estimate(self, estimate: RunEstimate) -> None:
-        """Show how long the cases take, or those that are marked."""
+        """Show the estimated duration of the marked cases, or of all."""
         self._estimate = estimate
-        self._entitle()
+        self._update_title()
 
     def clear(self) -> None:
-        """Show no cases, and forget the marks: another file was opened."""
+        """Remove all cases and marks, because another file is opened."""
         self._marked.clear()
         self._estimate = NO_ESTIMATE
         self.show(SuiteCaseRows())
 
     def show_filtered(self, text: str) -> None:
-        """Show the cases that fit the filter."""
+        """Show the cases that match the filter."""
         super().show_filtered(text)
-        self._entitle()
+        self._update_title()
 
     def action_open_filter(self) -> None:
-        """Ask for words."""
+        """Ask for the filter."""
         self.open_filter()
 
     def action_mark(self) -> None:
-        """Mark the case under the cursor, or take its mark away, and go on to the next."""
+        """Toggle the mark of the case under the cursor, and move to the next one."""
         case = self.case
         if case is not None:
             self._marked ^= {case.id}
-            self._marks_changed()
+            self._show_marks()
             self.table.action_move(1)
 
     def action_mark_all(self) -> None:
-        """Mark all cases that are shown; where all of them are, take their marks away."""
+        """Mark all shown cases, or remove their marks if all are marked."""
         shown = set(map(str, self.table.keys_shown))
         self._marked = self._marked - shown if shown <= self._marked else self._marked | shown
-        self._marks_changed()
+        self._show_marks()
 
-    def _marks_changed(self) -> None:
+    def _show_marks(self) -> None:
         self.rows = self.rows.with_marks(self._marked)
         self.table.set_rows(self.rows)
-        self._entitle()
+        self._update_title()
 
-    def _duration(self) -> str:
-        """Return the duration of the marked cases, or of all, in a few words; nothing if unknown.
+    def _format_duration(self) -> str:
+        """Return the duration of the marked cases, or of all; empty if unknown.
 
-        An estimate of an earlier text counts for the cases that are still the same until the next
-        one is there.
+        Until the next estimate, that of an earlier text is used for unchanged cases.
         """
         if not self.rows.current:
             return ""
         names = self.marked or [case.id for case in self.rows.cases]
         return self._estimate.restricted_to(names).short_text
 
-    def _entitle(self) -> None:
+    def _update_title(self) -> None:
         cases = self.rows.cases
         table = self.table
         title = format_quantity(len(cases), "case") if cases else "Cases"
@@ -120,7 +119,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
             title = f"{table.shown:,} of {title}"
         if marked := len(self.marked):
             title += f", {marked:,} marked"
-        if duration := self._duration():
+        if duration := self._format_duration():
             title += f", {duration}"
         if not self.rows.current:
             title += ", as they were before the errors" if cases else ", once the errors are fixed"

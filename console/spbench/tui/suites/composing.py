@@ -1,4 +1,4 @@
-"""Cases of the Suites page: composed and edited in a form, and removed."""
+"""Adding, editing and removing cases of the suite in the editor."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from spbench_core.catalog.benchmark import Benchmark
 
 
 class CaseComposer:
-    """Changes the cases of a text as the user asks; each of its actions runs in a worker.
+    """Dialogs that change the cases of a text; each method runs in a worker.
 
     Args:
-        pane: The text.
-        complain: Says what is wrong.
-        marked: Returns the line of the case that is marked in the table, None where none is.
+        pane: The pane with the text.
+        show_error: Shows an error message.
+        selected_line: Returns the line of the case selected in the table; None if there is none.
     """
 
     def __init__(
         self,
         pane: TextPane,
-        complain: Callable[[str], None],
-        marked: Callable[[], int | None],
+        show_error: Callable[[str], None],
+        selected_line: Callable[[], int | None],
     ) -> None:
         self._pane = pane
-        self._complain = complain
-        self._marked = marked
+        self._show_error = show_error
+        self._selected_line = selected_line
 
     async def compose(self) -> None:
-        """Ask for a benchmark, show its form, and write the case below the one at the cursor."""
+        """Ask for a benchmark, show its form, and insert the case after that at the cursor."""
         document = self._pane.document
         editor = self._pane.editor
         if document is None:
-            self._complain("no suite is open: choose one of the files, or make one with Ctrl+N")
+            self._show_error("no suite is open: choose one of the files, or make one with Ctrl+N")
             return
         text = editor.text
         line = editor.cursor_line
@@ -60,34 +60,34 @@ class CaseComposer:
         try:
             names = [str(item.data.get("name")) for item in Outline(text).items]
         except UsageError as error:
-            self._complain(str(error))
+            self._show_error(str(error))
             return
         choices = [Choice(entry.name, entry.summary) for entry in BENCHMARKS.values()]
         chooser = Chooser("Benchmark of the new case", choices)
         chosen = await self._pane.app.push_screen_wait(chooser)
         if chosen is not None:
-            name = _unlike(names, chosen.rpartition(".")[2])
+            name = _make_unique(chosen.rpartition(".")[2], names)
             entry = BENCHMARKS[chosen]
             draft = CaseDraft(name, chosen, params=dict(entry.begins_with))
-            await self._fill_in(entry, draft, write, "Insert")
+            await self._show_form(entry, draft, write, "Insert")
 
     async def edit(self) -> None:
-        """Show the case at the cursor in its form, and change its text."""
+        """Edit the case at the cursor in its form."""
         text = self._pane.editor.text
         try:
-            index = self._entry()
+            index = self._find_entry()
             draft = read_draft(text, index)
-            benchmark = _benchmark(draft)
+            benchmark = _find_benchmark(draft)
         except SpbenchError as error:
-            self._complain(str(error))
+            self._show_error(str(error))
             return
 
         def write(changed: CaseDraft) -> EditedText:
             return replace_case(text, index, changed)
 
-        await self._fill_in(benchmark, draft, write, "Change")
+        await self._show_form(benchmark, draft, write, "Change")
 
-    async def _fill_in(
+    async def _show_form(
         self, benchmark: Benchmark, draft: CaseDraft, write: WriteDraft, verb: str
     ) -> None:
         document = self._pane.document
@@ -98,33 +98,33 @@ class CaseComposer:
             self._pane.editor.replace_text(edited.text, edited.line)
 
     async def remove(self) -> None:
-        """Take the case at the cursor out of the text, after a question."""
+        """Remove the case at the cursor after a question."""
         editor = self._pane.editor
         text = editor.text
         try:
-            index = self._entry()
+            index = self._find_entry()
             edited = remove_case(text, index)
         except SpbenchError as error:
-            self._complain(str(error))
+            self._show_error(str(error))
             return
         name = Outline(text).items[index].list_children().get("name")
-        told = f"the case {name[1].text}" if name else f"case entry {index + 1}"
-        question = f"Delete {told} from the text? (Ctrl+Z undoes it.)"
+        title = f"the case {name[1].text}" if name else f"case entry {index + 1}"
+        question = f"Delete {title} from the text? (Ctrl+Z undoes it.)"
         if await self._pane.app.push_screen_wait(Confirm(question, "Delete", "Keep")):
             editor.replace_text(edited.text, edited.line)
 
-    def _entry(self) -> int:
-        """Return the entry at the cursor, from 0; beside all entries that of the marked case.
+    def _find_entry(self) -> int:
+        """Return the index of the entry at the cursor, or of the case selected in the table.
 
         Raises:
-            UsageError: There is none.
+            UsageError: There is no case, or the text is invalid YAML.
         """
         editor = self._pane.editor
         Outline(editor.text)  # says what is wrong where the text is no YAML
         index = find_entry(editor.text, editor.cursor_line)
-        marked = self._marked()
-        if index is None and marked is not None:
-            index = find_entry(editor.text, marked)
+        selected_line = self._selected_line()
+        if index is None and selected_line is not None:
+            index = find_entry(editor.text, selected_line)
         if index is None:
             raise UsageError(
                 "no case is at the cursor: go to a line of one, or choose it in the table"
@@ -132,18 +132,20 @@ class CaseComposer:
         return index
 
 
-def _unlike(names: Iterable[str], name: str) -> str:
-    """Return a name that no other case has."""
-    taken = set(names)
+def _make_unique(name: str, names: Iterable[str]) -> str:
+    """Return the name, with a number appended if a case has it already."""
+    used = set(names)
+    unique = name
     number = 1
-    while (free := name if number == 1 else f"{name}-{number}") in taken:
+    while unique in used:
         number += 1
-    return free
+        unique = f"{name}-{number}"
+    return unique
 
 
-def _benchmark(draft: CaseDraft) -> Benchmark:
-    entry = BENCHMARKS.get(draft.benchmark)
-    if entry is None:
-        near = did_you_mean(draft.benchmark, BENCHMARKS)
-        raise UsageError(f"unknown benchmark {draft.benchmark!r}{near}; fix its name in the text")
-    return entry
+def _find_benchmark(draft: CaseDraft) -> Benchmark:
+    benchmark = BENCHMARKS.get(draft.benchmark)
+    if benchmark is None:
+        hint = did_you_mean(draft.benchmark, BENCHMARKS)
+        raise UsageError(f"unknown benchmark {draft.benchmark!r}{hint}; fix its name in the text")
+    return benchmark

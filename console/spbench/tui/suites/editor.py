@@ -1,4 +1,4 @@
-"""The editor of a suite's text: YAML in colours, and a sign at each line that has a problem."""
+"""The editor of a suite: YAML in colours, with a sign at each line with a problem."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.geometry import Region
+from textual.geometry import Offset, Region
 from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location, TextAreaTheme
 
 from spbench.tui.widgets.text import ComponentStyles
-from spbench.tui.widgets.text_box import TextBox
 
 PROBLEM_SIGN = "✗"
 _PAGE_KEYS = ("f6", "f7")
-"""Keys of a text area that pages have for actions of their own."""
+"""Keys of a text area that the page uses for other actions."""
 _PAGE_ACTIONS = ("undo", "redo")
-"""Actions of a text area that the page has, so that they work beside the text as well."""
+"""Actions of a text area that the page binds, so that they work without focus too."""
 _CAPTURES = {
     "yaml.field": "field",
     "string": "string",
@@ -35,11 +34,24 @@ _CAPTURES = {
     "punctuation.bracket": "punctuation",
     "punctuation.special": "anchor",
 }
-"""What the YAML parser finds, and the word of its colour."""
+"""The captures of the YAML parser, and the names of their styles."""
+
+
+class TextBox(TextArea):
+    """A `TextArea` without Textual's crash when undo or redo hides the scroll bar."""
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        """Scroll to the cursor, unless it is below a text that has become shorter.
+
+        In that case Textual moves the cursor into the text and calls this method again.
+        """
+        if self.cursor_location[0] >= self.document.line_count:
+            return Offset()
+        return super().scroll_cursor_visible(center, animate)
 
 
 class SuiteEditor(TextBox, inherit_bindings=False):
-    """A YAML editor in the colours of the app's theme, which marks lines that have a problem."""
+    """A YAML editor in the colours of the theme that marks lines with a problem."""
 
     HELP: ClassVar[str] = """\
 The suite's text. What is wrong is marked ✗ at its line while you type, and said below the text.
@@ -53,7 +65,7 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         and binding.action not in _PAGE_ACTIONS
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"suite-editor--{word}" for word in (*_CAPTURES.values(), "problem", "sign")
+        f"suite-editor--{name}" for name in (*_CAPTURES.values(), "problem", "sign")
     }
     DEFAULT_CSS = """
     SuiteEditor {
@@ -97,24 +109,27 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a change to take back."""
+        """Whether a change can be undone."""
         return not self.read_only and bool(self.history.undo_stack)
 
     @property
     def can_redo(self) -> bool:
-        """Whether a change was taken back that can be made again."""
+        """Whether an undone change can be redone."""
         return not self.read_only and bool(self.history.redo_stack)
 
     def replace_text(self, text: str, line: int) -> None:
-        """Make the text another one, in one step that can be undone, and go to a line of it."""
+        """Replace the whole text in one step that can be undone, and go to a line.
+
+        Only the part that differs is replaced.
+        """
         before = "\n".join(self.document.lines)
         after = "\n".join(split_lines(text))
-        start = _alike(before, after)
-        kept = _alike(before[start:][::-1], after[start:][::-1])
-        end = len(before) - kept
+        start = _common_prefix_length(before, after)
+        suffix = _common_prefix_length(before[start:][::-1], after[start:][::-1])
+        end = len(before) - suffix
         self.history.checkpoint()
         self.replace(
-            after[start : len(after) - kept],
+            after[start : len(after) - suffix],
             _location(before, start),
             _location(before, end),
             maintain_selection_offset=False,
@@ -123,13 +138,13 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         self.go_to(line)
 
     def go_to(self, line: int, column: int = 1) -> None:
-        """Put the cursor on a place, both from 1, and bring it into view."""
+        """Move the cursor to line and column, both counted from 1, and scroll to it."""
         self.move_cursor((line - 1, column - 1), center=True)
 
     # Problems
 
     def mark_problems(self, problems: Mapping[int, int]) -> None:
-        """Mark lines, from 1, each from a column on; all others are without a problem."""
+        """Mark lines with a problem, given with the column where it starts, from 1."""
         marks = {line - 1: column - 1 for line, column in problems.items()}
         if marks != self._problems:
             self._problems = marks
@@ -137,7 +152,7 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
             self.refresh()
 
     def get_line(self, line_index: int) -> Text:
-        """Return a line; what is wrong in it is underlined."""
+        """Return a line, underlined from the column of its problem."""
         line = super().get_line(line_index)
         column = self._problems.get(line_index)
         if column is not None:
@@ -148,19 +163,21 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
     # Drawing
 
     def notify_style_update(self) -> None:
-        """Forget the colours of before."""
+        """Discard the previous colours."""
         super().notify_style_update()
         self._style.clear()
         self._colours.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw lines in the colours of now."""
+        """Render lines in the current colours."""
         if not self._colours:
-            self._colours.update((name, self._letters(word)) for name, word in _CAPTURES.items())
+            self._colours.update(
+                (capture, self._get_text_style(name)) for capture, name in _CAPTURES.items()
+            )
         return super().render_lines(crop)
 
-    def _letters(self, word: str) -> Style:
-        style = self._style(word)
+    def _get_text_style(self, name: str) -> Style:
+        style = self._style(name)
         return Style(color=style.color, bold=style.bold, italic=style.italic)
 
     def _render_line(self, y: int) -> Strip:
@@ -169,11 +186,11 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         if row not in self._problems or row >= self.document.line_count:
             return strip
         gutter = self.gutter_width
-        ground = self.rich_style.bgcolor
+        background = self.rich_style.bgcolor
         tint = self._style("problem").bgcolor
         tinted = [
             Segment(text, (style or Style()) + Style(bgcolor=tint))
-            if style is None or style.bgcolor in (None, ground)
+            if style is None or style.bgcolor in (None, background)
             else Segment(text, style)
             for text, style, _ in strip.crop(gutter)
         ]
@@ -184,14 +201,13 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text as an editor has them: after a last line end comes another."""
+    """Return the lines of a text, with an empty line after a final line break."""
     return [*text.splitlines(), ""] if text.endswith(("\n", "\r")) else text.splitlines() or [""]
 
 
-def _alike(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _common_prefix_length(a: str, b: str) -> int:
+    pairs = enumerate(zip(a, b, strict=False))
+    return next((index for index, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
 def _location(text: str, offset: int) -> Location:

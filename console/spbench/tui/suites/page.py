@@ -30,11 +30,10 @@ from spbench.suites.shipped import (
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
-from spbench.tui.suites.cases_pane import CasesPane
-from spbench.tui.suites.command import CommandPane
+from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.composing import CaseComposer
 from spbench.tui.suites.document import SuiteDocument, copy_document, new_document, open_document
-from spbench.tui.suites.reading import find_rejected
+from spbench.tui.suites.parsed_suite import find_rejected
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree

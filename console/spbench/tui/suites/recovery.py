@@ -1,4 +1,4 @@
-"""Unsaved texts: kept beside the runs as they are typed, and offered after a crash or a kill."""
+"""Recovery files of unsaved texts, which are offered after a crash or a kill."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ UNSAVED_FOLDER = "unsaved"
 
 @dataclass(frozen=True, slots=True)
 class UnsavedText:
-    """A text that was typed and not saved.
+    """An unsaved text of a suite.
 
     Attributes:
-        path: The suite's file.
+        path: The file of the suite.
         text: The text.
-        stored: The file's content when it was opened; None where there was none.
-        edited: When it was typed, in seconds since the epoch.
-        pid: The console's process.
-        host: The host that it ran on.
+        stored: The content of the file when it was opened; None if there was no file.
+        edited: The time of the last change, in seconds since the epoch.
+        pid: The process id of the console.
+        host: The host of the console.
     """
 
     path: str
@@ -41,62 +41,70 @@ class UnsavedText:
     host: str
 
     def is_abandoned(self) -> bool:
-        """Whether no other console has it open: its process has ended, or is this one."""
-        here = self.host == socket.gethostname()
-        return here and (self.pid == os.getpid() or process_start(self.pid) is None)
+        """Return whether no other running console has the text open."""
+        is_local = self.host == socket.gethostname()
+        return is_local and (self.pid == os.getpid() or process_start(self.pid) is None)
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryFile:
-    """The file that keeps the unsaved text of one suite in one console."""
+    """The recovery file of one suite in one console."""
 
     path: Path
 
     @classmethod
     def locate(cls, home: Path, suite: Path) -> RecoveryFile:
-        """Return that of a suite that is open in this console."""
+        """Return the recovery file of a suite for this console."""
         name = hashlib.sha256(os.fsencode(suite.resolve())).hexdigest()[:16]
         return cls(home / UNSAVED_FOLDER / f"{name}-{os.getpid()}.json")
 
     def write(self, suite: Path, stored: str | None, text: str) -> None:
-        """Keep a text.
+        """Write an unsaved text.
 
         Raises:
-            FailedRunError: It cannot be written.
+            FailedRunError: The file cannot be written.
         """
-        about = (str(suite.resolve()), text, stored, time.time(), os.getpid(), socket.gethostname())
-        with suppress(OSError):  # the write says why not
+        unsaved = UnsavedText(
+            path=str(suite.resolve()),
+            text=text,
+            stored=stored,
+            edited=time.time(),
+            pid=os.getpid(),
+            host=socket.gethostname(),
+        )
+        with suppress(OSError):  # the following write reports the reason
             make_folders(self.path.parent, PRIVATE)
-        text = json.dumps(asdict(UnsavedText(*about)))
-        write_file(self.path, text, mode=0o600, root=self.path.parent)
+        content = json.dumps(asdict(unsaved))
+        write_file(self.path, content, mode=0o600, root=self.path.parent)
 
     def delete(self) -> None:
-        """Remove it: the text was saved, or nobody wants it."""
+        """Delete the file, because the text was saved or discarded."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
 
 def find_abandoned(home: Path) -> list[tuple[RecoveryFile, UnsavedText]]:
-    """Return the texts of consoles that ended without saving them, the newest first."""
-    found = []
+    """Return the unsaved texts of consoles that have ended, the newest first."""
+    abandoned = []
     for path in (home / UNSAVED_FOLDER).glob("*.json"):
-        text = _read(path)
-        if text is not None and text.is_abandoned():
-            found.append((RecoveryFile(path), text))
-    return sorted(found, key=lambda pair: -pair[1].edited)
+        unsaved = _read(path)
+        if unsaved is not None and unsaved.is_abandoned():
+            abandoned.append((RecoveryFile(path), unsaved))
+    return sorted(abandoned, key=lambda pair: -pair[1].edited)
 
 
 def _read(path: Path) -> UnsavedText | None:
-    """Return an unsaved text; None where the file is damaged, gone or somebody else's.
+    """Return an unsaved text; None if the file is damaged, missing or of another user.
 
-    In another user's home it could offer to write any text into any file.
+    A file of another user could offer to write any text into any file.
     """
     with suppress(OSError, ValueError, TypeError, UntrustedFileError):
         with open_trusted(path) as file:
-            text = UnsavedText(**parse_json(file.read(), path))
-        strings = (text.path, text.text, text.host, text.stored or "")
-        numbers = (text.edited, text.pid)
-        sound = all(isinstance(one, str) for one in strings)
-        if sound and all(isinstance(one, int | float) for one in numbers):
-            return text
+            unsaved = UnsavedText(**parse_json(file.read(), path))
+        strings = (unsaved.path, unsaved.text, unsaved.host, unsaved.stored or "")
+        numbers = (unsaved.edited, unsaved.pid)
+        if all(isinstance(field, str) for field in strings) and all(
+            isinstance(field, int | float) for field in numbers
+        ):
+            return unsaved
     return None

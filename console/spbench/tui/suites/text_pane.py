@@ -1,10 +1,11 @@
-"""The text of a suite, and below it its problems; it is read again after each change."""
+"""The text of a suite with its problems; it is parsed after each change."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -13,22 +14,22 @@ from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
 
 from spbench.engine.estimate import RunEstimate
 from spbench.engine.plan import Request
-from spbench.errors import SpbenchError
+from spbench.errors import Diagnostic, SpbenchError
 from spbench.suites.case import Suite
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
-from spbench.tui.suites.problems import ProblemList
-from spbench.tui.suites.reading import ParsedSuite, estimate_suite, parse_text
+from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_suite, parse_text
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
 from spbench_core.quantities import format_quantity
 
 PARSE_DELAY = 0.15
-"""Seconds without a key until the text is read."""
+"""Time without a key until the text is parsed, in seconds."""
 RECOVERY_DELAY = 1.0
-"""Seconds after a change until the unsaved text is kept in a file."""
+"""Time from a change until the unsaved text is written to a file, in seconds."""
 UNSAVED = "●"
 NO_SUITE = """\
 spbench measures what deep learning over many nodes asks of a cluster, and checks each number \
@@ -36,6 +37,45 @@ against an independent reference.
 
 No suite is open. Enter on one of the files opens it (F2 shows them), F5 runs it; Ctrl+N begins a \
 new one. `I`, or `spbench init`, writes the suites that come with spbench into this folder."""
+
+MAX_PROBLEMS = 200
+"""Largest number of listed problems."""
+
+
+class ProblemList(OptionList):
+    """The problems of the text; hidden if there are none."""
+
+    HELP: ClassVar[str] = "What the loader says is wrong, by line and column. Enter goes there."
+    DEFAULT_CSS = """
+    ProblemList {
+        height: auto; max-height: 5; border: none; padding: 0; background: $surface;
+        display: none;
+        &.some { display: block; }
+        &:focus { border: none; background-tint: $foreground 0%; }
+    }
+    """
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self._shown: Sequence[Diagnostic] = ()
+
+    def show(self, problems: Sequence[Diagnostic]) -> None:
+        """List these problems."""
+        if problems == self._shown:
+            return
+        self._shown = problems
+        self.clear_options()
+        self.add_options(Option(_render_problem(problem)) for problem in problems[:MAX_PROBLEMS])
+        self.set_class(bool(problems), "some")
+
+    def get_problem(self, index: int) -> Diagnostic:
+        """Return a problem by its index in the list."""
+        return self._shown[index]
+
+
+def _render_problem(problem: Diagnostic) -> Content:
+    position = f"{PROBLEM_SIGN} {problem.line}:{problem.column}"
+    return Content.assemble((position, "$text-error"), "  ", problem.message)
 
 
 class TextPane(Vertical):
@@ -51,7 +91,7 @@ class TextPane(Vertical):
     """
 
     class TextParsed(Message):
-        """The text was read as it stands now."""
+        """The current text was parsed."""
 
         def __init__(self, parsed: ParsedSuite) -> None:
             super().__init__()
@@ -69,26 +109,26 @@ class TextPane(Vertical):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self.document: SuiteDocument | None = None
-        self._request_of = build_request
+        self._build_request = build_request
         self._readonly = readonly
         self._saved = ""
-        self._errors = 0
+        self._error_count = 0
         self._title = ""
-        self._reading: ParsedSuite | None = None
-        self._pause: Timer | None = None
-        self._keeping: Timer | None = None
-        self._not_kept = False
-        self._writing = asyncio.Lock()
+        self._parsed: ParsedSuite | None = None
+        self._parse_timer: Timer | None = None
+        self._recovery_timer: Timer | None = None
+        self._reported_failure = False
+        self._write_lock = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
         yield SuiteEditor(id="editor")
         yield ProblemList(id="problems")
 
     def on_mount(self) -> None:
-        """Wait for a suite."""
+        """Show that no suite is open."""
         self.editor.read_only = True
         self.editor.placeholder = NO_SUITE
-        self._entitle()
+        self._update_title()
 
     @property
     def editor(self) -> SuiteEditor:
@@ -97,9 +137,9 @@ class TextPane(Vertical):
 
     @property
     def has_changes(self) -> bool:
-        """Whether the text differs from what was read or written last; a new suite's always does.
+        """Whether the text differs from the file; always true for a new suite.
 
-        One that comes with spbench is not missed as long as nothing of it was changed.
+        An unchanged copy of a shipped suite has no changes, although it has no file.
         """
         document = self.document
         if document is None:
@@ -114,23 +154,23 @@ class TextPane(Vertical):
         self.editor.placeholder = ""
         self.editor.load_text(document.text)
         self._saved = self.editor.text
-        self._entitle()
+        self._update_title()
         self.schedule_parse(0)
 
     def mark_saved(self, document: SuiteDocument) -> None:
-        """Note that the text was saved."""
+        """Record that the text was saved."""
         self.document = document
         self._saved = document.text
-        if not self.has_changes:  # there may be a key since
+        if not self.has_changes:  # the user may have typed in the meantime
             self.discard_recovery()
-        self._entitle()
+        self._update_title()
 
-    def _entitle(self) -> None:
+    def _update_title(self) -> None:
         title = "Suite" if self.document is None else self.document.path.name
         if self.has_changes:
             title = f"{UNSAVED} {title} not saved (Ctrl+S)"
-        if self._errors:
-            title += f"  {PROBLEM_SIGN} {format_quantity(self._errors, 'error')}"
+        if self._error_count:
+            title += f"  {PROBLEM_SIGN} {format_quantity(self._error_count, 'error')}"
         if title != self._title:  # a new title draws the whole pane again
             self._title = title
             self.border_title = Content(title)
@@ -138,138 +178,138 @@ class TextPane(Vertical):
     # The unsaved text
 
     async def restore(self, unsaved: UnsavedText, file: RecoveryFile) -> None:
-        """Edit an unsaved text of the file that is open; undo leads back to the file's.
+        """Edit an unsaved text of the open file; undo restores the text of the file.
 
         Args:
             unsaved: The text.
-            file: Where another console kept it; from now on this one does.
+            file: The recovery file of another console, which is replaced by one of this console.
         """
-        assert self.document is not None  # its file was opened
-        # Where the file has changed since, saving asks before it writes over that.
+        assert self.document is not None  # the caller has opened the file
+        # With the old content, saving asks before it overwrites later changes of the file.
         self.document = SuiteDocument(self.document.path, unsaved.stored)
         self.editor.replace_text(unsaved.text, 1)
-        self._entitle()
+        self._update_title()
         self.schedule_parse(0)
-        await self._kept()
+        await self._write_recovery_file()
         if file != self.recovery_file:
             file.delete()
 
     def discard_recovery(self) -> None:
-        """Remove the kept text of the file that is open: it was saved, or nobody wants it."""
-        if self._keeping is not None:
-            self._keeping.stop()
-            self._keeping = None
+        """Delete the recovery file, because the text was saved or discarded."""
+        if self._recovery_timer is not None:
+            self._recovery_timer.stop()
+            self._recovery_timer = None
         if (file := self.recovery_file) is not None:
             file.delete()
 
     @property
     def recovery_file(self) -> RecoveryFile | None:
-        """Where the unsaved text is kept; None where nothing is open, or may be written."""
+        """The file for unsaved text; None without an open suite, or if readonly."""
         if self.document is None or self._readonly:
             return None
         path = self.document.path
-        return RecoveryFile.locate(self._request_of(path).home, path)
+        return RecoveryFile.locate(self._build_request(path).home, path)
 
-    def _keep_soon(self) -> None:
-        if self._keeping is None and self.recovery_file is not None:
-            self._keeping = self.set_timer(RECOVERY_DELAY, self._begin_to_keep)
+    def _schedule_recovery(self) -> None:
+        if self._recovery_timer is None and self.recovery_file is not None:
+            self._recovery_timer = self.set_timer(RECOVERY_DELAY, self._start_recovery)
 
-    def _begin_to_keep(self) -> None:
-        self._keeping = None
-        if self._whole:
-            self._keep()
+    def _start_recovery(self) -> None:
+        self._recovery_timer = None
+        if self._is_composed:
+            self._write_recovery()
 
     @work(group="keep")
-    async def _keep(self) -> None:
-        await self._kept()
+    async def _write_recovery(self) -> None:
+        await self._write_recovery_file()
 
-    async def _kept(self) -> None:
-        """Keep the text as it is now, or nothing where it is saved."""
+    async def _write_recovery_file(self) -> None:
+        """Write the current text if it has changes; otherwise delete the recovery file."""
         document = self.document
         file = self.recovery_file
         if document is None or file is None:
             return
-        async with self._writing:
+        async with self._write_lock:
             if self.has_changes:
                 text = self.editor.text
                 try:
                     await asyncio.to_thread(file.write, document.path, document.stored, text)
                 except SpbenchError as error:
-                    self._complain_once(f"unsaved text is not kept: {error}")
-        if file == self.recovery_file and self._whole and not self.has_changes:
-            file.delete()  # it was saved meanwhile
+                    self._report_once(f"unsaved text is not kept: {error}")
+        if file == self.recovery_file and self._is_composed and not self.has_changes:
+            file.delete()  # the text was saved in the meantime
 
-    def _complain_once(self, sentence: str) -> None:
-        if not self._not_kept:
-            self._not_kept = True
-            self.app.notify(sentence, severity="warning", timeout=10, markup=False)
+    def _report_once(self, message: str) -> None:
+        if not self._reported_failure:
+            self._reported_failure = True
+            self.app.notify(message, severity="warning", timeout=10, markup=False)
 
-    # Reading
+    # Parsing
 
     async def parse(self) -> ParsedSuite:
-        """Return what the text comes to as it stands now."""
+        """Return the current text as parsed."""
         text = self.editor.text
         document = self.document
-        if self._reading is None or self._reading.text != text:
+        if self._parsed is None or self._parsed.text != text:
             assert document is not None  # an action needs an open suite
-            return await asyncio.to_thread(parse_text, text, self._request_of(document.path))
-        return self._reading
+            return await asyncio.to_thread(parse_text, text, self._build_request(document.path))
+        return self._parsed
 
     def estimate_suite(self, suite: Suite) -> RunEstimate:
-        """Return the estimated duration of a suite that would be run from here."""
-        return estimate_suite(suite, self._request_of(suite.path))
+        """Return the estimated duration of a suite with the current launch settings."""
+        return estimate_suite(suite, self._build_request(suite.path))
 
-    def schedule_parse(self, pause: float = PARSE_DELAY) -> None:
-        """Read the text when the keys rest, or at once where the hosts have changed."""
-        if self._pause is not None:
-            self._pause.stop()
-        if pause:
-            self._pause = self.set_timer(pause, self._begin_to_read)
+    def schedule_parse(self, delay: float = PARSE_DELAY) -> None:
+        """Parse the text after a time without keys, or at once if ``delay`` is 0."""
+        if self._parse_timer is not None:
+            self._parse_timer.stop()
+        if delay:
+            self._parse_timer = self.set_timer(delay, self._start_parsing)
         else:
-            self._reading = None
-            self._begin_to_read()
+            self._parsed = None
+            self._start_parsing()
 
-    def _begin_to_read(self) -> None:
+    def _start_parsing(self) -> None:
         if self.document is not None:
-            self._read()
+            self._parse_current()
 
     @property
-    def _whole(self) -> bool:
-        """Whether the pane has its parts: where the console ends they go before it."""
+    def _is_composed(self) -> bool:
+        """Whether the pane has its widgets; on exit they are removed before the pane."""
         return bool(self.query(SuiteEditor) and self.query(ProblemList))
 
     @work(exclusive=True, group="read")
-    async def _read(self) -> None:
-        if not self._whole:
+    async def _parse_current(self) -> None:
+        if not self._is_composed:
             return
-        reading = await self.parse()
-        if not self._whole or reading.text != self.editor.text:
-            return  # the console ends, or there is a key since, which has it read again
-        self._reading = reading
-        problems = reading.problems
+        parsed = await self.parse()
+        if not self._is_composed or parsed.text != self.editor.text:
+            return  # the console ends, or the text has changed and will be parsed again
+        self._parsed = parsed
+        problems = parsed.problems
         marks = {problem.line: problem.column for problem in reversed(problems)}
         self.editor.mark_problems(marks)
         self.query_one(ProblemList).show(problems)
-        self._errors = len(problems)
-        self._entitle()
-        self.post_message(self.TextParsed(reading))
+        self._error_count = len(problems)
+        self._update_title()
+        self.post_message(self.TextParsed(parsed))
 
     # Events
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Read the text after a change."""
+        """Parse the text after a change."""
         event.stop()
-        self._entitle()
-        self._keep_soon()
+        self._update_title()
+        self._schedule_recovery()
         self.schedule_parse()
 
     def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
-        """Say on which line the cursor is."""
+        """Post the line of the cursor."""
         event.stop()
         self.post_message(self.CursorMoved(self.editor.cursor_line))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Go to the place of a problem."""
+        """Go to the position of a problem."""
         event.stop()
         problem = self.query_one(ProblemList).get_problem(event.option_index)
         self.editor.go_to(problem.line, problem.column)

@@ -1,10 +1,12 @@
-"""The tree of suite files, with what the loader says of each."""
+"""The tree of suite files, with the loader's result for each."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,19 +18,93 @@ from textual.binding import BindingType
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
+from spbench.errors import UsageError
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
-from spbench.suites.shipped import needs_copy
-from spbench.tui.suites.files import FileCheck, check_file, find_same_file, list_files
+from spbench.suites.edit.check import check_text
+from spbench.suites.loader import read_suite_file
+from spbench.suites.shipped import list_shipped_suites, needs_copy
 from spbench.tui.widgets.keys import key
 from spbench_core.quantities import format_quantity
 
 FIRST_SUITE = "smoke"
-"""The shipped suite that is chosen first: each benchmark once, small, on two ranks."""
+"""The shipped suite that is selected at first: each benchmark once, small, on two ranks."""
+
+MAX_FILES = 500
+"""Largest number of suites listed per folder."""
+_HEAD_BYTES = 4096
+_SCHEMA_LINE = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class FileCheck:
+    """The numbers of cases and of errors of a suite file."""
+
+    cases: int
+    errors: int
+
+
+def find_suites(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
+    """Return suite files by folder.
+
+    Args:
+        folder: The folder of the console; its suites and those below ``suites`` are listed.
+        opened: The open suite; it and the suites in its folder are listed too.
+    """
+    candidates = [*folder.glob("suites/**/*.y*ml"), *folder.glob("*.y*ml")]
+    if opened is not None:
+        candidates += [opened, *opened.parent.glob("*.y*ml")]
+    suites: dict[Path, list[Path]] = {}
+    for path in _select_suites(candidates, opened):
+        suites.setdefault(path.parent, []).append(path)
+    return {parent: tuple(sorted(paths)[:MAX_FILES]) for parent, paths in suites.items()}
+
+
+def list_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
+    """Return the files to list: those of `find_suites`, or the shipped ones if none exist."""
+    suites = find_suites(folder, opened)
+    shipped = tuple(list_shipped_suites().values())
+    if not shipped or any(path.exists() for paths in suites.values() for path in paths):
+        return suites
+    return {**suites, shipped[0].parent: shipped}
+
+
+def find_same_file(paths: Iterable[Path], opened: Path | None) -> Path | None:
+    """Return the path of the open file among several, also if it is a link."""
+    real = opened.resolve() if opened else None
+    return next((path for path in paths if path.resolve() == real), None)
+
+
+def _select_suites(paths: Iterable[Path], opened: Path | None) -> Iterator[Path]:
+    """Yield the suites among files, each once even if several paths lead to it."""
+    yielded: set[Path] = set()
+    for path in paths:
+        real = path.resolve()
+        if real not in yielded and (path == opened or _has_suite_head(path)):
+            yielded.add(real)
+            yield path
+
+
+def _has_suite_head(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _SCHEMA_LINE.search(file.read(_HEAD_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def check_file(path: Path) -> FileCheck:
+    """Return the loader's result for a file; an unreadable file counts as one error."""
+    try:
+        examined = check_text(read_suite_file(path), path)
+    except UsageError:
+        return FileCheck(0, 1)
+    cases = len(examined.suite.cases) if examined.suite else 0
+    return FileCheck(cases, len(examined.diagnostics))
 
 
 class SuiteTree(Tree[Path]):
-    """Suite files by folder; each tells how many cases or errors it has once it was read."""
+    """Suite files by folder, with the number of cases or errors once a file was loaded."""
 
     HELP: ClassVar[str] = """\
 The suites below this folder and beside the one that is open; where there are none, those that come
@@ -39,7 +115,7 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         key("files.up", "k", "cursor_up", "Up", "The file above"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"suite-tree--{word}" for word in ("folder", "cases", "errors")
+        f"suite-tree--{name}" for name in ("folder", "cases", "errors")
     }
     DEFAULT_CSS = """
     SuiteTree { background: $surface; scrollbar-size: 0 1; }
@@ -58,30 +134,31 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         self._folder = folder
         self._opened: Path | None = None
         self._files: dict[Path, TreeNode[Path]] = {}
-        self._told: dict[Path, tuple[FileStamp, FileCheck]] = {}
+        self._checks: dict[Path, tuple[FileStamp, FileCheck]] = {}
 
     def update_files(self, opened: Path | None) -> None:
-        """Look for files again; the one that is open is marked."""
-        self._look(opened)
+        """Update the files; the open one is marked."""
+        self._update_listing(opened)
 
-    def _first_to_try(self) -> TreeNode[Path] | None:
-        """The shipped suite that runs anywhere and takes seconds, where those are listed."""
+    def _find_first_suite(self) -> TreeNode[Path] | None:
+        """Return the shipped suite that runs anywhere in seconds, if it is listed."""
         shipped = (node for path, node in self._files.items() if self._is_shipped(path))
         return next((node for node in shipped if node.data and node.data.stem == FIRST_SUITE), None)
 
     def lists_shipped(self, path: Path) -> bool:
-        """Whether a file is listed as one that comes with spbench, not as one of this folder."""
+        """Return whether a file is listed as a shipped suite."""
         return path in self._files and self._is_shipped(path)
 
     def _is_shipped(self, path: Path) -> bool:
         return needs_copy(path, self._folder)
 
     @work(exclusive=True, group="files")
-    async def _look(self, opened: Path | None) -> None:
+    async def _update_listing(self, opened: Path | None) -> None:
         folders = await asyncio.to_thread(list_files, self._folder, opened)
         paths = [path for files in folders.values() for path in files]
         listed = await asyncio.to_thread(find_same_file, paths, opened)
-        moved, self._opened = listed != self._opened, listed
+        moved = listed != self._opened
+        self._opened = listed
         if paths != list(self._files):
             self._show(folders)
         if moved and listed is not None:
@@ -95,60 +172,60 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         self.clear()
         self._files.clear()
         for folder, files in folders.items():
-            node = self.root.add(self._named(folder), expand=True, allow_expand=False)
+            node = self.root.add(self._format_folder(folder), expand=True, allow_expand=False)
             for path in files:
                 self._files[path] = node.add_leaf(path.name, path)
         self.root.expand()
-        at = self._files.get(chosen or self._opened or Path()) or self._first_to_try()
+        at = self._files.get(chosen or self._opened or Path()) or self._find_first_suite()
         self.call_after_refresh(self.move_cursor, at or next(iter(self._files.values()), None))
 
-    def _named(self, folder: Path) -> str:
+    def _format_folder(self, folder: Path) -> str:
         if self._is_shipped(folder):
             return "shipped with spbench"
         name = os.path.relpath(folder, self._folder)
         return f"{name if len(name) < len(str(folder)) else folder}/"
 
     async def _read(self, path: Path) -> None:
-        """Have the loader say what it makes of a file, unless it has not changed since."""
-        if not await asyncio.to_thread(os.path.lexists, path):  # it is open, and not written yet
-            self._told.pop(path, None)
+        """Load a file and show its number of cases or errors, if it has changed."""
+        if not await asyncio.to_thread(os.path.lexists, path):  # the open file is not saved
+            self._checks.pop(path, None)
             return
         stamp = await asyncio.to_thread(file_stamp, path)
-        known = self._told.get(path)
+        known = self._checks.get(path)
         if known is None or known[0] != stamp:
-            self._told[path] = stamp, await asyncio.to_thread(check_file, path)
+            self._checks[path] = stamp, await asyncio.to_thread(check_file, path)
             self._label([path])
 
     def _label(self, paths: Iterable[Path]) -> None:
-        """Measure and draw names again, for what is known of their files has changed."""
+        """Set the labels of files, which also measures them again."""
         for path in paths:
-            self._files[path].set_label(_words(path, self._checked(path)))
+            self._files[path].set_label(_format_label(path, self._get_check(path)))
 
-    def _checked(self, path: Path) -> FileCheck | None:
-        return self._told[path][1] if path in self._told else None
+    def _get_check(self, path: Path) -> FileCheck | None:
+        return self._checks[path][1] if path in self._checks else None
 
     def get_label_width(self, node: TreeNode[Path]) -> int:
-        """Return the cells of a label, which may be asked for before there are colours."""
+        """Return the width of a label; unlike rendering, this needs no styles."""
         if node.data is None:
             return cell_len(str(node.label))
-        return cell_len(_words(node.data, self._checked(node.data)))
+        return cell_len(_format_label(node.data, self._get_check(node.data)))
 
     def render_label(self, node: TreeNode[Path], base_style: Style, style: Style) -> Text:
-        """Return a folder's or a file's name, and what the loader says of the file."""
+        """Return the name of a folder or a file, with the loader's result for a file."""
         if node.data is None:
             return Text(str(node.label), self.get_component_rich_style("suite-tree--folder"))
-        checked = self._checked(node.data)
-        label = Text(_words(node.data, checked), style)
+        checked = self._get_check(node.data)
+        label = Text(_format_label(node.data, checked), style)
         if node.data == self._opened:
             label.stylize(Style(bold=True))
-        if node is not self.cursor_node:  # its ground is of another colour
-            word = "errors" if checked and checked.errors else "cases"
-            colour = self.get_component_rich_style(f"suite-tree--{word}").color
+        if node is not self.cursor_node:  # the cursor has its own background
+            name = "errors" if checked and checked.errors else "cases"
+            colour = self.get_component_rich_style(f"suite-tree--{name}").color
             label.stylize(Style(color=colour), len(node.data.name))
         return label
 
 
-def _words(path: Path, checked: FileCheck | None) -> str:
+def _format_label(path: Path, checked: FileCheck | None) -> str:
     if checked is None:
         return path.name
     if checked.errors:

@@ -24,8 +24,8 @@ from spbench.suites.expectations import list_metrics
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm, Modal
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
-from spbench.tui.suites.form import typed_case
-from spbench.tui.suites.form.case_reader import DraftResult, read_draft
+from spbench.tui.suites.form import form_texts
+from spbench.tui.suites.form.draft_reader import DraftResult, read_draft
 from spbench.tui.suites.form.field_row import (
     ExpectRow,
     FieldRow,
@@ -116,13 +116,13 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     ) -> None:
         super().__init__()
         self._estimate = estimate
-        self._texts = typed_case.CaseTexts(benchmark, draft)
+        self._texts = form_texts.CaseTexts(benchmark, draft)
         self._write = write
         self._path = path
         self._verb = verb
         self._metrics = [metric.name for metric in self._known_metrics()]
         self._pause: Timer | None = None
-        self._first = typed_case.FormTexts({})
+        self._first = form_texts.FormTexts({})
 
     def _known_metrics(self) -> tuple[Metric, ...]:
         draft = self._texts.draft
@@ -157,15 +157,15 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         yield Static("Case", classes="heading first")
         yield from self._fields([form.name_field, form.np_field, form.repeat_field])
         yield TextRow(
-            typed_case.COMMENT, "stands above the case", texts[typed_case.COMMENT], lines=True
+            form_texts.COMMENT, "stands above the case", texts[form_texts.COMMENT], lines=True
         )
         yield Static("Parameters", classes="heading")
         yield from self._fields(form.swept_fields[1:])
         yield TextRow(
-            typed_case.IN_STEP, "swept names that change together", texts[typed_case.IN_STEP]
+            form_texts.IN_STEP, "swept names that change together", texts[form_texts.IN_STEP]
         )
         yield TextRow(
-            typed_case.EXCLUDE, "points to leave out: {key: value}", texts[typed_case.EXCLUDE]
+            form_texts.EXCLUDE, "points to leave out: {key: value}", texts[form_texts.EXCLUDE]
         )
         yield Static("Expectations", classes="heading")
         for expected in (*form.initial.expect, NO_EXPECTATION):
@@ -174,17 +174,17 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         for reference in (*form.initial.references, NO_REFERENCE):
             yield self._reference_row(reference)
         yield Static("Launch, where it differs from the suite's", classes="heading")
-        yield from self._fields(form.launch_fields, typed_case.LAUNCH)
+        yield from self._fields(form.launch_fields, form_texts.LAUNCH)
 
     def _fields(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
         for field in fields:
             key = prefix + field.name
             yield FieldRow(field, key, self._texts.initial.texts.get(key, ""))
 
-    def _expect_row(self, expected: typed_case.ExpectationTexts) -> ExpectRow:
+    def _expect_row(self, expected: form_texts.ExpectationTexts) -> ExpectRow:
         return ExpectRow(self._figures(), expected)
 
-    def _reference_row(self, reference: typed_case.ReferenceTexts) -> ReferenceRow:
+    def _reference_row(self, reference: form_texts.ReferenceTexts) -> ReferenceRow:
         return ReferenceRow(self._figures(), reference)
 
     def _figures(self) -> list[str]:
@@ -194,11 +194,11 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     # What is typed
 
     @property
-    def texts(self) -> typed_case.FormTexts:
+    def texts(self) -> form_texts.FormTexts:
         """All texts as they are now."""
         fields = self.query_one("#fields")
         texts = {row.key: row.text for row in fields.query(TextRow)}
-        return typed_case.FormTexts(
+        return form_texts.FormTexts(
             texts,
             [row.texts for row in self._expected()],
             [row.texts for row in self._references()],
@@ -285,9 +285,9 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         for row in self.query(TextRow):
             row.show_error(told.get(row.key))
         for number, expected in enumerate(self._expected()):
-            expected.show_error(told.get(f"{typed_case.EXPECT}{number}"))
+            expected.show_error(told.get(f"{form_texts.EXPECT}{number}"))
         for number, reference in enumerate(self._references()):
-            reference.show_error(told.get(f"{typed_case.REFERENCE}{number}"))
+            reference.show_error(told.get(f"{form_texts.REFERENCE}{number}"))
 
     def _say_problems(self, problems: Iterable[str]) -> None:
         self._say("\n".join(f"{PROBLEM_SIGN} {problem}" for problem in problems), wrong=True)

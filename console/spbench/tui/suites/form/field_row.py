@@ -12,10 +12,9 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from spbench.suites.edit.field import Field
-from spbench.tui.suites.editor import PROBLEM_SIGN
-from spbench.tui.suites.form.typed_case import ExpectationTexts, ReferenceTexts, find_error
+from spbench.tui.suites.editor import PROBLEM_SIGN, TextBox
+from spbench.tui.suites.form.form_texts import ExpectationTexts, ReferenceTexts, find_error
 from spbench.tui.widgets.text import fit
-from spbench.tui.widgets.text_box import TextBox
 
 NAME_WIDTH = 20
 BOX_WIDTH = 26

@@ -15,7 +15,7 @@ from spbench.suites.edit.field import Field
 from spbench.suites.edit.fields import list_bound_fields, list_reference_fields
 from spbench.suites.edit.typed import parse_sweep, parse_text
 from spbench.suites.yaml_nodes import YamlError, parse_yaml
-from spbench.tui.suites.form.typed_case import (
+from spbench.tui.suites.form.form_texts import (
     COMMENT,
     EXCLUDE,
     EXPECT,

@@ -1,4 +1,4 @@
-"""The text in the editor as the loader reads it: errors, or cases and the plan of their jobs."""
+"""The text of a suite as parsed by the loader: errors, or cases and planned jobs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from spbench.suites.loader import load_suite_text
 
 @dataclass(frozen=True, slots=True)
 class ParsedSuite:
-    """A text as the loader reads it.
+    """A parsed text.
 
     Attributes:
-        spans: The lines of its case entries; empty where it is no YAML.
-        plan: Its jobs; None where there are none.
-        refusal: Why its jobs cannot be planned, in one sentence.
+        text: The text.
+        examined: The loader's result: the suite or errors.
+        spans: The lines of the case entries; empty for invalid YAML.
+        plan: The planned jobs; None if they cannot be planned.
+        plan_error: A message on why the jobs cannot be planned; empty if they can.
     """
 
     text: str
@@ -37,17 +39,17 @@ class ParsedSuite:
 
     @property
     def problems(self) -> Sequence[Diagnostic]:
-        """The errors of the text, in the order of their places."""
+        """The errors of the text, in the order of their positions."""
         return self.examined.diagnostics
 
     @property
     def cases(self) -> Sequence[Case]:
-        """The cases; none where the text has errors."""
+        """The cases; empty if the text has errors."""
         return self.examined.suite.cases if self.examined.suite else ()
 
 
 def parse_text(text: str, request: Request) -> ParsedSuite:
-    """Return what a text comes to, for the hosts and the launcher of a request."""
+    """Parse a text and plan its jobs for the hosts and the launcher of a request."""
     examined = check_text(text, request.suite)
     spans = _spans(text)
     if examined.suite is None:
@@ -67,9 +69,9 @@ def _spans(text: str) -> Sequence[EntryLines]:
         return ()
 
 
-def find_rejected(reading: ParsedSuite, cases: Sequence[str] = ()) -> str | None:
-    """Return why this machine must not run some of the cases, or all; None if it may."""
-    plan = reading.plan
+def find_rejected(parsed: ParsedSuite, cases: Sequence[str] = ()) -> str | None:
+    """Return why this machine must not run the cases (default: all); None if it may."""
+    plan = parsed.plan
     if plan is None:
         return None
     jobs = select_cases(plan.jobs, cases) if cases else plan.jobs
@@ -77,33 +79,33 @@ def find_rejected(reading: ParsedSuite, cases: Sequence[str] = ()) -> str | None
         shortage = find_shortage(
             [(job, plan.find_hosts(job)) for job in jobs], plan.request.environ
         )
-    except SpbenchError:  # a hostfile that is gone: the run says so
+    except SpbenchError:  # for example, a hostfile is missing; the run reports it
         return None
     if shortage is not None:
         return shortage[0]
     return find_rejection(replace(plan, jobs=jobs))
 
 
-def estimate_parsed(reading: ParsedSuite) -> RunEstimate:
-    """Return the estimated duration of the cases; an empty one if they cannot be planned."""
-    plan = reading.plan
+def estimate_parsed(parsed: ParsedSuite) -> RunEstimate:
+    """Return the estimated duration of the cases; empty if they cannot be planned."""
+    plan = parsed.plan
     return NO_ESTIMATE if plan is None else estimate_plan(plan, plan.request.home)
 
 
 def estimate_suite(suite: Suite, request: Request) -> RunEstimate:
-    """Return the estimated duration of a suite; an empty one if it cannot be planned."""
+    """Return the estimated duration of a suite; empty if it cannot be planned."""
     try:
         return estimate_plan(plan_suite(request, suite), request.home)
     except SpbenchError:
         return NO_ESTIMATE
 
 
-def find_command(reading: ParsedSuite, case: str) -> JobCommand | str:
-    """Return the command of a case's job, or in one sentence why there is none."""
-    if reading.plan is None:
-        return reading.plan_error
+def find_command(parsed: ParsedSuite, case: str) -> JobCommand | str:
+    """Return the command of a case's job, or a message on why there is none."""
+    if parsed.plan is None:
+        return parsed.plan_error
     try:
         working_folder()  # a launch line is one for this folder
-        return build_case_command(reading.plan, case)
+        return build_case_command(parsed.plan, case)
     except SpbenchError as error:
         return str(error)
