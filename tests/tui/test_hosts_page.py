@@ -153,7 +153,7 @@ async def test_keys_that_come_right_behind_the_filters_reach_it(folder, survey):
 
 
 async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(folder, survey, monkeypatch):
-    monkeypatch.setattr(page_module, "LOOK", 0.01)
+    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.01)
     begun = []
     go_on = threading.Event()
 
@@ -219,7 +219,7 @@ async def test_one_host_is_asked_alone_and_asking_can_be_stopped(folder, survey)
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_hosts_are_chosen_for_runs_and_shown_at_the_top(folder, survey, size):
-    app = console(folder, page="hosts", hosts=LaunchChoice(launcher="hydra"))
+    app = console(folder, page="hosts", launch_choice=LaunchChoice(launcher="hydra"))
     async with app.run_test(size=size) as pilot:
         await ready(pilot)
         await until(pilot, lambda: "● this machine" in shown(app))
@@ -250,7 +250,7 @@ async def test_a_wrong_hostfile_shows_its_errors_and_cannot_be_used(folder, surv
 
 async def test_the_command_lines_hosts_stand_there_too(folder, survey):
     given = LaunchChoice(hosts="node[07-09]:2", exclude_hosts="node08")
-    app = console(folder, page="hosts", hosts=given)
+    app = console(folder, page="hosts", launch_choice=given)
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(pilot)
         await until(pilot, lambda: "● node[07-09]:2" in shown(app))
@@ -262,7 +262,7 @@ async def test_the_command_lines_hosts_stand_there_too(folder, survey):
 
 async def test_the_command_lines_hostfile_stands_there_once_and_its_error_is_told(folder, survey):
     given = LaunchChoice(hostfile=folder / "hostfiles/wrong")
-    app = console(folder, page="hosts", hosts=given)
+    app = console(folder, page="hosts", launch_choice=given)
     async with app.run_test(size=(120, 40)) as pilot:
         page = await ready(pilot)
         titles = [source.title for source in page._sources.sources.values()]
@@ -294,7 +294,7 @@ async def test_hosts_are_filtered_and_sorted_by_what_they_said(folder, survey):
 
 
 async def test_a_hostfile_that_is_written_meanwhile_shows_up(folder, survey, monkeypatch):
-    monkeypatch.setattr(page_module, "LOOK", 0.05)
+    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.05)
     app = console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(pilot)
@@ -345,7 +345,7 @@ async def test_the_slowest_link_stands_out_on_the_map_and_in_words(folder, surve
 
 
 async def test_links_measured_meanwhile_show_up(folder, survey, monkeypatch):
-    monkeypatch.setattr(page_module, "LOOK", 0.05)
+    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.05)
     app = console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         page = await ready(pilot)

@@ -21,7 +21,7 @@ from tui.suites_driving import SUITE, ready
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(text_pane, "KEEP", 0.05)
+    monkeypatch.setattr(text_pane, "RECOVERY_DELAY", 0.05)
 
 
 def kept(folder):
@@ -152,7 +152,7 @@ async def test_a_recovered_text_is_not_written_over_changes_of_others_unasked(tm
 
 @pytest.mark.parametrize(("answer", "stays"), [("later", True), ("discard", False)])
 async def test_the_text_stays_or_goes_as_one_says(tmp_path, suite, answer, stays, monkeypatch):
-    monkeypatch.setattr(page_module, "SECOND_LOOK", 0.1)
+    monkeypatch.setattr(page_module, "SECOND_RECOVERY_DELAY", 0.1)
     left_by_a_dead_console(tmp_path, suite, "x", SUITE)
     app = console(tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:

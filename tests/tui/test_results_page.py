@@ -274,7 +274,7 @@ async def test_without_runs_the_page_says_where_it_looked(tmp_path):
 async def test_runs_that_begin_go_on_and_end_show_up_by_themselves(
     tmp_path, home, going, monkeypatch
 ):
-    monkeypatch.setattr(page_module, "LOOK", 0.05)
+    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.05)
     app = opened(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         page = await ready(pilot)
@@ -292,7 +292,7 @@ async def test_runs_that_begin_go_on_and_end_show_up_by_themselves(
 
 
 async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(tmp_path, home, monkeypatch):
-    monkeypatch.setattr(page_module, "LOOK", 0.01)
+    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.01)
     begun = []
     go_on = threading.Event()
     read = update_known_runs
@@ -669,7 +669,7 @@ def test_a_run_that_was_killed_is_read_once_and_by_one_thread(home, monkeypatch)
 
 
 def test_the_library_keeps_no_more_than_its_share(home, monkeypatch):
-    monkeypatch.setattr(library_module, "MOST_KEPT", 2)
+    monkeypatch.setattr(library_module, "MAX_CACHED_RUNS", 2)
     library = RunLibrary(home)
     for summary in library.summaries():
         library.load(summary.folder)

@@ -173,7 +173,7 @@ async def test_the_cursor_on_a_case_does_not_print_the_whole_suite(suite, monkey
 
 async def test_a_short_pane_has_the_launch_line_below_its_heading(suite):
     hosts = LaunchChoice(launcher="mpirun_rsh", assume="mvapich2-2.3.7", hosts="node[01-02]:2")
-    app = opened(suite, hosts=hosts)
+    app = opened(suite, launch_choice=hosts)
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
         await until(pilot, lambda: "(assumed, not run)" in shown(app))
@@ -182,7 +182,7 @@ async def test_a_short_pane_has_the_launch_line_below_its_heading(suite):
 
 
 async def test_a_missing_launcher_is_its_one_sentence(suite):
-    app = opened(suite, environ={"PATH": "/nowhere"}, hosts=LaunchChoice(launcher="srun"))
+    app = opened(suite, environ={"PATH": "/nowhere"}, launch_choice=LaunchChoice(launcher="srun"))
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         await until(pilot, lambda: "srun" in shown(app).split("Command")[-1])
@@ -341,7 +341,7 @@ async def test_a_new_suite_is_begun_in_a_file_that_is_not_there_yet(suite):
 
 
 async def test_all_or_one_case_is_run_with_the_hosts_that_were_chosen(suite):
-    app = opened(suite, hosts=LaunchChoice(hosts="localhost:4", launcher="openmpi"))
+    app = opened(suite, launch_choice=LaunchChoice(hosts="localhost:4", launcher="openmpi"))
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         options = ("--hosts", "localhost:4", "--launcher", "openmpi")

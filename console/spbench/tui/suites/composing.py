@@ -44,7 +44,7 @@ class CaseComposer:
         self._selected_line = selected_line
 
     async def compose(self) -> None:
-        """Ask for a benchmark, show its form, and insert the case after that at the cursor."""
+        """Ask for a benchmark, show its form, and insert the case below the cursor's."""
         document = self._pane.document
         editor = self._pane.editor
         if document is None:
@@ -114,13 +114,13 @@ class CaseComposer:
             editor.replace_text(edited.text, edited.line)
 
     def _find_entry(self) -> int:
-        """Return the index of the entry at the cursor, or of the case selected in the table.
+        """Return the index of the entry at the cursor, or else of the selected case.
 
         Raises:
             UsageError: There is no case, or the text is invalid YAML.
         """
         editor = self._pane.editor
-        Outline(editor.text)  # says what is wrong where the text is no YAML
+        Outline(editor.text)  # raises UsageError for invalid YAML
         index = find_entry(editor.text, editor.cursor_line)
         selected_line = self._selected_line()
         if index is None and selected_line is not None:

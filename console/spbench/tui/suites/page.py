@@ -1,4 +1,4 @@
-"""The Suites page: compose a suite, see what it will run and how, and run it."""
+"""The Suites page: compose a suite, see its cases and launch commands, and run it."""
 
 from __future__ import annotations
 
@@ -42,19 +42,18 @@ from spbench_core.catalog import COMMON_FAULTS
 from spbench_core.quantities import format_quantity
 
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
-"""From how many columns on the files are shown unasked, and all stands side by side."""
+# With 100 columns the files are shown, with 160 the cases are next to the text.
 
 
 SECOND_RECOVERY_DELAY = 3.0
-"""Seconds after which the page looks for unsaved texts once more."""
+"""Time after which the page looks for unsaved texts a second time, in seconds."""
 RECOVER = "Recover"
 LATER = "Later"
 DISCARD = "Discard"
-"""The answers to the question for an unsaved text."""
 
 
 class SuitesPage(Page):
-    """Suite files, a text, its cases and their commands."""
+    """Suite files, the text of a suite, its cases and their commands."""
 
     NAME = "suites"
     HELP = """\
@@ -126,11 +125,11 @@ What starts a run at once has no letter: F5 and F6."""
     AUTO_FOCUS = "#cases"
     HORIZONTAL_BREAKPOINTS = _SIZES
 
-    _led_to = 0
-    """The line that the editor was sent to from the table, until it says so."""
+    _requested_line = 0
+    """The line that the editor moves to because of the table, until the editor reports it."""
 
     def compose_body(self) -> ComposeResult:
-        """Return files, text, cases and command."""
+        """Yield files, text, cases and command."""
         context = self.context
         with Horizontal(id="desk"):
             yield SuiteTree(context.options.folder, id="files", classes="pane")
@@ -139,26 +138,27 @@ What starts a run at once has no letter: F5 and F6."""
                 yield CasesPane(id="made")
 
     def on_mount(self) -> None:
-        """Open the suite that the console was started with; without one show the files."""
-        self._launched_with = self._launch_choices
-        self._asked_for: set[RecoveryFile] = set()
+        """Open the suite of the command line, or show the files if there is none."""
+        self._known_launch_settings = self._launch_settings
+        self._offered_files: set[RecoveryFile] = set()
         if not self.context.readonly:
             self.start_action(self._offer_unsaved)
-            # The console of a browser's page that was loaded again may not have ended yet.
+            # When a browser page is reloaded, the old console may end after this one has started.
             self.set_timer(SECOND_RECOVERY_DELAY, partial(self.start_action, self._offer_unsaved))
         self.query_one("#files").border_title = Content("Files")
-        if not self._open_asked():
+        if not self._open_requested():
             self.add_class("files")
             self.query_one(SuiteTree).focus()
             self.update_files()
 
     def on_screen_resume(self) -> None:
-        """Open the suite that was asked for meanwhile, and see what has become of the files."""
-        self._open_asked()
+        """Open a suite that another page requested, and update the files."""
+        self._open_requested()
         self.update_files()
 
-    def _open_asked(self) -> bool:
-        path, self.context.suite = self.context.suite, None
+    def _open_requested(self) -> bool:
+        path = self.context.suite
+        self.context.suite = None
         if path is not None:
             self.open(path)
         return path is not None
@@ -167,45 +167,45 @@ What starts a run at once has no letter: F5 and F6."""
 
     @property
     def text_pane(self) -> TextPane:
-        """The text."""
+        """The pane of the text."""
         return self.query_one(TextPane)
 
     @property
     def cases_pane(self) -> CasesPane:
-        """The cases."""
+        """The pane of the cases."""
         return self.query_one(CasesPane)
 
     def build_request(self, path: Path) -> Request:
-        """Return what a run of a file from here asks for."""
-        opening = self.context.options
+        """Return the request for a run of a suite with the current launch settings."""
+        options = self.context.options
         return Request(
             suite=path,
-            home=opening.home,
-            environ=opening.environ,
+            home=options.home,
+            environ=options.environ,
             overrides=self.context.overrides,
             launch_choice=self.context.launch_choice,
         )
 
     def describe_unsaved(self) -> str | None:
-        """Return in one sentence what would be lost if the console ended; None: nothing."""
-        for pane in self.query(TextPane):  # none before the page was composed
+        """Return a message on an unsaved text; None if there is none."""
+        for pane in self.query(TextPane):  # none before the page is composed
             if pane.document is not None and pane.has_changes:
                 return f"{pane.document.path.name} is not saved."
         return None
 
     def discard_unsaved(self) -> None:
-        """Forget the text that is not saved."""
+        """Discard the unsaved text."""
         for pane in self.query(TextPane):
             pane.discard_recovery()
 
     async def _offer_unsaved(self) -> None:
-        """Ask what becomes of texts that a console left behind which was killed or crashed."""
+        """Ask whether to recover the unsaved texts of killed or crashed consoles."""
         await self.wait_until_mounted()
         for file, unsaved in await asyncio.to_thread(find_abandoned, self.context.options.home):
             path = Path(unsaved.path)
-            if file in self._asked_for or file == self.text_pane.recovery_file:
+            if file in self._offered_files or file == self.text_pane.recovery_file:
                 continue
-            self._asked_for.add(file)
+            self._offered_files.add(file)
             answer = await self.app.push_screen_wait(
                 Chooser(
                     f"{path.name}, edited {format_day_and_time(unsaved.edited)}, was not saved",
@@ -224,12 +224,12 @@ What starts a run at once has no letter: F5 and F6."""
 
     async def _recover(self, file: RecoveryFile, unsaved: UnsavedText) -> None:
         await self.wait_until_mounted()
-        if not await self._may_drop_changes():
+        if not await self._confirm_discard():
             return
         path = Path(unsaved.path)
         try:
             document = await asyncio.to_thread(open_document, path)
-        except SpbenchError:  # it is new, or is gone since
+        except SpbenchError:  # the suite was new, or its file was deleted
             document = SuiteDocument(path, None)
         self.show_document(document)
         await self.text_pane.restore(unsaved, file)
@@ -237,12 +237,12 @@ What starts a run at once has no letter: F5 and F6."""
     # Files
 
     def update_files(self) -> None:
-        """Look for suites, and at those that have changed."""
+        """Update the list of suite files."""
         document = self.text_pane.document
         self.query_one(SuiteTree).update_files(document.path if document else None)
 
     def open(self, path: Path) -> None:
-        """Open a suite, once the user agrees to lose changes of the one that is open."""
+        """Open a suite, after a question if the open one has unsaved changes."""
         self.start_action(self._open, path)
 
     async def _open(self, path: Path) -> None:
@@ -250,24 +250,24 @@ What starts a run at once has no letter: F5 and F6."""
         document = self.text_pane.document
         if document is not None and await asyncio.to_thread(document.is_current, path):
             self.text_pane.editor.focus()
-        elif await self._may_drop_changes():
+        elif await self._confirm_discard():
             listed = self.query_one(SuiteTree).lists_shipped(path)
             try:
-                self.show_document(await asyncio.to_thread(self._document_of, path, listed))
+                self.show_document(await asyncio.to_thread(self._load_document, path, listed))
             except SpbenchError as error:
                 self.show_error(str(error))
 
-    def _document_of(self, path: Path, listed: bool) -> SuiteDocument:
-        """Return a file to edit; one that comes with spbench is opened as one of this folder's."""
+    def _load_document(self, path: Path, listed: bool) -> SuiteDocument:
+        """Return a file to edit; a shipped suite is copied into the console's folder."""
         file = find_suite_file(path)
         folder = self.context.options.folder
-        named = is_shipped_name(path) and needs_copy(file, folder)
-        if named or listed or is_installed(file):
+        is_name_of_shipped = is_shipped_name(path) and needs_copy(file, folder)
+        if is_name_of_shipped or listed or is_installed(file):
             return copy_document(file, folder)
         return open_document(file)
 
     def action_init(self) -> None:
-        """Write the suites and hostfiles that come with spbench into this folder."""
+        """Write the shipped suites and hostfiles into the console's folder."""
         self.start_action(self._init)
 
     async def _init(self) -> None:
@@ -276,18 +276,18 @@ What starts a run at once has no letter: F5 and F6."""
         except SpbenchError as error:
             self.show_error(str(error))
             return
-        kept = (
+        note = (
             f"; {format_quantity(len(copied.kept), 'file')} stayed as before" if copied.kept else ""
         )
-        self.app.notify(f"wrote {format_quantity(len(copied.written), 'file')}{kept}", timeout=6)
+        self.app.notify(f"wrote {format_quantity(len(copied.written), 'file')}{note}", timeout=6)
         self.update_files()
 
     def action_new(self) -> None:
-        """Ask for a file's name, and begin a suite in it."""
+        """Ask for a file name and start a new suite."""
         self.start_action(self._new)
 
     async def _new(self) -> None:
-        if not await self._may_drop_changes():
+        if not await self._confirm_discard():
             return
         folder = self.context.options.folder
         start = "suites/" if (folder / "suites").is_dir() else ""
@@ -301,7 +301,7 @@ What starts a run at once has no letter: F5 and F6."""
         except SpbenchError as error:
             self.show_error(str(error))
 
-    async def _may_drop_changes(self) -> bool:
+    async def _confirm_discard(self) -> bool:
         unsaved = self.describe_unsaved()
         return unsaved is None or await self.confirm(
             f"{unsaved} Discard its changes?", "Discard", "Cancel"
@@ -312,7 +312,7 @@ What starts a run at once has no letter: F5 and F6."""
         self.start_action(self._save)
 
     async def _save(self) -> bool:
-        """Write the text into its file, over changes of others only after a yes; say if it is."""
+        """Save the text, after a question if the file has changed; return whether saved."""
         document = self.text_pane.document
         text = self.text_pane.editor.text
         if document is None:
@@ -330,7 +330,7 @@ What starts a run at once has no letter: F5 and F6."""
         return True
 
     def show_document(self, document: SuiteDocument) -> None:
-        """Show a file to be edited."""
+        """Show a file for editing."""
         self.remove_class("files")
         self.cases_pane.clear()
         self.text_pane.open(document)
@@ -338,7 +338,7 @@ What starts a run at once has no letter: F5 and F6."""
         self.update_files()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer to undo and redo where there is something to."""
+        """Offer undo and redo only if there is a change to undo or redo."""
         if action == "undo":
             return self.is_mounted and self.text_pane.editor.can_undo
         if action == "redo":
@@ -346,19 +346,19 @@ What starts a run at once has no letter: F5 and F6."""
         return super().check_action(action, parameters)
 
     def action_undo(self) -> None:
-        """Take back the last change of the text."""
+        """Undo the last change of the text."""
         self.text_pane.editor.undo()
 
     def action_redo(self) -> None:
-        """Make the change again that was taken back last."""
+        """Redo the last undone change."""
         self.text_pane.editor.redo()
 
     def on_tree_node_selected(self, event: Tree.NodeSelected[Path]) -> None:
-        """Open the file that was chosen."""
+        """Open the selected file."""
         if event.node.data is not None:
             self.open(event.node.data)
 
-    # Text and cases go together
+    # Synchronization of text and cases
 
     def on_text_pane_text_parsed(self, event: TextPane.TextParsed) -> None:
         """Show the cases of the text."""
@@ -366,29 +366,29 @@ What starts a run at once has no letter: F5 and F6."""
         self.refresh_bindings()
 
     def on_text_pane_cursor_moved(self, event: TextPane.CursorMoved) -> None:
-        """Choose the case at the cursor."""
-        if event.line != self._led_to:
+        """Select the case at the cursor."""
+        if event.line != self._requested_line:
             self.cases_pane.select_line(event.line)
-        self._led_to = 0
+        self._requested_line = 0
 
     def on_cases_pane_case_selected(self, event: CasesPane.CaseSelected) -> None:
         """Go to the line of a case."""
         editor = self.text_pane.editor
         if editor.cursor_line != event.line:
-            # By the time the editor says that it has moved, the table may be at another case.
-            self._led_to = event.line
+            # Before the editor reports its move, the table may have moved to another case.
+            self._requested_line = event.line
             editor.go_to(event.line)
         if event.opened:
             editor.focus()
 
     def refresh_page(self) -> None:
-        """Plan again where hosts, launcher or environment were changed."""
-        if self._launched_with != self._launch_choices:
-            self._launched_with = self._launch_choices
+        """Plan the jobs again if hosts, launcher or environment have changed."""
+        if self._known_launch_settings != self._launch_settings:
+            self._known_launch_settings = self._launch_settings
             self.text_pane.schedule_parse(0)
 
     @property
-    def _launch_choices(self) -> tuple[LaunchChoice, tuple[str, ...]]:
+    def _launch_settings(self) -> tuple[LaunchChoice, tuple[str, ...]]:
         return self.context.launch_choice, self.context.environment
 
     # Cases in the form
@@ -416,42 +416,42 @@ What starts a run at once has no letter: F5 and F6."""
         self.start_action(self._run_all)
 
     async def _run_all(self) -> None:
-        if await self._ready():
+        if await self._prepare_run():
             await self._start(self.cases_pane.cases.marked)
 
     def action_run_case(self) -> None:
-        """Run the chosen case."""
+        """Run the selected case."""
         self.start_action(self._run_case)
 
     async def _run_case(self) -> None:
-        if await self._ready() and (case := self._chosen_case()):
+        if await self._prepare_run() and (case := self._get_selected_case()):
             await self._start([case.id])
 
     def action_inject(self) -> None:
-        """Run the chosen case with a fault."""
+        """Run the selected case with a fault."""
         self.start_action(self._run_with_fault)
 
     async def _run_with_fault(self) -> None:
-        """Ask for a fault, and run the chosen case with it: the run must find it."""
-        case = self._chosen_case()
+        """Ask for a fault and run the selected case with it, to test that it is detected."""
+        case = self._get_selected_case()
         if case is None:
             return
-        own = f"the last rank does so in {case.benchmark}; a check must find it"
-        choices = [Choice(name, COMMON_FAULTS.get(name, own)) for name in list_faults(case)]
+        summary = f"the last rank does so in {case.benchmark}; a check must find it"
+        choices = [Choice(name, COMMON_FAULTS.get(name, summary)) for name in list_faults(case)]
         title = f"Fault to plant in {case.id}; the run must find it"
         fault = await self.app.push_screen_wait(Chooser(title, choices))
-        if fault is not None and await self._ready():
+        if fault is not None and await self._prepare_run():
             await self._start([case.id], fault)
 
-    def _chosen_case(self) -> Case | None:
-        """Return the chosen case; where there is none, say so."""
+    def _get_selected_case(self) -> Case | None:
+        """Return the selected case; show an error if there is none."""
         case = self.cases_pane.case
         if case is None:
             self.show_error("no case is chosen: open a suite, or fix its errors")
         return case
 
-    async def _ready(self) -> bool:
-        """Save the text, and return whether it can be run; one with errors cannot."""
+    async def _prepare_run(self) -> bool:
+        """Save the text and return whether it can be run; show an error if not."""
         pane = self.text_pane
         if pane.document is None:
             self.show_error("no suite is open to be run")
@@ -471,11 +471,11 @@ What starts a run at once has no letter: F5 and F6."""
         return True
 
     async def _start(self, cases: Sequence[str], fault: str | None = None) -> None:
-        """Start a run; ask first if it wants more ranks or memory than this machine has."""
+        """Start a run, after a question if this machine has too few cores or memory."""
         document = self.text_pane.document
-        reading = await self.text_pane.parse()
-        assert document is not None  # else it was not ready
-        rejection = await asyncio.to_thread(find_rejected, reading, cases)
+        parsed = await self.text_pane.parse()
+        assert document is not None  # checked by `_prepare_run`
+        rejection = await asyncio.to_thread(find_rejected, parsed, cases)
         if rejection is not None:
             question = f"Not started: {rejection}. It may stall this machine."
             if not await self.confirm(question, "Run anyway", "Cancel"):

@@ -61,7 +61,7 @@ def find_suites(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Pa
 
 
 def list_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
-    """Return the files to list: those of `find_suites`, or the shipped ones if none exist."""
+    """Return the files to list: those of `find_suites`, or else the shipped suites."""
     suites = find_suites(folder, opened)
     shipped = tuple(list_shipped_suites().values())
     if not shipped or any(path.exists() for paths in suites.values() for path in paths):
@@ -104,7 +104,7 @@ def check_file(path: Path) -> FileCheck:
 
 
 class SuiteTree(Tree[Path]):
-    """Suite files by folder, with the number of cases or errors once a file was loaded."""
+    """Suite files by folder, with the number of cases or errors of loaded files."""
 
     HELP: ClassVar[str] = """\
 The suites below this folder and beside the one that is open; where there are none, those that come
@@ -176,8 +176,12 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
             for path in files:
                 self._files[path] = node.add_leaf(path.name, path)
         self.root.expand()
-        at = self._files.get(chosen or self._opened or Path()) or self._find_first_suite()
-        self.call_after_refresh(self.move_cursor, at or next(iter(self._files.values()), None))
+        node_to_select = (
+            self._files.get(chosen or self._opened or Path()) or self._find_first_suite()
+        )
+        self.call_after_refresh(
+            self.move_cursor, node_to_select or next(iter(self._files.values()), None)
+        )
 
     def _format_folder(self, folder: Path) -> str:
         if self._is_shipped(folder):
@@ -191,8 +195,8 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
             self._checks.pop(path, None)
             return
         stamp = await asyncio.to_thread(file_stamp, path)
-        known = self._checks.get(path)
-        if known is None or known[0] != stamp:
+        cached = self._checks.get(path)
+        if cached is None or cached[0] != stamp:
             self._checks[path] = stamp, await asyncio.to_thread(check_file, path)
             self._label([path])
 

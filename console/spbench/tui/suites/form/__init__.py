@@ -1,1 +1,1 @@
-"""The form of a case: its fields, what is typed into them, and the text that comes of it."""
+"""The form of a case: fields, their texts, the resulting draft, and a preview."""

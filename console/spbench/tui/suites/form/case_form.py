@@ -1,4 +1,4 @@
-"""The form of a case: its fields from the catalog, and what they would write."""
+"""The form of a case: fields from the catalog, and a preview of the YAML."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from spbench.tui.suites.form.preview import EstimateSuite, Preview, WriteDraft, 
 from spbench_core.catalog.benchmark import Benchmark, Metric
 
 PREVIEW_DELAY = 0.12
-"""Seconds without a key until the preview is made again."""
+"""Time without a key until the preview is updated, in seconds."""
 NO_EXPECTATION = ("", "", "")
 NO_REFERENCE = ("", "", "", "", "")
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
-"""From how many columns on the text stands beside the fields."""
+# With 140 columns the preview is next to the fields.
 
 
 class Fields(VerticalScroll, can_focus=False, inherit_bindings=False):
-    """The rows; up and down go from one to the next, where a field does not need them itself."""
+    """The rows; up and down move between them, unless a field handles these keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "app.focus_next", "Next", id="form.next", tooltip="The next field"),
@@ -54,14 +54,15 @@ class Fields(VerticalScroll, can_focus=False, inherit_bindings=False):
 
 
 class CaseForm(Modal[EditedText | None]):
-    """Edits one case; gives the changed text back, or None where it is left.
+    """A form for one case that returns the changed text, or None if it is left.
 
     Args:
-        benchmark: The case's benchmark.
-        draft: What the form shows at first.
-        write: Puts a draft into the text.
-        path: The suite's file.
-        verb: What the button says: ``Insert`` or ``Change``.
+        benchmark: The benchmark of the case.
+        draft: The initial case.
+        write: Writes a draft into the text of the suite.
+        path: The file of the suite.
+        verb: The label of the button: ``Insert`` or ``Change``.
+        estimate: Returns the estimated duration of a suite.
     """
 
     HELP = """\
@@ -116,51 +117,51 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     ) -> None:
         super().__init__()
         self._estimate = estimate
-        self._texts = form_texts.CaseTexts(benchmark, draft)
+        self._converter = form_texts.CaseTexts(benchmark, draft)
         self._write = write
         self._path = path
         self._verb = verb
-        self._metrics = [metric.name for metric in self._known_metrics()]
-        self._pause: Timer | None = None
-        self._first = form_texts.FormTexts({})
+        self._metric_names = [metric.name for metric in self._list_metrics()]
+        self._preview_timer: Timer | None = None
+        self._initial_texts = form_texts.FormTexts({})
 
-    def _known_metrics(self) -> tuple[Metric, ...]:
-        draft = self._texts.draft
+    def _list_metrics(self) -> tuple[Metric, ...]:
+        draft = self._converter.draft
         try:
-            return list_metrics(self._texts.benchmark, draft.params)
-        except ExceptionGroup:  # they are not whole yet
-            return list_metrics(self._texts.benchmark)
+            return list_metrics(self._converter.benchmark, draft.params)
+        except ExceptionGroup:  # the parameters of the draft are incomplete
+            return list_metrics(self._converter.benchmark)
 
-    # What it shows
+    # Widgets
 
     def compose(self) -> ComposeResult:
-        benchmark = self._texts.benchmark
+        benchmark = self._converter.benchmark
         with Vertical(id="form") as frame:
             frame.border_title = Content(f"{benchmark.name}: {benchmark.summary}")
             with Horizontal(id="sides"):
                 with Fields(id="fields"):
-                    yield from self._rows()
+                    yield from self._build_rows()
                 with Vertical(id="outcome"):
-                    written = SuiteEditor(id="written")
-                    written.read_only = True
-                    written.can_focus = False
-                    yield written
+                    yaml = SuiteEditor(id="written")
+                    yaml.read_only = True
+                    yaml.can_focus = False
+                    yield yaml
                     yield Static("", id="words", markup=False)
             yield Static("", id="hint", markup=False)
             with Horizontal(id="buttons"):
                 yield Button("Cancel (Esc)", id="leave", compact=True)
                 yield Button(f"{self._verb} (Ctrl+S)", "primary", id="write", compact=True)
 
-    def _rows(self) -> Iterable[Static | FormRow]:
-        form = self._texts
-        texts = self._texts.initial.texts
+    def _build_rows(self) -> Iterable[Static | FormRow]:
+        form = self._converter
+        texts = self._converter.initial.texts
         yield Static("Case", classes="heading first")
-        yield from self._fields([form.name_field, form.np_field, form.repeat_field])
+        yield from self._build_fields([form.name_field, form.np_field, form.repeat_field])
         yield TextRow(
             form_texts.COMMENT, "stands above the case", texts[form_texts.COMMENT], lines=True
         )
         yield Static("Parameters", classes="heading")
-        yield from self._fields(form.swept_fields[1:])
+        yield from self._build_fields(form.swept_fields[1:])
         yield TextRow(
             form_texts.IN_STEP, "swept names that change together", texts[form_texts.IN_STEP]
         )
@@ -169,70 +170,70 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         )
         yield Static("Expectations", classes="heading")
         for expected in (*form.initial.expect, NO_EXPECTATION):
-            yield self._expect_row(expected)
+            yield self._build_expect_row(expected)
         yield Static("References with tolerances", classes="heading")
         for reference in (*form.initial.references, NO_REFERENCE):
-            yield self._reference_row(reference)
+            yield self._build_reference_row(reference)
         yield Static("Launch, where it differs from the suite's", classes="heading")
-        yield from self._fields(form.launch_fields, form_texts.LAUNCH)
+        yield from self._build_fields(form.launch_fields, form_texts.LAUNCH)
 
-    def _fields(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
+    def _build_fields(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
         for field in fields:
             key = prefix + field.name
-            yield FieldRow(field, key, self._texts.initial.texts.get(key, ""))
+            yield FieldRow(field, key, self._converter.initial.texts.get(key, ""))
 
-    def _expect_row(self, expected: form_texts.ExpectationTexts) -> ExpectRow:
-        return ExpectRow(self._figures(), expected)
+    def _build_expect_row(self, expected: form_texts.ExpectationTexts) -> ExpectRow:
+        return ExpectRow(self._list_metric_names(), expected)
 
-    def _reference_row(self, reference: form_texts.ReferenceTexts) -> ReferenceRow:
-        return ReferenceRow(self._figures(), reference)
+    def _build_reference_row(self, reference: form_texts.ReferenceTexts) -> ReferenceRow:
+        return ReferenceRow(self._list_metric_names(), reference)
 
-    def _figures(self) -> list[str]:
-        """Return the metrics, then each with its statistics."""
-        return [*self._metrics, *(f"{m}.{s}" for m in self._metrics for s in STATISTICS)]
+    def _list_metric_names(self) -> list[str]:
+        """Return the metrics, then each metric with its statistics."""
+        return [*self._metric_names, *(f"{m}.{s}" for m in self._metric_names for s in STATISTICS)]
 
-    # What is typed
+    # Input
 
     @property
     def texts(self) -> form_texts.FormTexts:
-        """All texts as they are now."""
+        """The current texts of all fields."""
         fields = self.query_one("#fields")
         texts = {row.key: row.text for row in fields.query(TextRow)}
         return form_texts.FormTexts(
             texts,
-            [row.texts for row in self._expected()],
-            [row.texts for row in self._references()],
+            [row.texts for row in self._list_expect_rows()],
+            [row.texts for row in self._list_reference_rows()],
         )
 
-    def _expected(self) -> list[ExpectRow]:
+    def _list_expect_rows(self) -> list[ExpectRow]:
         return [row for row in self.query(ExpectRow) if any(row.texts)]
 
-    def _references(self) -> list[ReferenceRow]:
+    def _list_reference_rows(self) -> list[ReferenceRow]:
         return [row for row in self.query(ReferenceRow) if any(row.texts)]
 
     def on_mount(self) -> None:
-        """Show what the draft would write."""
-        self._first = self.texts
-        self._look()
+        """Show the preview of the initial draft."""
+        self._initial_texts = self.texts
+        self._update_preview()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Check what is typed, and make the preview again."""
-        self._changed(event.input)
+        """Check the text and update the preview."""
+        self._handle_change(event.input)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Check what is typed, and make the preview again."""
-        self._changed(event.text_area)
+        """Check the text and update the preview."""
+        self._handle_change(event.text_area)
 
-    def _changed(self, box: Input | TextArea) -> None:
-        row = self._row_of(box)
+    def _handle_change(self, box: Input | TextArea) -> None:
+        row = self._find_row(box)
         if row is not None:
             row.check()
         if isinstance(row, ExpectRow) and row is self.query(ExpectRow).last() and any(row.texts):
-            self.query_one("#fields").mount(self._expect_row(NO_EXPECTATION), after=row)
+            self.query_one("#fields").mount(self._build_expect_row(NO_EXPECTATION), after=row)
         if isinstance(row, ReferenceRow) and self._is_last_and_filled(row):
-            self.query_one("#fields").mount(self._reference_row(NO_REFERENCE), after=row)
+            self.query_one("#fields").mount(self._build_reference_row(NO_REFERENCE), after=row)
         if row is not None:
-            self._look_soon()
+            self._schedule_preview()
 
     def _is_last_and_filled(self, row: ReferenceRow) -> bool:
         return row is self.query(ReferenceRow).last() and any(row.texts)
@@ -242,93 +243,95 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         self.focus_next()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Say at length what the field is for."""
-        row = self._row_of(event.widget)
+        """Show the hint of the focused field."""
+        row = self._find_row(event.widget)
         self.query_one("#hint", Static).update(row.hint if row else "")
 
-    # What it comes to
+    # Preview
 
-    def _look_soon(self) -> None:
-        if self._pause is not None:
-            self._pause.stop()
-        self._pause = self.set_timer(PREVIEW_DELAY, self._look)
+    def _schedule_preview(self) -> None:
+        if self._preview_timer is not None:
+            self._preview_timer.stop()
+        self._preview_timer = self.set_timer(PREVIEW_DELAY, self._update_preview)
 
     @work(exclusive=True, group="preview")
-    async def _look(self) -> None:
-        await self._outcome()
+    async def _update_preview(self) -> None:
+        await self._show_preview()
 
-    async def _outcome(self) -> Preview | None:
-        """Show what the texts come to, and return it; None where it cannot be said."""
-        read = read_draft(self._texts, self.texts)
-        self._complain(read)
-        if read.draft is None:
-            self._say_problems(read.errors.values())
+    async def _show_preview(self) -> Preview | None:
+        """Show the preview of the texts and return it; None if a text is invalid."""
+        result = read_draft(self._converter, self.texts)
+        self._show_errors(result)
+        if result.draft is None:
+            self._show_problems(result.errors.values())
             return None
-        made = await asyncio.to_thread(
-            build_preview, read.draft, self._write, self._path, self._estimate
+        preview = await asyncio.to_thread(
+            build_preview, result.draft, self._write, self._path, self._estimate
         )
-        # The form may have been left or the console have ended meanwhile: its parts go before it.
+        # In the meantime the form may have been left, which removes its widgets.
         if not (self.is_running and self.app.is_running):
             return None
-        written = self.query_one("#written", SuiteEditor)
-        if written.text != made.lines:
-            written.line_number_start = made.first_line
-            written.load_text(made.lines)
-        if made.problems:
-            self._say_problems(made.problems)
+        yaml = self.query_one("#written", SuiteEditor)
+        if yaml.text != preview.lines:
+            yaml.line_number_start = preview.first_line
+            yaml.load_text(preview.lines)
+        if preview.problems:
+            self._show_problems(preview.problems)
         else:
-            self._say(made.summary)
-        return made
+            self._show_message(preview.summary)
+        return preview
 
-    def _complain(self, read: DraftResult) -> None:
-        told = dict(read.errors)
+    def _show_errors(self, result: DraftResult) -> None:
+        errors = dict(result.errors)
         for row in self.query(TextRow):
-            row.show_error(told.get(row.key))
-        for number, expected in enumerate(self._expected()):
-            expected.show_error(told.get(f"{form_texts.EXPECT}{number}"))
-        for number, reference in enumerate(self._references()):
-            reference.show_error(told.get(f"{form_texts.REFERENCE}{number}"))
+            row.show_error(errors.get(row.key))
+        for number, expected in enumerate(self._list_expect_rows()):
+            expected.show_error(errors.get(f"{form_texts.EXPECT}{number}"))
+        for number, reference in enumerate(self._list_reference_rows()):
+            reference.show_error(errors.get(f"{form_texts.REFERENCE}{number}"))
 
-    def _say_problems(self, problems: Iterable[str]) -> None:
-        self._say("\n".join(f"{PROBLEM_SIGN} {problem}" for problem in problems), wrong=True)
+    def _show_problems(self, problems: Iterable[str]) -> None:
+        self._show_message(
+            "\n".join(f"{PROBLEM_SIGN} {problem}" for problem in problems), wrong=True
+        )
 
-    def _say(self, words: str, wrong: bool = False) -> None:
-        said = self.query_one("#words", Static)
-        said.set_class(wrong, "wrong")
-        said.update(words)
+    def _show_message(self, message: str, wrong: bool = False) -> None:
+        static = self.query_one("#words", Static)
+        static.set_class(wrong, "wrong")
+        static.update(message)
 
     # Actions
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Do what the button says."""
+        """Write the case, or leave."""
         if event.button.id == "write":
             self.action_write()
         else:
             self.action_leave()
 
     def action_write(self) -> None:
-        """Give the changed text back, if the case is right."""
-        self._give_back()
+        """Return the changed text, if the case is valid."""
+        self._submit()
 
     @work(exclusive=True, group="write")
-    async def _give_back(self) -> None:
-        made = await self._outcome()
-        if made is not None and made.edited is not None and not made.problems:
-            self.dismiss(made.edited)
+    async def _submit(self) -> None:
+        preview = await self._show_preview()
+        if preview is not None and preview.edited is not None and not preview.problems:
+            self.dismiss(preview.edited)
         elif wrong := self.query("FormRow.wrong"):
             wrong.first().query("Input, TextArea").first().focus()
 
     @work(exclusive=True, group="leave")
     async def action_leave(self) -> None:
-        """Leave the text as it is, after a question where something was typed."""
+        """Leave without a change, after a question if a text has changed."""
         question = Confirm("Discard what was typed in the form?", "Discard", "Keep editing")
-        if self.texts == self._first or await self.app.push_screen_wait(question):
+        if self.texts == self._initial_texts or await self.app.push_screen_wait(question):
             self.dismiss(None)
 
     @work(exclusive=True, group="choose")
     async def action_choose(self) -> None:
-        """List what the focused field can be, and write what is chosen."""
-        row = self._row_of(self.focused)
+        """List the choices of the focused field, and enter the chosen one."""
+        row = self._find_row(self.focused)
         box = self.focused
         if row is None or not isinstance(box, Input):
             return
@@ -342,6 +345,6 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             box.value = chosen
             box.cursor_position = len(chosen)
 
-    def _row_of(self, widget: Widget | None) -> FormRow | None:
+    def _find_row(self, widget: Widget | None) -> FormRow | None:
         nodes = widget.ancestors if widget is not None else ()
         return next((node for node in nodes if isinstance(node, FormRow)), None)

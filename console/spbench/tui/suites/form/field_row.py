@@ -1,4 +1,4 @@
-"""A line of the form: a name, an input, its description, and a complaint about it."""
+"""A row of the form: a name, an input, a description, and an error message."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _REFERENCE = (
 
 
 class LinesBox(TextBox):
-    """A box of several lines; up at its first and down at its last go to the next field."""
+    """A box of several lines; up in the first and down in the last line leave it."""
 
     def __init__(self, text: str, placeholder: str = "") -> None:
         super().__init__(text, compact=True, placeholder=placeholder)
 
     def action_cursor_up(self, select: bool = False) -> None:
-        """Go a line up, from the first to the field before."""
+        """Move up a line, or from the first line to the previous field."""
         if self.navigator.is_first_wrapped_line(self.cursor_location) and not select:
             self.screen.focus_previous()
         else:
             super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:
-        """Go a line down, from the last to the next field."""
+        """Move down a line, or from the last line to the next field."""
         if self.navigator.is_last_wrapped_line(self.cursor_location) and not select:
             self.screen.focus_next()
         else:
@@ -54,10 +54,12 @@ class LinesBox(TextBox):
 
 
 class FormRow(Widget):
-    """A line of the form; it draws the words round its box itself: a form has many lines.
+    """A row of the form.
+
+    It draws its texts itself, since a form with a widget for each text would be slow.
 
     Attributes:
-        hint: What is shown at length while the row has the focus.
+        hint: The long description that is shown while the row has the focus.
     """
 
     DEFAULT_CSS = f"""
@@ -67,53 +69,57 @@ class FormRow(Widget):
     FormRow TextArea {{ height: auto; max-height: 4; padding: 0; }}
     """
 
-    def __init__(self, name: str, about: str, hint: str, boxes: int = BOX_WIDTH) -> None:
+    def __init__(
+        self, name: str, description: str, hint: str, boxes_width: int = BOX_WIDTH
+    ) -> None:
         super().__init__()
         self.hint = hint
-        self._words = (name, about)
-        self._boxes = boxes
-        self._complaint = ""
+        self._labels = (name, description)
+        self._boxes_width = boxes_width
+        self._error = ""
 
-    def show_error(self, why: str | None) -> None:
-        """Show what is wrong, or nothing."""
-        if (why or "") != self._complaint:
-            self._complaint = why or ""
-            self.set_class(why is not None, "wrong")
+    def show_error(self, message: str | None) -> None:
+        """Show an error message; None removes it."""
+        if (message or "") != self._error:
+            self._error = message or ""
+            self.set_class(message is not None, "wrong")
             self.refresh(layout=True)
 
     @property
     def title(self) -> str:
-        """What the row is about, in short."""
-        return " ".join(filter(None, self._words))
+        """A short title of the row."""
+        return " ".join(filter(None, self._labels))
 
     def choices(self, box: Input) -> Sequence[str]:
-        """Return what a box can be, where that is a few words; else nothing."""
+        """Return the possible values of a box; empty if they cannot be listed."""
         return ()
 
     def check(self) -> None:
-        """Say what is wrong with what is typed, where it can be said without the other rows."""
+        """Show the errors that do not depend on other rows."""
 
     def render(self) -> VisualType:
-        """Return the words beside and below the box."""
-        name, about = self._words
+        """Return the texts next to and below the box."""
+        name, description = self._labels
         width, height = self.size
         shown = [
             Content.styled(fit(f" {name}", NAME_WIDTH), "$text-primary"),
-            Content(" " * (self._boxes + 1)),
-            Content.styled(fit(about, width - NAME_WIDTH - self._boxes - 1), "$foreground-muted"),
+            Content(" " * (self._boxes_width + 1)),
+            Content.styled(
+                fit(description, width - NAME_WIDTH - self._boxes_width - 1), "$foreground-muted"
+            ),
         ]
-        if self._complaint:
-            below = fit(f"{PROBLEM_SIGN} {self._complaint}", width - NAME_WIDTH)
+        if self._error:
+            error_line = fit(f"{PROBLEM_SIGN} {self._error}", width - NAME_WIDTH)
             shown += [Content("\n" * (height - 1) + " " * NAME_WIDTH)]
-            shown += [Content.styled(below, "$text-error")]
+            shown += [Content.styled(error_line, "$text-error")]
         return Content("").join(shown)
 
 
 class TextRow(FormRow):
-    """A row with one text, asked for by its ``key``."""
+    """A row with one text, which is identified by ``key``."""
 
-    def __init__(self, key: str, about: str, text: str, lines: bool = False) -> None:
-        super().__init__(key, about, f"{key}: {about}.")
+    def __init__(self, key: str, description: str, text: str, lines: bool = False) -> None:
+        super().__init__(key, description, f"{key}: {description}.")
         self.key = key
         self._text = text
         self._lines = lines
@@ -123,13 +129,13 @@ class TextRow(FormRow):
 
     @property
     def text(self) -> str:
-        """The text as typed."""
+        """The current text."""
         box = self.query_one("Input, TextArea")
         return box.value if isinstance(box, Input) else str(getattr(box, "text", ""))
 
 
 class FieldRow(TextRow):
-    """A field of the catalog or of the suite's model."""
+    """A row for a field of the catalog or of the suite's model."""
 
     def __init__(self, field: Field, key: str, text: str) -> None:
         super().__init__(key, field.help, text)
@@ -137,7 +143,7 @@ class FieldRow(TextRow):
         default = f" Default: {field.default}." if field.default else ""
         sweep = f" {_SWEEP}" if field.can_sweep else ""
         sweep += " F2 lists the choices." if field.choices else ""
-        self._words = (field.name, field.help)
+        self._labels = (field.name, field.help)
         self.hint = f"{field.name}: {field.help} ({field.accepts}).{default}{sweep}"
 
     def compose(self) -> ComposeResult:
@@ -145,21 +151,21 @@ class FieldRow(TextRow):
         if field.kind in ("lines", "env"):
             yield LinesBox(self._text, field.accepts)
             return
-        known = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
+        suggester = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
         placeholder = field.default or ("auto" if field.can_sweep else "")
-        yield Input(self._text, placeholder, suggester=known, compact=True)
+        yield Input(self._text, placeholder, suggester=suggester, compact=True)
 
     def choices(self, box: Input) -> Sequence[str]:
-        """Return the field's choices."""
+        """Return the choices of the field."""
         return self.field.choices
 
     def check(self) -> None:
-        """Show the loader's complaint about the text."""
+        """Show the loader's error for the text."""
         self.show_error(find_error(self.field, self.text))
 
 
 class ExpectRow(FormRow):
-    """A metric and its bounds."""
+    """A row for a metric and its bounds."""
 
     DEFAULT_CSS = f"""
     ExpectRow {{ layout: horizontal; }}
@@ -169,32 +175,32 @@ class ExpectRow(FormRow):
     def __init__(self, names: Sequence[str], expected: ExpectationTexts) -> None:
         super().__init__("", "", f"{_EXPECT} F2 lists metrics.", BOX_WIDTH + 2 * BOUND_WIDTH + 2)
         self._names = names
-        metric, most, least = expected
-        # Made here, not in compose: a row has its texts before it is mounted.
+        metric, maximum, minimum = expected
+        # Created here, so that a row has its texts before it is mounted.
         self._inputs = (
             Input(metric, "metric", suggester=SuggestFromList(names), compact=True),
-            Input(most, "max", compact=True, classes="bound"),
-            Input(least, "min", compact=True, classes="bound"),
+            Input(maximum, "max", compact=True, classes="bound"),
+            Input(minimum, "min", compact=True, classes="bound"),
         )
 
     def compose(self) -> ComposeResult:
         yield from self._inputs
 
     def choices(self, box: Input) -> Sequence[str]:
-        """Return the metrics and their statistics for the first box."""
+        """Return metrics and their statistics for the first box."""
         return () if box.has_class("bound") else self._names
 
     @property
     def texts(self) -> ExpectationTexts:
-        """Metric, greatest and least value as typed."""
-        metric, most, least = (box.value.strip() for box in self._inputs)
-        return metric, most, least
+        """The current texts of metric, maximum and minimum."""
+        metric, maximum, minimum = (box.value.strip() for box in self._inputs)
+        return metric, maximum, minimum
 
 
 class ReferenceRow(FormRow):
-    """A metric, a system, its reference and the tolerances."""
+    """A row for a metric, a system, the reference and the tolerances."""
 
-    # The first box begins at the left, so that all boxes fit into 80 columns.
+    # The first box starts at the left border, so that all boxes fit into 80 columns.
     DEFAULT_CSS = f"""
     ReferenceRow {{ layout: horizontal; }}
     ReferenceRow .metric, ReferenceRow.wrong .metric {{ margin: 0 0 0 1; }}
@@ -212,11 +218,11 @@ class ReferenceRow(FormRow):
         widths = (BOX_WIDTH, SYSTEM_WIDTH, BOUND_WIDTH, TOLERANCE_WIDTH, TOLERANCE_WIDTH)
         super().__init__("", "", f"{_REFERENCE} F2 lists metrics.", sum(widths) + len(widths))
         self._names = names
-        known = SuggestFromList(names)
+        suggester = SuggestFromList(names)
         metric, system, value, lower, upper = reference
-        # Made here, not in compose: a row has its texts before it is mounted.
+        # Created here, so that a row has its texts before it is mounted.
         self._inputs = (
-            Input(metric, "metric", suggester=known, compact=True, classes="metric"),
+            Input(metric, "metric", suggester=suggester, compact=True, classes="metric"),
             Input(system, "any system", compact=True, classes="system"),
             Input(value, "reference", compact=True, classes="value"),
             Input(lower, "lower", compact=True, classes="tolerance"),
@@ -227,11 +233,11 @@ class ReferenceRow(FormRow):
         yield from self._inputs
 
     def choices(self, box: Input) -> Sequence[str]:
-        """Return the metrics and their statistics for the first box."""
+        """Return metrics and their statistics for the first box."""
         return self._names if box.has_class("metric") else ()
 
     @property
     def texts(self) -> ReferenceTexts:
-        """Metric, system, reference and tolerances as typed."""
+        """The current texts of metric, system, reference and tolerances."""
         metric, system, value, lower, upper = (box.value.strip() for box in self._inputs)
         return metric, system, value, lower, upper

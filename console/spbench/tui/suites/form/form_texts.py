@@ -1,4 +1,4 @@
-"""A case as its form holds it, text by text."""
+"""A case as the texts of its form."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from spbench_core.catalog.parameters import LIST_KINDS
 IN_STEP = "in step"
 EXCLUDE = "exclude"
 COMMENT = "comment"
-"""Names of the texts that no field of the catalog or of the suite's model stands behind."""
+# IN_STEP, EXCLUDE and COMMENT name the texts without a field in the catalog or the suite's model.
+# The other names are prefixes of the names of launch settings, expectations and references.
 LAUNCH = "launch."
 EXPECT = "expect."
 REFERENCE = "reference."
-"""Begin the names of the texts of launch settings, of expectations and of references by row."""
 
 ExpectationTexts = tuple[str, str, str]
-"""A metric or metric.statistic, its greatest and its least value, as typed."""
+"""The texts of a metric or metric.statistic, its maximum and its minimum."""
 ReferenceTexts = tuple[str, str, str, str, str]
-"""A metric or metric.statistic, a system, its reference and both tolerances, as typed."""
-_OF_REFERENCE = ("reference", "lower", "upper")
+"""The texts of a metric or metric.statistic, a system, its reference and both tolerances."""
+_REFERENCE_KEYS = ("reference", "lower", "upper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class FormTexts:
 
 
 def is_sweep(field: Field, text: str) -> bool:
-    """Say whether a text gives a field several values: commas, a range, or lists of lists."""
+    """Return whether a text has several values: commas, a range, or lists of lists."""
     if not field.can_sweep:
         return False
     if field.kind in LIST_KINDS:
@@ -51,7 +51,7 @@ def is_sweep(field: Field, text: str) -> bool:
 
 
 def find_error(field: Field, text: str) -> str | None:
-    """Return why the loader refuses what is typed, None where it does not or nothing is."""
+    """Return the loader's error for a text; None if it is valid or empty."""
     if not text.strip():
         return None
     try:
@@ -62,7 +62,7 @@ def find_error(field: Field, text: str) -> str | None:
 
 
 class CaseTexts:
-    """Turns a draft of a benchmark into texts, and texts into a draft."""
+    """The fields of a benchmark's form, and the texts of a draft."""
 
     def __init__(self, benchmark: Benchmark, draft: CaseDraft) -> None:
         self.benchmark = benchmark
@@ -73,7 +73,7 @@ class CaseTexts:
 
     @cached_property
     def initial(self) -> FormTexts:
-        """The draft as texts."""
+        """The texts of the draft."""
         draft = self.draft
         texts = {
             self.name_field.name: draft.name,
@@ -89,18 +89,18 @@ class CaseTexts:
             COMMENT: draft.comment or "",
         }
         expect = [
-            (metric, _bound(bounds.get("max")), _bound(bounds.get("min")))
+            (metric, _format_bound(bounds.get("max")), _format_bound(bounds.get("min")))
             for metric, bounds in draft.expect.items()
-            if bounds.keys().isdisjoint((*_OF_REFERENCE, "systems"))
+            if bounds.keys().isdisjoint((*_REFERENCE_KEYS, "systems"))
         ]
-        return FormTexts(texts, expect, [*_reference_texts(draft.expect)])
+        return FormTexts(texts, expect, [*_list_reference_texts(draft.expect)])
 
     def find_key(self, section: Mapping[str, Any], name: str) -> str | None:
-        """Return under which name or alias a section has a parameter."""
+        """Return the name or alias under which a section has a parameter, if it has it."""
         return next((key for key in section if self.parameter_name(key) == name), None)
 
     def parameter_name(self, key: str) -> str:
-        """Return the parameter's own name for a name or alias."""
+        """Return the name of a parameter for its name or alias."""
         param = self.benchmark.find_param(key)
         return param.name if param else key
 
@@ -108,31 +108,33 @@ class CaseTexts:
         draft = self.draft
         for swept in (draft.matrix, draft.zip):
             if key := self.find_key(swept, field.name):
-                return _swept_text(field, swept[key])
+                return _format_sweep(field, swept[key])
         if field is self.np_field:
             return "" if draft.np is None else str(draft.np)
         key = self.find_key(draft.params, field.name)
         return format_text(field, draft.params[key]) if key else ""
 
 
-def _swept_text(field: Field, values: Sequence[Any]) -> str:
-    """Return a sweep as typed, in a way that tells it from one value."""
+def _format_sweep(field: Field, values: Sequence[Any]) -> str:
+    """Return the text of a sweep, which differs from that of a single value."""
     if field.kind in LIST_KINDS:
         values = [value if isinstance(value, list) else [value] for value in values]
     text = format_sweep(values)
     return text if is_sweep(field, text) else f"{text},"
 
 
-def _reference_texts(expect: Mapping[str, Mapping[str, Any]]) -> Iterator[ReferenceTexts]:
+def _list_reference_texts(expect: Mapping[str, Mapping[str, Any]]) -> Iterator[ReferenceTexts]:
     for metric, entry in expect.items():
         by_system = dict(entry.get("systems", {}))
-        if not entry.keys().isdisjoint(_OF_REFERENCE):
+        if not entry.keys().isdisjoint(_REFERENCE_KEYS):
             by_system[""] = entry
         for system, reference in by_system.items():
-            value, lower, upper = (_bound(reference.get(key)) for key in _OF_REFERENCE)
+            value, lower, upper = (_format_bound(reference.get(key)) for key in _REFERENCE_KEYS)
             yield metric, system, value, lower, upper
 
 
-def _bound(value: float | str | None) -> str:
-    """Return a bound as typed: an expression without YAML's quotes."""
-    return value if isinstance(value, str) else "" if value is None else format_flow(value)
+def _format_bound(value: float | str | None) -> str:
+    """Return the text of a bound: an expression without the quotes of YAML."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else format_flow(value)

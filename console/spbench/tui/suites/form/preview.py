@@ -1,4 +1,4 @@
-"""The text that a form's draft would write, and the loader's problems and cases of it."""
+"""Preview of a draft: the resulting text, its problems and its cases."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from spbench.suites.edit.outline import EntryLines, Outline
 from spbench_core.quantities import format_quantity
 
 WriteDraft = Callable[[CaseDraft], EditedText]
-"""Puts a draft into the text that is edited; UsageError where it cannot."""
+"""Writes a draft into the edited text; raises UsageError if that is impossible."""
 EstimateSuite = Callable[[Suite], RunEstimate]
 """Returns the estimated duration of a suite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A draft as it would stand in the text.
+    """The preview of a draft.
 
     Attributes:
-        edited: The changed text; None where it cannot be changed, for which ``problems`` say why.
-        lines: The entry's own lines.
-        first: The number of the first of them.
-        cases: What the entry expands to; empty where there are problems.
-        duration: The estimated duration of these cases in a few words; empty if it is unknown.
+        edited: The changed text; None if it cannot be changed, with the reason in ``problems``.
+        lines: The lines of the entry.
+        first_line: The number of the first of these lines.
+        problems: Error messages.
+        cases: The cases of the entry; empty if there are problems.
+        duration: A short text of their estimated duration; empty if it is unknown.
     """
 
     edited: EditedText | None
@@ -42,38 +43,46 @@ class Preview:
 
     @property
     def summary(self) -> str:
-        """The number of cases that the entry makes, that of their ranks, and their duration."""
-        ranks = {case.np for case in self.cases}
-        if not ranks or self.problems:
+        """The numbers of cases and ranks, and the duration; empty if there are problems."""
+        counts = {case.np for case in self.cases}
+        if not counts or self.problems:
             return ""
-        known = sorted(np for np in ranks if np is not None)
-        said = " or ".join(map(str, known)) if len(known) < 4 else f"{known[0]} to {known[-1]}"
-        on = "all slots" if None in ranks else f"{said} rank{'s' * (said != '1')}"
+        numbers = sorted(np for np in counts if np is not None)
+        if None in counts:
+            ranks = "all slots"
+        elif numbers == [1]:
+            ranks = "1 rank"
+        elif len(numbers) < 4:
+            ranks = " or ".join(map(str, numbers)) + " ranks"
+        else:
+            ranks = f"{numbers[0]} to {numbers[-1]} ranks"
         duration = f", {self.duration}" if self.duration else ""
-        return f"{format_quantity(len(self.cases), 'case')} on {on}{duration}"
+        return f"{format_quantity(len(self.cases), 'case')} on {ranks}{duration}"
 
 
 def build_preview(
     draft: CaseDraft, write: WriteDraft, path: Path, estimate: EstimateSuite
 ) -> Preview:
-    """Return what a draft would write and expand to; ``path`` is the suite's file."""
+    """Return the preview of a draft; ``path`` is the file of the suite."""
     try:
         edited = write(draft)
-        alone = insert_case("", draft)
+        single_case = insert_case("", draft)
     except SpbenchError as error:
         return Preview(None, problems=(str(error),))
     outline = Outline(edited.text)
     span = next(span for span in outline.spans if span.first == edited.line)
     lines = [outline.source.read_line(number) for number in range(span.top, span.last + 1)]
-    whole = check_text(edited.text, path)
-    problems = tuple(found.message for found in whole.diagnostics if _within(span, found.line))
-    # The count is the entry's own, whatever is wrong elsewhere in the file.
-    suite = check_text(alone.text, path).suite
+    examined = check_text(edited.text, path)
+    problems = tuple(
+        problem.message for problem in examined.diagnostics if _contains(span, problem.line)
+    )
+    # Examined separately, so that errors elsewhere in the file do not matter.
+    suite = check_text(single_case.text, path).suite
     if suite is None:
         return Preview(edited, "\n".join(lines), span.top, problems)
     duration = estimate(suite).short_text
     return Preview(edited, "\n".join(lines), span.top, problems, suite.cases, duration)
 
 
-def _within(span: EntryLines, line: int) -> bool:
+def _contains(span: EntryLines, line: int) -> bool:
     return span.top <= line <= span.last
