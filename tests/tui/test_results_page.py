@@ -17,7 +17,7 @@ from spbench.tui.dialogs import Confirm
 from spbench.tui.results import library as library_module
 from spbench.tui.results import page as page_module
 from spbench.tui.results.case_screen import CaseScreen
-from spbench.tui.results.export_dialog import ExportDialog
+from spbench.tui.results.export import ExportDialog
 from spbench.tui.results.library import RunLibrary, find_previous_run
 from spbench.tui.results.runs_pane import RunsPane
 from spbench_core.events.statuses import RunStatus
@@ -594,7 +594,7 @@ async def test_readonly_exports_nothing(tmp_path, home):
 
 
 async def test_of_runs_passed_by_only_the_last_is_shown(tmp_path, home, monkeypatch):
-    monkeypatch.setattr(page_module, "_SETTLED", 0.0)
+    monkeypatch.setattr(page_module, "_LOAD_DELAY", 0.0)
     held = threading.Event()
     loads = []
     load = RunLibrary.load

@@ -241,7 +241,7 @@ async def test_a_form_left_while_its_case_is_being_resolved_leaves_quietly(suite
             await asyncio.sleep(0.3)  # the other parts are gone, and the form is not
 
         monkeypatch.setattr("spbench.tui.suites.form.case_form.build_preview", late)
-        form._look_soon()
+        form._schedule_preview()
         await until(pilot, begun.is_set)
         monkeypatch.setattr(SuiteEditor, "on_unmount", go_last, raising=False)
         form.dismiss(None)

@@ -1,1 +1,1 @@
-"""The Results page: recorded runs, two of them side by side, plots, export."""
+"""The Results page: recorded runs, comparisons, plots and export."""

@@ -1,4 +1,4 @@
-"""All that was measured of one case."""
+"""A dialog with all results of one case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spbench_core.quantities import format_quantity
 
 
 class CaseScreen(Modal[None]):
-    """A case's metrics, references, checks, expectations, choices, parameters and launch line.
+    """A dialog with metrics, references, checks and parameters of a case.
 
     Args:
         case: The case; its samples, measurements and ranks are not shown.
@@ -55,8 +55,8 @@ class CaseScreen(Modal[None]):
         case = self._case
         with VerticalScroll() as scroll:
             scroll.border_title = Content(case.id)
-            what = f"  {case.benchmark} on {format_quantity(case.np, 'rank')}"
-            yield Static(Content.assemble(status_span(case.status), what))
+            description = f"  {case.benchmark} on {format_quantity(case.np, 'rank')}"
+            yield Static(Content.assemble(status_span(case.status), description))
             if case.reason:
                 yield Static(case.reason, classes="reason", markup=False)
             for straggler in case.stragglers:
@@ -69,16 +69,16 @@ class CaseScreen(Modal[None]):
 
 
 def _sections(case: CasePart) -> Iterator[tuple[str, RenderableType]]:
-    """The title and content of each part that there is something to say in."""
-    parts = (
-        ("Metrics", _metrics(case)),
-        ("References, measured in the same job", _references(case)),
-        ("Checks", _checks(case)),
-        ("Expectations", _expectations(case)),
-        ("Choices", _choices(case)),
-        ("Parameters", _parameters(case)),
+    """Yield title and content of each section that is not empty."""
+    tables = (
+        ("Metrics", _build_metrics(case)),
+        ("References, measured in the same job", _build_references(case)),
+        ("Checks", _build_checks(case)),
+        ("Expectations", _build_expectations(case)),
+        ("Choices", _build_choices(case)),
+        ("Parameters", _build_parameters(case)),
     )
-    for title, table in parts:
+    for title, table in tables:
         if table.row_count:
             yield title, table
     if any((case.efficiency(name) or 0.0) > 1 for name in case.limits):
@@ -89,83 +89,94 @@ def _sections(case: CasePart) -> Iterator[tuple[str, RenderableType]]:
         yield "Traceback", Text(case.traceback.rstrip())
 
 
-def _table(*columns: str, left: int = 1) -> Table:
-    """A table whose first columns are words, the others figures."""
+def _make_table(*columns: str, left: int = 1) -> Table:
+    """Return a table with ``left`` columns of text and further columns of numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for at, column in enumerate(columns):
-        table.add_column(column, justify="left" if at < left else "right", no_wrap=at >= left)
+    for index, column in enumerate(columns):
+        is_text = index < left
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=not is_text)
     return table
 
 
-def _row(table: Table, *cells: str) -> None:
+def _add_row(table: Table, *cells: str) -> None:
     table.add_row(*map(Text, cells))
 
 
-def _metrics(case: CasePart) -> Table:
-    table = _table("metric", "n", "min", "median", "p95", "p99", "max", "better", "note")
-    for name, of in case.shown_metrics.items():
-        title = format_folded_name(name, of.unit)
+def _build_metrics(case: CasePart) -> Table:
+    table = _make_table("metric", "n", "min", "median", "p95", "p99", "max", "better", "note")
+    for name, metric in case.shown_metrics.items():
+        title = format_folded_name(name, metric.unit)
         note = describe_separation(case.benchmark, name)
-        better = "" if of.better == "none" else of.better
-        values = (of.min, of.p50, of.p95, of.p99, of.max)
-        figures = (format_value(value, of.unit, name) for value in values)
-        _row(table, title, str(of.n), *figures, better, note)
+        better = "" if metric.better == "none" else metric.better
+        values = (metric.min, metric.p50, metric.p95, metric.p99, metric.max)
+        figures = (format_value(value, metric.unit, name) for value in values)
+        _add_row(table, title, str(metric.n), *figures, better, note)
     return table
 
 
-def _references(case: CasePart) -> Table:
-    table = _table("metric", "measured by", "reference", "efficiency", left=2)
+def _build_references(case: CasePart) -> Table:
+    table = _make_table("metric", "measured by", "reference", "efficiency", left=2)
     for name, limit in case.limits.items():
         efficiency = case.efficiency(name)
-        shown = format_efficiency(efficiency, disturbed=case.disturbed)
+        efficiency_text = format_efficiency(efficiency, disturbed=case.disturbed)
         reference = format_value_cell(limit.value, limit.unit, name) or "unknown"
-        _row(table, format_folded_name(name, limit.unit), limit.measured_by, reference, shown)
+        _add_row(
+            table,
+            format_folded_name(name, limit.unit),
+            limit.measured_by,
+            reference,
+            efficiency_text,
+        )
     return table
 
 
-def _checks(case: CasePart) -> Table:
-    table = _table("check", "came out", "where", "largest error", "tolerance", "ranks", left=3)
+def _build_checks(case: CasePart) -> Table:
+    table = _make_table("check", "came out", "where", "largest error", "tolerance", "ranks", left=3)
     for check in case.checks:
         ranks = f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}"
         error = "not a number"
         if check.max_abs_error is not None:
             error = format_number(check.max_abs_error)
-        words = (check.name, format_status(check.status), check.detail)
-        _row(table, *words, error, format_number(check.tolerance), ranks)
+        labels = (check.name, format_status(check.status), check.detail)
+        _add_row(table, *labels, error, format_number(check.tolerance), ranks)
     return table
 
 
-def _expectations(case: CasePart) -> Table:
-    table = _table("metric", "came out", "expected", "measured", left=3)
-    for item in case.expectations:
-        metric = case.metrics.get(item.metric.partition(".")[0])
+def _build_expectations(case: CasePart) -> Table:
+    table = _make_table("metric", "came out", "expected", "measured", left=3)
+    for expectation in case.expectations:
+        metric = case.metrics.get(expectation.metric.partition(".")[0])
         unit = metric.unit if metric is not None else ""
-        limit = "" if item.limit is None else f" {format_value(item.limit, unit, item.metric)}"
-        how = f" = {item.expression}" if item.expression else ""
-        why = f" ({item.reason})" if item.reason else ""
-        if item.reference is not None:
-            limit = f" {describe_limit(item.model_dump())}"
-        expected = f"{item.op}{limit}{how}{why}"
-        value = format_value_cell(item.value, unit, item.metric) or "nothing"
-        _row(
+        limit = (
+            ""
+            if expectation.limit is None
+            else f" {format_value(expectation.limit, unit, expectation.metric)}"
+        )
+        formula = f" = {expectation.expression}" if expectation.expression else ""
+        reason = f" ({expectation.reason})" if expectation.reason else ""
+        if expectation.reference is not None:
+            limit = f" {describe_limit(expectation.model_dump())}"
+        expected = f"{expectation.op}{limit}{formula}{reason}"
+        value = format_value_cell(expectation.value, unit, expectation.metric) or "nothing"
+        _add_row(
             table,
-            format_figure_name(item.metric, unit),
-            format_status(item.status),
+            format_figure_name(expectation.metric, unit),
+            format_status(expectation.status),
             expected,
             value,
         )
     return table
 
 
-def _choices(case: CasePart) -> Table:
-    table = _table("what", "chosen", "because", left=3)
+def _build_choices(case: CasePart) -> Table:
+    table = _make_table("what", "chosen", "because", left=3)
     for name, choice in case.choices.items():
-        _row(table, name, choice.value, choice.reason)
+        _add_row(table, name, choice.value, choice.reason)
     return table
 
 
-def _parameters(case: CasePart) -> Table:
-    table = _table("parameter", "value", left=2)
+def _build_parameters(case: CasePart) -> Table:
+    table = _make_table("parameter", "value", left=2)
     for name, value in case.params.items():
-        _row(table, name, "not given" if value is None else format_label(value))
+        _add_row(table, name, "not given" if value is None else format_label(value))
     return table

@@ -1,4 +1,4 @@
-"""The cases of one run."""
+"""The view of the cases of one run."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ OVERSUBSCRIBED = "~ more ranks than cores: the times are not the hardware's"
 
 
 class RecordedCaseRows:
-    """Rows of the cases of one run, in the suite's order.
+    """Rows of the cases of a run, in the order of the suite.
 
     Args:
-        run: The run; None: no rows.
-        swept: The columns of what is swept.
+        run: The run; None for no rows.
+        swept: The columns of swept parameters.
     """
 
     def __init__(self, run: RecordedRun | None = None, swept: SweptColumns = NONE_SWEPT) -> None:
@@ -50,16 +50,16 @@ class RecordedCaseRows:
         self._swept = swept
 
     def keys(self) -> Sequence[Hashable]:
-        """Return the cases' ids."""
+        """Return the ids of the cases."""
         return list(self._cases)
 
     def version(self, key: Hashable) -> Hashable:
-        """Return nothing: what was recorded stays."""
+        """Return a constant, since recorded cases do not change."""
         return None
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return the case's cells."""
-        case = self._of(key)
+        """Return the cells of a case."""
+        case = self._get_case(key)
         return (
             status_cell(case.status, noisy=case.noisy is not None),
             *self._swept.cells(case.id),
@@ -70,39 +70,39 @@ class RecordedCaseRows:
                 format_efficiency(case.efficiency(), disturbed=case.disturbed),
                 "muted" if case.disturbed else "",
             ),
-            _checks(case),
+            _checks_cell(case),
             TableCell(case.reason or "", "muted"),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return what the case is sorted by."""
-        case = self._of(key)
+        """Return the sort key of a case."""
+        case = self._get_case(key)
         if self._swept.contains(column):
             return self._swept.sort_value(case.id, column)
         time = case.metrics.get(_TIME)
         limit = case.limits.get(_TIME)
-        passed, made = case.check_counts
+        passed, total = case.check_counts
         values = {
             "time": time.value if time else None,
             "reference": limit.value if limit else None,
             "efficiency": case.efficiency(),
-            "checks": passed - made if made else None,
+            "checks": passed - total if total else None,
         }
         return values[column] if column in values else getattr(case, column)
 
     def text(self, key: Hashable) -> str:
-        """Return nothing: these rows have no filter."""
+        """Return an empty text, since these rows have no filter."""
         return ""
 
-    def _of(self, key: Hashable) -> CasePart:
+    def _get_case(self, key: Hashable) -> CasePart:
         return self._cases[str(key)]
 
 
-def _checks(case: CasePart) -> TableCell:
-    passed, made = case.check_counts
-    if not made:
+def _checks_cell(case: CasePart) -> TableCell:
+    passed, total = case.check_counts
+    if not total:
         return TableCell("")
-    return TableCell(f"{passed}/{made}", "passed" if passed == made else "failed")
+    return TableCell(f"{passed}/{total}", "passed" if passed == total else "failed")
 
 
 class CasesView(Vertical):
@@ -136,57 +136,59 @@ show."""
         return self.query_one(LineTable)
 
     def selected_case(self) -> CasePart | None:
-        """Return the case under the cursor."""
+        """Return the case under the cursor; None if there is none."""
         return self.run.cases.get(str(self.table.cursor_key)) if self.run else None
 
-    def show_run(self, run: RecordedRun | None, words: str = "") -> None:
-        """Show a run, or say in words why there is none."""
+    def show_run(self, run: RecordedRun | None, message: str = "") -> None:
+        """Show a run, or a message on why there is none."""
         self.run = run
-        self.query_one("#run-words", Static).update(_words(run) if run else words)
+        self.query_one("#run-words", Static).update(_summarize(run) if run else message)
         self._show_rows()
 
     def on_resize(self, event: Resize) -> None:
-        """Write ids as there is room for them."""
+        """Choose the columns that fit the new width."""
         if event.size.width:
             self._show_rows()
 
     def _show_rows(self) -> None:
         cases = list(self.run.cases) if self.run else []
-        room = self.size.width - SCROLL_BAR
-        plain = RecordedCaseRows(self.run)
-        swept, columns = choose_columns(_COLUMNS, plain, cases, room, after="id")
+        width = self.size.width - SCROLL_BAR
+        unfitted_rows = RecordedCaseRows(self.run)
+        swept, columns = choose_columns(_COLUMNS, unfitted_rows, cases, width, after="id")
         self.table.set_rows(RecordedCaseRows(self.run, swept), columns)
-        self._tell_case()
+        self._show_remarks()
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
-        """Tell the case in full, which the table may have no room for."""
-        self._tell_case()
+        """Show the remarks on the case, which the table may have cut."""
+        self._show_remarks()
 
-    def _tell_case(self) -> None:
+    def _show_remarks(self) -> None:
         case = self.selected_case()
-        lines = _remarks(case) if case is not None else ()
+        lines = _list_remarks(case) if case is not None else ()
         self.query_one("#case-words", Static).update("\n".join(lines))
 
 
-def _remarks(case: CasePart) -> Iterator[str]:
-    """A case's id, its reason, and what its figures need for an explanation."""
+def _list_remarks(case: CasePart) -> Iterator[str]:
+    """Yield id and reason of a case, and explanations of its values."""
     yield case.id
     if case.reason:
         yield case.reason
-    if case.disturbed and not case.noisy:  # the findings of the run say why a case is noisy
+    if case.disturbed and not case.noisy:  # the findings of the run explain a noisy case
         yield OVERSUBSCRIBED
     if (case.efficiency() or 0.0) > 1:
         yield ABOVE_REFERENCE
 
 
-def _words(run: RecordedRun) -> Content:
-    """A run in a few lines: verdict, how long, where, and what it says of the cluster."""
+def _summarize(run: RecordedRun) -> Content:
+    """Return a summary of a run: status, duration, host, findings and errors."""
     summary = run.summary
-    took = f" in {format_duration(summary.duration_s)}" if summary.duration_s is not None else ""
-    where = f" on {summary.host}" if summary.host else ""
+    duration = (
+        f" in {format_duration(summary.duration_s)}" if summary.duration_s is not None else ""
+    )
+    host = f" on {summary.host}" if summary.host else ""
     errors = [f"error: {error}" for error in (*run.errors, run.left_out) if error]
-    rest = "\n".join((f", {count_cases(run)}{took}{where}", *run.findings, *errors))
-    return Content.assemble(f"{summary.id}\n", status_span(summary.verdict), rest)
+    details = "\n".join((f", {count_cases(run)}{duration}{host}", *run.findings, *errors))
+    return Content.assemble(f"{summary.id}\n", status_span(summary.verdict), details)
 
 
 def count_cases(run: RecordedRun) -> str:

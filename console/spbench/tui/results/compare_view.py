@@ -1,4 +1,4 @@
-"""Two runs side by side."""
+"""The view that compares two runs."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class CompareRows:
     """A row for each case that both runs have, or for each metric of each case.
 
     Args:
-        comparison: The two runs; None: no rows.
-        swept: The columns of what is swept.
+        comparison: The comparison; None for no rows.
+        swept: The columns of swept parameters.
         all_metrics: Whether there is a row for each metric.
     """
 
@@ -81,15 +81,15 @@ class CompareRows:
         }
 
     def keys(self) -> Sequence[Hashable]:
-        """Return pairs of case and metric."""
+        """Return the pairs of case and metric."""
         return list(self._rows)
 
     def version(self, key: Hashable) -> Hashable:
-        """Return nothing: a comparison stays."""
+        """Return a constant, since a comparison does not change."""
         return None
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return the row's cells."""
+        """Return the cells of a row."""
         row = self._rows[key]
         outcome = TableCell(row.label, _STYLES[row.label]) if row.label else ""
         metric = (row.metric,) if self._all_metrics else ()
@@ -101,7 +101,7 @@ class CompareRows:
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return what the row is sorted by."""
+        """Return the sort key of a row."""
         if self._swept.contains(column):
             return self._swept.sort_value(self.case_id(key), column)
         row = self._rows[key]
@@ -112,11 +112,11 @@ class CompareRows:
         return getattr(row.row, column) if row.row else None
 
     def text(self, key: Hashable) -> str:
-        """Return nothing: these rows have no filter."""
+        """Return an empty text, since these rows have no filter."""
         return ""
 
     def describe(self, key: Hashable) -> str:
-        """Return the row in full, since the table may have no room for all of it."""
+        """Return the full text of a row, which the table may have cut."""
         row = self._rows.get(key)
         if row is None:
             return ""
@@ -134,7 +134,7 @@ class CompareRows:
         return ", ".join(parts)
 
     def case_id(self, key: Hashable) -> str:
-        """Return the id of the row's case."""
+        """Return the id of the case of a row."""
         return self._rows[key].pair.id
 
 
@@ -178,7 +178,7 @@ them."""
     ) -> None:
         """Show a comparison, or a message on why there is none."""
         self.comparison = comparison
-        heading = Content("\n").join(_heading(comparison)) if comparison else Content(message)
+        heading = Content("\n").join(_build_heading(comparison)) if comparison else Content(message)
         self.query_one("#both", Static).update(heading)
         # Once, since the cursor moves often and a comparison may have thousands of cases.
         self._notes = comparison_notes(comparison) if comparison else []
@@ -186,7 +186,7 @@ them."""
         self._show_rows()
 
     def on_resize(self, event: Resize) -> None:
-        """Write ids as there is room for them."""
+        """Choose the columns that fit the new width."""
         if event.size.width:
             self._show_rows()
 
@@ -198,15 +198,15 @@ them."""
     def _show_rows(self) -> None:
         cases = [pair.id for pair in self.comparison.cases] if self.comparison else []
         columns = _METRIC_COLUMNS if self.all_metrics else _CASE_COLUMNS
-        room = self.size.width - SCROLL_BAR
-        plain = CompareRows(self.comparison, all_metrics=self.all_metrics)
-        swept, fitted = choose_columns(columns, plain, cases, room)
+        width = self.size.width - SCROLL_BAR
+        unfitted_rows = CompareRows(self.comparison, all_metrics=self.all_metrics)
+        swept, fitted = choose_columns(columns, unfitted_rows, cases, width)
         self.rows = CompareRows(self.comparison, swept, all_metrics=self.all_metrics)
         self.table.set_rows(self.rows, fitted)
         self._show_remarks()
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
-        """Describe the row in full, since the table may have no room for all of it."""
+        """Show the full text of the row, which the table may have cut."""
         event.stop()
         self._show_remarks()
 
@@ -221,21 +221,21 @@ them."""
 
 
 def _value_cell(text: str) -> TableCell:
-    """Return a value; one that other work has disturbed is grey."""
+    """Return the cell of a value, greyed out if it is disturbed."""
     return TableCell(text, "muted" if text.startswith("~") else "")
 
 
-def _heading(comparison: RunComparison) -> list[Content]:
-    """Return the two runs, and what makes them differ apart from their code."""
+def _build_heading(comparison: RunComparison) -> list[Content]:
+    """Return the lines of both runs, after warnings on differing conditions."""
     warnings = [
         Content.styled(f"warning: {warning}", "$text-warning")
         for warning in comparison_warnings(comparison)
     ]
-    return [*warnings, _line("a", comparison.a), _line("b", comparison.b)]
+    return [*warnings, _format_run("a", comparison.a), _format_run("b", comparison.b)]
 
 
-def _line(name: str, run: RunSummary) -> Content:
-    where = f" on {run.host}" if run.host else ""
+def _format_run(name: str, run: RunSummary) -> Content:
+    host = f" on {run.host}" if run.host else ""
     if run.verdict == RunStatus.BASELINE:
-        return Content(f"{name}  {run.id}  baseline{where}")
-    return Content.assemble(f"{name}  {run.id}  ", status_span(run.verdict), where)
+        return Content(f"{name}  {run.id}  baseline{host}")
+    return Content.assemble(f"{name}  {run.id}  ", status_span(run.verdict), host)

@@ -1,4 +1,4 @@
-"""Reads in threads what a view shows, and gives it to the view."""
+"""Loading the content of a view in threads."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from spbench.tui.results.views_pane import ViewsPane
 from spbench_core.quantities import format_quantity
 
 MAX_HISTORY = 200
-"""Runs over which a metric is plotted."""
+"""Largest number of runs over which a metric is plotted."""
 
-_Given = ParamSpec("_Given")
+_Args = ParamSpec("_Args")
 _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class ViewRequest:
-    """A view, and the runs that it is to show.
+    """A view, and the runs that it shows.
 
     Attributes:
         run: The run under the cursor.
-        other: The run that it is compared with, a, where there is one.
+        other: The run to compare with (run a); None if there is none.
         history: The runs over which a metric is plotted, in any order.
-        baseline: The baseline that it is compared with, in the place of another run.
+        baseline: The baseline to compare with instead of another run.
     """
 
     view: View
@@ -41,70 +41,74 @@ class ViewRequest:
 
 
 def select_history(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, ...]:
-    """Return the runs of a suite over which a metric is plotted, the newest of them."""
+    """Return the newest runs of a suite, over which a metric is plotted."""
     return tuple(run for run in runs if run.suite == suite)[:MAX_HISTORY]
 
 
 class ViewFiller:
-    """Reads what a view is to show, and gives it to the view."""
+    """Loads the runs of a view and shows them."""
 
     def __init__(self, views: ViewsPane, library: RunLibrary) -> None:
         self._views = views
         self._library = library
 
-    async def fill(self, wanted: ViewRequest) -> None:
-        """Read what is wanted and show it; what cannot be read is told in its place."""
+    async def fill(self, request: ViewRequest) -> None:
+        """Load the runs of a request and show them, or show the error."""
         views = self._views
         try:
-            run = await self._aside(self._library.load, wanted.run.folder)
+            run = await self._run_in_thread(self._library.load, request.run.folder)
         except SpbenchError as error:
             views.show_nothing(str(error))
             return
         views.cases.show_run(run)
-        if wanted.view is View.COMPARE:
-            await self._compare(run, wanted)
-        elif wanted.view is View.RUNS:
-            views.plot.show_runs(await self._read_all(wanted.history), views.cases.selected_case())
-        elif wanted.view is View.PARAMETER:
+        if request.view is View.COMPARE:
+            await self._compare(run, request)
+        elif request.view is View.RUNS:
+            views.plot.show_runs(
+                await self._load_history(request.history), views.cases.selected_case()
+            )
+        elif request.view is View.PARAMETER:
             views.plot.show_parameter(run, views.cases.selected_case())
 
-    async def _compare(self, run: RecordedRun, wanted: ViewRequest) -> None:
+    async def _compare(self, run: RecordedRun, request: ViewRequest) -> None:
         view = self._views.compare
         library = self._library
-        other = wanted.other
+        other = request.other
         try:
-            if wanted.baseline is not None:
-                found = await self._aside(library.compare_with_baseline, wanted.baseline, run)
+            if request.baseline is not None:
+                comparison = await self._run_in_thread(
+                    library.compare_with_baseline, request.baseline, run
+                )
             elif other is None or other.id == run.summary.id:
                 view.show_comparison(None)
                 return
             else:
-                a = await self._aside(library.load, other.folder)
-                found = await self._aside(library.compare, a, run)
+                a = await self._run_in_thread(library.load, other.folder)
+                comparison = await self._run_in_thread(library.compare, a, run)
         except SpbenchError as error:
             view.show_comparison(None, str(error))
             return
-        view.show_comparison(found)
+        view.show_comparison(comparison)
 
-    async def _read_all(self, history: tuple[RunSummary, ...]) -> list[RecordedRun]:
-        """Read run after run; those that cannot be read are passed over."""
+    async def _load_history(self, history: tuple[RunSummary, ...]) -> list[RecordedRun]:
+        """Load the runs one after another, without those that cannot be read."""
         runs = []
         for count, summary in enumerate(history, 1):
             self._views.show_progress(f"reading {count} of {format_quantity(len(history), 'run')}…")
             try:
-                runs.append(await self._aside(self._library.load, summary.folder))
+                runs.append(await self._run_in_thread(self._library.load, summary.folder))
             except SpbenchError:
                 continue
         return runs
 
-    async def _aside(
+    async def _run_in_thread(
         self,
-        function: Callable[_Given, _Answer],
-        *given: _Given.args,
-        **named: _Given.kwargs,
+        function: Callable[_Args, _Answer],
+        *args: _Args.args,
+        **kwargs: _Args.kwargs,
     ) -> _Answer:
-        """Call a function in a thread; what comes back once the console closes finds no view."""
-        answer = await asyncio.to_thread(function, *given, **named)
+        """Call a function in a thread; cancel the task if the console has closed by then."""
+        answer = await asyncio.to_thread(function, *args, **kwargs)
         if not self._views.app.is_running:
             raise asyncio.CancelledError
         return answer

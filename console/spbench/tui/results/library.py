@@ -1,13 +1,15 @@
-"""The runs under a home, and those read last in full: what has not changed is not read again."""
+"""The recorded runs in a home, with a cache of recently loaded runs."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from spbench.errors import UsageError
+from spbench.errors import SpbenchError, UsageError
 from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
 from spbench.report.baselines.files import baseline_path, load_baseline, load_baselines
@@ -21,15 +23,15 @@ from spbench.report.recorded import RecordedRun, load_run
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MAX_CACHED_RUNS = 256
-"""Runs that are kept, without their samples."""
+"""Largest number of runs in the cache; they are without samples."""
 
 
 class RunLibrary:
-    """Reads runs. `summaries` and `load` take time: call them in threads.
+    """The recorded runs. `summaries` and `load` take time: call them in threads.
 
     Args:
         home: The folder of the runs.
-        readonly: Whether nothing is to be written, the runs' index neither.
+        readonly: Whether nothing may be written, not even the index of runs.
     """
 
     def __init__(self, home: Path, *, readonly: bool = False) -> None:
@@ -37,72 +39,118 @@ class RunLibrary:
         self._readonly = readonly
         self._summaries: KnownRuns | None = None
         self._loaded: OrderedDict[str, tuple[FileStamp, RecordedRun]] = OrderedDict()
-        self._reading = Lock()
+        self._load_lock = Lock()
 
     def summaries(self) -> list[RunSummary]:
-        """Return all runs in short, the newest first."""
+        """Return summaries of all runs, the newest first."""
         self._summaries = update_known_runs(self.home, self._summaries, keep=not self._readonly)
         return [summary for _, summary in reversed(self._summaries.values())]
 
     def compare(self, a: RecordedRun, b: RecordedRun) -> RunComparison:
-        """Compare two runs as ``spbench compare`` does; a console that only reads asks no index."""
-        past = no_past_launches if self._readonly else find_past_launches(self.home, a, b)
-        return compare(a, b, past, mismatch=describe_machine_differences(a, b))
+        """Compare two runs like ``spbench compare``; if readonly, without past launches."""
+        past_launches = no_past_launches if self._readonly else find_past_launches(self.home, a, b)
+        return compare(a, b, past_launches, mismatch=describe_machine_differences(a, b))
 
     def compare_with_baseline(self, name: str, b: RecordedRun) -> RunComparison:
         """Compare a run with a baseline.
 
         Raises:
-            UsageError: There is none of that name, or it cannot be read.
+            UsageError: The baseline does not exist or cannot be read.
         """
         return self.compare(
             make_baseline_run(load_baseline(self.home, name), baseline_path(self.home, name)), b
         )
 
     def baselines(self) -> list[tuple[str, str]]:
-        """Return the names of the home's baselines, each with what it was made of."""
+        """Return names of all baselines, each with its origin or a message on its error."""
         return [
-            (name, str(found) if isinstance(found, UsageError) else f"{found.suite}, {found.run}")
-            for name, found in load_baselines(self.home)
+            (
+                name,
+                str(baseline)
+                if isinstance(baseline, UsageError)
+                else f"{baseline.suite}, {baseline.run}",
+            )
+            for name, baseline in load_baselines(self.home)
         ]
 
     def load(self, folder: RunFolder) -> RecordedRun:
         """Return a run with its cases, without their samples, measurements and ranks.
 
         Raises:
-            UsageError: It has no report, and its event log cannot be read.
+            UsageError: The run has no report, and its event log cannot be read.
         """
-        # One at a time: who waits finds it read, and several threads would keep keys waiting.
-        with self._reading:
+        # One run at a time: waiting threads find it in the cache, and several threads at once
+        # would delay key presses.
+        with self._load_lock:
             stamp = file_stamp(folder.report if folder.report.exists() else folder.events)
-            known = self._loaded.pop(folder.id, None)
-            if known is None or known[0] != stamp or known[1].summary.verdict == RunStatus.RUNNING:
+            cached = self._loaded.pop(folder.id, None)
+            if (
+                cached is None
+                or cached[0] != stamp
+                or cached[1].summary.verdict == RunStatus.RUNNING
+            ):
                 run = load_run(folder)
-                bare = {id_: _bare(of) for id_, of in run.cases.items()}
-                known = (stamp, replace(run, cases=bare))
-            self._loaded[folder.id] = known
+                cases = {id_: _drop_samples(case) for id_, case in run.cases.items()}
+                cached = (stamp, replace(run, cases=cases))
+            self._loaded[folder.id] = cached
             while len(self._loaded) > MAX_CACHED_RUNS:
                 self._loaded.popitem(last=False)
-            return known[1]
+            return cached[1]
 
     def format_passed(self, run_id: str) -> str:
-        """Return ``3/4``, the cases that passed of all; nothing where that is not known yet."""
-        short = (self._summaries or {}).get(run_id)
-        if short is not None and short[1].counts:
-            return short[1].passed
-        known = self._loaded.get(run_id)
-        if known is None:
+        """Return ``3/4``, the numbers of passed and all cases; empty if unknown."""
+        summary = (self._summaries or {}).get(run_id)
+        if summary is not None and summary[1].counts:
+            return summary[1].passed
+        cached = self._loaded.get(run_id)
+        if cached is None:
             return ""
-        cases = known[1].cases.values()
+        cases = cached[1].cases.values()
         return f"{sum(case.status == CaseStatus.PASSED for case in cases)}/{len(cases)}"
 
 
 def find_previous_run(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
-    """Return the last run of the same suite before this one, of runs that are the newest first."""
+    """Return the previous ended run of the same suite; ``runs`` has the newest first."""
     ids = [other.id for other in runs]
     older = runs[ids.index(run.id) + 1 :] if run.id in ids else []
     return next((o for o in older if o.suite == run.suite and o.verdict != RunStatus.RUNNING), None)
 
 
-def _bare(case: CasePart) -> CasePart:
+def _drop_samples(case: CasePart) -> CasePart:
     return case.model_copy(update={"samples": {}, "measurements": [], "ranks": []})
+
+
+MAX_REPORT_BYTES = 1 << 20
+"""Largest report, in bytes, that is read in advance; larger ones would delay key presses."""
+
+
+class CaseCounter:
+    """Reads the runs in view, so that their rows show how many cases passed.
+
+    Each run is read at most once, even if it cannot be read.
+    """
+
+    def __init__(self, library: RunLibrary) -> None:
+        self._library = library
+        self._tried: set[str] = set()
+
+    async def count(
+        self, runs: Iterable[RunSummary], in_view: Iterable[Hashable], show: Callable[[], None]
+    ) -> None:
+        """Read the ended runs in view with unknown counts, and call ``show`` after each."""
+        keys = set(in_view)
+        for run in runs:
+            unknown = (
+                run.verdict != RunStatus.RUNNING and not run.counts and run.id not in self._tried
+            )
+            if run.id in keys and unknown:
+                self._tried.add(run.id)
+                await asyncio.to_thread(self._read, run)
+                show()
+
+    def _read(self, run: RunSummary) -> None:
+        try:
+            if run.folder.report.stat().st_size <= MAX_REPORT_BYTES:
+                self._library.load(run.folder)
+        except (OSError, SpbenchError):
+            return  # the row stays empty; opening the run shows the error

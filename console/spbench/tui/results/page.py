@@ -1,4 +1,4 @@
-"""The Results page: recorded runs at the left, what they measured at the right."""
+"""The Results page: recorded runs at the left, their results at the right."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.results.case_screen import CaseScreen
-from spbench.tui.results.counting import CaseCounter
-from spbench.tui.results.export_dialog import ExportDialog
-from spbench.tui.results.exporting import describe_export, list_export_kinds, render_export
+from spbench.tui.results.export import (
+    ExportDialog,
+    describe_export,
+    list_export_kinds,
+    render_export,
+)
 from spbench.tui.results.filling import ViewFiller, ViewRequest, select_history
-from spbench.tui.results.library import RunLibrary, find_previous_run
+from spbench.tui.results.library import CaseCounter, RunLibrary, find_previous_run
 from spbench.tui.results.run_changes import RunChanges
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View, ViewTab
@@ -35,21 +38,21 @@ from spbench.tui.widgets.line_table import LineTable
 from spbench_core.events.statuses import RunStatus
 
 POLL_INTERVAL = 2.0
-"""Seconds between two looks at the folder of the runs."""
-_SETTLED = 0.04
-"""Seconds that the cursor must stay on a run before it is read."""
-_SHARE = 4
-"""A run that goes on is read again after this many times as long as the reading took."""
+"""Time between two reads of the folder of the runs, in seconds."""
+_LOAD_DELAY = 0.04
+"""Time that the cursor must stay on a run before it is loaded, in seconds."""
+_RELOAD_FACTOR = 4
+"""A running run is loaded again after the time for loading it times this factor."""
 WIDE_WIDTH = 110
-"""Columns from which the runs and what they measured stand side by side."""
+"""Columns from which the runs and their results are next to each other."""
 TALL_HEIGHT = 40
-"""Lines from which there is room for more of each."""
+"""Lines from which the panes are higher."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-side-by-side")]
 _HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (TALL_HEIGHT, "-tall")]
 
 
 class ResultsPage(Page):
-    """Runs with a filter, one run's cases, two runs side by side, plots, export."""
+    """Runs with a filter, the cases of a run, comparisons, plots and export."""
 
     NAME = "results"
     HELP = """\
@@ -95,17 +98,17 @@ metric over a swept parameter."""
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
         self._library = RunLibrary(context.options.home, readonly=context.readonly)
-        self._counting = CaseCounter(self._library)
+        self._case_counter = CaseCounter(self._library)
         self._runs: list[RunSummary] = []
         self._view = View.CASES
-        self._looking: Worker[None] | None = None
-        self._looked = self._filled_at = self._cost = -POLL_INTERVAL
-        self._filled: RunSummary | None = None
+        self._poll_worker: Worker[None] | None = None
+        self._polled_at = self._loaded_at = self._load_seconds = -POLL_INTERVAL
+        self._loaded_run: RunSummary | None = None
         self._baseline: str | None = None
-        self._changes = RunChanges(self, context.options.home, self._look_again)
+        self._changes = RunChanges(self, context.options.home, self._poll_now)
 
     def compose_body(self) -> ComposeResult:
-        """Return the runs and the views."""
+        """Yield the runs and the views."""
         with Container(id="body"):
             yield RunsPane(self._library.format_passed, str(self._library.home))
             yield ViewsPane()
@@ -121,40 +124,40 @@ metric over a swept parameter."""
     # The runs
 
     def refresh_page(self) -> None:
-        """Look at the folder of the runs, every other second."""
-        looking = self._looking is not None and not self._looking.is_finished
-        if not looking and time.monotonic() - self._looked >= POLL_INTERVAL:
-            self._looking = self.run_worker(self._look(), group="look")
+        """Read the folder of the runs periodically."""
+        is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
+        if not is_polling and time.monotonic() - self._polled_at >= POLL_INTERVAL:
+            self._poll_worker = self.run_worker(self._poll(), group="look")
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         runs = await asyncio.to_thread(self._library.summaries)
-        self._looked = time.monotonic()
+        self._polled_at = time.monotonic()
         if not self.app.is_running:
             return
-        goes_on = any(run.verdict == RunStatus.RUNNING for run in runs)
-        if runs != self._runs or goes_on or not runs:
+        has_running = any(run.verdict == RunStatus.RUNNING for run in runs)
+        if runs != self._runs or has_running or not runs:
             self._runs = runs
             self._pane.show_runs(runs)
         run = self._pane.selected_run()
-        rested = time.monotonic() - self._filled_at >= _SHARE * self._cost
-        if run != self._filled or (run and run.verdict == RunStatus.RUNNING and rested):
-            self._fill()
+        is_due = time.monotonic() - self._loaded_at >= _RELOAD_FACTOR * self._load_seconds
+        if run != self._loaded_run or (run and run.verdict == RunStatus.RUNNING and is_due):
+            self._reload()
         table = self._pane.table
-        await self._counting.count(self._pane.shown, table.in_view, table.update_rows)
+        await self._case_counter.count(self._pane.shown, table.in_view, table.update_rows)
 
     def on_runs_pane_filter_changed(self) -> None:
-        """Plot over the runs that the filter shows."""
-        self._fill()
+        """Plot over the runs that match the filter."""
+        self._reload()
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the run under the cursor, or plot the case under it."""
         if event.table is self._pane.table:
             self._pane.show_exact_times()
         if event.table is self._pane.table or self._view in (View.RUNS, View.PARAMETER):
-            self._fill()
+            self._reload()
 
     def on_line_table_row_selected(self, event: LineTable.RowSelected) -> None:
-        """Open the run, or all of the case."""
+        """Open the run, or the results of the case."""
         if event.table is self._pane.table:
             self.action_open()
             return
@@ -164,31 +167,31 @@ metric over a swept parameter."""
 
     # The views
 
-    def _fill(self) -> None:
-        # Not a coroutine: of one that is cancelled before it begins, Python complains.
-        fill_view: Callable[[], Awaitable[None]] = self._fill_view
+    def _reload(self) -> None:
+        # Not a coroutine object: Python warns if one is cancelled before it starts.
+        fill_view: Callable[[], Awaitable[None]] = self._load_view
         self.run_worker(fill_view, group="fill", exclusive=True)
 
-    async def _fill_view(self) -> None:
-        """Show what is wanted now; a run that was passed by is not read."""
-        await asyncio.sleep(_SETTLED)
+    async def _load_view(self) -> None:
+        """Load and show the view, unless the cursor moves on before."""
+        await asyncio.sleep(_LOAD_DELAY)
         if not self.app.is_running:
             return
         run = self._pane.selected_run()
         views = self._views
-        self._filled = run
+        self._loaded_run = run
         if run is None:
             views.show_nothing("no run is chosen")
             return
-        began = time.monotonic()
+        started = time.monotonic()
         views.show_progress("reading…")
-        await ViewFiller(views, self._library).fill(self._wanted(run))
+        await ViewFiller(views, self._library).fill(self._build_request(run))
         views.show_progress("")
         self._pane.table.update_rows()
-        self._filled_at = time.monotonic()
-        self._cost = self._filled_at - began
+        self._loaded_at = time.monotonic()
+        self._load_seconds = self._loaded_at - started
 
-    def _wanted(self, run: RunSummary) -> ViewRequest:
+    def _build_request(self, run: RunSummary) -> ViewRequest:
         marked = next((other for other in self._runs if other.id == self._pane.marked), None)
         other = marked or find_previous_run(self._runs, run)
         history = select_history(self._pane.shown, run.suite)
@@ -197,7 +200,7 @@ metric over a swept parameter."""
     def _show(self, view: View) -> None:
         self._view = view
         self._views.show_view(view)
-        self._fill()
+        self._reload()
 
     def on_view_tab_clicked(self, event: ViewTab.Clicked) -> None:
         """Show the view."""
@@ -208,7 +211,7 @@ metric over a swept parameter."""
         self._show(self._view.next())
 
     def action_compare(self) -> None:
-        """Show two runs side by side."""
+        """Show the comparison of two runs."""
         self._baseline = None
         self._show(View.COMPARE)
 
@@ -218,78 +221,77 @@ metric over a swept parameter."""
         self._show(View.COMPARE)
 
     def action_baseline(self) -> None:
-        """Ask for a baseline, and show the run beside it."""
+        """Ask for a baseline, and compare the run with it."""
         self.start_action(self._choose_baseline)
 
     async def _choose_baseline(self) -> None:
-        known = await asyncio.to_thread(self._library.baselines)
-        if not known:
+        baselines = await asyncio.to_thread(self._library.baselines)
+        if not baselines:
             self.notify("there is no baseline yet; B makes one of a run", severity="warning")
             return
-        chooser = Chooser("Compare with", [Choice(name, of) for name, of in known])
+        chooser = Chooser("Compare with", [Choice(name, origin) for name, origin in baselines])
         name = await self.app.push_screen_wait(chooser)
         if name is not None:
             self._baseline = name
             self._show(View.COMPARE)
 
     def action_metric(self) -> None:
-        """Plot the next metric; the first time, plot one."""
+        """Plot the next metric, or the current one if no plot is shown."""
         if self._view in (View.RUNS, View.PARAMETER):
             self._views.plot.next_metric()
         else:
             self._show(View.RUNS)
 
     def action_parameter(self) -> None:
-        """Plot over the next swept parameter; the first time, over one."""
+        """Plot over the next swept parameter, or the current one if no plot is shown."""
         if self._view is View.PARAMETER:
             self._views.plot.next_parameter()
         else:
             self._show(View.PARAMETER)
 
-    def action_case(self, way: int) -> None:
+    def action_case(self, rows: int) -> None:
         """Go to another case of the run."""
-        self._views.cases.table.action_move(way)
+        self._views.cases.table.action_move(rows)
 
-    # What is done with a run
+    # Actions on a run
 
-    def _chosen(self) -> RunSummary | None:
+    def _get_selected_run(self) -> RunSummary | None:
         run = self._pane.selected_run()
         if run is None:
             self.notify("no run is chosen", severity="warning")
         return run
 
     def action_mark(self) -> None:
-        """Mark the run as a, or take its mark away."""
-        run = self._chosen()
+        """Mark the run as run a, or remove the mark."""
+        run = self._get_selected_run()
         if run:
             self._baseline = None
             self._pane.mark(None if run.id == self._pane.marked else run.id)
-            self._fill()
+            self._reload()
 
     def action_filter(self) -> None:
-        """Write a filter."""
+        """Ask for a filter."""
         self._pane.open_filter()
 
     def action_open(self) -> None:
-        """Show the run on the Run page; one that goes on is followed there."""
-        run = self._chosen()
+        """Show the run on the Run page; a running one is watched there."""
+        run = self._get_selected_run()
         if run:
             self.context.watch_run(run.folder)
 
     def action_attach(self) -> None:
-        """Follow the run under the cursor if it goes on, else the newest that does."""
-        going, run = (
-            [run for run in self._runs if run.verdict == RunStatus.RUNNING],
-            self._pane.selected_run(),
-        )
-        if going:
-            self.context.watch_run((run if run in going else going[0]).folder)
+        """Watch the run under the cursor if it is running, or else the newest running run."""
+        running = [run for run in self._runs if run.verdict == RunStatus.RUNNING]
+        selected = self._pane.selected_run()
+        if running:
+            run = selected if selected in running else running[0]
+            self.context.watch_run(run.folder)
         else:
             self.app.notify("no run is running", severity="warning")
 
     def action_failed(self) -> None:
-        """Start a run of what failed in the run under the cursor."""
-        run = self._chosen()
+        """Start a run of the failed cases of the run under the cursor."""
+        run = self._get_selected_run()
         if run is None:
             return
         if run.verdict == RunStatus.RUNNING:
@@ -300,44 +302,44 @@ metric over a swept parameter."""
             self.start_action(self.rerun_failed_cases, run.folder)
 
     def action_replay(self) -> None:
-        """Play the run again, as fast as it was."""
-        run = self._chosen()
+        """Replay the run in real time."""
+        run = self._get_selected_run()
         if run and run.verdict == RunStatus.RUNNING:
             self.app.notify("this run is still running; o shows it", severity="warning")
         elif run:
             self.context.replay_run(run.folder, 1.0)
 
     def action_export(self) -> None:
-        """Write the run, or the comparison where that is shown, to a file."""
-        what = self._views.get_shown(self._view)
-        if what:
-            self.run_worker(self._export(what), group="export")
+        """Write the shown comparison or run to a file."""
+        shown = self._views.get_shown(self._view)
+        if shown:
+            self.run_worker(self._export(shown), group="export")
         else:
-            self._chosen()
+            self._get_selected_run()
 
-    async def _export(self, what: RecordedRun | RunComparison) -> None:
-        """Ask for format and file, and write; a file that is there is replaced only after a yes."""
-        name, stem = describe_export(what)
-        dialog = ExportDialog(name, self.context.options.folder / stem, list_export_kinds(what))
-        chosen = await self.app.push_screen_wait(dialog)
-        if chosen is None or not await self.confirm_overwrite(chosen.path):
+    async def _export(self, shown: RecordedRun | RunComparison) -> None:
+        """Ask for format and file, and write it; ask before replacing a file."""
+        name, stem = describe_export(shown)
+        dialog = ExportDialog(name, self.context.options.folder / stem, list_export_kinds(shown))
+        choice = await self.app.push_screen_wait(dialog)
+        if choice is None or not await self.confirm_overwrite(choice.path):
             return
         try:
-            text = await asyncio.to_thread(render_export, what, chosen.kind)
-            await asyncio.to_thread(write_file, chosen.path, text)
+            text = await asyncio.to_thread(render_export, shown, choice.kind)
+            await asyncio.to_thread(write_file, choice.path, text)
         except SpbenchError as error:
             title = "not exported"
-            why = str(error)
-            self.app.notify(why, title=title, severity="error", timeout=10, markup=False)
+            message = str(error)
+            self.app.notify(message, title=title, severity="error", timeout=10, markup=False)
         else:
-            self.app.notify(f"written to {chosen.path}", title="exported", markup=False)
+            self.app.notify(f"written to {choice.path}", title="exported", markup=False)
 
     def action_note(self) -> None:
-        """Write a note of the run."""
+        """Edit the note of the run."""
         self._change(self._changes.edit_note)
 
     def action_pin(self) -> None:
-        """Make a baseline of the run."""
+        """Save a baseline of the run."""
         self._change(self._changes.save_baseline)
 
     def action_delete(self) -> None:
@@ -349,18 +351,18 @@ metric over a swept parameter."""
         self.start_action(self._changes.prune)
 
     def _change(self, change: Callable[[RunSummary], Awaitable[None]]) -> None:
-        run = self._chosen()
+        run = self._get_selected_run()
         if run:
             self.start_action(change, run)
 
-    def _look_again(self) -> None:
-        """Look at the folder of the runs at once."""
-        self._looked = -POLL_INTERVAL
+    def _poll_now(self) -> None:
+        """Read the folder of the runs now."""
+        self._polled_at = -POLL_INTERVAL
         self.refresh_page()
 
     def action_copy(self) -> None:
         """Copy the run's id."""
-        run = self._chosen()
+        run = self._get_selected_run()
         if run:
             self.app.copy_to_clipboard(run.id)
             self.notify(f"copied {run.id}", markup=False)

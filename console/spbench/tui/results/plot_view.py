@@ -1,8 +1,9 @@
-"""A metric over runs, or over a swept parameter."""
+"""The view that plots a metric over runs or over a swept parameter."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
@@ -11,22 +12,24 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
 from spbench.record.metric_names import format_folded_name
+from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.series import build_parameter_series, build_run_series, find_swept_parameters
-from spbench.tui.results.plot_words import (
-    build_parameter_points,
-    build_runs_points,
-    choose_plot_unit,
-    describe_over_parameter,
-    describe_over_runs,
-    format_axis_title,
+from spbench.report.series import (
+    Point,
+    Series,
+    build_parameter_series,
+    build_run_series,
+    find_swept_parameters,
 )
-from spbench.tui.widgets.plot import Plot, PlotSeries
+from spbench.tui.cells import format_moment
+from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
+from spbench_core.events.statuses import CaseStatus
+from spbench_core.quantities import format_quantity
 
 
 class PlotView(Vertical):
-    """A plot of a metric of a case, with a title and the same figures in words."""
+    """A plot of a metric of a case, with a title and the same values as text."""
 
     HELP: ClassVar[str] = """\
 A metric of the case under the cursor of the cases: over the runs that the filter shows, or, within
@@ -57,107 +60,216 @@ m shows the next metric, p the next parameter, n and N the next case and the one
 
     @property
     def chart(self) -> Plot:
-        """The plot itself."""
+        """The plot."""
         return self.query_one(Plot)
 
     def show_runs(self, runs: Sequence[RecordedRun], case: CasePart | None) -> None:
-        """Plot a case's metric over runs."""
+        """Plot the metric of a case over runs."""
         self._runs = runs
         self._run = None
         self._case = case
         self._draw()
 
     def show_parameter(self, run: RecordedRun, case: CasePart | None) -> None:
-        """Plot the metric of a case, and of those with its name, over a swept parameter."""
+        """Plot the metric of the cases with the same name over a swept parameter."""
         self._run = run
         self._case = case
         self._draw()
 
     def next_metric(self) -> None:
-        """Show the next metric that the case has."""
-        self._metric = _after(self._metric, list(self._case.metrics) if self._case else [])
+        """Show the next metric of the case."""
+        self._metric = _next_name(self._metric, list(self._case.metrics) if self._case else [])
         self._draw()
 
     def next_parameter(self) -> None:
-        """Show the metric over the next parameter that the case's name sweeps."""
-        self._parameter = _after(self._parameter, self._swept())
+        """Show the metric over the next swept parameter."""
+        self._parameter = _next_name(self._parameter, self._list_swept())
         self._draw()
 
-    def show_nothing(self, why: str) -> None:
-        """Say why there is no plot."""
-        self._show(why, [], "", "", [])
+    def show_nothing(self, message: str) -> None:
+        """Show a message on why there is no plot."""
+        self._show(message, [], "", "", [])
 
-    def _swept(self) -> list[str]:
+    def _list_swept(self) -> list[str]:
         return find_swept_parameters(self._run, self._case.name) if self._run and self._case else []
 
     def _draw(self) -> None:
         if self._case is None or not self._case.metrics:
             self.show_nothing(f"{self._case.id} measured nothing" if self._case else "no case")
             return
-        self._metric = _kept(self._metric, list(self._case.metrics))
+        self._metric = _keep_or_first(self._metric, list(self._case.metrics))
         if self._run is None:
-            self._over_runs(self._case)
+            self._plot_over_runs(self._case)
         else:
-            self._over_parameter(self._run, self._case)
+            self._plot_over_parameter(self._run, self._case)
 
-    def _over_runs(self, case: CasePart) -> None:
+    def _plot_over_runs(self, case: CasePart) -> None:
         now = time.time()
         series = build_run_series(self._runs, case.id, self._metric)
         if not series.points:
-            self.show_nothing(f"no run that is shown has {_title(self._metric, case)} of {case.id}")
+            self.show_nothing(
+                f"no run that is shown has {_format_title(self._metric, case)} of {case.id}"
+            )
             return
-        head = f"{_title(self._metric, case)}{_which('m', self._metric, case.metrics)} of {case.id}"
-        words = describe_over_runs(series, now)
-        scale = choose_plot_unit([series])
-        points = build_runs_points(series, scale, now)
-        self._show(head, [points], "run", format_axis_title(series, scale), words)
+        head = f"{self._format_metric(case)} of {case.id}"
+        lines = describe_over_runs(series, now)
+        unit = choose_plot_unit([series])
+        points = build_runs_points(series, unit, now)
+        self._show(head, [points], "run", format_axis_title(series, unit), lines)
 
-    def _over_parameter(self, run: RecordedRun, case: CasePart) -> None:
-        swept = self._swept()
+    def _plot_over_parameter(self, run: RecordedRun, case: CasePart) -> None:
+        swept = self._list_swept()
         if not swept:
             self.show_nothing(f"the suite sweeps no parameter of {case.name}")
             return
-        parameter = self._parameter = _kept(self._parameter, swept)
+        parameter = self._parameter = _keep_or_first(self._parameter, swept)
         series = [
             s for s in build_parameter_series(run, case.name, self._metric, parameter) if s.points
         ]
         if not series:
-            self.show_nothing(f"{_title(self._metric, case)} of {case.name} was not measured")
+            self.show_nothing(
+                f"{_format_title(self._metric, case)} of {case.name} was not measured"
+            )
             return
         head = (
-            f"{_title(self._metric, case)}{_which('m', self._metric, case.metrics)} of {case.name} "
-            f"over {parameter}{_which('p', parameter, swept)}"
+            f"{self._format_metric(case)} of {case.name} "
+            f"over {parameter}{_format_position('p', parameter, swept)}"
         )
-        scale = choose_plot_unit(series)
-        points = [build_parameter_points(one, scale) for one in series]
-        words = describe_over_parameter(series, parameter)
-        self._show(head, points, parameter, format_axis_title(series[0], scale), words)
+        unit = choose_plot_unit(series)
+        points = [build_parameter_points(one_series, unit) for one_series in series]
+        lines = describe_over_parameter(series, parameter)
+        self._show(head, points, parameter, format_axis_title(series[0], unit), lines)
+
+    def _format_metric(self, case: CasePart) -> str:
+        """Return the title of the metric, with its position among the metrics of the case."""
+        position = _format_position("m", self._metric, case.metrics)
+        return f"{_format_title(self._metric, case)}{position}"
 
     def _show(
-        self, head: str, points: Sequence[PlotSeries], x: str, y: str, words: Sequence[str]
+        self, head: str, points: Sequence[PlotSeries], x: str, y: str, lines: Sequence[str]
     ) -> None:
         self.query_one("#plotted", Static).update(head)
         self.chart.display = bool(points)
         self.chart.update(points, x, y)
-        self.query_one("#plot-words", Static).update("\n".join(words))
+        self.query_one("#plot-words", Static).update("\n".join(lines))
 
 
-def _title(metric: str, case: CasePart) -> str:
+def _format_title(metric: str, case: CasePart) -> str:
     return format_folded_name(metric, case.metrics[metric].unit)
 
 
-def _kept(name: str, names: Sequence[str]) -> str:
+def _keep_or_first(name: str, names: Sequence[str]) -> str:
     return name if name in names else names[0]
 
 
-def _after(name: str, names: Sequence[str]) -> str:
-    """Return the name after this one; after the last the first."""
+def _next_name(name: str, names: Sequence[str]) -> str:
+    """Return the next name, after the last one the first."""
     if name not in names:
         return names[0] if names else name
     return names[(names.index(name) + 1) % len(names)]
 
 
-def _which(key: str, name: str, names: Iterable[str]) -> str:
-    """Return `` (m: 2 of 5)``, or nothing where there is but one."""
+def _format_position(key: str, name: str, names: Iterable[str]) -> str:
+    """Return `` (m: 2 of 5)``; empty for a single name."""
     listed = list(names)
     return f" ({key}: {listed.index(name) + 1} of {len(listed)})" if len(listed) > 1 else ""
+
+
+_MAX_POINTS = 12
+"""Largest number of points of a series in the text."""
+
+
+def choose_plot_unit(series: Sequence[Series]) -> DisplayUnit:
+    """Return the unit in which series of one metric are plotted."""
+    return choose_unit(
+        (point.y for one_series in series for point in one_series.points), series[0].unit
+    )
+
+
+def format_axis_title(series: Series, unit: DisplayUnit) -> str:
+    """Return ``time in us``."""
+    name = format_folded_name(series.metric, series.unit)
+    return name + (f" in {unit.unit}" if unit.unit else "")
+
+
+def build_runs_points(series: Series, unit: DisplayUnit, now: float) -> PlotSeries:
+    """Return the points of a series over runs, which are named by their start times."""
+    names = name_runs(series, now)
+    points = [
+        _scale_point(name, point, unit) for name, point in zip(names, series.points, strict=True)
+    ]
+    return PlotSeries("median, from the least to p95", points)
+
+
+def build_parameter_points(series: Series, unit: DisplayUnit) -> PlotSeries:
+    """Return the points of a series over a parameter, to scale if it is a number."""
+    points = [
+        _scale_point(point.x if series.numeric else point.label, point, unit)
+        for point in series.points
+    ]
+    return PlotSeries(series.name, points)
+
+
+def _scale_point(x: float | str, point: Point, unit: DisplayUnit) -> PlotPoint:
+    low, high = (None if y is None else y * unit.factor for y in (point.low, point.high))
+    return PlotPoint(x, point.y * unit.factor, low, high)
+
+
+def name_runs(series: Series, now: float) -> list[str]:
+    """Return the start times of the runs, with the end of the id for equal minutes."""
+    times = [
+        format_moment(point.x, now) if series.numeric else point.run for point in series.points
+    ]
+    counts = Counter(times)
+    return [
+        f"{name} {point.run[-4:]}" if counts[name] > 1 else name
+        for name, point in zip(times, series.points, strict=True)
+    ]
+
+
+def describe_over_runs(series: Series, now: float) -> list[str]:
+    """Return a text of a metric over runs, in a few lines."""
+    names = name_runs(series, now)
+    points = series.points
+    points_by_name = dict(zip(names, points, strict=True))
+    ordered = sorted(
+        points_by_name, key=lambda name: points_by_name[name].y, reverse=series.better == "higher"
+    )
+    shown = [("newest", names[-1]), ("best", ordered[0]), ("worst", ordered[-1])]
+    if series.better == "none":
+        shown = [("newest", names[-1]), ("least", ordered[0]), ("most", ordered[-1])]
+    extremes = ", ".join(
+        f"{word} {_format_point(points_by_name[name], series)} ({name})" for word, name in shown
+    )
+    count = format_quantity(len(points), "run")
+    newest = [
+        f"{name} {_format_point(points_by_name[name], series)}"
+        for name in names[: -_MAX_POINTS - 1 : -1]
+    ]
+    return [f"{count}{_format_better(series)}: {extremes}", f"From the newest: {', '.join(newest)}"]
+
+
+def describe_over_parameter(series: Sequence[Series], parameter: str) -> list[str]:
+    """Return a text of the values of each series, one per line."""
+    metric = format_folded_name(series[0].metric, series[0].unit)
+    lines = [f"{metric} over {parameter}{_format_better(series[0])}"]
+    for one_series in series:
+        values = [
+            f"{point.label} {_format_point(point, one_series)}"
+            for point in one_series.points[:_MAX_POINTS]
+        ]
+        omitted = len(one_series.points) - len(values)
+        lines.append(
+            f"{one_series.name}: {', '.join(values)}"
+            + (f" and {omitted} more" if omitted > 0 else "")
+        )
+    return lines
+
+
+def _format_better(series: Series) -> str:
+    return "" if series.better == "none" else f", {series.better} is better"
+
+
+def _format_point(point: Point, series: Series) -> str:
+    verdict = "" if point.status == CaseStatus.PASSED else f" {point.status}"
+    return f"{format_value(point.y, series.unit, series.metric)}{verdict}"

@@ -1,4 +1,4 @@
-"""Changes to the recorded runs: notes, baselines made of them, and their removal."""
+"""Changes to recorded runs: notes, baselines and deletion."""
 
 from __future__ import annotations
 
@@ -21,95 +21,99 @@ from spbench_core.quantities import format_quantity
 
 
 class RunChanges:
-    """Asks, changes what was asked for, and says so.
+    """Dialogs that change recorded runs.
 
     Args:
-        page: The page in front of which it asks.
+        page: The page with the dialogs.
         home: The folder of the runs.
-        changed: Called when the list of the runs is another one.
+        on_change: Called after a change of the list of runs.
     """
 
-    def __init__(self, page: Page, home: Path, changed: Callable[[], None]) -> None:
+    def __init__(self, page: Page, home: Path, on_change: Callable[[], None]) -> None:
         self._page = page
         self._home = home
-        self._changed = changed
+        self._on_change = on_change
 
     async def edit_note(self, run: RunSummary) -> None:
-        """Ask for the note and the tags of a run."""
-        line = await self._line(f"Note of {run.id}, with #tags", str(run.note))
+        """Edit the note and the tags of a run."""
+        line = await self._ask_line(f"Note of {run.id}, with #tags", str(run.note))
         if line is None:
             return
-        with self._told("no note"):
+        with self._show_errors("no note"):
             await asyncio.to_thread(write_note, run.folder, parse_note(line))
-            self._changed()
+            self._on_change()
 
     async def save_baseline(self, run: RunSummary) -> None:
-        """Ask for a name, and make a baseline of a run."""
+        """Save a baseline of a run under a name that the user enters."""
         question = f"Name of the baseline that {run.id} becomes"
-        name = await self._line(question, run.suite)
+        name = await self._ask_line(question, run.suite)
         if not name:
             return
-        with self._told("no baseline"):
+        with self._show_errors("no baseline"):
             path = baseline_path(self._home, name)
             if await self._page.confirm_overwrite(path):
-                made, left_out = await asyncio.to_thread(_pinned, self._home, name, run)
-                words = [f"{made} of {run.id}, in {path}", *left_out]
-                self._page.app.notify("\n".join(words), title=f"baseline {name}", markup=False)
+                case_count, notes = await asyncio.to_thread(_save_baseline, self._home, name, run)
+                lines = [f"{case_count} of {run.id}, in {path}", *notes]
+                self._page.app.notify("\n".join(lines), title=f"baseline {name}", markup=False)
 
     async def remove(self, run: RunSummary) -> None:
-        """Remove one run, after a yes; never one that goes on, or that a baseline needs."""
-        with self._told("not deleted"):
-            found = await asyncio.to_thread(find_old_runs, self._home, [run], 0, 0.0, time.time())
-            if not found:
+        """Delete a run after a question, unless it is running or a baseline needs it."""
+        with self._show_errors("not deleted"):
+            old_runs = await asyncio.to_thread(
+                find_old_runs, self._home, [run], 0, 0.0, time.time()
+            )
+            if not old_runs:
                 self._page.show_error(
                     f"{run.id} is still running, or a baseline was made of it; it stays"
                 )
                 return
-            await self._removed(found, f"Delete the run {run.id}, {found[0].bytes:,} bytes?")
+            await self._confirm_and_remove(
+                old_runs, f"Delete the run {run.id}, {old_runs[0].bytes:,} bytes?"
+            )
 
     async def prune(self) -> None:
-        """Ask how many runs stay, and remove the older ones after a yes."""
-        line = await self._line("The newest runs that stay, a number", "100")
+        """Delete all but the newest runs after a question; the user enters their number."""
+        line = await self._ask_line("The newest runs that stay, a number", "100")
         if line is None:
             return
         if not line.isdigit():
             self._page.show_error(f"{line!r} is no number of runs; nothing was deleted")
             return
-        with self._told("not deleted"):
-            found = await asyncio.to_thread(self._old, int(line))
-            if not found:
+        with self._show_errors("not deleted"):
+            old_runs = await asyncio.to_thread(self._find_old_runs, int(line))
+            if not old_runs:
                 self._page.app.notify("no run is older than those, or may go")
                 return
-            bytes_ = sum(old.bytes for old in found)
-            runs = format_quantity(len(found), "run")
-            words = f"from {found[0].summary.id} to {found[-1].summary.id}"
-            await self._removed(found, f"Delete {runs}, {bytes_:,} bytes, {words}?")
+            bytes_ = sum(old.bytes for old in old_runs)
+            runs = format_quantity(len(old_runs), "run")
+            span = f"from {old_runs[0].summary.id} to {old_runs[-1].summary.id}"
+            await self._confirm_and_remove(old_runs, f"Delete {runs}, {bytes_:,} bytes, {span}?")
 
-    def _old(self, keep: int) -> list[OldRun]:
+    def _find_old_runs(self, keep: int) -> list[OldRun]:
         return find_old_runs(self._home, list_summaries(self._home), keep, 0.0, time.time())
 
-    async def _removed(self, found: Sequence[OldRun], question: str) -> None:
+    async def _confirm_and_remove(self, old_runs: Sequence[OldRun], question: str) -> None:
         if not await self._page.confirm(question, "Delete", "Keep"):
             return
-        gone = 0
-        for old in found:
-            gone += await asyncio.to_thread(remove_run, self._home, old.summary.folder)
-        self._page.app.notify(f"{gone} of {len(found)}", title="deleted")
-        self._changed()
+        removed = 0
+        for old in old_runs:
+            removed += await asyncio.to_thread(remove_run, self._home, old.summary.folder)
+        self._page.app.notify(f"{removed} of {len(old_runs)}", title="deleted")
+        self._on_change()
 
-    async def _line(self, question: str, text: str) -> str | None:
+    async def _ask_line(self, question: str, text: str) -> str | None:
         return await self._page.app.push_screen_wait(AskLine(question, text, empty=True))
 
     @contextmanager
-    def _told(self, title: str) -> Iterator[None]:
-        """Tell the user of what was not possible."""
+    def _show_errors(self, title: str) -> Iterator[None]:
+        """Show an error message if a change fails."""
         try:
             yield
         except SpbenchError as error:
             self._page.show_error(f"{title}: {error}")
 
 
-def _pinned(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:
+def _save_baseline(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:
     """Save a baseline; return its number of cases, the cases left out, and warnings."""
     recorded = load_run(run.folder)
     baseline, left_out = make_baseline(baseline_name(baseline_path(home, name)), recorded)

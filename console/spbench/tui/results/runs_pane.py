@@ -1,10 +1,10 @@
-"""The runs at the left of the page, with their filter."""
+"""The table of runs with its filter."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -12,20 +12,101 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
+from spbench.record.number_formatting import format_duration
 from spbench.record.runs.history import RunSummary, select_runs
 from spbench.report.times import format_day_and_time
+from spbench.tui.cells import format_moment, status_cell
 from spbench.tui.panes import FilterPane, leave_filter_key
-from spbench.tui.results.run_rows import COLUMNS, RunRows
 from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench_core.events.statuses import RunStatus
 from spbench_core.quantities import format_quantity
+
+COLUMNS = (
+    Column("mark", "", 1),
+    Column("started", "started UTC", 11),
+    Column("suite", "suite", 8, flexible=True),
+    Column("verdict", "verdict", 12),
+    Column("cases", "passed", 6, "right", rank=1),
+    Column("duration", "took", 10, "right", rank=2),
+    Column("host", "host", 10, rank=3),
+    Column("id", "id", 44, rank=4),
+)
+
+
+class RunRows:
+    """Rows of runs, the newest first.
+
+    Args:
+        format_passed: Returns how many cases of a run passed, given its id; empty if unknown.
+    """
+
+    def __init__(self, format_passed: Callable[[str], str]) -> None:
+        self._format_passed = format_passed
+        self._runs: dict[Hashable, RunSummary] = {}
+        self._now = 0.0
+        self.marked: str | None = None
+
+    def show(self, runs: Sequence[RunSummary], now: float) -> None:
+        """Set the runs and the current time, in seconds since the epoch."""
+        self._runs = {run.id: run for run in runs}
+        self._now = now
+
+    def keys(self) -> Sequence[Hashable]:
+        """Return the ids of the runs."""
+        return list(self._runs)
+
+    def version(self, key: Hashable) -> Hashable:
+        """Return the values of the cells that can change."""
+        run = self._runs[key]
+        return (
+            run.verdict,
+            self._format_duration(run),
+            self._format_passed(run.id),
+            run.id == self.marked,
+        )
+
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
+        """Return the cells of a run."""
+        run = self._runs[key]
+        return (
+            TableCell("a" if run.id == self.marked else "", "accent"),
+            format_moment(run.started, self._now),
+            run.suite,
+            status_cell(run.verdict),
+            self._format_passed(run.id),
+            self._format_duration(run),
+            run.host or "",
+            TableCell(run.id, "muted"),
+        )
+
+    def sort_value(self, key: Hashable, column: str) -> Any:
+        """Return the sort key of a run."""
+        run = self._runs[key]
+        values = {
+            "mark": run.id == self.marked,
+            "started": run.started,
+            "duration": run.duration_s,
+            "cases": self._format_passed(run.id) or None,
+        }
+        return values[column] if column in values else getattr(run, column)
+
+    def text(self, key: Hashable) -> str:
+        """Return an empty text, since the pane filters the runs."""
+        return ""
+
+    def _format_duration(self, run: RunSummary) -> str:
+        if run.verdict == RunStatus.RUNNING and run.started is not None:
+            return format_duration(max(0.0, self._now - run.started))
+        return "" if run.duration_s is None else format_duration(run.duration_s)
 
 
 class RunsPane(FilterPane):
     """The table of the runs that match the filter.
 
     Args:
-        passed: Says of a run's id how many of its cases passed, where that is known.
-        where: The folder of the runs, for the sentence that there are none.
+        format_passed: Returns how many cases of a run passed, given its id; empty if unknown.
+        home: The folder of the runs, for the message that there are none.
     """
 
     HELP = """\
@@ -44,12 +125,12 @@ it. Below stand the exact times and the id of the run under the cursor, and what
     """
 
     class FilterChanged(Message):
-        """The filter shows other runs."""
+        """The filter selects other runs."""
 
-    def __init__(self, passed: Callable[[str], str], where: str) -> None:
+    def __init__(self, format_passed: Callable[[str], str], home: str) -> None:
         super().__init__("Runs")
-        self._where = where
-        self._rows = RunRows(passed)
+        self._home = home
+        self._rows = RunRows(format_passed)
         self._all: Sequence[RunSummary] = ()
         self._filter = ""
         self.shown: list[RunSummary] = []
@@ -64,68 +145,68 @@ it. Below stand the exact times and the id of the run under the cursor, and what
 
     @property
     def marked(self) -> str | None:
-        """The id of the run that is marked as a."""
+        """The id of the marked run (run a); None if no run is marked."""
         return self._rows.marked
 
     def mark(self, run_id: str | None) -> None:
-        """Mark a run as a; None takes the mark away."""
+        """Mark a run as run a; None removes the mark."""
         self._rows.marked = run_id
         self.table.update_rows()
 
     def selected_run(self) -> RunSummary | None:
-        """Return the run under the cursor."""
+        """Return the run under the cursor; None if there is none."""
         key = self.table.cursor_key
         return next((run for run in self.shown if run.id == key), None)
 
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
-        """Take the runs as they are now, the newest first."""
+        """Show the current runs, the newest first."""
         self._all = runs
         self._select(self.query_one(Input).value)
 
     def show_filtered(self, text: str) -> None:
-        """Show the runs that fit, and say so."""
+        """Show the runs that match, and post `FilterChanged`."""
         self._select(text)
         self.post_message(self.FilterChanged())
 
     def show_exact_times(self) -> None:
-        """Show the exact times and the id of the run under the cursor, and what was noted of it."""
+        """Show exact times, id and note of the run under the cursor."""
         run = self.selected_run()
         self.query_one("#exact", Static).update(format_exact_times(run) if run else "")
 
     def _select(self, text: str) -> None:
-        """Show the runs that fit; a filter that is wrong is told, and the last that fit stays."""
-        wrong = ""
+        """Show the runs that match; an invalid filter shows an error and has no effect."""
+        error_message = ""
         try:
             self.shown = select_runs(self._all, text)
             self._filter = text if self.shown else self._filter
         except UsageError as error:
-            wrong = str(error)
+            error_message = str(error)
             self.shown = select_runs(self._all, self._filter)
-        self._tell(wrong or self._why_none(text), bool(wrong))
+        self._show_message(error_message or self._explain_empty(text), bool(error_message))
         self._rows.show(self.shown, time.time())
         self.table.set_rows(self._rows)
         self.show_exact_times()
-        few = len(self.shown) < len(self._all)
-        self.border_subtitle = f"{len(self.shown)} of {len(self._all)}" if few else ""
+        is_filtered = len(self.shown) < len(self._all)
+        self.border_subtitle = f"{len(self.shown)} of {len(self._all)}" if is_filtered else ""
 
-    def _why_none(self, text: str) -> str:
+    def _explain_empty(self, text: str) -> str:
         if not self._all:
-            return f"no run under {self._where} yet; start one on the Suites page"
+            return f"no run under {self._home} yet; start one on the Suites page"
         return (
             ""
             if self.shown
             else f"the filter {text!r} fits none of the {format_quantity(len(self._all), 'run')}"
         )
 
-    def _tell(self, sentence: str, wrong: bool) -> None:
+    def _show_message(self, text: str, is_error: bool) -> None:
         message = self.query_one("#message", Static)
-        message.update(sentence)
-        message.set_class(bool(sentence), "told")
-        message.set_class(wrong, "wrong")
+        message.update(text)
+        message.set_class(bool(text), "told")
+        message.set_class(is_error, "wrong")
 
 
 def format_exact_times(run: RunSummary) -> str:
-    """Return a run's exact times and id, and what was noted of it."""
-    took = "" if run.duration_s is None else f", {run.duration_s:.3f} s"
-    lines = [run.id, format_day_and_time(run.started) + took, str(run.note)]
+    """Return the id, the exact times and the note of a run."""
+    duration = "" if run.duration_s is None else f", {run.duration_s:.3f} s"
+    lines = [run.id, format_day_and_time(run.started) + duration, str(run.note)]
     return "\n".join(filter(None, lines))

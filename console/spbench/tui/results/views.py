@@ -1,4 +1,4 @@
-"""The views of the page's right side, and the line that names them."""
+"""The views at the right of the page, and the bar of their names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 
 class View(StrEnum):
-    """A view of the right side; a key goes through them in this order."""
+    """The views, in the order in which a key steps through them."""
 
     CASES = "cases"
     COMPARE = "compare"
@@ -20,16 +20,16 @@ class View(StrEnum):
     PARAMETER = "over parameter"
 
     def next(self) -> View:
-        """Return the view after this one; after the last the first."""
+        """Return the next view, after the last one the first."""
         views = list(View)
         return views[(views.index(self) + 1) % len(views)]
 
 
 class ViewTab(Static):
-    """A view's name; a click shows it. The first view is the current one to begin with."""
+    """The name of a view, which a click shows. At first, the first view is current."""
 
     class Clicked(Message):
-        """Someone clicked on a view's name."""
+        """The user clicked on the name of a view."""
 
         def __init__(self, view: View) -> None:
             super().__init__()
@@ -41,7 +41,7 @@ class ViewTab(Static):
         self.view = view
 
     def on_click(self, event: events.Click) -> None:
-        """Ask for the view."""
+        """Request the view."""
         event.stop()
         self.post_message(self.Clicked(self.view))
 
@@ -61,6 +61,6 @@ class ViewBar(Horizontal):
         yield from map(ViewTab, View)
 
     def show(self, view: View) -> None:
-        """Name the current view."""
+        """Highlight the current view."""
         for tab in self.query(ViewTab):
             tab.set_class(tab.view is view, "current")

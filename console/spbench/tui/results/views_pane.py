@@ -1,4 +1,4 @@
-"""The right side of the page: one of the views of what was recorded."""
+"""The right side of the page, which shows one of the views."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONTENT = {
 
 
 class ViewsPane(Vertical):
-    """The views, of which one is shown."""
+    """The pane of the views; one of them is shown."""
 
     DEFAULT_CSS = """
     ViewsPane { width: 1fr; height: 1fr; border-subtitle-color: $text-muted; }
@@ -50,44 +50,44 @@ class ViewsPane(Vertical):
 
     @property
     def compare(self) -> CompareView:
-        """Two runs side by side."""
+        """The comparison of two runs."""
         return self.query_one(CompareView)
 
     @property
     def plot(self) -> PlotView:
-        """A metric over runs or over a parameter."""
+        """The plot of a metric over runs or a parameter."""
         return self.query_one(PlotView)
 
     def show_view(self, view: View) -> None:
-        """Show a view; the focus goes along where it was in the one before."""
-        inside = self.screen.focused is not None and self in self.screen.focused.ancestors
+        """Show a view; if the previous view had the focus, the new one gets it."""
+        had_focus = self.screen.focused is not None and self in self.screen.focused.ancestors
         self.query_one(ViewBar).show(view)
         self.query_one(ContentSwitcher).current = _CONTENT[view]
-        if inside:
+        if had_focus:
             self.focus_view(view)
 
     def focus_view(self, view: View) -> None:
-        """Give the focus to what a view shows."""
+        """Focus the main widget of a view."""
         widgets = {View.CASES: self.cases.table, View.COMPARE: self.compare.table}
         widgets.get(view, self.plot.chart).focus()
 
     def find_case(self, chosen: LineTable.RowSelected) -> CasePart | None:
-        """Return the case of a row, of the run under the cursor."""
+        """Return the case of a selected row; None if the run does not have it."""
         key = chosen.key
         case_id = self.compare.rows.case_id(key) if chosen.table is self.compare.table else str(key)
         return self.cases.run.cases.get(case_id) if self.cases.run else None
 
     def get_shown(self, view: View) -> RecordedRun | RunComparison | None:
-        """Return what a view shows: a comparison, or the run under the cursor."""
-        compared = self.compare.comparison if view is View.COMPARE else None
-        return compared or self.cases.run
+        """Return the comparison of a view, or else the run under the cursor."""
+        comparison = self.compare.comparison if view is View.COMPARE else None
+        return comparison or self.cases.run
 
-    def show_nothing(self, why: str) -> None:
-        """Say in every view why there is nothing to show."""
-        self.cases.show_run(None, why)
-        self.compare.show_comparison(None, why)
-        self.plot.show_nothing(why)
+    def show_nothing(self, message: str) -> None:
+        """Show in every view a message on why it is empty."""
+        self.cases.show_run(None, message)
+        self.compare.show_comparison(None, message)
+        self.plot.show_nothing(message)
 
-    def show_progress(self, words: str) -> None:
-        """Tell what is being read; nothing where all was read."""
-        self.border_subtitle = Content(words)
+    def show_progress(self, text: str) -> None:
+        """Show the progress of loading; empty when it is finished."""
+        self.border_subtitle = Content(text)

@@ -1,4 +1,4 @@
-"""The dialog that asks for the file and the format of an export."""
+"""Export of a run or a comparison: the dialog, the formats and the content."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, RadioButton, RadioSet, Static
 
+from spbench.report.comparison.model import RunComparison
+from spbench.report.export import KINDS, export_comparison, export_text
+from spbench.report.recorded import RecordedRun
 from spbench.tui.dialogs import Modal
 
 _TITLES = {
@@ -25,28 +28,28 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class ExportChoice:
-    """A format, by its file's ending, and a file."""
+    """The format, given by its file suffix, and the file of an export."""
 
     kind: str
     path: Path
 
 
-class _Format(RadioButton):
-    """A format whose sign tells that it is chosen, and not its colour alone."""
+class _FormatButton(RadioButton):
+    """A radio button that shows its state by a sign as well as by colour."""
 
     def render(self) -> Content:
-        """Return sign and title."""
+        """Return the sign and the title."""
         self.BUTTON_INNER = "●" if self.value else "○"
         return super().render()
 
 
 class ExportDialog(Modal[ExportChoice | None]):
-    """Asks for format and file; None where it is left with Escape.
+    """A dialog that returns format and file, or None if the user leaves with Escape.
 
     Args:
-        what: What is exported, for the question.
-        stem: The file as proposed, without the ending that the format gives it.
-        kinds: The formats that there are, the proposed one first.
+        subject: Describes the exported object, for the question.
+        stem: The proposed file without suffix.
+        kinds: The available formats, the proposed one first.
     """
 
     HELP = """\
@@ -68,18 +71,20 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
     ExportDialog Button { margin-right: 2; }
     """
 
-    def __init__(self, what: str, stem: Path, kinds: Sequence[str]) -> None:
+    def __init__(self, subject: str, stem: Path, kinds: Sequence[str]) -> None:
         super().__init__()
-        self._what = what
+        self._subject = subject
         self._stem = stem
         self._kinds = kinds
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(f"Export {self._what} as", markup=False)
+            yield Static(f"Export {self._subject} as", markup=False)
             with RadioSet(id="kind"):
                 for kind in self._kinds:
-                    yield _Format(_TITLES.get(kind, kind), value=kind == self._kinds[0], id=kind)
+                    yield _FormatButton(
+                        _TITLES.get(kind, kind), value=kind == self._kinds[0], id=kind
+                    )
             yield Input(f"{self._stem}.{self._kinds[0]}", id="path", compact=True)
             with Horizontal():
                 yield Button("Cancel (esc)", id="leave", compact=True)
@@ -90,26 +95,26 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
         return self._kinds[max(0, self.query_one(RadioSet).pressed_index)]
 
     def on_radio_set_changed(self, event: RadioSet.Changed) -> None:
-        """Give the file the ending of the format, unless the reader chose another one."""
+        """Change the suffix of the file to that of the format, if it is a known suffix."""
         line = self.query_one(Input)
         stem, ending = _split(line.value)
         if ending in self._kinds:
             line.value = f"{stem}.{self._kind}"
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Take the format that the file's ending names."""
+        """Select the format of the file's suffix."""
         _, ending = _split(event.value)
         if ending in self._kinds:
             self.query_one(f"#{ending}", RadioButton).value = True
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Export to that file."""
-        self._answer()
+        self._submit()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Export, or leave."""
         if event.button.id == "export":
-            self._answer()
+            self._submit()
         else:
             self.dismiss(None)
 
@@ -117,13 +122,40 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
         """Export nothing."""
         self.dismiss(None)
 
-    def _answer(self) -> None:
+    def _submit(self) -> None:
         text = self.query_one(Input).value.strip()
         if text:
             self.dismiss(ExportChoice(self._kind, Path(text).expanduser()))
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return what stands before the last dot, and what behind it."""
+    """Return the parts before and after the last dot."""
     stem, _, ending = path.rpartition(".")
     return stem, ending
+
+
+PAGE_KIND = "html"
+"""The format of an HTML page."""
+
+
+def describe_export(result: RecordedRun | RunComparison) -> tuple[str, str]:
+    """Return a description for the dialog, and a file name without suffix."""
+    if isinstance(result, RunComparison):
+        return "the comparison", f"{result.a.id}--{result.b.id}"
+    return f"the run {result.summary.id}", result.summary.id
+
+
+def render_export(result: RecordedRun | RunComparison, kind: str) -> str:
+    """Return the content of an export in one of the formats of `list_export_kinds`."""
+    if isinstance(result, RunComparison):
+        return export_comparison(result, kind)
+    if kind == PAGE_KIND:
+        from spbench.report.formats.page.document import render_page
+
+        return render_page(result)
+    return export_text(result, kind)
+
+
+def list_export_kinds(result: RecordedRun | RunComparison) -> tuple[str, ...]:
+    """Return the formats for the export, the default first."""
+    return KINDS if isinstance(result, RunComparison) else (PAGE_KIND, *KINDS)
