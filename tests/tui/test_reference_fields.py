@@ -20,7 +20,7 @@ def test_the_table_of_expectations_has_the_reference_of_a_bound():
         ]
     )
     output = StringIO()
-    Console(file=output, width=200).print(case_screen._expectations(case))
+    Console(file=output, width=200).print(case_screen._build_expectations(case))
     shown = output.getvalue()
     assert "max 368 us (reference 350 us +5 %)" in shown
     assert "min 315 us (reference 350 us -10 %)" in shown
