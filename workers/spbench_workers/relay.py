@@ -35,7 +35,7 @@ MOST_WAITING = 1 << 20
 """Bytes that are gathered at most."""
 
 
-class _Local(asyncio.Protocol):
+class _RankProtocol(asyncio.Protocol):
     """The connection of a rank of this node."""
 
     def __init__(self, relay: Relay) -> None:
@@ -67,7 +67,7 @@ class Relay(asyncio.Protocol):
         self.disconnected = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._pieces = FrameDecoder()
-        self._locals: dict[int, _Local] = {}
+        self._locals: dict[int, _RankProtocol] = {}
         self._last = 0
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -80,9 +80,9 @@ class Relay(asyncio.Protocol):
 
     def rank(self) -> asyncio.Protocol:
         """Return the protocol of a connecting rank."""
-        return _Local(self)
+        return _RankProtocol(self)
 
-    def add(self, local: _Local) -> int:
+    def add(self, local: _RankProtocol) -> int:
         """Assign a channel to a rank."""
         self._last += 1
         self._locals[self._last] = local
@@ -181,7 +181,7 @@ class Relay(asyncio.Protocol):
             _abort(local)
 
 
-def _abort(local: _Local) -> None:
+def _abort(local: _RankProtocol) -> None:
     if local.transport is not None:
         local.transport.abort()
 

@@ -92,7 +92,7 @@ class LossCheck:
         self._handle: Any = runner.module.register_forward_hook(self._leave)
         self._forward = runner.forward
         self._micro_batch = 0
-        runner.forward = self._forward_noted  # type: ignore[method-assign]
+        runner.forward = self._run_forward  # type: ignore[method-assign]
 
     def finish(self) -> None:
         """Compare the step's loss, and remove the hook."""
@@ -102,7 +102,7 @@ class LossCheck:
         bound = _SUMS * Rounding.from_dtype(torch.float32).work * abs(self._total) + 1e-300
         self._errors.single.add(abs(float(loss) - self._total) / bound, 1.0, f"{self._name}: loss")
 
-    def _forward_noted(self, micro_batch: int) -> None:
+    def _run_forward(self, micro_batch: int) -> None:
         self._micro_batch = micro_batch
         self._forward(micro_batch)
 

@@ -111,10 +111,10 @@ class ReferenceModel:
         # in each micro-batch. Otherwise each replica has its copy.
         if plan.statistics == "replicas":
             self._copies = self._build(1)
-            self._shares = [tuple(self._replicas)]
+            self._replicas_by_copy = [tuple(self._replicas)]
         else:
             self._copies = self._build(plan.layout.replicas)
-            self._shares = [(replica,) for replica in self._replicas]
+            self._replicas_by_copy = [(replica,) for replica in self._replicas]
         self._count = sum(batch.size for batch in plan.batches)
         self._image_box = Box((0, plan.model.image.height), (0, plan.model.image.width))
 
@@ -135,7 +135,7 @@ class ReferenceModel:
             self._source.set_step(step)
             losses = [
                 self._accumulate_gradients(model, replicas, results, first=step == 0)
-                for model, replicas in zip(self._copies, self._shares, strict=True)
+                for model, replicas in zip(self._copies, self._replicas_by_copy, strict=True)
             ]
             results.loss[(step,)] = torch.tensor(
                 sum(losses) / len(self._replicas), dtype=torch.float64

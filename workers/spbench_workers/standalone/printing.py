@@ -43,7 +43,7 @@ class PrintingChannel:
         """Print the mean time, like the reference scripts."""
         if self._times:
             mean = sum(self._times) / len(self._times)
-            self._line(f"Rank:{self.rank} Time taken (ms):{mean:.6f}")
+            self._write_line(f"Rank:{self.rank} Time taken (ms):{mean:.6f}")
 
     def _print_progress(self, phase: str, done: int, total: int, **_: Any) -> None:
         if self._reporter is not None:
@@ -55,7 +55,7 @@ class PrintingChannel:
 
     def _print_check(self, name: str, passed: bool, **fields: Any) -> None:
         if passed:
-            self._line(
+            self._write_line(
                 f"Validation passed Rank:{self.rank}" + (f" {name}" if self._names_checks else "")
             )
             return
@@ -63,21 +63,23 @@ class PrintingChannel:
         error = fields["max_abs_error"]
         detail = fields["detail"]
         size = "not a number" if error is None else f"{error:.7g}"
-        self._line(f"Validation failed Rank:{self.rank} {name}: largest error {size}: {detail}")
+        self._write_line(
+            f"Validation failed Rank:{self.rank} {name}: largest error {size}: {detail}"
+        )
 
     def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
         labels = "".join(f" {key}={label}" for key, label in fields.get("labels", {}).items())
         source = f" (limit, by {fields['measured_by']})" if "measured_by" in fields else ""
         number = f"{value:.7g}" if isinstance(value, float) else value
-        self._line(f"Rank:{self.rank} {name}:{number}{labels}{source}")
+        self._write_line(f"Rank:{self.rank} {name}:{number}{labels}{source}")
 
     def _print_choice(self, name: str, value: str, reason: str, **_: Any) -> None:
-        self._line(f"Rank:{self.rank} {name}:{value} ({reason})")
+        self._write_line(f"Rank:{self.rank} {name}:{value} ({reason})")
 
     def _print_log(self, message: str, **_: Any) -> None:
-        self._line(f"Rank:{self.rank} {message}")
+        self._write_line(f"Rank:{self.rank} {message}")
 
-    def _line(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
         if self._reporter is not None:
@@ -96,7 +98,7 @@ class OwnLinesChannel(PrintingChannel):
     def close(self) -> None:
         """Print that all checks passed, if that is requested."""
         if self._names_checks and self._passed and not self.failed:
-            self._line(f"Validation passed Rank:{self.rank}")
+            self._write_line(f"Validation passed Rank:{self.rank}")
 
     def _print_check(self, name: str, passed: bool, **fields: Any) -> None:
         self._passed += passed
@@ -111,7 +113,7 @@ class OwnLinesChannel(PrintingChannel):
 
     def _print_log(self, message: str, level: str = "line", **_: Any) -> None:
         if level == LogLevel.LINE and self.rank == 0:
-            self._line(message)
+            self._write_line(message)
 
 
 def open_printing_channel(

@@ -14,7 +14,7 @@ import math
 from spbench_workers.collectives.algorithms.position import AlgorithmRank
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
 
-ELEMENTS_A_LATENCY = 4096
+ELEMENTS_PER_LATENCY = 4096
 """Elements that a typical link sends in the time of one empty message: 16 KiB of float32."""
 
 
@@ -115,8 +115,8 @@ def chunk_count(ranks: int, count: int, chunks: int | None) -> int:
 
     By default it is ``sqrt((2 depth - 1) M b / a)`` with ``depth = ranks - 1``. That is optimal if
     the two directions do not disturb each other, and a message costs as much as
-    `ELEMENTS_A_LATENCY` elements.
+    `ELEMENTS_PER_LATENCY` elements.
     """
     if chunks is None:
-        chunks = round(math.sqrt(max(0, 2 * ranks - 3) * count / ELEMENTS_A_LATENCY))
+        chunks = round(math.sqrt(max(0, 2 * ranks - 3) * count / ELEMENTS_PER_LATENCY))
     return max(1, min(chunks, count))
