@@ -157,10 +157,10 @@ def _iter_tied_ranges(network: TracedNetwork) -> Iterator[tuple[int, int]]:
             for tensor in (*module.parameters(), *module.buffers()):
                 used.setdefault(id(tensor), []).append(positions[node])
         elif node.op == "get_attr":
-            value = get_attribute(network.module, str(node.target))
-            if isinstance(value, torch.Tensor) and not network.is_constant(node):
+            attribute = get_attribute(network.module, str(node.target))
+            if isinstance(attribute, torch.Tensor) and not network.is_constant(node):
                 users = (positions[user] for user in node.users if user in positions)
-                used.setdefault(id(value), []).extend(users)
+                used.setdefault(id(attribute), []).extend(users)
     for operators in used.values():
         if max(operators, default=0) > min(operators, default=0):
             yield min(operators), max(operators)

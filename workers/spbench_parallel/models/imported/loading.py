@@ -103,7 +103,7 @@ def load_weights(network: str, module: nn.Module, path: Path) -> None:
         problem = "has no" if other[0] in expected else "has an unknown"
         raise CannotRunError(f"network {network}: weights {path} {problem} {other[0]}")
     for name, tensor in expected.items():
-        shapes = [list(value.shape) for value in (state[name], tensor)]
+        shapes = [list(loaded_tensor.shape) for loaded_tensor in (state[name], tensor)]
         if shapes[0] != shapes[1]:
             mismatch = f"{name} of shape {shapes[0]}, the network's is {shapes[1]}"
             raise CannotRunError(f"network {network}: weights {path} has {mismatch}")

@@ -304,7 +304,7 @@ class _TiledPieceBuilder:
             module = copy.deepcopy(original, self._memo)
         factory = find_counterpart(network, node)
         assert factory is not None, "its way is by its counterpart"
-        input_size, output_size = (map_size(network, value) for value in (source, node))
+        input_size, output_size = (map_size(network, end) for end in (source, node))
         if module is not None:
             self._check_plain(node, module)
         try:

@@ -53,7 +53,7 @@ class RandomStates:
         if self.numpy_state is None or present.numpy_state is None:
             return False
         pairs = zip(self.numpy_state, present.numpy_state, strict=True)
-        return any(to_bytes(value) != to_bytes(present_value) for value, present_value in pairs)
+        return any(to_bytes(field) != to_bytes(present_field) for field, present_field in pairs)
 
 
 def to_bytes(value: Any) -> Any:

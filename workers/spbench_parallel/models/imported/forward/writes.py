@@ -244,10 +244,10 @@ def _find_aliases(
 
 def _reads_size(node: fx.Node, observations: Sequence[Observation]) -> bool:
     """Return whether a node reads only numbers about a tensor, such as its shape."""
-    values = [observation.values.get(node) for observation in observations]
+    outputs = [observation.values.get(node) for observation in observations]
     return node.op != "output" and all(
-        value is not None and not list_tensors(value) and bool(pytree.tree_leaves(value))
-        for value in values
+        output is not None and not list_tensors(output) and bool(pytree.tree_leaves(output))
+        for output in outputs
     )
 
 
