@@ -23,7 +23,7 @@ def delay_copies(streams: Any) -> None:
     """
     import torch
 
-    copying = streams.CudaStreams.copying
+    copying = streams.CudaStreams.use_copy_stream
 
     @contextmanager
     def copying_late(self: Any) -> Iterator[None]:
@@ -31,7 +31,7 @@ def delay_copies(streams: Any) -> None:
             torch.cuda._sleep(CYCLES)  # type: ignore[no-untyped-call]
             yield
 
-    streams.CudaStreams.copying = copying_late
+    streams.CudaStreams.use_copy_stream = copying_late
     sys.stderr.write(f"{DELAYED_LINE}\n")
 
 
