@@ -64,7 +64,7 @@ class ImportedPiece:
     def make_module(self) -> fx.GraphModule:
         """Return a new module of it, with the weights that the network was loaded with.
 
-        It takes and gives a tensor ``batch x channels x rows x cols``, or a tuple of several.
+        Input and output are a tensor ``batch x channels x rows x cols``, or a tuple of several.
         """
         graph = fx.Graph()
         span = self.span

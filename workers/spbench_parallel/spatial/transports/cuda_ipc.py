@@ -125,7 +125,7 @@ class CudaIpcTransport(SlotTransport):
             for message, view, read in zip(
                 self._outgoing, self._views, self._opened.read, strict=True
             ):
-                read.wait()  # the flag only says that the reader's copy was launched
+                read.wait()  # the flag only means that the reader's copy was launched
                 message.slots[slot].copy_(view)
             # Record before the flags are set: readers wait for the latest record.
             self._ipc.packed.record()
