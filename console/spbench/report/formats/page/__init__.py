@@ -1,1 +1,1 @@
-"""A run as one page of HTML that needs nothing else: no script, no font, no other host."""
+"""A run as one self-contained HTML page, without scripts, fonts or other hosts."""

@@ -45,30 +45,29 @@ from spbench_core.events.statuses import CaseStatus, CheckOutcome
 from spbench_core.quantities import format_quantity
 
 MOST_TRACEBACK = 4000
+"""The length of the shown end of a traceback, in characters."""
 FEWEST_SAMPLES = 20
-"""Samples from which on percentiles are shown: the 95th of fewer is the largest."""
-"""Letters of a traceback's end, which tells what happened."""
+"""The samples from which on percentiles are shown; with fewer, p95 is the largest sample."""
 
 
-def case_details(case: CasePart, at: int) -> Markup:
-    """Return the details of a case, as a tile that can be led to."""
-    verdict = render_case_status(case)
+def case_details(case: CasePart, index: int) -> Markup:
+    """Return a tile with an anchor and the details of a case."""
     return tag(
         "article",
-        tag("h3", verdict, " ", breakable_id(case.id)),
-        tag("p", _about(case), class_="soft"),
-        *_why(case),
+        tag("h3", render_case_status(case), " ", breakable_id(case.id)),
+        tag("p", _describe_case(case), class_="soft"),
+        *_explain(case),
         *_choices(case),
-        *_drawings(case),
+        *_charts(case),
         *_checks(case),
         *_expectations(case),
         *_metrics(case),
         class_="tile",
-        id=details_anchor(at),
+        id=details_anchor(index),
     )
 
 
-def _about(case: CasePart) -> str:
+def _describe_case(case: CasePart) -> str:
     ranks = format_quantity(case.np, "rank")
     facts = [case.benchmark, ranks]
     if (seconds := compute_case_seconds(case)) is not None:
@@ -82,33 +81,33 @@ def _about(case: CasePart) -> str:
 
 
 def _choices(case: CasePart) -> Iterator[Markup]:
-    """Yield what the ranks chose and why, and what they concluded."""
+    """Yield the choices of the ranks, with reasons."""
     if case.choices:
         choices = (
-            tag("li", f"{what} {choice.value}", f": {choice.reason}" * bool(choice.reason))
-            for what, choice in case.choices.items()
+            tag("li", f"{name} {choice.value}", f": {choice.reason}" * bool(choice.reason))
+            for name, choice in case.choices.items()
         )
         if any(len(repeats) > 1 for repeats in case.samples.values()):
             yield tag("p", "In the last repeat:", class_="soft")
         yield tag("ul", *choices, class_="choices soft")
 
 
-def _why(case: CasePart) -> Iterator[Markup]:
+def _explain(case: CasePart) -> Iterator[Markup]:
     if case.shown_status != CaseStatus.PASSED:
         yield tag("p", explain_status(case), class_="note error")
     if case.traceback:
         yield tag("pre", case.traceback[-MOST_TRACEBACK:])
 
 
-def _drawings(case: CasePart) -> Iterator[Markup]:
-    of, metric = choose_headline(case) or ("", None)
-    samples = collect_samples(case, of)
+def _charts(case: CasePart) -> Iterator[Markup]:
+    name, metric = choose_headline(case) or ("", None)
+    samples = collect_samples(case, name)
     if metric is not None and len(samples) > 1:
-        limit = case.limits.get(of)
-        drawn = draw_histogram(samples, metric.unit, metric.value, limit.value if limit else None)
-        ranks = "the slowest rank" if of == HEADLINE else "all ranks"
-        title = format_metric_name(of, metric.unit)
-        yield _figure(f"{title} of {ranks}, each of {len(samples)} iterations", drawn)
+        limit = case.limits.get(name)
+        chart = draw_histogram(samples, metric.unit, metric.value, limit.value if limit else None)
+        ranks = "the slowest rank" if name == HEADLINE else "all ranks"
+        title = format_metric_name(name, metric.unit)
+        yield _figure(f"{title} of {ranks}, each of {len(samples)} iterations", chart)
     if bars := draw_rank_bars(case.ranks):
         skew = case.metrics.get("skew")
         suffix = f"; skew {format_factor(skew.value)}" if skew else ""
@@ -120,8 +119,8 @@ def _drawings(case: CasePart) -> Iterator[Markup]:
         )
 
 
-def _figure(caption: str, drawn: Markup) -> Markup:
-    return tag("figure", tag("figcaption", caption), drawn)
+def _figure(caption: str, chart: Markup) -> Markup:
+    return tag("figure", tag("figcaption", caption), chart)
 
 
 def _checks(case: CasePart) -> Iterator[Markup]:
@@ -156,8 +155,8 @@ def _expectations(case: CasePart) -> Iterator[Markup]:
         (
             (
                 _expected_figure(case, item),
-                format_optional_value(item.limit, _unit_of(case, item.metric), item.metric),
-                format_optional_value(item.value, _unit_of(case, item.metric), item.metric),
+                format_optional_value(item.limit, _find_unit(case, item.metric), item.metric),
+                format_optional_value(item.value, _find_unit(case, item.metric), item.metric),
                 _format_share(divide_by_limit(item.value, item.limit)),
                 tag("span", format_status(item.status), class_=f"verdict {item.status}"),
                 _origin(item),
@@ -169,12 +168,12 @@ def _expectations(case: CasePart) -> Iterator[Markup]:
 
 
 def _expected_figure(case: CasePart, item: ExpectationPart) -> str:
-    figure = format_figure_name(item.metric, _unit_of(case, item.metric))
+    figure = format_figure_name(item.metric, _find_unit(case, item.metric))
     return f"{figure} {'at most' if item.op == 'max' else 'at least'}"
 
 
 def _origin(item: ExpectationPart) -> str:
-    """Return what a limit follows from, or why there is none."""
+    """Return the origin of a limit, or the reason why there is none."""
     if item.reference is not None:
         reference = item.reference.model_dump()
         value = format_reference(item.metric, reference)
@@ -182,7 +181,7 @@ def _origin(item: ExpectationPart) -> str:
     return item.reason or item.expression or ""
 
 
-def _unit_of(case: CasePart, metric: str) -> str:
+def _find_unit(case: CasePart, metric: str) -> str:
     """Return the unit of a metric or of its statistic, such as ``time_ms.p95``."""
     measured = case.metrics.get(metric.partition(".")[0])
     return measured.unit if measured is not None else ""
@@ -195,7 +194,7 @@ def _format_share(share: float | None) -> str:
 def _metrics(case: CasePart) -> Iterator[Markup]:
     if not case.metrics:
         return
-    # One below the other: a tile has no room for a further column.
+    # In one column, because a tile is too narrow for another one.
     reference = join_markup(["reference", tag("br"), "efficiency"])
     columns = ("metric", "median", "p95", "p99", "n", reference)
     rows = (_metric_row(case, metric) for metric in case.shown_metrics)
@@ -224,7 +223,7 @@ def _metric_text(case: CasePart, name: str, value: float | None) -> str:
 
 
 def _reference(case: CasePart, metric_name: str) -> Markup:
-    """Return a metric's reference, and below it the efficiency; nothing without a reference."""
+    """Return a metric's reference with the efficiency below it, if it has one."""
     limit = case.limits.get(metric_name)
     unit = case.metrics[metric_name].unit
     if limit is None:

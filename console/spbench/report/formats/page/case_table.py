@@ -1,4 +1,4 @@
-"""The table of all cases: verdict, time, reference, the shape of the samples, and why not."""
+"""The table of all cases: status, time, reference, a small histogram, the reason."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ COLUMNS = (
 )
 NUMBER_COLUMNS = (3, 4, 5, 6, 7)
 MOST_CHARACTERS = 300
-"""Letters of a sentence in the table; its case's details have all of it."""
+"""The length of a reason in the table, in characters; the case's details have all of it."""
 MOST_ROWS_BYTES = 1_400_000
+"""The size of all rows, in bytes of HTML."""
 
 
 Row = tuple[Markup, ...]
 
 
 def case_rows(cases: Sequence[CasePart]) -> list[Row]:
-    """Return a row of `COLUMNS` for each case, as many as there is room for."""
+    """Return a row of `COLUMNS` for each case, up to `MOST_ROWS_BYTES`."""
     rows = []
-    room = MOST_ROWS_BYTES
+    free_bytes = MOST_ROWS_BYTES
     for case in cases:
         row = _row(case)
-        room -= sum(len(cell.encode()) + 20 for cell in row)
-        if room < 0:
+        free_bytes -= sum(len(cell.encode()) + 20 for cell in row)
+        if free_bytes < 0:
             break
         rows.append(row)
     return rows
@@ -48,27 +49,25 @@ def case_table(rows: Sequence[Row], count: int, detailed: int = 0) -> Markup:
     """Return the table of these rows.
 
     Args:
-        rows: Those of `case_rows`.
-        count: The number of cases, of which there may be more.
-        detailed: So many of the first rows lead to details.
+        rows: The rows from `case_rows`.
+        count: The number of cases, which may be larger than the number of rows.
+        detailed: The number of first rows with a link to details.
     """
     columns = COLUMNS if any(row[-1] for row in rows) else COLUMNS[:-1]
-    linked = (_linked(row, at) if at < detailed else row for at, row in enumerate(rows))
+    linked = (_add_link(row, index) if index < detailed else row for index, row in enumerate(rows))
     shown = [row[: len(columns)] for row in linked]
-    more = count - len(rows)
-    told = f"and {more} more cases, for which there is no room; the CSV has them" if more else ""
-    note = tag("p", told, class_="soft") if told else NOTHING
+    note = NOTHING
+    if more := count - len(rows):
+        text = f"and {more} more cases, for which there is no room; the CSV has them"
+        note = tag("p", text, class_="soft")
     legend = tag("ul", *(tag("li", line) for line in LEGEND), class_="soft") if rows else NOTHING
-    return tag(
-        "div",
-        join_markup([html_table(columns, shown, NUMBER_COLUMNS), note, legend]),
-        class_="cases",
-    )
+    table = html_table(columns, shown, NUMBER_COLUMNS)
+    return tag("div", join_markup([table, note, legend]), class_="cases")
 
 
-def details_anchor(at: int) -> str:
+def details_anchor(index: int) -> str:
     """Return the anchor of a case's details."""
-    return f"c{at}"
+    return f"c{index}"
 
 
 def collect_samples(case: CasePart, metric: str) -> list[float]:
@@ -76,9 +75,9 @@ def collect_samples(case: CasePart, metric: str) -> list[float]:
     return [value for repeat in case.samples.get(metric, ()) for value in repeat]
 
 
-def _linked(row: Row, at: int) -> Row:
-    verdict, shown, *others = row
-    return (verdict, tag("a", shown, href=f"#{details_anchor(at)}"), *others)
+def _add_link(row: Row, index: int) -> Row:
+    status, id_, *others = row
+    return (status, tag("a", id_, href=f"#{details_anchor(index)}"), *others)
 
 
 def _row(case: CasePart) -> Row:
@@ -93,10 +92,10 @@ def _row(case: CasePart) -> Row:
         str(case.np),
         *(time, p95, reference, efficiency),
         draw_small_histogram(collect_samples(case, metric_name)),
-        _short(explain_status(case)) if case.shown_status != CaseStatus.PASSED else "",
+        _shorten(explain_status(case)) if case.shown_status != CaseStatus.PASSED else "",
     )
     return tuple(join_markup([cell]) for cell in cells)
 
 
-def _short(words: str) -> str:
-    return words if len(words) <= MOST_CHARACTERS else f"{words[:MOST_CHARACTERS]} ..."
+def _shorten(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."

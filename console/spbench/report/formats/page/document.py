@@ -1,4 +1,4 @@
-"""The page as a whole: its parts in order, and as many details as there is room for."""
+"""The complete page: its parts in order, and details of cases up to a size."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from spbench.report.formats.page.parts import (
     predictions_part,
     provenance_part,
     scaling_part,
-    sweeps_part,
 )
+from spbench.report.formats.page.sweeps import sweeps_part
 from spbench.report.recorded import RecordedRun
 from spbench_core.quantities import format_quantity
 
 MOST_BYTES = 1_900_000
-"""A page stays below 2 MiB, which every mail and issue tracker takes."""
+"""The size of a page, below the limit of 2 MiB of mail systems and issue trackers."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""What a browser may load for the page: nothing."""
+"""The content security policy, which lets a browser load nothing for the page."""
 _LINK = 24
-"""Bytes that the link of a row to its details takes, at most."""
+"""The largest size of a row's link to its details, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PagePart:
     content: Markup
 
     def render(self) -> Markup:
-        """Return the part; nothing where it is empty."""
+        """Return the part, or nothing if it is empty."""
         if not self.content:
             return NOTHING
         return tag("section", tag("h2", self.heading), self.content, id=self.anchor)
@@ -52,7 +52,7 @@ def render_page(run: RecordedRun, comparison: RunComparison | None = None) -> st
 
     Args:
         run: The run.
-        comparison: What it is compared with, shown as a part of its own.
+        comparison: The comparison with a baseline, shown in a separate part.
     """
     cases = sort_by_urgency(run)
     rows = case_rows(cases)
@@ -66,17 +66,14 @@ def render_page(run: RecordedRun, comparison: RunComparison | None = None) -> st
         PagePart("details", "Details", NOTHING),
         PagePart("provenance", "Provenance", provenance_part(run)),
     ]
-    room = MOST_BYTES - sum(len(part.content.encode()) for part in parts) - _LINK * len(cases)
-    details = list(_within(map(case_details, cases, range(len(cases))), room))
+    used_bytes = sum(len(part.content.encode()) for part in parts) + _LINK * len(cases)
+    all_details = map(case_details, cases, range(len(cases)))
+    details = list(_limit_size(all_details, MOST_BYTES - used_bytes))
     parts[0] = PagePart("cases", "Cases", case_table(rows, len(cases), len(details)))
     parts[-2] = PagePart("details", "Details", _details(details, len(cases)))
     head = render_head(run, [part for part in parts if part.content], comparison)
-    body = tag("main", head, *_shown(parts))
+    body = tag("main", head, *(part.render() for part in parts))
     return f"<!doctype html>\n{tag('html', _meta(run), tag('body', body), lang='en')}\n"
-
-
-def _shown(parts: list[PagePart]) -> Iterator[Markup]:
-    return (part.render() for part in parts)
 
 
 def _details(details: list[Markup], count: int) -> Markup:
@@ -84,18 +81,18 @@ def _details(details: list[Markup], count: int) -> Markup:
         return NOTHING
     note = NOTHING
     if len(details) < count:
-        sentence = (
+        text = (
             f"{len(details)} of {format_quantity(count, 'case')}, those first that did not pass; "
             "the page has no room for more. The CSV has all figures."
         )
-        note = tag("p", sentence, class_="soft")
+        note = tag("p", text, class_="soft")
     return join_markup([note, tag("div", *details, class_="tiles")])
 
 
-def _within(parts: Iterator[Markup], room: int) -> Iterator[Markup]:
+def _limit_size(parts: Iterator[Markup], max_bytes: int) -> Iterator[Markup]:
     for part in parts:
-        room -= len(part.encode())
-        if room < 0:
+        max_bytes -= len(part.encode())
+        if max_bytes < 0:
             return
         yield part
 

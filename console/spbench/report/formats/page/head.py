@@ -1,4 +1,4 @@
-"""The head of a page: the verdict, the run, what went wrong and what was found."""
+"""The head of a page: the status of the run, its facts, errors and findings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.times import format_day_and_time
 
-MOST_ERRORS = 20
+MOST_NOTES = 20
+"""The number of errors, and of findings, that are shown."""
 
 
-class Anchored(Protocol):
-    """A part of the page that the head leads to."""
+class LinkTarget(Protocol):
+    """A part of the page to which the head links."""
 
     @property
     def anchor(self) -> str: ...
@@ -29,22 +30,22 @@ class Anchored(Protocol):
 
 
 def render_head(
-    run: RecordedRun, parts: Sequence[Anchored], comparison: RunComparison | None = None
+    run: RecordedRun, parts: Sequence[LinkTarget], comparison: RunComparison | None = None
 ) -> Markup:
-    """Return the head; it leads to the parts.
+    """Return the head, with links to the parts.
 
     Args:
         run: The run.
         parts: The parts of the page.
-        comparison: The comparison with a baseline. If it judged no case, the verdict says so.
+        comparison: The comparison with a baseline. The head shows if it judged no case.
     """
     summary = run.summary
-    verdict = tag("span", format_status(summary.verdict), class_=f"verdict {summary.verdict}")
+    status = tag("span", format_status(summary.verdict), class_=f"verdict {summary.verdict}")
     return tag(
         "header",
-        tag("h1", verdict, *_unjudged(comparison), " ", summary.suite),
-        tag("p", *_about(run)),
-        _shares(run),
+        tag("h1", status, *_note_unjudged(comparison), " ", summary.suite),
+        tag("p", *_describe_run(run)),
+        _status_bar(run),
         *_notes(run.errors, "error"),
         *_notes([run.left_out] if run.left_out else [], "error"),
         *_notes(run.findings),
@@ -52,24 +53,24 @@ def render_head(
     )
 
 
-def _unjudged(comparison: RunComparison | None) -> Iterator[Markup]:
-    """Yield a second verdict if the comparison judged no case."""
+def _note_unjudged(comparison: RunComparison | None) -> Iterator[Markup]:
+    """Yield a note behind the status if the comparison judged no case."""
     if comparison is not None and not (
         comparison.judged_as(JudgementKind.JUDGED) or comparison.judged_as(JudgementKind.BROKEN)
     ):
-        verdict = f", {OutcomeLabel.NOT_JUDGED} against {comparison.a.id}"
-        yield tag("span", verdict, class_=f"verdict {OutcomeLabel.NOT_JUDGED.style}")
+        note = f", {OutcomeLabel.NOT_JUDGED} against {comparison.a.id}"
+        yield tag("span", note, class_=f"verdict {OutcomeLabel.NOT_JUDGED.style}")
 
 
 def format_status(status: str) -> str:
-    """Return a verdict with its sign: ``✓ passed``."""
+    """Return a status with its sign, such as ``✓ passed``."""
     return f"{GLYPHS.get(status, '')} {status}".strip()
 
 
 def render_case_status(case: CasePart) -> Markup:
-    """Return a case's verdict as a badge; one that passed only on retry is flaky.
+    """Return a case's status as a badge, flaky if it passed only in a later attempt.
 
-    If its times are noisy, a sign follows it; the findings give the reasons once.
+    A sign follows if its times are noisy. The reasons are in the findings.
     """
     sign = GLYPHS.get(case.status, "")
     badge = tag("span", f"{sign} {case.shown_status}".strip(), class_=f"verdict {case.status}")
@@ -78,7 +79,7 @@ def render_case_status(case: CasePart) -> Markup:
     return join_markup([badge, tag("span", f" {NOISY} noisy", class_="soft")])
 
 
-def _about(run: RecordedRun) -> Iterator[str]:
+def _describe_run(run: RecordedRun) -> Iterator[str]:
     summary = run.summary
     yield f"{format_tally(run)}. Run "
     yield tag("code", summary.id)
@@ -90,7 +91,7 @@ def _about(run: RecordedRun) -> Iterator[str]:
         yield tag("code", summary.host)
 
 
-def _shares(run: RecordedRun) -> Markup:
+def _status_bar(run: RecordedRun) -> Markup:
     """Return a bar with the share of each status."""
     counts = Counter(case.status for case in run.cases.values())
     if not counts:
@@ -103,8 +104,8 @@ def _shares(run: RecordedRun) -> Markup:
 
 
 def _notes(lines: Iterable[str], kind: str = "") -> Iterator[Markup]:
-    told = list(lines)
-    for line in told[:MOST_ERRORS]:
-        yield tag("p", line, class_=f"note {kind}".strip())
-    if len(told) > MOST_ERRORS:
-        yield tag("p", join_markup([f"and {len(told) - MOST_ERRORS} more"]), class_=f"note {kind}")
+    notes = list(lines)
+    for note in notes[:MOST_NOTES]:
+        yield tag("p", note, class_=f"note {kind}".strip())
+    if len(notes) > MOST_NOTES:
+        yield tag("p", join_markup([f"and {len(notes) - MOST_NOTES} more"]), class_=f"note {kind}")

@@ -1,4 +1,4 @@
-"""HTML and SVG from elements and text; text that is no markup is escaped where it is put in."""
+"""HTML and SVG built from elements and text; plain text is escaped automatically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = str | float | None
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is HTML and needs no escaping."""
 
     __slots__ = ()
 
@@ -22,29 +22,29 @@ _SHAPES = frozenset({"path", "rect", "line", "circle", "polyline"})
 
 
 def escape_text(part: str) -> Markup:
-    """Return text as HTML that shows it, without what is no letter; markup as it is."""
+    """Return plain text as HTML, without control characters; return markup unchanged."""
     return part if isinstance(part, Markup) else Markup(escape(strip_line_controls(part)))
 
 
 def tag(name: str, /, *children: str, **attributes: Value) -> Markup:
-    """Return an element; attributes that are None are left out.
+    """Return an element with all attributes that are not None.
 
     ``class_`` is the attribute ``class``, and ``stroke_width`` is ``stroke-width``.
     """
-    told = "".join(
+    attribute_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in _VOID:
-        return Markup(f"<{name}{told}>")
+        return Markup(f"<{name}{attribute_text}>")
     if name in _SHAPES and not children:
-        return Markup(f"<{name}{told}/>")
-    return Markup(f"<{name}{told}>{join_markup(children)}</{name}>")
+        return Markup(f"<{name}{attribute_text}/>")
+    return Markup(f"<{name}{attribute_text}>{join_markup(children)}</{name}>")
 
 
 def join_markup(parts: Iterable[str], between: str = "") -> Markup:
-    """Return parts one after another."""
+    """Return the parts as one markup."""
     return Markup(between.join(map(escape_text, parts)))
 
 
@@ -53,28 +53,36 @@ def _attribute(value: str | float) -> str:
 
 
 def svg_number(value: float) -> str:
-    """Return a number in as few letters as a drawing needs."""
+    """Return a number with at most one decimal, which is enough for coordinates."""
     return f"{value:.1f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
 
 
 def breakable_id(text: str) -> Markup:
-    """Return a case's id, which may be broken between its parameters."""
+    """Return a case's id with possible line breaks between its parameters."""
     return join_markup((escape_text(part) for part in text.split(",")), ",<wbr>")
 
 
 def html_table(
     columns: Iterable[str], rows: Iterable[Iterable[str]], figures: Iterable[int] = ()
 ) -> Markup:
-    """Return a table; the columns ``figures`` hold numbers."""
+    """Return a table; ``figures`` has the indices of columns with numbers."""
     right = frozenset(figures)
-    head = join_markup(tag("th", cell, class_=_side(at, right)) for at, cell in enumerate(columns))
-    body = join_markup(
-        tag("tr", *(tag("td", cell, class_=_side(at, right)) for at, cell in enumerate(row)))
-        for row in rows
+    head = _table_row("th", columns, right)
+    body = join_markup(_table_row("td", row, right) for row in rows)
+    table = tag("table", tag("thead", head), tag("tbody", body))
+    return tag("div", table, class_="wide")
+
+
+def _table_row(name: str, cells: Iterable[str], right: frozenset[int]) -> Markup:
+    return tag(
+        "tr", *(tag(name, cell, class_="n" if i in right else None) for i, cell in enumerate(cells))
     )
-    whole = tag("table", tag("thead", tag("tr", head)), tag("tbody", body))
-    return tag("div", whole, class_="wide")
 
 
-def _side(at: int, right: frozenset[int]) -> str | None:
-    return "n" if at in right else None
+def tile_grid(tiles: Iterable[Markup], more: int, noun: str) -> Markup:
+    """Return tiles with a note on further ones, or nothing without tiles."""
+    shown = list(tiles)
+    if not shown:
+        return NOTHING
+    note = tag("p", f"and {more} more {noun}", class_="soft") if more > 0 else NOTHING
+    return join_markup([tag("div", *shown, class_="tiles"), note])

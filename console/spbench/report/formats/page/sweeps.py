@@ -1,17 +1,22 @@
-"""What a page plots over parameters: cases that sweep one, and links over their message sizes."""
+"""The sweeps of a page: plots of cases over parameters, and of links over sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from spbench.record.metric_names import format_metric_name
+from spbench.record.number_formatting import choose_unit
 from spbench.report.comparison.model import HEADLINE
-from spbench.report.formats.page.charts.plots import PlottedLine, PlottedPoint
+from spbench.report.formats.page.charts.plots import PlottedLine, PlottedPoint, draw_lines
+from spbench.report.formats.page.markup import Markup, tag, tile_grid
 from spbench.report.links import LinkMatrix, LinkTable, build_link_matrices
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import Series, build_parameter_series, find_swept_parameters
 from spbench.stats.summary import median
 
+MOST_PLOTS = 24
+"""The largest number of plots."""
 _SIZE = "bytes"
 
 
@@ -26,28 +31,45 @@ class SweepPlot:
     lines: Sequence[PlottedLine]
 
 
+def sweeps_part(run: RecordedRun) -> Markup:
+    """Return a plot for each sweep of a number, and for links over message sizes."""
+    sweeps = list(collect_sweeps(run))
+    return tile_grid(map(_draw_sweep, sweeps[:MOST_PLOTS]), len(sweeps) - MOST_PLOTS, "sweeps")
+
+
+def _draw_sweep(sweep: SweepPlot) -> Markup:
+    values = (point.y for line in sweep.lines for point in line.points)
+    unit = choose_unit(values, sweep.unit)
+    lines = [line.scale(unit.factor) for line in sweep.lines]
+    unit_name = f", in {unit.unit}" if unit.unit else ""
+    metric = format_metric_name(sweep.metric, sweep.unit)
+    title = f"{sweep.case}: {metric} over {sweep.parameter}"
+    plot = draw_lines(title, lines, sweep.parameter, f"{metric}{unit_name}")
+    return tag("figure", tag("h3", title), plot, class_="tile")
+
+
 def collect_sweeps(run: RecordedRun) -> Iterator[SweepPlot]:
-    """Yield the sweeps of a run's cases over numbers, and of its links over message sizes."""
+    """Yield the sweeps of cases over numeric parameters, and of links over sizes."""
     for name in dict.fromkeys(case.name for case in run.cases.values()):
         for parameter in find_swept_parameters(run, name):
-            for metric in _metrics(run, name):
-                found = build_parameter_series(run, name, metric, parameter)
-                lines = [_line(run, one) for one in found if len(one.points) > 1]
-                if lines and found[0].numeric:
-                    yield SweepPlot(name, metric, found[0].unit, parameter, lines)
+            for metric in _plotted_metrics(run, name):
+                all_series = build_parameter_series(run, name, metric, parameter)
+                lines = [_make_line(run, series) for series in all_series if len(series.points) > 1]
+                if lines and all_series[0].numeric:
+                    yield SweepPlot(name, metric, all_series[0].unit, parameter, lines)
     for matrix in build_link_matrices(run):
-        yield from _of_links(run, matrix)
+        yield from _sweep_links(run, matrix)
 
 
-def _metrics(run: RecordedRun, name: str) -> list[str]:
-    """Return what is plotted of the cases of a name: their time, and whatever has a reference."""
+def _plotted_metrics(run: RecordedRun, name: str) -> list[str]:
+    """Return the plotted metrics of cases: the time, and all metrics with a reference."""
     cases = [case for case in run.cases.values() if case.name == name]
-    limited = [metric for case in cases for metric in case.limits if metric in case.metrics]
-    headed = [HEADLINE] if any(HEADLINE in case.metrics for case in cases) else []
-    return list(dict.fromkeys((*headed, *limited)))
+    headline = [HEADLINE] if any(HEADLINE in case.metrics for case in cases) else []
+    with_reference = [metric for case in cases for metric in case.limits if metric in case.metrics]
+    return list(dict.fromkeys((*headline, *with_reference)))
 
 
-def _line(run: RecordedRun, series: Series) -> PlottedLine:
+def _make_line(run: RecordedRun, series: Series) -> PlottedLine:
     points = []
     for point in series.points:
         limit = run.cases[point.case].limits.get(series.metric)
@@ -56,35 +78,35 @@ def _line(run: RecordedRun, series: Series) -> PlottedLine:
     return PlottedLine(series.name, points)
 
 
-def _of_links(run: RecordedRun, matrix: LinkMatrix) -> Iterator[SweepPlot]:
-    """Yield each metric of a case's links over the message size: the usual pair, and the worst."""
+def _sweep_links(run: RecordedRun, matrix: LinkMatrix) -> Iterator[SweepPlot]:
+    """Yield the median and the worst pair of each metric over the message size."""
     metrics = dict.fromkeys(table.name for table in matrix.tables if _SIZE in table.labels)
     for metric in metrics:
-        tables = [one for one in matrix.tables if one.name == metric and _sized(one)]
-        if len({one.labels[_SIZE] for one in tables}) > 1:
+        tables = [table for table in matrix.tables if table.name == metric and _has_size(table)]
+        if len({table.labels[_SIZE] for table in tables}) > 1:
             limit = run.cases[matrix.case].limits.get(metric)
-            lines = _usual_and_worst(tables, limit.value if limit else None)
+            lines = _median_and_worst(tables, limit.value if limit else None)
             yield SweepPlot(matrix.case, metric, tables[0].unit, "message size", lines)
 
 
-def _sized(table: LinkTable) -> bool:
+def _has_size(table: LinkTable) -> bool:
     return isinstance(table.labels.get(_SIZE), int) and bool(table.values)
 
 
-def _usual_and_worst(tables: Sequence[LinkTable], limit: float | None) -> list[PlottedLine]:
-    ordered = sorted(tables, key=lambda one: one.labels[_SIZE])
-    usual = PlottedLine(
-        "median pair", [_point(one, median(one.values.values()), limit) for one in ordered]
-    )
-    if all(len(one.values) == 1 for one in ordered):
-        return [usual]
-    ends = (max if one.better == "lower" else min for one in ordered)
-    worst = [
-        _point(one, end(one.values.values()), None) for one, end in zip(ordered, ends, strict=True)
-    ]
-    return [usual, PlottedLine("worst pair", worst)]
+def _median_and_worst(tables: Sequence[LinkTable], limit: float | None) -> list[PlottedLine]:
+    medians = []
+    worst = []
+    for table in sorted(tables, key=lambda table: table.labels[_SIZE]):
+        values = table.values.values()
+        medians.append(_make_point(table, median(values), limit))
+        worst_value = max(values) if table.better == "lower" else min(values)
+        worst.append(_make_point(table, worst_value, None))
+    median_line = PlottedLine("median pair", medians)
+    if all(len(table.values) == 1 for table in tables):
+        return [median_line]
+    return [median_line, PlottedLine("worst pair", worst)]
 
 
-def _point(table: LinkTable, value: float, limit: float | None) -> PlottedPoint:
+def _make_point(table: LinkTable, value: float, limit: float | None) -> PlottedPoint:
     size = table.title.rpartition(", ")[2]
     return PlottedPoint(float(table.labels[_SIZE]), size, value, limit=limit)

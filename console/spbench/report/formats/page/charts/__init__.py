@@ -1,1 +1,1 @@
-"""Drawings of a page, as SVG in the page's own colours."""
+"""Charts of a page, as SVG with the colours of its style sheet."""

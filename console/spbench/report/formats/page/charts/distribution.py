@@ -1,4 +1,4 @@
-"""Distributions: a histogram with its percentiles and reference, and a small one for a row."""
+"""Histograms: one with percentiles and reference, and a small one for a table."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ HEADROOM = 1.05
 _HEIGHT = 150.0
 _TOP = 16.0
 _ROW = 14.0
-"""The height without labels, the line of the axis' name, and the line of each label above it."""
+"""The height without labels, that of the axis' name, and that of each label above it."""
 _LETTER = 6.5
-"""The width of a letter of a label, at most."""
+"""The largest width of a label's character."""
 _SMALL = (96.0, 20.0)
 _REFERENCE = "reference"
 
@@ -42,19 +42,20 @@ def draw_histogram(
         middle: Their median, or that of the medians of several repeats.
         reference: Their reference; None if they have none.
     """
-    # The unit of most samples, whatever the slowest one needs.
+    # The unit fits most samples, not the slowest one.
     unit = choose_unit([middle], base_unit)
     ordered = sorted(map(unit.convert, samples))
     limit = None if reference is None else unit.convert(reference)
     low = ordered[0]
     high = find_axis_end(SortedSamples(ordered))
     if limit is not None and low / 2 <= limit <= high * 2:
-        low, high = min(low, limit), max(high, limit)
+        low = min(low, limit)
+        high = max(high, limit)
     bins = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(ordered)))))
-    counts, beyond = _counts(ordered, low, high, bins)
+    counts, above = _counts(ordered, low, high, bins)
     marks = [("median", unit.convert(middle)), ("p95", percentile(ordered, 0.95))]
     marks += [] if limit is None else [(_REFERENCE, limit)]
-    rows = len(marks) + bool(beyond)
+    rows = len(marks) + bool(above)
     frame = Frame(
         Scale(low, high),
         Scale(0.0, HEADROOM * max(counts)),
@@ -62,52 +63,53 @@ def draw_histogram(
         top=_TOP + _ROW * rows,
     )
     labels = _arrange(frame, marks, unit.unit)
-    if beyond:
-        more = f"{beyond} beyond, up to {format_value(ordered[-1], unit.unit)} →"
+    if above:
+        more = f"{above} beyond, up to {format_value(ordered[-1], unit.unit)} →"
         labels.insert(0, _Label(more, frame.data_right, is_left=True, class_="name"))
     return frame.draw(
         f"Distribution of {len(ordered)} samples in {unit.unit}",
-        # The name is left of the axis, on which a line can be.
-        frame.draw_y_axis("", whole=True),
+        # The name is left of the axis, because a line may be on the axis.
+        frame.draw_y_axis("", integers_only=True),
         svg_text(frame.left - 6, frame.top - 4, "samples", anchor="end", class_="name"),
         frame.draw_x_axis(unit.unit),
         tag("path", d=_bars(frame, counts), class_="bars"),
-        *(one.draw(frame, row) for row, one in enumerate(labels)),
+        *(row_label.draw(frame, row) for row, row_label in enumerate(labels)),
     )
 
 
 def draw_small_histogram(samples: Sequence[float]) -> Markup:
-    """Return the shape of a distribution without axes; nothing of fewer than two samples."""
+    """Return a histogram without axes, or nothing with fewer than two samples."""
     if len(samples) < 2:
         return Markup("")
     ordered = sorted(samples)
     width, height = _SMALL
     counts, _ = _counts(ordered, ordered[0], find_axis_end(SortedSamples(ordered)), SMALL_BINS)
     step = width / SMALL_BINS
-    most = max(counts)
-    # Bins side by side that are equally high are one piece, which makes a thousand rows short.
+    largest = max(counts)
+    # Adjacent bins of equal height are one rectangle, which keeps a table of 1000 rows small.
     path = ""
-    at = 0
-    for count, same in groupby(counts):
-        bins = len(list(same))
+    first = 0
+    for count, group in groupby(counts):
+        bins = len(list(group))
         if count:
-            tall = max(1.0, height * count / most)
-            start = svg_number(at * step)
-            wide = svg_number(bins * step)
-            path += f"M{start} {svg_number(height)}v-{svg_number(tall)}h{wide}v{svg_number(tall)}z"
-        at += bins
+            x = svg_number(first * step)
+            rectangle_width = svg_number(bins * step)
+            rectangle_height = svg_number(max(1.0, height * count / largest))
+            path += f"M{x} {svg_number(height)}v-{rectangle_height}"
+            path += f"h{rectangle_width}v{rectangle_height}z"
+        first += bins
     shape = tag("path", d=path, class_="bars")
     return svg_drawing(f"{len(ordered)} samples", width, height, shape)
 
 
 def _counts(ordered: Sequence[float], low: float, high: float, bins: int) -> tuple[list[int], int]:
-    """Return how many samples lie in each bin, and how many beyond the last."""
+    """Return the number of samples in each bin, and beyond the last bin."""
     counts = [0] * bins
     width = (high / bins - low / bins) or 1.0
-    within = bisect_right(ordered, high)
-    for value in ordered[:within]:
+    in_range = bisect_right(ordered, high)
+    for value in ordered[:in_range]:
         counts[min(bins - 1, int((value - low) / width))] += 1
-    return counts, len(ordered) - within
+    return counts, len(ordered) - in_range
 
 
 def _bars(frame: Frame, counts: Sequence[int]) -> str:
@@ -154,7 +156,7 @@ class _Label:
 
 
 def _arrange(frame: Frame, marks: Iterable[tuple[str, float]], unit: str) -> list[_Label]:
-    """Return a label for each named value, row by row, so that no line crosses a label.
+    """Return a label for each named value, in rows so that lines cross no labels.
 
     Values beyond the axis have an arrow at its edge instead of a line.
     """

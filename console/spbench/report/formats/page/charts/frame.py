@@ -1,4 +1,4 @@
-"""The frame of a drawing: its place for data, its axes and their words."""
+"""The frame of a chart: its area for data, its axes and their labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ MOST_TICKS = 6
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where data are drawn, in units of the drawing; y grows upwards, as in plots."""
+    """The area for data and its scales, in units of the SVG image.
+
+    Values of y grow upwards, but SVG positions grow downwards.
+    """
 
     x: Scale
     y: Scale
@@ -26,40 +29,41 @@ class Frame:
     bottom: float = 38.0
 
     def x_position(self, value: float) -> float:
-        """Return where a value lies from the left."""
+        """Return the distance of a value from the left edge."""
         return self.left + self.x.fraction(value) * (self.width - self.left - self.right)
 
     def y_position(self, value: float) -> float:
-        """Return where a value lies from the top."""
+        """Return the distance of a value from the top edge."""
         return self.data_bottom - self.y.fraction(value) * (self.data_bottom - self.top)
 
     @property
     def data_bottom(self) -> float:
-        """Where the x axis lies from the top."""
+        """The distance of the x axis from the top edge."""
         return self.height - self.bottom
 
     @property
     def data_right(self) -> float:
-        """Where the data end at the right."""
+        """The distance of the data's right end from the left edge."""
         return self.width - self.right
 
     def draw(self, title: str, *parts: str) -> Markup:
-        """Return the drawing; ``title`` is what it shows, for those who cannot see it."""
+        """Return the SVG image; screen readers read its ``title``."""
         return svg_drawing(title, self.width, self.height, *parts)
 
-    def draw_y_axis(self, name: str, *, whole: bool = False) -> Markup:
-        """Return lines at round values, or whole ones, their words, and the name above them."""
-        ticks = [tick for tick in choose_ticks(self.y) if not whole or tick == round(tick)]
+    def draw_y_axis(self, name: str, *, integers_only: bool = False) -> Markup:
+        """Return grid lines at round values, or at integers, with labels and the name."""
+        ticks = [tick for tick in choose_ticks(self.y) if not integers_only or tick == round(tick)]
         return join_markup(
             [
-                *(self._level(tick, word) for tick, word in _with_words(ticks, self.y.log)),
+                *(self._grid_line(tick, text) for tick, text in _label_ticks(ticks, self.y.log)),
                 svg_text(self.left, self.top - 4, name, anchor="start", class_="name"),
             ]
         )
 
-    def draw_x_axis(self, name: str, words: Sequence[tuple[float, str]] | None = None) -> Markup:
-        """Return the axis with its words, which are at round values unless told otherwise."""
-        told = list(_with_words(choose_ticks(self.x), self.x.log)) if words is None else words
+    def draw_x_axis(self, name: str, labels: Sequence[tuple[float, str]] | None = None) -> Markup:
+        """Return the axis with its labels, by default at round values."""
+        if labels is None:
+            labels = list(_label_ticks(choose_ticks(self.x), self.x.log))
         return join_markup(
             [
                 tag(
@@ -72,34 +76,22 @@ class Frame:
                 ),
                 *(
                     svg_text(self.x_position(tick), self.data_bottom + 14, word)
-                    for tick, word in told
+                    for tick, word in labels
                 ),
                 svg_text((self.left + self.data_right) / 2, self.height - 6, name, class_="name"),
             ]
         )
 
-    def across(self, value: float, word: str) -> Markup:
-        """Return a dashed line at a value of y, with its word; none where it is out of sight."""
-        if not self.y.low <= value <= self.y.high:
-            return Markup("")
-        at = self.y_position(value)
-        return join_markup(
-            [
-                tag("line", x1=self.left, x2=self.data_right, y1=at, y2=at, class_="limit"),
-                svg_text(self.data_right, at - 4, word, anchor="end", class_="limited"),
-            ]
-        )
-
-    def _level(self, value: float, word: str) -> Markup:
-        at = self.y_position(value)
-        line = tag("line", x1=self.left, x2=self.data_right, y1=at, y2=at, class_="grid")
-        return join_markup([line, svg_text(self.left - 6, at + 4, word, anchor="end")])
+    def _grid_line(self, value: float, text: str) -> Markup:
+        y = self.y_position(value)
+        line = tag("line", x1=self.left, x2=self.data_right, y1=y, y2=y, class_="grid")
+        return join_markup([line, svg_text(self.left - 6, y + 4, text, anchor="end")])
 
 
 def svg_drawing(title: str, width: float, height: float, *parts: str) -> Markup:
-    """Return a drawing of a size, which grows and shrinks with the page."""
+    """Return an SVG image that scales with the page."""
     box = f"0 0 {width:.0f} {height:.0f}"
-    # Above its own size letters would be larger than those of the page.
+    # Above this width, its text would be larger than that of the page.
     size = f"max-width:{width:.0f}px"
     return tag("svg", tag("title", title), *parts, viewBox=box, role="img", style=size)
 
@@ -107,23 +99,25 @@ def svg_drawing(title: str, width: float, height: float, *parts: str) -> Markup:
 def svg_text(
     x: float, y: float, text: str, *, anchor: str = "middle", class_: str | None = None
 ) -> Markup:
-    """Return a word of a drawing."""
-    place = {"x": x, "y": y}
-    return tag("text", text, **place, text_anchor=anchor, class_=class_)
+    """Return a text of an SVG image."""
+    return tag("text", text, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
 def choose_ticks(scale: Scale) -> list[float]:
-    """Return round values; on a short logarithmic scale 1, 2 and 5 of each power of ten."""
+    """Return the round values at the ticks of a scale.
+
+    On a short logarithmic scale these are 1, 2 and 5 times each power of ten.
+    """
     if scale.log and scale.low > 0 and scale.high / scale.low < 1000:
-        found = list(_parts_of_decades(scale.low, scale.high))
-        if len(found) > MOST_TICKS:
-            found = [tick for tick in found if f"{tick:e}"[0] == "1"]
-        if len(found) > 1:
-            return found
+        ticks = list(_split_decades(scale.low, scale.high))
+        if len(ticks) > MOST_TICKS:
+            ticks = [tick for tick in ticks if f"{tick:e}"[0] == "1"]
+        if len(ticks) > 1:
+            return ticks
     return scale.ticks(MOST_TICKS)
 
 
-def _parts_of_decades(low: float, high: float) -> Iterator[float]:
+def _split_decades(low: float, high: float) -> Iterator[float]:
     for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
         for part in (1, 2, 5):
             value = float(f"{part}e{power}")
@@ -131,5 +125,5 @@ def _parts_of_decades(low: float, high: float) -> Iterator[float]:
                 yield value
 
 
-def _with_words(ticks: Sequence[float], log: bool) -> Iterator[tuple[float, str]]:
+def _label_ticks(ticks: Sequence[float], log: bool) -> Iterator[tuple[float, str]]:
     return zip(ticks, format_ticks(ticks, log), strict=True)
