@@ -223,7 +223,7 @@ def _last_name(node: ast.Name | ast.Attribute) -> str:
 COMPLETING = frozenset(
     {
         *("entry.py", "entries.py", "scripts.py"),
-        *("model/resolving.py", "model/layout.py", "model/rounds.py", "model/params.py"),
+        *("model/resolving.py", "model/layout.py", "model/params.py"),
         # these read any benchmark's parameters, which have no dataclass of their own
         *("spbench_workers/session.py", "spbench_workers/timing.py", "spbench_workers/context.py"),
         "spbench_workers/device_choice.py",

@@ -64,16 +64,20 @@ def run(context: Context) -> None:
             depth=compute_depth(params.algorithm, world.size, params.group),
         ),
     )
+
     checks.run("before")
     _make_idle(buffers, params.op)
     calls = _choose_calls(context, reduction)
     times = measure(context, repeat_calls(reduction.run, calls), divide=calls)
     measured = _fold_times(context, part, buffers, times)
+
     if params.mode == "nonblocking":
         # MPI does a reduction staged through the host, so the rank's core does the computation.
         device = measured.device if params.algorithm == "nccl" else _HOST
         context.metric("overlap", measure_overlap(comm, reduction, measured.seconds, device))
+
     comparison = _compare_with_native(context, comm, buffers, reduction, measured.seconds)
+
     checks.run("after")
     checks.report()
     context.metric("wrong", checks.wrong)

@@ -27,12 +27,14 @@ def run(context: Context) -> None:
     body = matrices.multiply_and_corrupt if planted else matrices.multiply
     cpus = os.sched_getaffinity(0)
     hot = read_counters().hot
+
     below = 0.0
     error = 0.0
     detail = ""
     rounds: list[array[float]] = []
     start = monotonic()
     spent = 0.0
+
     # All ranks use the slowest rank's time, so that they end after the same round.
     while not rounds or spent < seconds:
         fill_uniform(context, "burn", (matrices.left, matrices.right))
@@ -44,6 +46,7 @@ def run(context: Context) -> None:
             detail = f"round {len(rounds)}: {round_detail}"
         spent = context.largest(monotonic() - start)
         context.progress("burn", min(int(spent), int(seconds)), max(1, int(seconds)))
+
     context.check("product", error, 0.0, detail)
     context.metric("rounds", float(len(rounds)))
     context.metric("kept_share", median(rounds[0]) / median(rounds[-1]))

@@ -61,13 +61,16 @@ class PaddedTile:
         )
         dtype = TORCH_DTYPES[params.dtype]
         layout = torch.channels_last if params.channels_last else torch.contiguous_format
+
         self.padded = torch.empty(shape, dtype=dtype, device=device, memory_format=layout)
         self.tile = view_box(self.padded, self.padded_box, self.owned_box)
+
         sent_pieces = table.list_sent(comm.rank)
         received = table.list_received(comm.rank)
         self.outgoing = [view_box(self.padded, self.padded_box, piece.box) for piece in sent_pieces]
         self.halo_boxes = [piece.box for piece in received]
         self.incoming = [view_box(self.padded, self.padded_box, box) for box in self.halo_boxes]
+
         self.exchange = Exchange(
             comm,
             table,

@@ -19,7 +19,7 @@ def inject_halo_fault(context: Context, exchange: Exchange) -> None:
     """
     for fault, corrupt in _HALO_FAULTS.items():
         if context.planted(fault):
-            _plant(context, fault, exchange, corrupt())
+            _inject(context, fault, exchange, corrupt())
 
 
 def inject_gradient_fault(context: Context, exchange: Exchange) -> None:
@@ -29,14 +29,14 @@ def inject_gradient_fault(context: Context, exchange: Exchange) -> None:
         FaultWithoutEffectError: The fault is for this rank, and no other rank uses its pixels.
     """
     if context.planted("drop-gradient"):
-        _plant(context, "drop-gradient", exchange, _drop_gradient)
+        _inject(context, "drop-gradient", exchange, _drop_gradient)
 
 
 Corruption = Callable[[Sequence[torch.Tensor]], None]
 """Changes the received pieces."""
 
 
-def _plant(context: Context, fault: str, exchange: Exchange, corrupt: Corruption) -> None:
+def _inject(context: Context, fault: str, exchange: Exchange, corrupt: Corruption) -> None:
     if not exchange.incoming:
         raise FaultWithoutEffectError(
             f"{fault}: rank {context.world.rank} receives nothing that could be spoiled; "

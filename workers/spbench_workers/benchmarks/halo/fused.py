@@ -51,8 +51,10 @@ def run(context: Context) -> None:
             case.template.dtype,
             gpu=is_gpu(case.template.device),
         )
+
         case.warm_up()
         worst = case.check([1], tolerances)
+
         convs = [layer for layer in fused if isinstance(layer, SpatialConv2d)]
         with torch.no_grad():
             exchanges = [gather.forward for gather in fused.gathers]
@@ -60,8 +62,10 @@ def run(context: Context) -> None:
                 times = measure(context, _forward(fused, case.template), waits=waits)
             unfused = nn.Sequential(*convs)
             unfused_times = measure(context, _forward(unfused, case.template), metric="unfused_ms")
+
         worst["conv"].merge(_compare_outputs(fused, unfused, case, tolerances))
         case.check_and_report(worst, [2], tolerances)
+
         fused_ms, unfused_ms = map(context.median_of_slowest, (times, unfused_times))
         context.metric("speedup", unfused_ms / fused_ms)
         if context.world.rank == 0:

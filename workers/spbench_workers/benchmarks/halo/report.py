@@ -149,6 +149,7 @@ def report_limits(
     source = -negative
     if not count:
         return
+
     path = find_message_path(exchange)
     seconds = _measure_one_way(comm, source, target, count, device, path)
     sleep_at_barrier(comm)

@@ -23,6 +23,7 @@ def run(context: Context) -> None:
     params = context.read_params(EffectiveParams)
     world = context.world
     sizes = params.sizes
+
     exchanges = Exchanges(context, sizes[-1])
     named_orders = draw_orders(world.size, params.rings, context.seed_for("rings"))
     (first, *others) = [
@@ -33,6 +34,7 @@ def run(context: Context) -> None:
     at_random = [_mean_rate(context, exchanges, pattern, sizes) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
+
     one_way, origin = measure_lone_link(context, sizes)
     if world.rank == 0:
         per_rank = sqrt(in_order * fmean(at_random))

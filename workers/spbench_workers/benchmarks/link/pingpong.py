@@ -143,13 +143,11 @@ def _run(context: Context, messages: Messages) -> None:
     world = context.world
     sizes = params.sizes
     hosts = world.comm.allgather(world.host)
-    schedule = pair_rounds(
-        world.size,
-        params.pairs,
-        params.at_once,
-    )
+
+    schedule = pair_rounds(world.size, params.pairs, params.at_once)
     peers = [_find_peer(world.rank, pairs) for pairs in schedule]
     pingpong = PingPong(context, messages, sum(peer is not None for peer in peers))
+
     for peer in peers:
         sleep_at_barrier(world.comm)
         if peer is not None:
@@ -158,10 +156,12 @@ def _run(context: Context, messages: Messages) -> None:
         sleep_at_barrier(world.comm)
         if peer is not None and world.rank < peer:
             _report_pair(context, pingpong, peer, hosts)
+
     for first in range(0, len(pingpong.slowest_ms), MAX_BATCH):
         context.samples("time_ms", pingpong.slowest_ms[first : first + MAX_BATCH])
     context.check_worst("echo", pingpong.difference)
     _report_slowest(context, pingpong.one_way)
+
     sleep_at_barrier(world.comm)
     if world.rank == 0:
         seconds = messages.measure_copy(sizes[-1])

@@ -23,6 +23,7 @@ def run(context: Context) -> None:
     sizes = params.sizes
     smallest = sizes[0]
     largest = sizes[-1]
+
     exchanges = Exchanges(context, largest)
     named_orders = draw_orders(world.size, params.rings, context.seed_for("rings"))
     (first, *others) = [
@@ -33,7 +34,9 @@ def run(context: Context) -> None:
     large += [exchanges.time_pattern(pattern, largest) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
+
     (latency, one_way), origin = measure_lone_link(context, [smallest, largest])
+
     if world.rank == 0:
         rates = [_MESSAGES * largest / seconds / 1e9 for seconds in large]
         context.metric("latency_us", small[0] * 1e6)

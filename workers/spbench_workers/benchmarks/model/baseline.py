@@ -105,18 +105,20 @@ def _measure_or_explain(
             f"the ranks together used {measured.bytes / 1e9:.1f} GB, and baseline_memory is "
             f"{limit / 1e9:.1f} GB"
         )
+
     plan = put_on_one_process(case.plan)
     small_process = _OneProcess(context, put_on_one_process(proxy.plan), case.training, prepare)
     small_seconds = small_process.median(1)
-    scale = estimate_cost(plan.model, count_images(plan)) / estimate_cost(
-        small_process.plan.model, count_images(small_process.plan)
-    )
-    predicted = small_seconds * scale
+    cost = estimate_cost(plan.model, count_images(plan))
+    small_plan = small_process.plan
+    small_cost = estimate_cost(small_plan.model, count_images(small_plan))
+    predicted = small_seconds * (cost / small_cost)
     if 2 * predicted > seconds:
         return None, (
             f"one process would take {predicted:.3g} s for a step, and two steps are more than "
             f"baseline_max, {seconds:g} s"
         )
+
     requested = params.iterations or MAX_STEPS
     predicted = max(predicted, 1e-9)
     cheap = min(MAX_CHEAP_STEPS, int(CHEAP_SECONDS / predicted))

@@ -92,6 +92,7 @@ def build_case(context: Context) -> ModelCase:
     layout = make_layout(context.params)
     precision = PRECISIONS[params.precision]
     device = choose_device(context, tf32=precision.tf32)
+
     plan = ModelPlan(
         model,
         layout,
@@ -114,12 +115,14 @@ def build_case(context: Context) -> ModelCase:
         recompute_stages=_as_tuple(params.recompute_stages),
         loss=context.read_params(OwnNetworkParams).loss or "cross_entropy",
     )
+
     if len(layout.stages) > 1:
         plan = replace(plan, balance=select_balance(context, plan))
         if isinstance(model, ImportedModel):
             # With a measured balance, the stage of a layer was unknown before the launch.
             check_layout(model, layout, plan.balance, make_batching(params, layout))
         plan = replace(plan, straight=select_straight_skips(context, plan))
+
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
         _report_gathered(context, model, layout)
     plan = replace(plan, memory_format=select_format(context, plan))

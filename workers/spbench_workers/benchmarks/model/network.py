@@ -33,6 +33,7 @@ def load_network(params: Params, seed: int) -> ImportedModel:
         require_value(network_params.network), arguments, image, seed, network_params.weights
     )
     _check_task(model, network_params, model_params.app)
+
     layout = make_layout(params)
     try:
         check_stages(len(layout.stages), len(model.layers))
@@ -45,6 +46,7 @@ def load_network(params: Params, seed: int) -> ImportedModel:
         _read_balance(model_params, layout, model),
         make_batching(model_params, layout),
     )
+
     missing = list_gathered_operators(
         model.network, {stage.grid for stage in layout.stages if stage.spatial}
     )

@@ -177,10 +177,12 @@ def _check_faults(context: Context, case: ModelCase) -> None:
                     f"{fault} spoils what is learnt, and inference learns nothing; leave out "
                     "enable_evaluation"
                 )
+
     name = params.validate
     unseen = Regime.FULL_SIZE not in select_regimes(context.params)
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
+
     unchecked = "operators" not in context.entry.list_checks(context.params)
     for fault in _OPERATOR_FAULTS:
         if unchecked and context.planted_in_job(f"full:{fault}"):
@@ -188,9 +190,9 @@ def _check_faults(context: Context, case: ModelCase) -> None:
                 f"full:{fault}: operators of one rank are not compared at full size here; take "
                 f"{fault}, or precision fp32 without halo_D2"
             )
-    normalises_by_tile = case.plan.statistics == "tile" or context.planted_in_job(
-        "full:tile-batchnorm"
-    )
+
+    full_size_by_tile = context.planted_in_job("full:tile-batchnorm")
+    normalises_by_tile = case.plan.statistics == "tile" or full_size_by_tile
     if normalises_by_tile and all(stage.ranks == 1 for stage in case.plan.layout.stages):
         raise CannotRunError(
             "tile-batchnorm: every rank has whole images here; take scheme sp, or local_DP 2"
@@ -217,10 +219,12 @@ def _time_steps(
     engine = Engine(context.world.comm, plan, images, case.training)
     trained_before = _load_or_report(context, engine)
     _prepare_engine(engine)
+
     steps = Steps(engine, images, trained_before, params.warmup)
     epoch_steps = count_epoch_steps(context, images, case.images)
     epochs = Epochs(context, engine, case.images, trained_before, epoch_steps)
     count = epoch_steps * params.num_epochs
+
     times = measure(
         context,
         steps.run_step,
@@ -228,8 +232,10 @@ def _time_steps(
         pauses=epochs.make_pauses(),
         after_batch=epochs.print_line,
     )
+
     steps.report(context, count)
     epochs.finish(times)
+
     context.metric("peak_memory_mb", peak.megabytes())
     report_memory(context, engine, steps.activations)
     if peak.since_start and context.world.rank == 0:
@@ -237,10 +243,12 @@ def _time_steps(
     counted = context.world.rank < plan.layout.ranks_per_replica
     used_bytes: float = context.world.comm.allreduce(peak.growth if counted else 0.0)
     report_figures(context, case, engine, times)
+
     answers = None
     if case.training is None:
         answers = collect_answers(engine, images, steps.list_answers(count))
         _report_latency(context, steps, times)
+
     images.close()
     if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
         state_dict.save(Path(file), engine)

@@ -67,8 +67,10 @@ class Steps:
         total = phases.total
         sent_before = self._count_sent()
         gathered_before = GATHERED_TIME.seconds
+
         with phases.measure_step(), phases.measure("wait"):
             engine.world.Barrier()
+
         number = self._next if engine.trainer is not None else self._inferred_step()
         self._images.set_step(number)
         if self._next == self._first:
@@ -80,6 +82,7 @@ class Steps:
                 engine.step()
         else:
             engine.step()
+
         self._next += 1
         self._seconds.append({name: phases.seconds[name] - before[name] for name in PHASES})
         self._totals.append(phases.total - total)

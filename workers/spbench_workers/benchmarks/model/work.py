@@ -73,13 +73,16 @@ def _estimate_model(name: str, params: Params, np: int) -> Work | None:
     times = model.times or 1
     parts = model.parts * copies * times
     images = model.batch_size * copies * times
+
     # Each rank of a stage calls each of its operators.
     stages = make_layout(params).stages
     stage_ranks = np / replicas / len(stages)
     tiled = sum(stage.spatial for stage in stages) / len(stages)
+
     learns = not model.enable_evaluation
     factor = _LEARNING if learns else 1.0
     flops = 2.0 * size.multiply_adds * images * factor
+
     timed = float(model.iterations * model.num_epochs + model.warmup)
     checks = 0.0 if model.validate == "off" else _VALIDATION
     full_size = _FULL_SIZE if model.validate == "auto" else 0.0
@@ -88,6 +91,7 @@ def _estimate_model(name: str, params: Params, np: int) -> Work | None:
     waiting = 0.0
     if model.arrival_rate:
         waiting = model.iterations / model.arrival_rate
+
     # Weights, gradients and momentum; maps are kept for at least one micro-batch.
     copies_kept = 3.0 if learns else 1.0
     return Work(

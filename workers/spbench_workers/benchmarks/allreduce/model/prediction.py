@@ -55,22 +55,22 @@ def predict(
         buffer_bytes: Bytes of a rank's source, and of its result.
     """
     collective = params.collective
-    item = ITEM_BYTES[params.dtype]
+    itemsize = ITEM_BYTES[params.dtype]
     if collective != "allreduce":
         time = partial(_predict_messages, collective, ranks, nbytes)
         return _make_prediction(link, 0, time, buffer_bytes, "its messages")
     copied = 0 if params.in_place else nbytes
     if params.algorithm == "nccl":
-        time = partial(_predict_nccl, ranks, nbytes, nbytes // item)
+        time = partial(_predict_nccl, ranks, nbytes, nbytes // itemsize)
         return _make_prediction(link, copied, time, buffer_bytes, "a ring in one launch of NCCL")
     algorithm = params.algorithm
     options = (params.group, params.chunks)
     if algorithm not in SCHEDULED:
-        algorithm = find_fastest_algorithm(ranks, nbytes, item, link)
+        algorithm = find_fastest_algorithm(ranks, nbytes, itemsize, link)
         options = (None, None)
 
-    def predict_time(numbers: LinkCosts) -> float:
-        return predict_seconds(algorithm, ranks, nbytes, item, numbers, *options)
+    def predict_time(costs: LinkCosts) -> float:
+        return predict_seconds(algorithm, ranks, nbytes, itemsize, costs, *options)
 
     return _make_prediction(link, copied, predict_time, buffer_bytes, algorithm)
 
@@ -79,26 +79,26 @@ def _make_prediction(
     link: JobLink,
     copied: int,
     predict_time: Callable[[LinkCosts], float],
-    ends: BufferBytes,
+    buffer_bytes: BufferBytes,
     basis: str,
 ) -> Prediction:
-    seconds = link.predict_seconds(copied, predict_time, ends)
-    return Prediction(seconds, link.predict_interval(copied, predict_time, ends), basis)
+    seconds = link.predict_seconds(copied, predict_time, buffer_bytes)
+    return Prediction(seconds, link.predict_interval(copied, predict_time, buffer_bytes), basis)
 
 
-def find_fastest_algorithm(ranks: int, nbytes: int, item: int, link: JobLink) -> str:
+def find_fastest_algorithm(ranks: int, nbytes: int, itemsize: int, link: JobLink) -> str:
     """Return the algorithm of spbench with the least predicted time."""
-    numbers = link.fit.link if link.fit else LinkCosts(0.0, 0.0)
-    return find_fastest(ranks, nbytes, item, numbers, _COMPETING)
+    costs = link.fit.link if link.fit else LinkCosts(0.0, 0.0)
+    return find_fastest(ranks, nbytes, itemsize, costs, _COMPETING)
 
 
-def describe_crossovers(ranks: int, item: int, link: JobLink) -> str:
+def describe_crossovers(ranks: int, itemsize: int, link: JobLink) -> str:
     """Describe the fastest algorithms by size, up to the largest measured message."""
     if link.fit is None:
         return "one rank alone sends nothing"
-    numbers = link.fit.link
-    crossovers = find_crossovers(ranks, numbers, _COMPETING, link.max_bytes, item)
-    smallest = find_fastest_algorithm(ranks, item, item, link)
+    costs = link.fit.link
+    crossovers = find_crossovers(ranks, costs, _COMPETING, link.max_bytes, itemsize)
+    smallest = find_fastest_algorithm(ranks, itemsize, itemsize, link)
     later = "".join(f", from {crossover.nbytes} B {crossover.after}" for crossover in crossovers)
     return f"{smallest}{later}, up to the {link.max_bytes} B that were measured"
 
