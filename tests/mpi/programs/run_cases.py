@@ -20,7 +20,9 @@ from unit.recorded import context_on, events_of
 
 def run_case(world, case, runners):
     context = context_on(world, case["benchmark"], case["params"], case["inject"])
-    small = {"MAX_COMPARED_FLOP": 0.0, "MIN_BORDER": 3, "BOX_SIDE": 5} if case.get("sampled") else {}
+    small = (
+        {"MAX_COMPARED_FLOP": 0.0, "MIN_BORDER": 3, "BOX_SIDE": 5} if case.get("sampled") else {}
+    )
     try:
         with ExitStack() as stack:
             for name, value in small.items():
