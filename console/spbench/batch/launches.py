@@ -142,7 +142,9 @@ def plan_launch(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[s
     library = detect_mpi_library(find_interpreter(settings), settings)
     launcher = launcher or find_launcher(settings, library, environ)
     if not job.starts_program:
-        settings = preload_allocator(settings, launcher.launcher.name, (), environ, here=False)
+        settings = preload_allocator(
+            settings, launcher.launcher.name, (), environ, is_local_job=False
+        )
     spec = JobSpec(
         np=job.np,
         placement=(),

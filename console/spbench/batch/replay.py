@@ -153,7 +153,7 @@ class LaunchReplay:
             return Fault(
                 CaseStatus.CANCELLED, f"the batch job got {name} {elapsed:.1f} s into this launch"
             )
-        positions = self._listener.where
+        positions = self._listener.positions
         # Each rank keeps its own deadline; that of a console counts from the start of the last
         # rank.
         fault = watch.find_overdue(

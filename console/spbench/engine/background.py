@@ -42,13 +42,13 @@ class BackgroundRun:
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], home: Path, log: Path, seen: set[str]
+        self, process: subprocess.Popen[bytes], home: Path, log: Path, known_names: set[str]
     ) -> None:
         self.pid = process.pid
         self.log = log
         self._process = process
         self._runs = home / "runs"
-        self._seen = seen
+        self._known_names = known_names
         self._folder: RunFolder | None = None
 
     def folder(self) -> RunFolder | None:
@@ -57,13 +57,13 @@ class BackgroundRun:
         Folders of other runs are read only once.
         """
         if self._folder is None:
-            for name in sorted(_list_names(self._runs) - self._seen):
+            for name in sorted(_list_names(self._runs) - self._known_names):
                 folder = RunFolder(self._runs / name)
                 console = _read_console(folder)
                 if console.get("pid") == self.pid and console.get("host") == socket.gethostname():
                     self._folder = folder
                 elif console:
-                    self._seen.add(name)
+                    self._known_names.add(name)
         return self._folder
 
     def exit_status(self) -> ExitCode | int | None:
@@ -106,7 +106,7 @@ def start_run(
         raise FailedRunError(f"cannot start a run in {cwd}: there is no such folder any more")
     home = home.absolute()
     argv = (sys.executable, "-m", "spbench", "run", *args, "--headless", "--home", str(home))
-    seen = _list_names(home / "runs")
+    known_names = _list_names(home / "runs")
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     log = home / "console" / f"{stamp}-{secrets.token_hex(2)}.log"
     try:
@@ -130,11 +130,11 @@ def start_run(
             raise FailedRunError(f"cannot start a run with {argv[0]} in {cwd}: {reason}") from None
     # kept, so that a console that has ended is waited for and leaves no zombie
     _started[:] = [other for other in _started if other.poll() is None] + [process]
-    return BackgroundRun(process, home, log, seen)
+    return BackgroundRun(process, home, log, known_names)
 
 
 def find_running(home: Path) -> list[RunFolder]:
-    """Return the runs of a home with consoles that live on this host, the oldest first."""
+    """Return the runs of a home with live consoles on this host, the oldest first."""
     unfinished = (folder for folder in list_runs(home) if not folder.report.exists())
     return [folder for folder in unfinished if folder.is_alive()]
 
@@ -187,7 +187,7 @@ def build_run_args(
 
 
 def build_rerun_args(folder: RunFolder) -> tuple[str, ...]:
-    """Return the arguments to repeat a run, which refer to the folder of `find_start_folder`.
+    """Return the arguments to repeat a run from `find_start_folder`.
 
     Raises:
         UsageError: The run's run.json has neither arguments nor a suite.

@@ -1,4 +1,4 @@
-"""The capacity of this machine: reject a run that would stall it, before any rank starts.
+"""The capacity of this machine, checked before any rank starts.
 
 Ranks that share a core take turns, and the kernel kills ranks without memory. Only jobs on this
 machine are checked, because the slots of other hosts limit the number of ranks there.
@@ -24,12 +24,12 @@ suites/resnet_sp.yaml has 9 ranks and must run on two cores.
 TORCH_BYTES = 150e6
 """Private memory of a rank with torch: 148 MB, measured on 2026-11-27 with torch for CPUs."""
 RANK_BYTES = 20e6
-"""Private memory of a rank without torch, as a lower bound."""
+"""A lower bound of the private memory of a rank without torch."""
 REMEDY = "name other hosts with --hostfile, leave cases out with -k, or add --oversubscribe"
 
 
 def find_rejection(plan: RunPlan) -> str | None:
-    """Return why this machine has too few cores or too little memory for a run; None if not."""
+    """Return why this machine is too small for a run; None if it is not."""
     checked = [
         job
         for job in plan.jobs
@@ -48,7 +48,7 @@ def reject_over_capacity(plan: RunPlan) -> None:
     """Reject a run for which this machine has too few cores or too little memory.
 
     Raises:
-        MissingError: The message states what the run needs and what this machine has.
+        MissingError: The message compares the need of the run with this machine.
     """
     rejection = find_rejection(plan)
     if rejection is not None:
@@ -64,7 +64,7 @@ def _too_many_ranks(job: Job, available: int) -> str:
 
 
 def _too_little_memory(jobs: list[Job]) -> str | None:
-    """Return a message if the case with the largest memory exceeds the available memory."""
+    """Return a message if a case needs more memory than is available."""
     needs = [(_estimate_bytes(job, case), job, case) for job in jobs for case in job.cases]
     if not needs:
         return None

@@ -1,4 +1,4 @@
-"""The check of cases by the workers before a launch, for benchmarks that require one."""
+"""The check of cases by the workers before a launch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def check_cases(
     environ: Mapping[str, str],
     progress: Progress = ignore_progress,
 ) -> list[str]:
-    """Reject cases that the workers cannot run, such as a network that cannot be imported.
+    """Reject cases that the workers cannot run, such as with an invalid network.
 
     A process on this host checks them, with the Python, the setup lines and the variables of the
     case's launch. It is not started if no benchmark requires a check.
@@ -71,7 +71,7 @@ def _make_diagnostics(suite: Suite, failures: Iterable[tuple[Case, str]]) -> Ite
 
 
 def _find_mark(root: Node, case: Case) -> Mark:
-    """Return the position of a case's network in the suite, or of the case if it has none."""
+    """Return the position of a case's network in the suite, or of the case."""
     entries = root.find_node(("cases",))
     for _, entry in entries.list_children().values() if entries is not None else ():
         name = entry.find_node(("name",))
@@ -106,7 +106,7 @@ def _group_by_settings(cases: Iterable[Case]) -> Iterator[tuple[LaunchSettings, 
 async def _check_group(
     settings: LaunchSettings, cases: list[Case], environ: Mapping[str, str], progress: Progress
 ) -> list[str | None] | str:
-    """Return for each case why it cannot run, or None; a single message if there is no answer."""
+    """Return for each case why it cannot run, or None; a message without answer."""
     argv = wrap_argv(settings, (find_interpreter(settings), *CHECKER))
     requests = [{"benchmark": case.benchmark, "params": dict(case.params)} for case in cases]
     env = {**environ, **settings.env}

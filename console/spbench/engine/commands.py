@@ -1,4 +1,4 @@
-"""The launch line of each job exactly as it runs, and the standalone line of each of its cases."""
+"""The launch line of each job, and the standalone line of each of its cases."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ NO_ESTIMATE = RunEstimate()
 
 
 def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
-    """Return the estimate of a run, from the recorded runs of a home and from the work.
+    """Return the estimate of a run, from recorded runs of a home and from the work.
 
     It reads the index of the home. Call it in a thread if a user must not wait.
     """
@@ -192,7 +192,7 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
 
 
 def estimate_recorded(folder: RunFolder, environ: Mapping[str, str]) -> RunEstimate:
-    """Return the estimate of a run that another process started; an empty one if it is damaged.
+    """Return the estimate of a run of another process; empty if it is damaged.
 
     It reads the suite of the run and the index of its home. Call it in a thread.
     """
@@ -229,7 +229,7 @@ def _list_cases(jobs: Iterable[Job]) -> list[Case]:
 
 
 def _count_ranks(jobs: Iterable[Job]) -> Counter[str]:
-    """Return the number of ranks of each case; with a job on each host, that of all its jobs."""
+    """Return the number of ranks of each case, over all its jobs on hosts."""
     ranks: Counter[str] = Counter()
     for job in jobs:
         for case in job.cases:
@@ -247,7 +247,7 @@ def _group_key(job: Job) -> tuple[object, ...]:
 
 
 def _count_concurrent(jobs: Iterable[Job]) -> dict[tuple[object, ...], int]:
-    """Return the number of jobs with the same cases that run at once on separate hosts."""
+    """Return the number of jobs of the same cases that run at once."""
     counts = Counter(
         (_group_key(job), job.hosts_at_once if job.host is not None else 0) for job in jobs
     )
@@ -256,11 +256,11 @@ def _count_concurrent(jobs: Iterable[Job]) -> dict[tuple[object, ...], int]:
     }
 
 
-def _estimate_repeats(case: Case, past: Sequence[PastDuration] | None) -> int:
-    """Return the repeats of a case; with ``until`` they are known only from its past runs."""
-    if case.until is None or not past:
+def _estimate_repeats(case: Case, past_durations: Sequence[PastDuration] | None) -> int:
+    """Return the repeats of a case; with ``until``, those of its past runs."""
+    if case.until is None or not past_durations:
         return case.repeat
-    return max(case.repeat, round(median(row.launches for row in past)))
+    return max(case.repeat, round(median(row.launches for row in past_durations)))
 
 
 _History = Mapping[str, Sequence["PastDuration"]]
@@ -307,13 +307,18 @@ def _list_host_names(plan: RunPlan) -> set[str] | None:
 
 
 def _count_job_cores(plan: RunPlan, job: Job) -> int:
-    """Return the cores that the ranks of a job share; other hosts have one core per rank."""
+    """Return the cores that the ranks of a job share.
+
+    Other hosts have one core per rank.
+    """
     return count_cores() if runs_locally(plan, job) else job.np
 
 
-def _estimate_start(plan: RunPlan, job: Job, past: Sequence[PastDuration] | None) -> float:
+def _estimate_start(
+    plan: RunPlan, job: Job, past_durations: Sequence[PastDuration] | None
+) -> float:
     """Return the seconds from a launch until its first case begins."""
-    starts = [row.start for row in past or () if row.start is not None]
+    starts = [row.start for row in past_durations or () if row.start is not None]
     if starts:
         return median(starts)
     ranks_per_core = max(1.0, job.np / _count_job_cores(plan, job))
@@ -336,10 +341,10 @@ def _slowdown(plan: RunPlan, job: Job) -> float:
 
 
 def _estimate_repeat(
-    plan: RunPlan, job: Job, case: Case, past: Sequence[PastDuration] | None
+    plan: RunPlan, job: Job, case: Case, past_durations: Sequence[PastDuration] | None
 ) -> tuple[float | None, EstimateSource]:
-    if past:
-        return median(row.seconds for row in past), EstimateSource.HISTORY
+    if past_durations:
+        return median(row.seconds for row in past_durations), EstimateSource.HISTORY
     work = None if may_use_gpu(case) else case.estimate_work(job.np)
     if work is None:
         return None, EstimateSource.UNKNOWN

@@ -1,4 +1,4 @@
-"""The listener of a job: it records the events of its ranks first, and then reacts to them."""
+"""The listener of a job, which records events first and then reacts to them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class JobListener:
         self._cases = {case.id for case in job.cases}
         self.wake = asyncio.Event()
         self.ranks: dict[int, RankPeer] = {}
-        self.where: dict[int, str] = {}
+        self.positions: dict[int, str] = {}
         self.failure: Exception | None = None
         self.num_rejected = 0
         self.closed = False
@@ -83,7 +83,7 @@ class JobListener:
             self.wake.set()
 
     def _record(self, lines: list[bytes], events: list[Event]) -> None:
-        """Record events with ranks numbered like in their cases, if the job has a part of these."""
+        """Record events, with ranks numbered like in their cases."""
         first = self._job.first_rank
         if first:
             numbered = ((e, e["rank"] if e["rank"] is None else e["rank"] + first) for e in events)
@@ -94,7 +94,7 @@ class JobListener:
     def _find_first_violation(
         self, source: RankPeer, events: list[Event]
     ) -> tuple[int, str | None]:
-        """Return the number of events before the first one that a rank may not send, and why."""
+        """Return the number of valid events, and why the next one is invalid."""
         rank = source.rank
         for index, event in enumerate(events):
             violation = self._find_violation(event, rank)
@@ -151,7 +151,7 @@ class JobListener:
         elif kind == "log" and event["level"] == LogLevel.LOADING:
             self._watch.on_loading(event["rank"])
         elif kind == "log" and event["level"] == LogLevel.WHERE:
-            self.where[event["rank"]] = event["message"]
+            self.positions[event["rank"]] = event["message"]
         elif kind == "log" and event["level"] in (LogLevel.PRINTED, LogLevel.BROKEN_OFF):
             self._on_program(event, now)
         elif kind == "log" and event["level"] == LogLevel.ERROR:
@@ -165,7 +165,7 @@ class JobListener:
             self.wake.set()
 
     def _begin(self, case: str) -> None:
-        """Record that a case has begun, because a rank's clock may differ from this machine's."""
+        """Record by this machine's clock that a case has begun."""
         if not self._recorder.state.cases[case].verdict.has_begun:
             self._recorder.record("case_begin", case=case)
 
@@ -266,7 +266,7 @@ class JobListener:
             )
 
     def on_relay_lost(self, host: str, ranks: int, reason: str) -> None:
-        """Note that a relay has ended, and with it the connections of ranks without a fault."""
+        """Note the end of a relay, which cuts off ranks that are not at fault."""
         subject = "the rank" if ranks == 1 else f"the {ranks} ranks"
         self._watch.fail(f"the relay of {host} {reason}: {subject} behind it cannot be heard")
         self.wake.set()

@@ -1,4 +1,4 @@
-"""The run of one job: its launcher, the events of its ranks, its deadlines and its end."""
+"""The run of one job: its launcher, its ranks' events, its deadlines, its end."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ class JobRun:
         exited.cancel()
 
     async def _find_segments(self) -> None:
-        """Find the shared memory of the run's ranks, which cannot be found after their end."""
+        """Find the shared memory of the ranks, which is impossible after their end."""
         self._segments |= await asyncio.to_thread(processes.find_segments, self._folder.id)
 
     async def _explain(self, process: asyncio.subprocess.Process) -> None:
@@ -266,7 +266,7 @@ class JobRun:
         return replace(fault, message=f"{fault.message}: {details}") if details else fault
 
     async def _check_unreached_hosts(self, fault: Fault) -> Fault:
-        """Add reasons of hosts if no rank has connected and the launcher hides the reasons."""
+        """Add the hosts' problems if no rank has connected and the launcher hides them."""
         launch = self._plan.launch
         helper = launch.launcher.helper
         if fault.rank is not None or self._watch.connected_hosts or helper is None:
@@ -279,7 +279,7 @@ class JobRun:
         return replace(fault, message=f"{text}; {fault.message}") if text else fault
 
     async def _await_evidence(self, process: asyncio.subprocess.Process) -> None:
-        """Wait for further evidence of the cause, because the launcher's report takes time."""
+        """Wait for further evidence, because the launcher's report takes time."""
         deadline = time.monotonic() + SETTLE
         while time.monotonic() < deadline and not self._hurry.is_set():
             evidence = self._collect_evidence(process)
@@ -312,7 +312,7 @@ class JobRun:
         )
 
     def _collect_spellings(self) -> dict[int, set[str]]:
-        """Return the names of each rank's host: its own, the placement's, and the one in ssh's."""
+        """Return the names of each rank's host: its own, the placement's and ssh's."""
         names = {rank: {host} for rank, host in self._watch.hosts.items()}
         for rank, host in enumerate(_list_rank_hosts(self._plan)):
             names.setdefault(rank, set()).update((host, self._aliases.get(host, host)))
@@ -323,11 +323,11 @@ class JobRun:
         for connection in self._listener.ranks.values():
             connection.reply(reply="where")
         deadline = time.monotonic() + ANSWER
-        where = self._listener.where
+        positions = self._listener.positions
         ranks = self._listener.ranks
-        while len(where) < len(ranks) and time.monotonic() < deadline:
+        while len(positions) < len(ranks) and time.monotonic() < deadline:
             await asyncio.sleep(TICK / 2)
-        self._watch.explain(self._watch.add_locations(fault, where))
+        self._watch.explain(self._watch.add_locations(fault, positions))
 
     async def _drain_events(self, process: asyncio.subprocess.Process) -> None:
         """Let the launcher exit, and read the events that ended ranks had sent."""
@@ -344,7 +344,7 @@ class JobRun:
 
 
 def _find_expected_hosts(plan: JobPlan) -> dict[int, str]:
-    """Return the name that the host of each rank has for itself, if known before the launch."""
+    """Return each rank's host by its own name, as far as known before the launch."""
     hostname = socket.gethostname()
     if plan.hosts is None:
         is_unknown = may_choose_hosts(plan.job.settings, None, plan.environ)

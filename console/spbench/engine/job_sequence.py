@@ -31,7 +31,7 @@ PendingJobs = deque[tuple[Job, Launch | None]]
 
 @dataclass(frozen=True, slots=True)
 class _RunContext:
-    """The plan of a run, and where it is recorded."""
+    """The plan of a run, with its folder and recorder."""
 
     plan: RunPlan
     folder: RunFolder
@@ -129,7 +129,7 @@ class JobSequence:
             return self.make_failure(job, fault, job_run.current_case) if fault else None
         finally:
             self._running = [other for other in self._running if other is not job_run]
-        self._give_up(context.recorder, job, Fault(CaseStatus.ERROR, str(self.errors[-1])))
+        self._judge_open_cases(context.recorder, job, Fault(CaseStatus.ERROR, str(self.errors[-1])))
         return None
 
     def _cancel(self, reason: str, at_once: bool) -> None:
@@ -144,7 +144,7 @@ class JobSequence:
         return JobFailure(job, fault, current, started)
 
     def settle(self, recorder: Recorder, failures: list[JobFailure]) -> list[Job]:
-        """Record each fault as the verdict of its case; return the jobs of remaining cases."""
+        """Record faults as verdicts of their cases; return jobs of remaining cases."""
         faults: dict[str, list[Fault]] = {}
         for failure in failures:
             faults.setdefault(failure.case, []).append(failure.fault)
@@ -155,7 +155,7 @@ class JobSequence:
         return [job for job in remaining if job is not None]
 
     def _settle_failure(self, recorder: Recorder, failure: JobFailure) -> Job | None:
-        """Record a fault as the verdict of its case; return the job of the remaining cases."""
+        """Record a fault as the verdict of its case; return the remaining job."""
         job = failure.job
         fault = failure.fault
         started = failure.started
@@ -167,7 +167,7 @@ class JobSequence:
                 "third time",
             )
         if fault.status == CaseStatus.CANCELLED or (not started and (fault.missing or job.deaths)):
-            self._give_up(recorder, job, fault)
+            self._judge_open_cases(recorder, job, fault)
             return None
         if self._state.cases[failure.case].verdict.reason != fault.message:
             judge_case(recorder, failure.case, fault, job=_get_number(job))
@@ -183,7 +183,7 @@ class JobSequence:
         """Whether all ranks have ended the single repeat of a case that the job runs."""
         return job.repeat is not None and self._state.cases[case.id].has_ended(job.repeat)
 
-    def _give_up(self, recorder: Recorder, job: Job, fault: Fault) -> None:
+    def _judge_open_cases(self, recorder: Recorder, job: Job, fault: Fault) -> None:
         for case in job.cases:
             if self._is_open(case):
                 judge_case(recorder, case.id, fault, job=_get_number(job))
@@ -205,7 +205,7 @@ class JobFailure:
 
     @property
     def case(self) -> str:
-        """The case that it counts for; after the last case, a missing bye counts for that case."""
+        """The case that it counts for; after the last case, that one."""
         return self.fault.case or self.current or self.job.cases[-1].id
 
 

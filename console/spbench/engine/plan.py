@@ -119,7 +119,7 @@ class RunPlan:
 
     @property
     def launch_order(self) -> tuple[Job, ...]:
-        """The jobs in the order in which they run, one per launch, with the numbers of ``jobs``."""
+        """The jobs in the order in which they run, one per launch."""
         return self.order_jobs(self.jobs)
 
     def order_jobs(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -266,7 +266,7 @@ def _build_standalone_line(
 
 
 def find_added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
-    """Return the variables that a launch adds to the console's environment, or changes in it."""
+    """Return the variables that a launch adds to the environment, or changes."""
     environ = run.request.environ
     return {
         name: value
@@ -315,7 +315,7 @@ async def check_before_start(
 
 
 async def check_networks(run: RunPlan, progress: Progress = ignore_progress) -> list[str]:
-    """Reject cases that the workers cannot run; return a message for each unchecked group.
+    """Reject cases that the workers cannot run; return messages on unchecked ones.
 
     Raises:
         SuiteError: Cases cannot run.

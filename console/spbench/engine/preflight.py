@@ -1,4 +1,4 @@
-"""Preflight: check the hosts of a run before it starts, and drop unfit hosts on request."""
+"""Preflight: check the hosts of a run, and drop unfit hosts on request."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def find_unfit_hosts(hosts: Iterable[HostFacts]) -> dict[str, str]:
 
 
 def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
-    """Return ``node[03-04]: no answer in 8 s`` for each reason, that of most hosts first."""
+    """Return ``node[03-04]: no answer in 8 s`` for each reason, the largest first."""
     groups: dict[str, list[str]] = {}
     for host, reason in reasons.items():
         groups.setdefault(replace_host_name(reason, host), []).append(host)

@@ -35,7 +35,7 @@ KILL_TIMEOUT = 10.0
 
 @contextmanager
 def launcher_folder(command: Command) -> Iterator[Mapping[str, str]]:
-    """Create a folder for the launcher's own files, and yield the variables that name it.
+    """Create a folder for the launcher's files; yield the variables that name it.
 
     The folder is removed at the end in any case. There are no variables if the launcher uses no
     folder, or if none can be created: then its own message reports the problem.
@@ -50,7 +50,7 @@ def launcher_folder(command: Command) -> Iterator[Mapping[str, str]]:
 
 
 async def start_launcher(command: Command, folder: Path, root: Path) -> asyncio.subprocess.Process:
-    """Start the launcher in a new session, with its output in files of the job's folder.
+    """Start the launcher in a new session, with output in files of the job.
 
     Args:
         command: The launcher.
@@ -97,12 +97,12 @@ def find_processes(run_id: str) -> list[int]:
 
 
 def find_segments(run_id: str) -> set[Path]:
-    """Return the shared memory of MPI that processes of the run on this host have mapped."""
+    """Return the shared memory of MPI that processes of the run have mapped."""
     return {path for pid in find_processes(run_id) for path in _mapped_segments(pid)}
 
 
 def remove_unused_segments(segments: Collection[Path]) -> None:
-    """Remove files of shared memory that belong to this user and that no process has mapped.
+    """Remove files of shared memory of this user that no process has mapped.
 
     Args:
         segments: The result of `find_segments` while the ranks were alive.
@@ -135,7 +135,7 @@ def _is_own(path: Path) -> bool:
 async def end_processes(
     process: asyncio.subprocess.Process, run_id: str, grace: float, hurry: asyncio.Event
 ) -> None:
-    """End the launcher and all processes of the run on this host: terminate, wait, kill.
+    """End all processes of the run on this host: terminate, wait, kill.
 
     Launchers move ranks out of their process group: Open MPI gives each its own, Hydra a session.
     So the remaining processes are found by the run's id in their environment.

@@ -1,4 +1,4 @@
-"""The recorder of events: each is written first, then applied to the state, then shown."""
+"""The recorder of events, which are written, applied and then shown."""
 
 from __future__ import annotations
 

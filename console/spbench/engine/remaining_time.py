@@ -14,9 +14,9 @@ _MIN_FACTOR = 0.1
 _MAX_FACTOR = 10.0
 """Bounds of the correction by the measured durations."""
 _PRIOR = 0.1
-"""The weight of the estimate against the first measured durations, as a share of the estimate."""
+"""The weight of the estimate against the first measured durations: a share of the estimate."""
 _OVERRUN = 0.1
-"""The remaining time of a launch that takes longer than estimated, as a share of its time."""
+"""The remaining time of a launch that takes longer than estimated: a share of its time."""
 
 
 def estimate_remaining(state: RunState, estimate: RunEstimate, now: float) -> float | None:
@@ -34,7 +34,7 @@ def estimate_remaining(state: RunState, estimate: RunEstimate, now: float) -> fl
     if run is None or run.finished is not None or not estimate.cases:
         return None
     begin = run.resumed[-1]["time"] if run.resumed else run.started
-    begun = _count_begun_launches(state, begin)
+    num_begun = _count_begun_launches(state, begin)
     starting = _find_starting_cases(state)
 
     done = 0.0
@@ -50,7 +50,7 @@ def estimate_remaining(state: RunState, estimate: RunEstimate, now: float) -> fl
                 return None
             continue
         # The start of a launch is over before its first case has ended, and counts as done.
-        started = max(share, min(1.0, begun[name] / case.launches))
+        started = max(share, min(1.0, num_begun[name] / case.launches))
         measuring = max(0.0, case.seconds - case.start)
         case_remaining = (1 - share) * measuring + (1 - started) * case.start
         done += case.seconds - case_remaining
@@ -123,7 +123,7 @@ def _compute_share_done(state: RunState, name: str) -> float:
 
 
 def _find_last_end(state: RunState, begin: float, now: float) -> float:
-    """Return the last time at which a case or the start of a launch ended, or the run began.
+    """Return the time of the last end of a case or of the start of a launch.
 
     The clocks of ranks may differ, so the result is clamped to the time from ``begin`` to ``now``.
     """

@@ -1,4 +1,4 @@
-"""Plans that continue a run that was cut short, or repeat the failed cases of an earlier run."""
+"""Plans that continue an earlier run, or repeat its failed cases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from spbench.suites.shipped import resolve_suite_path
 
 
 def plan_resumed(request: Request, name: str) -> RunPlan:
-    """Return the plan of the missing cases of a recorded run, which continues in its folder.
+    """Return the plan of the missing cases of a recorded run.
+
+    The run continues in its folder.
 
     Suite and cases are the recorded ones. So are hosts, launcher and retries, unless the request
     chooses others.
@@ -53,7 +55,7 @@ def plan_resumed(request: Request, name: str) -> RunPlan:
             f"run {folder.id} has the case {unknown[0]}, which its suite no longer gives: it was "
             "made by another version of spbench; start it again"
         )
-    # as many ranks as in the cases that are done, whatever slots the hosts have now
+    # as many ranks as in the cases that are done, even if the slots of hosts have changed
     cases = (
         replace(by_id[case.id], np=state.cases[case.id].identity.np)
         for case in suite.cases
@@ -117,7 +119,7 @@ def _reject_running(folder: RunFolder) -> None:
 
 
 def _read_recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
-    """Return the recorded request of a run, with the options of this one, and its suite."""
+    """Return the request of a recorded run, with this one's options, and its suite."""
     run = folder.read_json("run.json")
     recorded = run.get("request")
     if not isinstance(recorded, Mapping):
@@ -154,14 +156,17 @@ def _read_system(recorded: Any) -> str | None:
 
 
 def _read_faults(recorded: list[str] | str | None) -> tuple[str, ...]:
-    """Return the planted faults of a run; earlier versions recorded one fault, or null."""
+    """Return the planted faults of a run.
+
+    Earlier versions recorded one fault, or null.
+    """
     return (recorded,) if isinstance(recorded, str) else tuple(recorded or ())
 
 
 def _merge_choices(
     choice: LaunchChoice, recorded: Mapping[str, str], start_folder: Path
 ) -> LaunchChoice:
-    """Return the new choice of hosts and launcher, or the recorded one if there is none."""
+    """Return the new choice of hosts and launcher, or else the recorded one."""
     if replace(choice, oversubscribe=None) != DEFAULT_CHOICE:
         return choice
     options: dict[str, Any] = dict(recorded)

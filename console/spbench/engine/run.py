@@ -126,7 +126,7 @@ class Run:
         recorder.record("run_resumed", argv=argv, environment=environment, cases=cases)
 
     async def _prepare(self) -> list[Launch]:
-        """Return the launch of each job, after all checks that are possible before the start."""
+        """Return the launch of each job, after all checks before the start."""
         try:
             preflight = await run_preflight(self._plan, self._progress)
             self._plan = preflight.plan
@@ -244,7 +244,10 @@ class Run:
         return findings
 
     def _judge(self) -> tuple[RunStatus, ExitCode]:
-        """Return the first verdict that applies: interrupted, budget, missing, error, failed."""
+        """Return the first verdict that applies.
+
+        The order is interrupted, budget, missing, error, failed.
+        """
         if self._stop.code is not None:
             return RunStatus.CANCELLED, self._stop.code
         verdict, code = judge_run(self._state.cases.values())

@@ -16,7 +16,7 @@ from spbench_core.events import clock
 
 
 def build_run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of run.json, with the console's pid to detect later whether it runs."""
+    """Return the content of run.json, with the console's process."""
     return {
         "id": run_id,
         "suite": plan.suite.name,
@@ -56,7 +56,7 @@ def build_run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> 
         # a case has one job, one on each host, or one for each repeat
         for case in job.cases:
             ranks_by_case.setdefault(case.id, (case, {}))[1][job.first_rank] = job.np
-    # the report keeps the order of the file, whatever order the jobs run in
+    # the report keeps the order of the file, also if jobs run in another order
     ids = [case.id for case in plan.suite.cases if case.id in ranks_by_case]
     return {
         "id": run_id,

@@ -47,7 +47,10 @@ class Stop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the signals. After a Ctrl-C, another one no longer interrupts final writes."""
+        """Restore the signals.
+
+        After a Ctrl-C, another one no longer interrupts the final writes.
+        """
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
@@ -57,7 +60,7 @@ class Stop:
             self._timer.cancel()
 
     def set_listener(self, listener: Listener) -> None:
-        """Report further signals and the budget to ``listener``, which replaces the former one."""
+        """Report further stops to ``listener``, which replaces the former one."""
         self._listener = listener
 
     async def run_until_stop(self, work: Awaitable[_T]) -> _T:

@@ -61,7 +61,7 @@ def judge_case(
     *,
     job: int | None = None,
 ) -> None:
-    """Record a fault as a case's verdict; ``job`` is the fault's if several jobs run at once."""
+    """Record a fault as a case's verdict; ``job`` if several run at once."""
     fields: dict[str, Any] = {
         "case": case_id,
         "status": status or fault.status,
@@ -80,7 +80,7 @@ def judge_case(
 
 
 def plan_further_jobs(jobs: Iterable[Job], recorder: Recorder) -> tuple[Job, ...]:
-    """Return one more launch of each case that must repeat, and end the repeats of the others.
+    """Return one more launch of each case that must repeat; end other repeats.
 
     Raises:
         FailedRunError: The end of repeats cannot be recorded.

@@ -13,7 +13,7 @@ from spbench_core.events.statuses import CaseStatus, PhaseProgress, RankStatus, 
 from spbench_core.quantities import format_quantity
 
 EXIT_TIMEOUT = 20.0
-"""Seconds from the last case's end until every rank has said bye."""
+"""Seconds from the last case's end until every rank has sent its bye."""
 
 QUIET = 3.0
 """Seconds without a heartbeat that are not chance, because it is sent once per second."""
@@ -33,7 +33,7 @@ class _Rank:
     host: str
     pid: int
     since: float
-    heard: float
+    last_heard: float
     case: str | None = None
     loading: bool = False
     ended: bool = False
@@ -41,7 +41,7 @@ class _Rank:
 
 
 class Watchdog:
-    """The deadlines of one job: when each rank was last heard, and when each step must be done.
+    """The deadlines of one job: signs of life of ranks, and ends of steps.
 
     Only its methods change its state; those named ``on_...`` take events. Times are seconds of one
     monotonic clock.
@@ -124,7 +124,7 @@ class Watchdog:
     def connected_hosts(self) -> Mapping[int | None, str]:
         """The hosts of connected ranks, by the numbers that their launcher gave them.
 
-        None is the key of ranks without such a number.
+        The key of ranks without such a number is None.
         """
         return self._connected_hosts
 
@@ -145,7 +145,7 @@ class Watchdog:
 
     @property
     def done(self) -> bool:
-        """Whether every rank has ended every item and said bye."""
+        """Whether every rank has ended every item and sent its bye."""
         return self.ready and all(rank.ended for rank in self._ranks.values())
 
     @property
@@ -182,7 +182,7 @@ class Watchdog:
     def on_sign_of_life(self, rank: int, now: float) -> None:
         """Note that something was heard of a rank."""
         if rank in self._ranks:
-            self._ranks[rank].heard = now
+            self._ranks[rank].last_heard = now
 
     def on_ready(
         self,
@@ -231,7 +231,10 @@ class Watchdog:
             self._ranks[rank].loading = True
 
     def on_case_start(self, event: Event, now: float) -> None:
-        """Note that a rank starts an item. The deadline counts from the last rank to start it."""
+        """Note that a rank starts an item.
+
+        The deadline counts from the last rank to start it.
+        """
         item = event["case"], event["repeat"]
         first_start, _ = self._starts.get(item, (now, now))
         self._starts[item] = first_start, now
@@ -241,7 +244,7 @@ class Watchdog:
         self._ranks[event["rank"]].progress = None
 
     def on_progress(self, event: Event, now: float) -> None:
-        """Note a rank's progress, which restarts the deadline as `restarts_deadline` decides."""
+        """Note a rank's progress, which may restart the deadline."""
         rank = self._ranks[event["rank"]]
         item = (event["case"], event.get("repeat", 0))
         before, rank.progress = rank.progress, (event["phase"], event["done"])
@@ -281,16 +284,19 @@ class Watchdog:
             self._tentative = True
 
     def on_abnormal_end(self, error: RankError) -> None:
-        """Note that a rank's program ended abnormally, which is the cause if ranks are lost."""
+        """Note the abnormal end of a rank's program, the cause of later losses."""
         self._observations.append(error)
 
     def on_lost(self, rank: int | None, description: str) -> None:
-        """Note that a connection ended before its rank had said bye."""
+        """Note that a connection ended before its rank had sent its bye."""
         self._observations.append(RankLoss(rank, description))
         self.fail(f"{description}, ended without an error message", rank, tentative=True)
 
     def on_bye(self, rank: int, now: float) -> None:
-        """Note that a rank is done. It must have ended all items; other ranks may be read later."""
+        """Note that a rank is done, with all items ended.
+
+        Events of other ranks may be read later.
+        """
         self._ranks[rank].ended = True
         missing = [item for item in self.items if rank not in self._ended.get(item, ())]
         if missing:
@@ -335,7 +341,7 @@ class Watchdog:
     def find_quiet(self, now: float) -> dict[int, float]:
         """Return seconds of silence of ranks that miss heartbeats while others do not."""
         silence = {
-            number: now - rank.heard for number, rank in self._ranks.items() if not rank.ended
+            number: now - rank.last_heard for number, rank in self._ranks.items() if not rank.ended
         }
         any_heard = any(seconds <= QUIET for seconds in silence.values())
         return {rank: s for rank, s in silence.items() if s > QUIET} if any_heard else {}
@@ -355,7 +361,7 @@ class Watchdog:
             self._fault = self._find_silent(now) or self._find_late(now + slack)
         return self._fault
 
-    def add_locations(self, fault: Fault, where: Mapping[int, str]) -> Fault:
+    def add_locations(self, fault: Fault, positions: Mapping[int, str]) -> Fault:
         """Return a timeout with the positions of its ranks, the likely culprit first.
 
         A rank that does not answer, that sleeps, or that is at a rare position makes the others
@@ -363,7 +369,7 @@ class Watchdog:
         """
         groups: dict[str, list[int]] = {}
         for rank in sorted(self._ranks):
-            groups.setdefault(where.get(rank, SILENT), []).append(rank)
+            groups.setdefault(positions.get(rank, SILENT), []).append(rank)
         order = sorted(
             groups,
             key=lambda position: (
@@ -382,7 +388,7 @@ class Watchdog:
 
     def _find_silent(self, now: float) -> Fault | None:
         for number, rank in self._ranks.items():
-            silence = now - rank.heard
+            silence = now - rank.last_heard
             # Loading torch can delay a heartbeat for longer than this on a slow file system. Until
             # the first rank has loaded it, start_timeout is the limit.
             loading = rank.loading and rank.case is None

@@ -1,1 +1,1 @@
-"""Launching: hosts, launchers (one module each) and detection; cases -> argv, env, hostfile."""
+"""Launching: hosts, launchers, their detection, and the command of each job."""

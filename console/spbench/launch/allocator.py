@@ -33,7 +33,7 @@ def preload_allocator(
     placement: Sequence[RankBlock],
     env: Mapping[str, str],
     *,
-    here: bool,
+    is_local_job: bool,
 ) -> LaunchSettings:
     """Return settings with an environment in which the ranks load their allocator.
 
@@ -46,7 +46,7 @@ def preload_allocator(
         launcher: The launcher's name.
         placement: The hosts of the ranks, if they are known.
         env: The environment.
-        here: Whether ranks without a placement are on this machine.
+        is_local_job: Whether ranks without a placement are on this machine.
 
     Raises:
         MissingError: ``tcmalloc`` is requested, ranks run on this machine, and it is not installed.
@@ -56,11 +56,11 @@ def preload_allocator(
     if allocator == "system":
         return settings
 
-    all_here = all(is_local(block.host) for block in placement) if placement else here
-    all_here = all_here and settings.container is None
-    library = _find_installed(env) if all_here else None
+    all_local = all(is_local(block.host) for block in placement) if placement else is_local_job
+    all_local = all_local and settings.container is None
+    library = _find_installed(env) if all_local else None
     if allocator == "tcmalloc":
-        return _add_preload(settings, _require_tcmalloc(settings, library, here=all_here))
+        return _add_preload(settings, _require_tcmalloc(settings, library, all_local=all_local))
 
     is_free = _PRELOAD not in env and _PRELOAD not in settings.env
     if library is None or not is_free or launcher == _HOOKS_MALLOC:
@@ -68,13 +68,13 @@ def preload_allocator(
     return _add_preload(settings, library)
 
 
-def _require_tcmalloc(settings: LaunchSettings, library: str | None, *, here: bool) -> str:
+def _require_tcmalloc(settings: LaunchSettings, library: str | None, *, all_local: bool) -> str:
     if _PRELOAD in settings.env:
         raise UsageError(
             "launch.allocator tcmalloc: launch.env has an LD_PRELOAD already; put tcmalloc into "
             "it, and leave out the allocator"
         )
-    if library is None and here:
+    if library is None and all_local:
         raise MissingError(
             f"launch.allocator tcmalloc: no {' or '.join(TCMALLOC)} on this machine; install it "
             "(Debian: libtcmalloc-minimal4), or take allocator: auto"
@@ -87,7 +87,10 @@ def _add_preload(settings: LaunchSettings, library: str) -> LaunchSettings:
 
 
 def _find_installed(env: Mapping[str, str]) -> str | None:
-    """Return the library's file name, with which the linker also finds it; None if missing."""
+    """Return the library's file name; None if missing.
+
+    The linker also finds it by this name.
+    """
     from_env = (Path(folder) for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder)
     folders = (*from_env, *FOLDERS)
     return next(

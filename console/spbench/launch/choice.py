@@ -29,7 +29,7 @@ class LaunchChoice:
 
     @property
     def title(self) -> str:
-        """The chosen hosts and launcher in a few words; empty if none is chosen."""
+        """The chosen hosts and launcher in short; empty without a choice."""
         hosts = self.hostfile.name if self.hostfile is not None else self.hosts
         parts = (("hosts", hosts), ("launcher", self.launcher), ("assumed", self.assume))
         return "  ".join(f"{label}: {name}" for label, name in parts if name)

@@ -1,4 +1,4 @@
-"""Containers of the ranks: the command of a runtime, placed before the interpreter."""
+"""Containers of the ranks: a runtime's command, placed before the interpreter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _DOCKER = _WITH_ENVIRONMENT + 'exec docker run $names --user="$(id -u):$(id -g)"
 
 
 def build_container_prefix(container: str | Container | None) -> tuple[str, ...]:
-    """Return the arguments before the interpreter: a user's prefix, or a runtime with its image.
+    """Return the arguments before the interpreter that run it in a container.
+
+    These are a user's prefix, or a runtime with its image.
 
     The working folder has the same path inside, and so has /tmp, in which launchers leave sockets
     for ranks. The launcher's whole environment is passed on.
@@ -51,7 +53,7 @@ def _mounts(container: Container, folder: str) -> Sequence[str]:
 
 
 def _apptainer(container: Container, mounts: Sequence[str], folder: str) -> tuple[str, ...]:
-    """Return ``apptainer exec``, which shares the host's namespaces and environment by default."""
+    """Return ``apptainer exec``, which shares namespaces and environment by default."""
     binds = [arg for mount in (*mounts, "/dev/shm:/dev/shm") for arg in ("--bind", mount)]
     return ("apptainer", "exec", *binds, "--pwd", folder, *container.args, container.image)
 

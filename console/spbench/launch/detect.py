@@ -178,13 +178,13 @@ def _kill(process: subprocess.Popen[str]) -> None:
 def find_launcher(
     settings: LaunchSettings, library: MpiLibrary | None, env: Mapping[str, str]
 ) -> InstalledLauncher:
-    """Return the launcher that the settings name; for ``auto``, the library's first installed.
+    """Return the launcher of the settings; for ``auto``, the first installed one.
 
     ``auto`` takes the launcher of a batch system only inside its allocation, if there is nothing
     better, and a plug-in's launcher only if there is no other.
 
     Raises:
-        MissingError: None is installed. The message lists the searched folders.
+        MissingError: No launcher is installed. The message lists the searched folders.
     """
     folder = _find_interpreter_folder(settings)
     if settings.launcher != "auto":
@@ -229,7 +229,7 @@ def _list_plugin_launchers(library: MpiLibrary | None) -> Iterator[str]:
 
 
 def find_mismatch(installed: InstalledLauncher, library: MpiLibrary) -> str | None:
-    """Return a message if the launcher cannot start ranks of this library; None if it can."""
+    """Return a message if the launcher cannot start ranks of this library."""
     launcher = installed.launcher
     if library.name in launcher.libraries:
         return None
@@ -304,7 +304,7 @@ def parse_assumed_library(text: str) -> MpiLibrary:
 
 
 def find_assumed_launcher(settings: LaunchSettings, library: MpiLibrary) -> InstalledLauncher:
-    """Return the launcher of the settings; for ``auto``, the one that comes with the library.
+    """Return the launcher of the settings; for ``auto``, the library's own.
 
     Raises:
         UsageError: It does not start ranks of that library.

@@ -21,7 +21,7 @@ _CPUS_OF_NODES = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 
 def check_devices(jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, str]) -> None:
-    """Reject jobs with more ranks than devices, if their settings forbid ``oversubscribe``.
+    """Reject jobs with more ranks than devices, unless they may oversubscribe.
 
     Jobs on GPUs are left to `gpu_needs.check_gpus`. If an allocation does not show its number of
     devices, the launcher rejects the job.
@@ -40,7 +40,7 @@ def check_devices(jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, st
 def find_shortage(
     jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, str]
 ) -> tuple[str, int] | None:
-    """Return why `check_devices` rejects the first such job, and the available devices."""
+    """Return why `check_devices` rejects a job, and the available devices."""
     for job, hosts in jobs:
         if job.settings.oversubscribe or any(map(needs_gpu, job.cases)):
             continue
@@ -57,7 +57,7 @@ def find_shortage(
 def available_devices(
     job: Job, hosts: Hosts | None, env: Mapping[str, str]
 ) -> tuple[int, str] | None:
-    """Return the number of devices of a job's launcher, and its description; None if unknown.
+    """Return the number of devices of a job, and its description; None if unknown.
 
     With a hostfile or ``--hosts`` these are slots, in an allocation its cores, and otherwise the
     cores of this machine that this process may use.
@@ -75,7 +75,7 @@ def available_devices(
 
 
 def _count_allocated_cores(env: Mapping[str, str]) -> int | None:
-    """Return the cores of the batch allocation in the environment; None if it is not shown."""
+    """Return the cores of the batch allocation; None if variables do not show them."""
     if "SLURM_JOB_ID" in env:
         parts = env.get("SLURM_JOB_CPUS_PER_NODE", "").split(",")
         matches = [_CPUS_OF_NODES.fullmatch(part.strip()) for part in parts]

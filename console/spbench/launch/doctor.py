@@ -43,7 +43,7 @@ _MISSING_MODULES = {
 
 
 def examine_machine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
-    """Return findings about this machine: required software first, then devices and load."""
+    """Return findings about this machine: software first, then devices and load."""
     settings = LaunchSettings.model_validate({"python": python} if python else {})
     ranks_python = find_interpreter(settings)
     findings = [Finding(FindingStatus.OK, "python", ranks_python)]

@@ -177,7 +177,7 @@ def _find_reasons(
     *,
     exclusive: bool,
 ) -> Iterator[tuple[str, str]]:
-    """Yield each reason why these ranks of a case cannot run on their host, and its remedy.
+    """Yield why these ranks of a case cannot run on their host, with remedies.
 
     If ``exclusive``, each rank needs its own GPU; otherwise only ranks that use NCCL do.
     """
@@ -186,9 +186,9 @@ def _find_reasons(
     gpu_ranks = sum("server" not in case.entry.place(params, rank) for rank in ranks)
     if not gpu_ranks:
         return
-    why = explain_unusable(gpus, host_facts.torch, host_facts.torch_cuda)
-    if why:
-        yield why, f"spbench doctor says how to fix it; or {_ELSEWHERE}"
+    problem = explain_unusable(gpus, host_facts.torch, host_facts.torch_cuda)
+    if problem:
+        yield problem, f"spbench doctor says how to fix it; or {_ELSEWHERE}"
         return
     if gpus.usable is None:
         return

@@ -92,7 +92,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A job ready to start: ``spec`` for any launcher, and ``command`` of the chosen one."""
+    """A job ready to start: ``spec`` for any launcher, ``command`` for its own."""
 
     installed: InstalledLauncher
     library: MpiLibrary
@@ -112,7 +112,7 @@ class Launch:
 
     @property
     def requested_placement(self) -> dict[str, Any]:
-        """The requested binding and hosts of the ranks, for comparison with the actual ones.
+        """The requested binding and hosts, for comparison with the actual ones.
 
         ``undone_by`` is a variable that turns the launcher's binding off, ``variables`` are passed
         through the environment, and ``shown_by`` makes the launcher print its binding.
@@ -141,7 +141,7 @@ def make_hosts_finder(
     Args:
         option: The hosts of --hostfile or --hosts, which override those of the settings.
         folder: The suite's folder, to which ``hostfile`` of the settings is relative.
-        exclude: Hosts to remove, whatever their source.
+        exclude: Hosts to remove, from either source.
     """
     hostfiles: dict[str, Hosts] = {}
 
@@ -225,7 +225,7 @@ def select_cases(jobs: Iterable[Job], ids: Collection[str]) -> tuple[Job, ...]:
 
 
 def interleave_repeats(jobs: Sequence[Job]) -> Iterator[Job]:
-    """Yield a launch for each repeat, round robin, so that drift affects all cases equally."""
+    """Yield one job per repeat, round robin, so that drift affects all cases equally."""
     repeats = max((case.repeat for job in jobs for case in job.cases), default=0)
     for repeat in range(repeats):
         for job in jobs:
@@ -285,9 +285,11 @@ def prepare_launch(
         installed = find_assumed_launcher(settings, library)
     launcher = installed.launcher
 
-    here = not _uses_allocation(installed, hosts, env)
+    is_local_job = not _uses_allocation(installed, hosts, env)
     if not job.starts_program:
-        settings = preload_allocator(settings, launcher.name, placement, env, here=here)
+        settings = preload_allocator(
+            settings, launcher.name, placement, env, is_local_job=is_local_job
+        )
     hostfile_text = launcher.hostfile(placement)
     hostfile = _write_hostfile(home, hostfile_text) if hostfile_text is not None else None
     spec = JobSpec(
@@ -298,7 +300,7 @@ def prepare_launch(
         private_env=private_env
         | _fan_in_environment(job, placement)
         | build_job_environment(job, env),
-        oversubscribed=here and is_oversubscribed(hosts, job.np),
+        oversubscribed=is_local_job and is_oversubscribed(hosts, job.np),
         hostfile=hostfile,
         library=library.name,
     )
@@ -323,7 +325,10 @@ def _fan_in_environment(job: Job, placement: tuple[RankBlock, ...]) -> dict[str,
 
 
 def _kernel_loading_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:
-    """Let CUDA load all kernels at its start if stages use NCCL. A user's variable wins."""
+    """Let CUDA load all kernels at its start if stages use NCCL.
+
+    A user's variable takes precedence.
+    """
     needed = any(case.params.get("backend") == "nccl" for case in job.cases)
     is_set = ENV_KERNEL_LOADING in env or ENV_KERNEL_LOADING in job.settings.env
     return {ENV_KERNEL_LOADING: "EAGER"} if needed and not is_set else {}
@@ -338,15 +343,15 @@ def _uses_allocation(
 
 
 def may_choose_hosts(settings: LaunchSettings, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
-    """Whether the launcher may choose the hosts, which are then unknown before the launch."""
+    """Whether the launcher may choose hosts, which are then unknown beforehand."""
     takes_allocation = load_traits(settings.launcher).places_ranks
     return hosts is None and (takes_allocation or names_hosts(env))
 
 
 def _reject_too_few_slots(job: Job, hosts: Hosts | None, env: Mapping[str, str]) -> None:
     limit = job.settings.ranks_per_host
-    here = hosts is None and not may_choose_hosts(job.settings, hosts, env)
-    if here and limit is not None and job.np > limit:
+    is_local_job = hosts is None and not may_choose_hosts(job.settings, hosts, env)
+    if is_local_job and limit is not None and job.np > limit:
         raise MissingError(
             f"{job.np} ranks do not fit on this machine at ranks_per_host {limit}: raise it, or "
             "name hosts with --hostfile"

@@ -66,7 +66,7 @@ class JobSpec:
             never appear in argv, because they contain a secret.
         oversubscribed: Whether a host has more ranks than slots.
         hostfile: The path of the file with the text of `Launcher.hostfile`; None without one.
-        library: The ranks' MPI library, as in `Launcher.libraries`; empty if unknown.
+        library: The ranks' MPI library, one of `Launcher.libraries`; empty if unknown.
     """
 
     np: int
@@ -109,7 +109,7 @@ class JobSpec:
 
     @property
     def hidden_env(self) -> Mapping[str, str]:
-        """The part of `rank_env` that is passed in the launcher's environment, not in its argv.
+        """The part of `rank_env` that is passed in the environment, not in argv.
 
         Every user of the host can read the arguments of a process, but only its owner can read its
         environment. Variables that would change the launcher itself are left out.
@@ -153,7 +153,7 @@ FORWARDED_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class RankEnd:
-    """The end of one or more ranks, as a launcher reports it.
+    """The end of one or more ranks, reported by a launcher.
 
     Attributes:
         ranks: Their numbers; empty if the launcher does not report them.
@@ -202,7 +202,7 @@ def signal_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LostConnection:
-    """A lost connection to a host, as a launcher or the ssh that it started reports it.
+    """A lost connection to a host, reported by a launcher or its ssh.
 
     Attributes:
         host: The host as the message spells it; None if the message names no host.
@@ -215,7 +215,7 @@ class LostConnection:
 
 @dataclass(frozen=True, slots=True)
 class LauncherReport:
-    """The end of a job, as the output of its launcher shows it.
+    """The end of a job, from the output of its launcher.
 
     Attributes:
         ends: Ends of ranks, in the order of the messages.
@@ -238,7 +238,7 @@ class LauncherReport:
         """The ends by signals that did not come from the launcher."""
         ends = self.ends
         if self.kills:
-            # once a rank has exited, the launcher itself kills the others
+            # after the exit of a rank, the launcher itself kills the others
             exited = (index for index, end in enumerate(ends) if end.signal is None)
             first_exit = next(exited, len(ends))
             ends = tuple(
@@ -250,7 +250,7 @@ class LauncherReport:
 
     @property
     def message(self) -> str | None:
-        """The most specific cause: a lost host, a killed rank, a reason, or the end of a rank."""
+        """The most specific cause: a lost host, a killed rank, a reason, an end."""
         lost = next((connection.message for connection in self.lost), None)
         killed = next((end.message for end in self.killed), None)
         return lost or killed or self.reason or next((end.message for end in self.ends), None)
@@ -293,7 +293,10 @@ def get_traits(launcher: Launcher) -> LauncherTraits:
 
 
 class Launcher(Protocol):
-    """The interface of a launcher. Each module of `launchers` defines one as ``LAUNCHER``."""
+    """The interface of a launcher, which each module of `launchers` implements.
+
+    The module defines it as ``LAUNCHER``.
+    """
 
     name: str
     libraries: frozenset[str]
@@ -304,7 +307,7 @@ class Launcher(Protocol):
     """Whether it asks the resolver for its hosts, which does not know aliases of ssh."""
 
     helper: str | None
-    """The program that it starts on each host by ssh and whose output it hides.
+    """The program that it starts on each host by ssh, with hidden output.
 
     None if it reports problems of a host itself.
     """

@@ -53,7 +53,7 @@ def read_load(proc: Path = PROC) -> Load | None:
 
 
 def describe_busy_host(host: str) -> str:
-    """Return the load of this machine if it is this host and busy; otherwise an empty text."""
+    """Return the load of a host if it is this one and busy; otherwise empty."""
     load = read_load() if host == socket.gethostname() else None
     return str(load) if load is not None and load.minute > BUSY_LOAD * load.cores else ""
 

@@ -1,4 +1,4 @@
-"""The probe of an interpreter's MPI library: the program that runs there, and its answer."""
+"""The probe of an interpreter's MPI library: its program and its answer."""
 
 from __future__ import annotations
 

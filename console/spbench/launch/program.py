@@ -1,4 +1,4 @@
-"""The program of each rank as argv: setup lines, container, interpreter and worker."""
+"""The argv of each rank: setup lines, container, interpreter and worker."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The record of a run: its events and folder, its RunState, and statistics of both."""
+"""The record of a run: its events, its folder, its state and its findings."""

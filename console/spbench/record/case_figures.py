@@ -1,4 +1,4 @@
-"""Limits of expectations that depend on the measurements of other cases of the run."""
+"""Limits of expectations that depend on measurements of other cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDS = {CaseStatus.ERROR: "ended in error", CaseStatus.TIMEOUT: "ran out of tim
 
 
 class NotReachedError(ExpressionError):
-    """A figure of a case that is not part of this run, or was cancelled. It is not a failure."""
+    """A figure of a case that is not part of this run, or was cancelled."""
 
 
 def read_figure(case: CaseState, metric: str) -> float | None:

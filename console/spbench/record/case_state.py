@@ -96,7 +96,7 @@ class CaseRank:
         facts: Facts that hold for the entire launch.
         device: The device on which it computes in this case.
         coordinates: Its tile, stage and replica; empty if it has none.
-        near: Whether its device is near its CPUs; None if unknown.
+        is_near: Whether its device is near its CPUs; None if unknown.
         error: The ``message`` and ``traceback`` of the exception that ended it; None without one.
         disturbed: The amount of each disturbance by other work, in the worst of its repeats.
     """
@@ -105,7 +105,7 @@ class CaseRank:
     device: str | None
     coordinates: Mapping[str, Any]
     status: RankStatus = RankStatus.WAITING
-    near: bool | None = None
+    is_near: bool | None = None
     error: Mapping[str, Any] | None = None
     disturbed: Mapping[str, float] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class CaseIdentity:
         inject: The planted fault.
         until: The interval and the time that end repeats; None for a fixed number of repeats.
         version: The version of the benchmark.
-        shares: The number of ranks of each of its jobs if it has one on each host; else empty.
+        shares: The number of ranks of each of its jobs if it has one on each host.
         scaled: The values that it shares with the same case on other numbers of ranks, see
             `run_events.SCALED`.
     """
@@ -266,8 +266,8 @@ class CaseState:
         """The number of repeats, as far as known."""
         if self.measured.repeats_end is not None:
             return self.measured.repeats_end.repeats
-        begun = len(self.measured.jobs) if self.identity.until else 0
-        return max(self.identity.repeat, begun)
+        num_started = len(self.measured.jobs) if self.identity.until else 0
+        return max(self.identity.repeat, num_started)
 
     @property
     def check_counts(self) -> tuple[int, int]:
@@ -303,7 +303,7 @@ class CaseState:
     def fold_samples(self, metric: str) -> list[list[float]]:
         """Return the metric's samples over all ranks, one list of iterations per repeat.
 
-        Each iteration's value is folded over ranks like the metric says: a time is that of the
+        Each iteration's value is folded over ranks by the metric's rule: a time is that of the
         slowest rank. Iterations that not all ranks have finished are left out. Every rank with work
         has time_ms, but only some ranks may have other samples.
         """
@@ -318,7 +318,7 @@ class CaseState:
         return [by_job[job] for job in sorted(by_job)]
 
     def launch_medians(self, metric: str) -> list[float]:
-        """Return the metric's value in each launch: the median of the medians of its repeats."""
+        """Return the metric's value in each launch: the median over its repeats."""
         return list(map(median_of_repeats, self.fold_by_job(metric)))
 
     def _fold_by_repeat(self, metric: str) -> dict[int, list[float]]:
@@ -359,7 +359,7 @@ class CaseState:
         return rows
 
     def summary(self, metric: str) -> Summary | None:
-        """The metric over all repeats and iterations; None where nothing was measured.
+        """The metric over all repeats and iterations; None without measurements.
 
         The p50 of a ratio of two times is the ratio of the p50s of the times, so that it follows
         from them: over several repeats, the median of the ratios would be another number.
@@ -375,7 +375,7 @@ class CaseState:
         return summary if summary is None or ratio is None else replace(summary, p50=ratio)
 
     def _ratio_of_times(self, metric: str) -> float | None:
-        """Return the value of a ratio of two times; None for other metrics or unknown times."""
+        """Return the value of a ratio of two times; None for other metrics."""
         limits = self.measured.limits
         times = [("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())]
         if (name := find_efficiency_time(metric, limits)) is not None:
@@ -388,7 +388,7 @@ class CaseState:
         return None if summary is None else summary.p50
 
     def rank_medians(self) -> dict[int, float]:
-        """Return each rank's median over repeats of the median time of an iteration, in ms."""
+        """Return each rank's median over repeats of the median iteration, in ms."""
         times = {rank: self.rank_times(rank) for rank in sorted(self.measured.ranks)}
         return {rank: median_of_repeats(repeats) for rank, repeats in times.items() if any(repeats)}
 
@@ -404,7 +404,7 @@ class CaseState:
         return RankComparison(self.identity).compare(self.active_medians()).ratios
 
     def mean_skews(self) -> Mapping[int, float]:
-        """Return the ratios of mean times, which interruptions lengthen and which include waits."""
+        """Return the ratios of mean times, which include waits and interruptions."""
         times = {rank: self.rank_times(rank) for rank in sorted(self.measured.ranks)}
         means = {
             rank: RankTime(sum(map(sum, repeats)) / sum(map(len, repeats)))

@@ -27,7 +27,7 @@ _Coordinates = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RankTime:
-    """A rank's median time, and the median without its waits; None if these are not measured."""
+    """A rank's median time in ms, in total and without its waits."""
 
     total: float
     active: float | None = None
@@ -90,7 +90,10 @@ class RankComparison:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all ranks belong to one stage. Their tiles may have different neighbours."""
+        """Whether all ranks belong to one stage.
+
+        Their tiles may have different neighbours.
+        """
         return len(set(self._stages.values())) == 1
 
     def compare(self, times: Mapping[int, RankTime]) -> RankRatios:
@@ -134,7 +137,10 @@ class RankComparison:
 
 
 def _number_kinds(kinds: Sequence[Hashable], np: int, programs: Container[str]) -> dict[int, int]:
-    """Return the number of each rank's kind of work. A rank with its own program is a kind."""
+    """Return the number of each rank's kind of work.
+
+    A rank with its own program is a kind.
+    """
     numbers: dict[Hashable, int] = {}
     by_rank = {}
     for rank in range(np):
@@ -148,7 +154,7 @@ def _number_kinds(kinds: Sequence[Hashable], np: int, programs: Container[str]) 
 def compute_active_times(
     case: CaseState, waits: Iterable[str], rank: int, repeat: int, iterations: slice = slice(None)
 ) -> list[float] | None:
-    """Return a rank's times of a repeat without its waits; None if waits are not measured.
+    """Return a rank's times of a repeat without its waits; None if not measured.
 
     Args:
         case: The case.

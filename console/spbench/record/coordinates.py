@@ -1,4 +1,4 @@
-"""Coordinates of ranks in the layout of a benchmark in short form: stage 0, tile 0,1."""
+"""Coordinates of ranks in a benchmark's layout: stage 0, tile 0,1."""
 
 from __future__ import annotations
 

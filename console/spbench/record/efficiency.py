@@ -35,7 +35,7 @@ def compute_efficiency(
 
 
 def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> str:
-    """Return ``41 %``, or ``~41 %`` if disturbed times make it less than the hardware's."""
+    """Return ``41 %``, or ``~41 %`` if times were disturbed."""
     if efficiency is None:
         return ""
     text = format_percent(efficiency) if efficiency < MAX_EFFICIENCY else "> 999 %"
@@ -52,7 +52,7 @@ SPEEDUPS = {
 
 
 def find_efficiency_time(metric: str, references: Container[str]) -> str | None:
-    """Return the time by which an efficiency divides a reference; None for other metrics.
+    """Return the time by which an efficiency divides a reference, or None.
 
     Views that show the efficiency of the case leave out that of ``time_ms``.
 
@@ -64,12 +64,15 @@ def find_efficiency_time(metric: str, references: Container[str]) -> str | None:
 
 
 def is_ratio_of_times(metric: str) -> bool:
-    """Whether a metric is a ratio of two times, which over repeats is that of their medians."""
+    """Whether a metric is a ratio of two times.
+
+    Over several repeats it is the ratio of their medians.
+    """
     return metric in EFFICIENCIES or metric in SPEEDUPS
 
 
 def format_metric(value: float, unit: str, metric: str, *, disturbed: bool) -> str:
-    """Return a metric's value with its unit, such as ``~46 %`` if times were disturbed.
+    """Return a metric's value with its unit, ``~46 %`` if times were disturbed.
 
     Args:
         value: The value in ``unit``.

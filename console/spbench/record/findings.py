@@ -50,13 +50,13 @@ _COMPARED = {
     "rank": f"quiet cases of compute and memory, timed for {1000 * MIN_LAG_SECONDS:g} ms or more",
     "link": "cases of links",
 }
-"""Descriptions of the compared cases, by what they measure."""
+"""Descriptions of the compared cases, by the measured part."""
 MAX_FINDINGS = 12
 """The number of messages on outliers; others are counted."""
 
 
 def collect_findings(state: RunState) -> list[str]:
-    """Return one message per finding of a run, such as misplaced ranks, slow hosts and noise."""
+    """Return one message per finding of a run."""
     cases = state.cases.values()
     ignored = state.ignored.finding
     return [
@@ -69,7 +69,7 @@ def collect_findings(state: RunState) -> list[str]:
 
 
 def describe_noise(state: RunState) -> list[str]:
-    """Return why times are not those of the hardware: ranks that share cores, and noise."""
+    """Return why times are not the hardware's: shared cores, and noise."""
     sharing = summarize_sharing(state)
     return [*([sharing] if sharing is not None else []), *summarize_noise(state)]
 
@@ -84,7 +84,7 @@ def names_slow_part(finding: str) -> bool:
 
 
 def collect_findings_or_defect(state: RunState) -> list[str]:
-    """Return the findings, or a defect of spbench as a finding, so that a report is written."""
+    """Return the findings, or a defect of spbench as a finding."""
     try:
         return collect_findings(state)
     except Exception as error:
@@ -106,7 +106,7 @@ def find_slow_parts(cases: Iterable[CaseState]) -> list[Outlier]:
 
 
 def describe_stragglers(cases: Iterable[CaseState]) -> list[str]:
-    """Return one message per straggler of the judged cases of a run, the slowest first.
+    """Return one message per straggler of the judged cases, the slowest first.
 
     In a noisy case, a rank that was slightly slow for a short time is explained by the noise and
     left out.
@@ -136,8 +136,8 @@ def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     stragglers = [slow for case in measured for slow in case.verdict.stragglers]
     known_keys = {slow.host if slow.rank is None else (slow.host, slow.rank) for slow in stragglers}
     if outliers := [slow for slow in find_slow_parts(measured) if slow.key not in known_keys]:
-        rest = f"{len(outliers) - MAX_FINDINGS} more hosts, ranks or links are slow"
-        more = [rest] if len(outliers) > MAX_FINDINGS else []
+        remainder = f"{len(outliers) - MAX_FINDINGS} more hosts, ranks or links are slow"
+        more = [remainder] if len(outliers) > MAX_FINDINGS else []
         return [*(slow.message for slow in outliers[:MAX_FINDINGS]), *more]
     links = [slow for case in by_link for slow in _compare_links(case)]
     notable = [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
@@ -178,7 +178,7 @@ def _describe_suspect(cases: Iterable[CaseState]) -> Iterator[str]:
 
 
 def _describe_no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
-    """Yield a message that no rank lagged, or that each case was too short for a straggler.
+    """Yield a message that no rank lagged, or that cases were too short.
 
     Only quiet cases count that compare ranks and measure how long they wait for each other.
     """
@@ -204,7 +204,7 @@ def _compares_ranks(case: CaseState) -> bool:
 
 
 def _describe_too_short(cases: Sequence[CaseState]) -> str:
-    """Return that cases are too short to show a slow rank, and how to make them longer."""
+    """Return that cases are too short to show a slow rank, with the remedy."""
     longest = max(cases, key=lambda case: case.timed_seconds)
     if len(cases) == 1:
         subject = f"{longest.id} is"
@@ -252,7 +252,7 @@ def _describe_interruption(cases: Iterable[CaseState]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Slowest:
-    """The slowest of its kind in a case; ``few`` means too few of its kind for the test."""
+    """The slowest of its kind in a case; ``few`` if the test needs more of them."""
 
     case: str
     ratio: float
@@ -277,7 +277,7 @@ def _find_slowest_rank(case: CaseState) -> Iterator[_Slowest]:
 
 
 def _compare_links(case: CaseState) -> list[_Slowest]:
-    """Return each link compared with the median of its kind, within a host or between hosts."""
+    """Return each link compared with the median of its kind."""
     links = []
     for metric in (_LATENCY, _BANDWIDTH):
         rows = [m for m in case.measured.labelled if m["name"] == metric.name and is_link(m)]

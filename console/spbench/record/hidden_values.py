@@ -1,4 +1,4 @@
-"""Records without credentials, and their values again when a recorded run is repeated.
+"""Records without credentials, and restored values when a run is repeated.
 
 Only values of environment variables are hidden: ``launch.env``, and ``env`` of programs.
 """
@@ -40,7 +40,7 @@ def hide_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hide_arguments(args: Sequence[str]) -> list[str]:
-    """Return the arguments of a spbench command without the credentials in its ``--set``."""
+    """Return the arguments of a spbench command without credentials in ``--set``."""
     hidden = hide_credentials(args)
     for index, arg in enumerate(args):
         if index > 0 and args[index - 1] == _SET:
@@ -63,12 +63,15 @@ def hide_override(text: str) -> str:
 
 
 def hide_suite(text: str) -> str:
-    """Return a suite's text without the credentials in its ``env``; line numbers are kept."""
+    """Return a suite's text without the credentials in its ``env``.
+
+    Line numbers are kept.
+    """
     return _hide_yaml(text, in_env=False) if "env" in text else text
 
 
 def restore_suite(suite: Suite, environ: Mapping[str, str]) -> Suite:
-    """Return a suite with the values of ``environ`` instead of those that a record hides.
+    """Return a suite with values of ``environ`` instead of hidden ones.
 
     Raises:
         UsageError: A variable is missing in ``environ``.
@@ -123,7 +126,7 @@ def _hide_yaml(text: str, *, in_env: bool) -> str:
 def _find_values(
     node: yaml.Node | None, in_env: bool, report: Callable[[yaml.Node], None], visited: set[object]
 ) -> None:
-    """Report the scalars below ``env`` that hold a credential, each node once despite aliases."""
+    """Report the scalars below ``env`` that hold a credential, each node once."""
     if (id(node), in_env) in visited:
         return
     visited.add((id(node), in_env))

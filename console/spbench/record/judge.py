@@ -1,4 +1,4 @@
-"""The judgement of a case from its checks and expectations, and of a run from its cases."""
+"""The judgement of a case from its checks and expectations, and of a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def judge(
     cases: Mapping[str, CaseState] = MappingProxyType({}),
     stragglers: Sequence[Straggler] = (),
 ) -> Judgement:
-    """Judge a case with ranks that have all ended: its checks first, then its expectations.
+    """Judge a case after the end of its ranks: checks first, then expectations.
 
     A planted fault always fails the case, whether it was noticed or not.
 
@@ -80,7 +80,10 @@ def blames_fault(reason: str | None) -> bool:
 
 
 def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Straggler]) -> str:
-    """Return whether a slow rank was noticed; a fault of another kind must fail a check."""
+    """Return whether a slow rank was noticed.
+
+    A planted fault of another kind must fail a check.
+    """
     unnoticed = f"{_UNSEEN} {fault}"
     planted = list_planted_ranks(case)
     if not planted:
@@ -121,7 +124,7 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
 
 
 def _format_skew_limit(limit: float) -> str:
-    """Return the expectation that fails a case with a larger skew, in the form of a suite."""
+    """Return the expectation of a suite that fails a case with a larger skew."""
     return f"`expect: {{skew: {{max: {limit:.4g}}}}}`"
 
 
@@ -134,7 +137,7 @@ def _list_silent_ranks(case: CaseState, check: str) -> list[int]:
 
 
 def describe_failed_checks(case: CaseState) -> list[str]:
-    """Return one message per failed check: its ranks, the largest error, and its location."""
+    """Return one message per failed check: ranks, largest error and location."""
     messages = []
     for name, results in case.measured.checks.items():
         ranks = sorted({rank for (_, rank), result in results.items() if not result.passed})
@@ -189,7 +192,7 @@ def _is_met(op: str, limit: float | None, value: float | None, **_: Any) -> bool
 
 
 def describe_expected(item: Mapping[str, Any], unit: str = "") -> str:
-    """Return an expectation, such as ``time_ms max 5 ms``, or with the origin of its limit."""
+    """Return an expectation, such as ``time_ms max 5 ms``, with its origin."""
     if item.get("reference"):
         return f"{item['metric']} {item['op']} {describe_limit(item)}"
     limit = item["limit"]

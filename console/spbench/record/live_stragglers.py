@@ -1,4 +1,4 @@
-"""The stragglers of the running case: ranks and hosts that lag now, and for how long."""
+"""The stragglers of the running case, and how long they have lagged."""
 
 from __future__ import annotations
 

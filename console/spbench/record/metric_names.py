@@ -1,4 +1,4 @@
-"""Names of metrics for people, and metrics that are measured in another loop than the time."""
+"""Names of metrics for people, and metrics of a separate loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import TIME_MS, Metric, describe_iteration
 
 OTHER = "other"
-"""The name of unaccounted time if it is unknown what takes it."""
+"""The name of unaccounted time if it has no other name."""
 SEPARATELY = "measured separately"
 """The mark of a metric that another loop than that of ``time_ms`` measures."""
 
@@ -22,12 +22,12 @@ def format_metric_name(name: str, unit: str) -> str:
 
 
 def format_folded_name(name: str, unit: str) -> str:
-    """Return the name of a metric's value over all ranks, such as ``lowest bandwidth``."""
+    """Return the name of a metric's value over all ranks: ``lowest bandwidth``."""
     return _collect_titles("folded_title").get(name) or format_metric_name(name, unit)
 
 
 def format_figure_name(metric: str, unit: str) -> str:
-    """Return the name of a metric's statistic for people: ``time p95`` for ``time_ms.p95``.
+    """Return the name of a metric's statistic: ``time p95`` for ``time_ms.p95``.
 
     Without a unit, as for a metric that was not measured, the key is returned.
     """
@@ -44,14 +44,14 @@ def find_metric_help(benchmark: str, name: str) -> str:
 
 
 def find_iteration_name(benchmark: str) -> str:
-    """Return the name of one iteration of a benchmark: ``one barrier``; empty if unknown."""
+    """Return the name of one iteration, ``one barrier``; empty if unknown."""
     metric = _find_metric(benchmark, TIME_MS.name)
     return describe_iteration(metric) if metric is not None else ""
 
 
-def find_remainder_name(benchmark: str, whole: str) -> str:
+def find_remainder_name(benchmark: str, name: str) -> str:
     """Return the name of a metric's unaccounted time, or ``other``."""
-    metric = _find_metric(benchmark, whole)
+    metric = _find_metric(benchmark, name)
     return (metric.remainder if metric is not None else "") or OTHER
 
 

@@ -1,4 +1,4 @@
-"""Noise: cases with times that are not those of the hardware, because other work used its cores.
+"""Noise: cases with times that other work on their cores has disturbed.
 
 A rank that spins while it waits for a message keeps its core. If it waited for a core anyway,
 something else ran there. Ranks that share CPUs wait for each other, for a share that follows from
@@ -203,7 +203,7 @@ def _format_clause(
 
 
 def _find_waiting_ranks(case: CaseState) -> set[int]:
-    """Return the ranks that wait for stragglers, which is all others if the cause is known."""
+    """Return the ranks that wait for stragglers: all others, if these are known."""
     causes = [straggler for straggler in case.verdict.stragglers if straggler.cause]
     slow_ranks = {straggler.rank for straggler in causes}
     slow_hosts = {straggler.host for straggler in causes if straggler.rank is None}
@@ -239,7 +239,7 @@ def _find_waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]
 
 
 def _compute_expected_waits(ranks: _Ranks) -> dict[int, float]:
-    """Return the share of its time that each rank waits for others on its CPUs, if all spin."""
+    """Return the share of time that each rank waits for its CPUs if all spin."""
     users = Counter((state.host, cpu) for state in ranks.values() for cpu in state.facts.cpus)
     available = {
         rank: sum(1.0 / users[state.host, cpu] for cpu in state.facts.cpus)

@@ -90,7 +90,7 @@ _FACTORS = frozenset(["compression_ratio", "offered_load", "skew", "slowest_rati
 
 
 def format_number(value: float) -> str:
-    """Return a value without a unit in three significant digits, never with an exponent."""
+    """Return a value without a unit in three significant digits, no exponent."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else f"{value:+f}".lstrip("+")
     size = abs(value)
@@ -110,7 +110,7 @@ def format_number(value: float) -> str:
 
 
 def format_exact(value: float, unit: str = "") -> str:
-    """Return a bound or an error with four digits in its unit: ``0.5``, ``7`` or ``51 ms``."""
+    """Return a bound or an error in four digits: ``0.5``, ``7`` or ``51 ms``."""
     text = f"{value:.4g}"
     if "e" in text:
         text = format_number(value)
@@ -217,7 +217,7 @@ def choose_unit(values: Iterable[float], unit: str) -> DisplayUnit:
 
 
 def _choose_time_unit(seconds: float) -> DisplayUnit:
-    """Return the unit of time in which ``seconds`` is 1 to 999, with its factor for seconds."""
+    """Return the unit in which a time in seconds is 1 to 999."""
     if seconds == 0:
         return DisplayUnit("ms", 1e3)
     for length, unit in _TIMES:
@@ -254,5 +254,8 @@ def strip_controls(text: str) -> str:
 
 
 def strip_line_controls(text: str) -> str:
-    """Return lines of text without controls, since output of ranks may contain anything."""
+    """Return lines of text without controls.
+
+    The output of ranks may contain anything.
+    """
     return "\n".join(strip_controls(line.expandtabs()) for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""Parts of a run's state: description, launches, ranks, loads of hosts, and ignored events."""
+"""Parts of a run's state: description, launches, ranks and loads of hosts."""
 
 from __future__ import annotations
 
@@ -173,7 +173,10 @@ class LoadHistory:
 
 
 class HostLoads:
-    """The loads of a run's hosts, by host and quantity. Their size does not grow with time."""
+    """The loads of a run's hosts, by host and quantity.
+
+    Their size does not grow with time.
+    """
 
     def __init__(self) -> None:
         self._hosts: dict[str, dict[str, LoadHistory]] = {}
@@ -206,19 +209,19 @@ class MachineParts:
 
     def add(self, facts: RankFacts) -> None:
         """Add the known facts of a rank."""
-        known = {
+        facts_by_name = {
             "hosts": facts.host,
             "processors": facts.processor,
             "cores": facts.host_cpus,
             "mpi": facts.versions.get("mpi"),
             "torch": facts.versions.get("torch"),
         }
-        for name, fact in known.items():
+        for name, fact in facts_by_name.items():
             if isinstance(fact, (str, int)):
                 self.parts.setdefault(name, set()).add(fact)
 
     def fingerprint(self) -> dict[str, Any] | None:
-        """Return the sorted parts with their hash as ``id``; None if no rank has reported any.
+        """Return the sorted parts with their hash as ``id``; None without parts.
 
         Results of two runs are comparable if their fingerprints are equal. ``cores`` are the
         numbers of CPUs of hosts, ``hosts`` the names that ranks reported.

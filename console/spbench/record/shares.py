@@ -1,4 +1,4 @@
-"""Shares of a case's time: metrics that are parts of another metric, divided by it."""
+"""Shares of a case's time: metrics that are parts of another metric."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spbench.record.metric_names import OTHER, find_remainder_name, format_metri
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The parts of one metric in the benchmark's order, over iterations, repeats and ranks.
+    """The parts of one metric, over iterations, repeats and ranks.
 
     Attributes:
         metric: The metric.
@@ -48,7 +48,7 @@ def format_whole_percent(share: float) -> str:
 
 
 def compute_all_shares(case: CaseState, rank: int | None = None) -> list[Shares]:
-    """Return the shares of each metric with parts, of one rank or of all ranks together.
+    """Return the shares of each metric with parts, of one rank or of all.
 
     Only iterations with known parts count. Ranks are weighted by their own time of a step.
     """

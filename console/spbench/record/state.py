@@ -54,7 +54,10 @@ _SAMPLES = frozenset(RANK_TRANSITIONS["samples"])
 
 
 class RunState:
-    """The state of a run from its events; `state_machines` defines when they are legal."""
+    """The state of a run from its events.
+
+    `state_machines` defines when events are legal.
+    """
 
     def __init__(self) -> None:
         self.run: RunInfo | None = None
@@ -82,7 +85,7 @@ class RunState:
 
     @property
     def findings(self) -> list[str]:
-        """The findings at the end of the run, and the one on ignored events if it is missing."""
+        """The findings of the run, with the one on ignored events."""
         ignored = self.ignored.finding
         more = [ignored] if ignored and ignored not in self._findings else []
         return [*self._findings, *more]
@@ -92,7 +95,10 @@ class RunState:
         return dict(Counter(case.status for case in self.cases.values()))
 
     def apply(self, event: Event) -> None:
-        """Apply an event of a rank or the console; an event of unknown kind changes nothing."""
+        """Apply an event of a rank or the console.
+
+        An event of unknown kind changes nothing.
+        """
         handler = self._handlers.get(event["event"])
         if handler is not None:
             handler(event)
@@ -101,7 +107,7 @@ class RunState:
         self.ignored.add(f"{event['event']} {reason}")
 
     def _advance_case(self, event: Event, case: CaseState) -> bool:
-        """Change the status of a case. If the event is illegal, ignore it and return False."""
+        """Change the status of a case; if that is illegal, ignore it, return False."""
         status = CASE_TRANSITIONS[event["event"]].get(case.status)
         if status is None:
             self._ignore(event, f"of case {case.id}, which is {case.status}")
@@ -110,7 +116,7 @@ class RunState:
         return True
 
     def _find_legal_rank(self, event: Event) -> RankState | None:
-        """Return the rank of an event in its case. If it is illegal, ignore it and return None."""
+        """Return the rank of an event in its case; if illegal, ignore it, return None."""
         rank = self.ranks.get(event["rank"])
         if rank is not None and rank.case == event["case"]:
             phase = RANK_TRANSITIONS[event["event"]].get(rank.phase)
@@ -413,7 +419,7 @@ class RunState:
         if rank is not None and rank.rank in case.measured.ranks:
             state = case.measured.ranks[rank.rank]
             state.device = event["device"]
-            state.near = event.get("near")
+            state.is_near = event.get("near")
 
     def _on_choice(self, event: Event) -> None:
         if self._find_legal_rank(event) is None:
@@ -484,7 +490,10 @@ def _median_reference(
 
 
 def _make_check_result(event: Event) -> CheckResult:
-    """Return the result of a comparison, which fails with an error above its tolerance."""
+    """Return the result of a comparison.
+
+    It fails with an error above its tolerance.
+    """
     error = event.get("max_abs_error", 0.0)
     tolerance = event.get("tolerance", 0.0)
     within = error is not None and error <= tolerance

@@ -97,7 +97,9 @@ class Straggler:
 
 
 def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> list[Straggler]:
-    """Return the stragglers, the worst first. A host replaces its ranks if all of them lag.
+    """Return the stragglers, the worst first.
+
+    A host replaces its ranks if all of them lag.
 
     Args:
         stragglers: The ranks that lag.
@@ -123,7 +125,7 @@ def find_waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) ->
     """Return the ranks that wait so long for others that their times would look slow.
 
     Empty if waits are not measured, or if ranks do different work: the ranks of one stage wait for
-    those of another even if none is slow.
+    those of another even if all are equally fast.
 
     Args:
         identity: The case.
@@ -147,7 +149,7 @@ def can_judge_ranks(case: CaseState) -> bool:
 
 
 def advise_iterations(case: CaseState) -> str:
-    """Return how to make a case long enough: ``take more iterations (`--set iterations=500`)``."""
+    """Return how to lengthen a case: ``take more iterations (...)``."""
     advice = "take more iterations"
     iterations = case.identity.params.get("iterations")
     seconds = case.timed_seconds
@@ -160,7 +162,7 @@ def advise_iterations(case: CaseState) -> str:
 
 
 def list_planted_ranks(case: CaseState) -> set[int]:
-    """Return the ranks that a planted fault slows down: the last rank of each job of the case."""
+    """Return the ranks that a planted fault slows down, the last of each job."""
     fault = case.identity.inject
     if fault is None or fault.partition("=")[0] != FACTOR_FAULT:
         return set()
@@ -177,7 +179,7 @@ def is_planted(straggler: Straggler, case: CaseState) -> bool:
 
 
 def find_stragglers(case: CaseState) -> list[Straggler]:
-    """Return the ranks and hosts that lagged for a long time in a case, the worst first.
+    """Return the ranks and hosts that lagged for long, the worst first.
 
     Iterations are split into `BLOCKS` of consecutive ones. In each block, the medians of ranks with
     the same work are compared, without waits for other ranks if these are measured. A rank is a
@@ -258,7 +260,10 @@ def _compute_block_medians(
 
 
 def _find_longest_lag(lags: Sequence[bool]) -> range:
-    """Return the longest run of blocks that begins and ends with a lag and has few exceptions."""
+    """Return the longest run of lagging blocks with few exceptions.
+
+    It begins and ends with a lag.
+    """
     best = range(0)
     for first, lag in enumerate(lags):
         count = 0
@@ -276,6 +281,6 @@ def _sum_seconds(case: CaseState, rank: int, block: _Block) -> float:
 
 
 def _compute_start(case: CaseState, rank: int, block: _Block) -> float:
-    """Return the time at which a rank began a block, from the start of timing and its samples."""
+    """Return the time at which a rank began a block."""
     start = case.measured.timing.get(block.repeat, case.verdict.started or 0.0)
     return start + _sum_seconds(case, rank, _Block(block.repeat, 0, block.first))

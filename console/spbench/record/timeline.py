@@ -56,7 +56,7 @@ class LiveSamples:
         return self._samples.median()
 
     def _add_all(self) -> bool:
-        """Add all repeats; False if a rank is missing in iterations that are already folded."""
+        """Add all repeats; False if a rank is missing in folded iterations."""
         samples = self._case.measured.samples.get(self._metric, {})
         repeats = {repeat for by_repeat in samples.values() for repeat in by_repeat}
         return all(map(self._add, sorted(repeats - self._complete)))

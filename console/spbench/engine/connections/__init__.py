@@ -1,1 +1,1 @@
-"""Connections of ranks and relays: let in by their token, their lines handed to a job."""
+"""Connections of ranks and relays, which are admitted by their token."""

@@ -1,7 +1,7 @@
 """Admission to the collector: a connection that shows the token first is admitted.
 
-The number of admitted connections is not limited. A connection that sends nothing is ended when it
-is too old. Only if file descriptors run short, the oldest silent connection is ended earlier, after
+The number of admitted connections is not limited. A silent connection is ended when it is
+too old. Only if file descriptors run short, the oldest silent connection is ended earlier, after
 everything it has sent was read. Connections from addresses that showed a wrong token go first.
 """
 
@@ -49,7 +49,7 @@ def parse_hello(line: bytes, token: bytes) -> Event | None:
 
 @dataclass(slots=True, eq=False)
 class PendingConnection:
-    """A connection that has not shown the token yet, and the bytes it has sent so far."""
+    """A connection that has not shown the token, and the bytes it has sent so far."""
 
     connection: socket.socket
     address: str
@@ -59,7 +59,7 @@ class PendingConnection:
 
 
 class Admission:
-    """The listening socket, and the connections that have not shown the token yet."""
+    """The listening socket, and the connections that have not shown the token."""
 
     def __init__(self, token: str, max_pending: int, admit: Admit, reject: Reject) -> None:
         """Accept at most ``max_pending`` connections without the token at a time."""
@@ -89,7 +89,7 @@ class Admission:
 
     @property
     def pending(self) -> int:
-        """The number of connections that have not shown the token yet."""
+        """The number of connections that have not shown the token."""
         return len(self._silent) + len(self._suspected)
 
     def close(self) -> None:
@@ -128,7 +128,10 @@ class Admission:
             self._add(connection, name)
 
     def _accept_later(self) -> None:
-        """Stop accepting for a while, because the ready queue would wake the loop repeatedly."""
+        """Stop accepting for a while.
+
+        The ready queue would wake the loop again and again.
+        """
         assert self._listening is not None
         self._loop.remove_reader(self._listening)
         self._pause = self._loop.call_later(PAUSE, self._accept_again)
@@ -140,7 +143,7 @@ class Admission:
     def _add(self, connection: socket.socket, name: tuple[str, int]) -> None:
         connection.setblocking(False)
         pending = PendingConnection(connection, name[0], f"{name[0]}:{name[1]}")
-        self._group_for(pending)[pending] = None
+        self._find_group(pending)[pending] = None
         self._loop.add_reader(connection, self._read, pending)
         if self._timer is None:
             self._timer = self._loop.call_later(CONNECT_TIMEOUT, self._end_expired)
@@ -149,7 +152,7 @@ class Admission:
         if self.pending > self._max_pending:
             self._end_oldest_silent()
 
-    def _group_for(self, pending: PendingConnection) -> dict[PendingConnection, None]:
+    def _find_group(self, pending: PendingConnection) -> dict[PendingConnection, None]:
         return self._suspected if pending.address in self._suspects else self._silent
 
     # Reading

@@ -1,4 +1,4 @@
-"""The collector: takes connections of ranks and relays, and passes events to a job's listener.
+"""The collector of connections of ranks and relays, and of their events.
 
 Connections without the token are dropped: garbage, a wrong token, a line that never ends, silence.
 Memory is bounded: a connection buffers at most one incomplete line, and events are written before
@@ -25,16 +25,16 @@ from spbench_core.events.rank_events import SILENCE_LIMIT
 class _RankSocket(asyncio.Protocol):
     """The direct connection of a rank."""
 
-    def __init__(self, collector: Collector, peer: str, hello: Event, rest: bytes) -> None:
+    def __init__(self, collector: Collector, peer: str, hello: Event, remainder: bytes) -> None:
         self._collector = collector
-        self._first = peer, hello, rest
+        self._first = peer, hello, remainder
         self._rank: RankConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        peer, hello, rest = self._first
+        peer, hello, remainder = self._first
         line = cast(asyncio.Transport, transport)
         self._rank = RankConnection(self._collector, line, peer, hello)
-        self._rank.begin(hello, rest)
+        self._rank.begin(hello, remainder)
 
     def data_received(self, data: bytes) -> None:
         assert self._rank is not None
@@ -56,7 +56,7 @@ class Collector:
         *,
         silence: float = SILENCE_LIMIT,
     ) -> None:
-        """Create a collector that does not listen yet.
+        """Create a collector that `listen` starts.
 
         Args:
             token: The run's token.
@@ -96,13 +96,13 @@ class Collector:
 
     @property
     def pending(self) -> int:
-        """The number of connections that have not shown the token yet."""
+        """The number of connections that have not shown the token."""
         return self._admission.pending if self._admission else 0
 
-    def _admit(self, accepted: socket.socket, peer: str, hello: Event, rest: bytes) -> None:
+    def _admit(self, accepted: socket.socket, peer: str, hello: Event, remainder: bytes) -> None:
         loop = asyncio.get_running_loop()
         kind = RelayConnection if hello.get("relay") is True else _RankSocket
-        protocol = kind(self, peer, hello, rest)
+        protocol = kind(self, peer, hello, remainder)
         task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, accepted))
         # kept until then, so that `close` also ends connections that are still being set up
         self._arriving[task] = accepted

@@ -1,4 +1,4 @@
-"""Open files of the console: the limit is raised and compared with the connections of ranks."""
+"""Open files of the console, compared with the connections of ranks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_connections(number: int) -> None:
 
 
 def count_free_for_pending(expected: int) -> int:
-    """Return the number of connections without the token that fit next to those of the ranks."""
+    """Return the number of connections without the token that still fit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = CEILING if soft == resource.RLIM_INFINITY else soft
     return max(RESERVE // 4, limit - expected - RESERVE)

@@ -1,4 +1,4 @@
-"""The collector's endpoint: where it listens, and the addresses at which ranks reach it."""
+"""The endpoint of the collector: its address, and the ones that ranks try."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def choose_bind_address(hosts: Iterable[str], *, unknown: bool = False) -> str:
 
 
 def find_advertised(hosts: Iterable[str], *, unknown: bool = False) -> list[str]:
-    """Return this machine's addresses as the hosts see them; loopback if all are local.
+    """Return this machine's addresses as hosts see them; loopback if all are local.
 
     Unknown hosts, and hosts with only an alias in ssh's configuration, may see any of them.
     """
@@ -124,7 +124,7 @@ def find_advertised(hosts: Iterable[str], *, unknown: bool = False) -> list[str]
 
 
 def _find_local_address(host: str) -> str | None:
-    """Return the address from which this machine would reach the host; None if unreachable."""
+    """Return the address from which this machine reaches a host, or None."""
     try:
         # connecting a datagram socket chooses a route but sends nothing
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""A rank's connection: it checks lines and sequence numbers and passes on events in batches."""
+"""A rank's connection: checks its lines and passes on events in batches."""
 
 from __future__ import annotations
 

@@ -55,7 +55,10 @@ class _Channel:
 
 
 class RelayConnection(asyncio.Protocol):
-    """The connection of a relay that has shown the token; each rank behind it must show it too."""
+    """The connection of a relay that has shown the token.
+
+    Each rank behind it must show it as well.
+    """
 
     def __init__(self, collector: Relays, peer: str, hello: Event, early_data: bytes) -> None:
         self._collector = collector

@@ -1,4 +1,4 @@
-"""Tunnels by ssh: a port of each host's loopback interface that leads to the collector."""
+"""Tunnels by ssh from a port of each host's loopback to the collector."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _MAX_HOSTS = 4
 
 
 class Tunnels:
-    """The tunnels of one job. Each ends with this process, because its host reads from it."""
+    """The tunnels of one job.
+
+    Each ends with this process, because its host reads from it.
+    """
 
     def __init__(self) -> None:
         self._open: list[asyncio.subprocess.Process] = []

@@ -1,1 +1,1 @@
-"""Faults of a job: the evidence of ranks and launcher, and the cause that it shows."""
+"""Faults of a job: the evidence of ranks and launcher, and its cause."""

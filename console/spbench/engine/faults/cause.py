@@ -1,4 +1,4 @@
-"""The cause of a fault, from the reports of the ranks and the launcher; without side effects.
+"""The cause of a fault, from the reports of ranks and launcher.
 
 A rank's death reaches the console in several ways, in no fixed order. Its own connection ends,
 other ranks report errors in MPI, and the launcher reports the signal and sends other signals to the
@@ -72,7 +72,7 @@ class Evidence:
 
     @property
     def losses(self) -> list[RankLoss]:
-        """Silently lost connections, up to the first loss of a rank that had reported an error."""
+        """Silently lost connections, before the first loss of a rank with an error."""
         failed: set[int | None] = set()
         losses = []
         for observation in self.observations:
@@ -93,7 +93,7 @@ class Evidence:
 
 
 def find_cause(evidence: Evidence) -> Fault | None:
-    """Return the fault that the evidence shows, with its consequences; None if it shows none."""
+    """Return the fault that the evidence shows, with its consequences, or None."""
     fault = next(filter(None, (rule(evidence) for rule in _RULES)), None)
     return fault and replace(fault, message=fault.message + _describe_consequences(evidence, fault))
 
@@ -157,7 +157,10 @@ def _killed_before(evidence: Evidence, rank: int) -> bool:
 
 
 def _find_killed_rank(evidence: Evidence) -> Fault | None:
-    """Return the first rank that the launcher reports as killed; aborts of a library come last."""
+    """Return the first killed rank that the launcher reports.
+
+    Aborts of a library come last.
+    """
     killed = evidence.launcher_report.killed
     if not killed:
         return None
@@ -212,7 +215,7 @@ def _get_misfit(evidence: Evidence) -> Fault | None:
 
 
 def _find_orphan(evidence: Evidence) -> Fault | None:
-    """Return the first rank that lost its parent, unless the launcher reports a rank's end."""
+    """Return the first orphaned rank, unless the launcher reports a rank's end."""
     lost = {loss.rank for loss in evidence.losses}
     if any(lost & set(end.ranks) for end in _own_ends(evidence)):
         return None
@@ -294,7 +297,7 @@ _RULES = (
 
 
 def _own_ends(evidence: Evidence) -> list[RankEnd]:
-    """Return the ends of known ranks, except by signals that launchers send to end a job."""
+    """Return the ends of known ranks, except by signals that end a job."""
     return [
         end
         for end in evidence.launcher_report.ends
@@ -319,7 +322,7 @@ def _add_details(evidence: Evidence, message: str) -> str:
 
 
 def _describe_consequences(evidence: Evidence, cause: Fault) -> str:
-    """Describe the first error of each other rank; a second error of its own is not one."""
+    """Describe the first error of each other rank."""
     errors: dict[int, str] = {}
     is_own_error = any(error.to_fault() == cause for error in evidence.errors)
     for error in evidence.errors:

@@ -29,7 +29,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class RankLoss:
-    """A connection that ended before its rank had said bye.
+    """A connection that ended before its rank had sent its bye.
 
     Attributes:
         description: The rank, its host, and the time: ``rank 2 on node02, 1.4 s into a``.

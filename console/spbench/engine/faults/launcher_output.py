@@ -1,4 +1,4 @@
-"""The output of a launcher and its ranks on stdout and stderr, searched for reasons of an end."""
+"""The output of a launcher and its ranks, searched for reasons of an end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _RANK_ERRORS = (
 
 
 def read_output(folder: Path) -> str:
-    """Return the end of a launcher's output, with stdout, on which Hydra reports ends of ranks."""
+    """Return the end of a launcher's stderr and stdout.
+
+    Hydra reports the ends of ranks on its stdout.
+    """
     return "\n".join(read_tail(folder / name) for name in ("stderr.log", "stdout.log"))
 
 
@@ -44,7 +47,7 @@ def read_tail(path: Path) -> str:
 
 
 def extract_rank_stderr(output: str) -> str | None:
-    """Return the stderr of ranks without a connection, which explains more than their status."""
+    """Return the stderr of ranks without a connection, or None."""
     unreached = _UNREACHED.search(output)
     if unreached:
         return f"ranks cannot reach the console at {unreached[1]}: check firewalls and routes"

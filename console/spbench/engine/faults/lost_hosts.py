@@ -1,4 +1,4 @@
-"""Ranks on a host, by any spelling of its name: a hostfile's, ssh's or the host's own."""
+"""Ranks on a host, by its name in the hostfile, in ssh or on the host."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names_unknown_host(
 
 
 def _normalize(host: str) -> str:
-    # ssh prints names in lower case; a user may stand before a name in a hostfile
+    # ssh prints names in lower case; in a hostfile, a user may precede a name
     return host.rpartition("@")[2].lower().rstrip(".")
 
 

@@ -1,4 +1,4 @@
-"""The GPUs of a host: facts from the kernel and NVIDIA's driver, and what keeps ranks off them."""
+"""The GPUs of a host: facts from kernel and driver, and why they are unusable."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class HostGpus:
 
     @property
     def models(self) -> str:
-        """``2 x NVIDIA H200``, or that there is a GPU of unknown model; empty without GPUs."""
+        """``2 x NVIDIA H200``, or that the model is unknown; empty without GPUs."""
         models = host_facts.format_name_counts(self.names)
         return models or (host_facts.UNLISTED_GPU if self.other_files else "")
 
@@ -114,7 +114,7 @@ NO_GPUS = HostGpus()
 
 
 def explain_old_driver(gpus: HostGpus, torch_cuda: str) -> str | None:
-    """Return a clause if the driver is too old for torch's CUDA; None if not, or unknown.
+    """Return a clause if the driver is too old for torch's CUDA; otherwise None.
 
     The version of the driver's library takes precedence over that of the kernel's driver.
     """
@@ -161,7 +161,7 @@ def explain_unusable(gpus: HostGpus, torch: str | None, torch_cuda: str | None) 
 
 
 def describe_visible(gpus: HostGpus) -> str:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves visible, such as ``2 of 8 GPUs``."""
+    """Return the visible share of a host's GPUs, such as ``2 of 8 GPUs``."""
     if gpus.usable:
         return f"{gpus.usable} of {gpus.count} GPUs"
     return f"no GPU; there {'is' if gpus.count == 1 else 'are'} {gpus.count}"

@@ -1,4 +1,4 @@
-"""Findings about GPUs: those of a host, and what keeps ranks from using them."""
+"""Findings about the GPUs of a host, and problems that keep ranks off them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PATTERNS = ("*.hosts", "*.hostfile", "hostfile*")
 
 @dataclass(frozen=True, slots=True)
 class Hostfile:
-    """A file that looks like a hostfile: its hosts, or an error if it cannot be parsed."""
+    """A file that looks like a hostfile: its hosts, or a parse error."""
 
     path: Path
     hosts: Hosts | None = None
@@ -30,8 +30,10 @@ def find_hostfiles(folder: Path) -> list[Path]:
 
     Hidden files, backups and folders are left out. A broken link is not, so that it is reported.
     """
-    named = [path for path in _list_files(folder) if any(fnmatch(path.name, p) for p in PATTERNS)]
-    return [*named, *_list_files(folder / FOLDER)]
+    matching = [
+        path for path in _list_files(folder) if any(fnmatch(path.name, p) for p in PATTERNS)
+    ]
+    return [*matching, *_list_files(folder / FOLDER)]
 
 
 def _list_files(folder: Path) -> Iterator[Path]:

@@ -96,8 +96,8 @@ def read_hostfile(path: Path) -> Hosts:
         data = read_start(path, MAX_HOSTFILE_BYTES + 1)
         text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"{path}: error: cannot read the hostfile: {why}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{path}: error: cannot read the hostfile: {reason}") from None
     if len(data) > MAX_HOSTFILE_BYTES:
         limit = MAX_HOSTFILE_BYTES >> 20
         raise UsageError(f"{path}: error: the hostfile has more than {limit} MiB")
@@ -180,9 +180,9 @@ def _parse_slots(options: Sequence[str]) -> int | None:
     return slots
 
 
-def _parse_count(text: str, where: str) -> int:
+def _parse_count(text: str, context: str) -> int:
     if not _COUNT.fullmatch(text):
-        raise ValueError(f"bad count {text!r} in {where!r}; a count is a whole number from 1 up")
+        raise ValueError(f"bad count {text!r} in {context!r}; a count is a whole number from 1 up")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Names of hosts: expansion and folding of bracket lists, and names of this machine."""
+"""Names of hosts: bracket lists, and names of this machine."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def parse_messages(
 
 
 def _read_losses(losses: Sequence[re.Pattern[str]], output: str) -> tuple[LostConnection, ...]:
-    """Return the lost connections in order, each host once; those without a host come last."""
+    """Return the lost connections in order, each host once, unnamed ones last."""
     matches = [match for pattern in losses for match in pattern.finditer(output)]
     hosts: dict[str | None, LostConnection] = {}
     for match in sorted(matches, key=lambda match: match.start()):

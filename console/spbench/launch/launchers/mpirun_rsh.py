@@ -147,7 +147,7 @@ class MpirunRsh:
         argv = [str(executable), "--export-all", "-np", str(job.np), *job.settings.args]
         argv += ["-hostfile", str(job.hostfile)]
         argv += [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-        # each argument ends between '...' in a shell line, where nothing else needs escaping
+        # a shell line has each argument between '...', so that only ' needs escaping
         argv += [arg.replace("'", "'\\''") for arg in job.program]
         # --export-all overrides the variables in argv, and LD_PRELOAD here would load into every
         # helper process
@@ -203,7 +203,7 @@ def _check_paths(job: JobSpec, folder: str) -> None:
 
 
 def _check_quoting(job: JobSpec, env: Mapping[str, str]) -> None:
-    """Reject options that mpirun_rsh writes into a shell line without quotes, or quotes twice.
+    """Reject options that mpirun_rsh passes to a shell with wrong quotes.
 
     Raises:
         UsageError: The message names the option.
@@ -240,7 +240,7 @@ def _rank_variables(executable: Path, job: JobSpec, env: Mapping[str, str]) -> d
 
 
 def _takes_gpu_memory(executable: Path) -> bool:
-    """Whether this machine has a GPU and this mpirun_rsh's MVAPICH2 accepts its memory.
+    """Whether this machine has a GPU and mpirun_rsh's MVAPICH2 accepts its memory.
 
     On a login node without a GPU, users set ``MV2_USE_CUDA=1`` in launch.env.
     """

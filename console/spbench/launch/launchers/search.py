@@ -13,7 +13,7 @@ _TIMEOUT = 10.0
 
 
 def find_programs(names: Sequence[str], env: Mapping[str, str], *first: Path) -> tuple[Path, ...]:
-    """Return the paths of these programs in the folders ``first``, then in PATH, each once."""
+    """Return the paths of programs in the folders ``first``, then in PATH."""
     folders = [*map(str, first), *env.get("PATH", os.defpath).split(os.pathsep)]
     paths = (shutil.which(name, path=folder) for folder in folders if folder for name in names)
     return tuple(dict.fromkeys(Path(path).absolute() for path in paths if path))

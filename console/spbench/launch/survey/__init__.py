@@ -1,1 +1,1 @@
-"""Surveys of hosts: what each has, whether it can be reached, in what they differ."""
+"""Surveys of hosts: their facts, whether ssh reaches them, and differences."""

@@ -1,4 +1,4 @@
-"""The survey's command for the shell of a host, and the program that it reads from stdin."""
+"""The survey's command for the shell of a host, and its program."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ while sys.stdin.buffer.readline():
 
 
 def find_survey_interpreter(settings: LaunchSettings) -> str:
-    """Return the ranks' interpreter as a path that does not depend on the shell's folder."""
+    """Return the ranks' interpreter, independent of the shell's folder."""
     python = find_interpreter(settings)
     return os.path.abspath(python) if "/" in python else python
 

@@ -1,4 +1,4 @@
-"""A host's answer to the survey: its facts, and findings that prevent or disturb a run."""
+"""A host's answer to the survey: its facts and findings."""
 
 from __future__ import annotations
 
@@ -137,9 +137,9 @@ def _find_ssh_remedy(host: str, reason: str) -> str:
     return f"see that it is up and that this ends at once: ssh -o BatchMode=yes {host} true"
 
 
-def make_silent(host: str, python: str, why: str) -> HostFacts:
+def make_silent(host: str, python: str, reason: str) -> HostFacts:
     """Return the facts of a host that ssh reaches, but on which no Python answers."""
-    text = f"neither {python} nor python3 answers: {why}"
+    text = f"neither {python} nor python3 answers: {reason}"
     finding = Finding(FindingStatus.MISSING, "python", text, _CHECK_LAUNCH)
     return HostFacts(host, FindingStatus.MISSING, text, (finding,))
 

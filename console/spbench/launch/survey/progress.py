@@ -46,7 +46,7 @@ def ignore_progress(_: str) -> None:
 async def report_progress(
     total: int, progress: Progress, activity: str = "asking hosts"
 ) -> AsyncIterator[AnswerCounts]:
-    """Show a line every second while hosts are queried, or while another activity lasts."""
+    """Show a line every second while hosts are queried, or during other work."""
     counts = AnswerCounts(total, activity)
     if total > MANY:
         progress(counts.line)

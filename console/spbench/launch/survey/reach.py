@@ -1,4 +1,4 @@
-"""Checks before a launch that ssh reaches the hosts, and that they have what ranks need."""
+"""Checks before a launch that hosts are reached and have folder and program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def find_unreachable(
 
 
 async def find_unfit(hosts: Iterable[str], folder: str, program: Path) -> dict[str, str]:
-    """Return a reason for each host that is unreachable or lacks the folder or the program.
+    """Return a reason for each host that is unreachable or lacks one of the two.
 
     Hosts are queried like by `find_unreachable`.
     """
@@ -61,7 +61,7 @@ async def _query_hosts(
     check: Callable[[str], Awaitable[str | None]],
     progress: Progress = ignore_progress,
 ) -> dict[str, str]:
-    """Run a check on each host except this machine, and return the reasons of those that fail."""
+    """Run a check on each host except this machine; return reasons of failures."""
     remote = [host for host in dict.fromkeys(hosts) if not is_local(host)]
     gate = asyncio.Semaphore(MAX_CONCURRENT)
 
@@ -82,7 +82,7 @@ async def _query_hosts(
 
 
 async def read_ssh_names(hosts: Iterable[str]) -> dict[str, str]:
-    """Return the name that ssh's configuration gives each host, and that ssh's messages contain.
+    """Return the name of each host in ssh's configuration and messages.
 
     Hosts are queried like by `find_unreachable`, but no connection is opened. A host is left out if
     ssh does not answer.
@@ -119,7 +119,7 @@ async def _read_ssh_name(host: str) -> str | None:
 
 
 async def find_unresolved(hosts: Iterable[str]) -> list[str]:
-    """Return the hosts with names unknown to the resolver, whether ssh has an alias or not."""
+    """Return the hosts that the resolver does not know, whether ssh does or not."""
     remote = [host for host in dict.fromkeys(hosts) if not is_local(host)]
     resolved = await asyncio.gather(*map(_resolves, remote))
     return [host for host, is_known in zip(remote, resolved, strict=True) if not is_known]

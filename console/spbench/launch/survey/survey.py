@@ -1,4 +1,4 @@
-"""The survey of a run's hosts: all are queried at once for their hardware and software."""
+"""The survey of a run's hosts, which are queried for hardware and software."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GRACE_SECONDS = 0.5
 
 
 class _SilentError(Exception):
-    """A command ended without an answer: its exit status and the last line of its stderr."""
+    """A command ended without an answer: its exit status and last error line."""
 
     def __init__(self, status: int, last: str) -> None:
         super().__init__(f"exit status {status}{last and f': {last}'}")
@@ -112,7 +112,7 @@ async def _query_host(
 async def _run_survey(
     command: Sequence[str], settings: LaunchSettings, env: Mapping[str, str]
 ) -> tuple[dict[str, Any], float | None]:
-    """Return the answer, and the seconds by which the host's clock is ahead of this one's."""
+    """Return the answer, and the seconds by which the host's clock is ahead."""
     # a file, not a pipe: a master connection that ssh leaves behind keeps its stderr open
     with tempfile.TemporaryFile() as stderr:
         async with _start_process(command, env, stderr) as process:
@@ -159,7 +159,10 @@ async def _end_process(process: Process) -> None:
 
 
 async def _measure_clock(process: Process) -> float | None:
-    """Return the seconds by which the host's clock is ahead, if both ways take equally long."""
+    """Return the seconds by which the host's clock is ahead.
+
+    This assumes that both ways take equally long.
+    """
     sent_at = time.time()
     answer = await _request(process, b"\n")
     if answer is None:
@@ -169,7 +172,7 @@ async def _measure_clock(process: Process) -> float | None:
 
 
 async def _request(process: Process, request: bytes) -> dict[str, Any] | None:
-    """Send a request and return the next marked line of the output; None at the end of it."""
+    """Send a request and return the next marked line; None at the end."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(request)

@@ -1,1 +1,1 @@
-"""The machines of a run: what they are, and where on them its ranks are."""
+"""The machines of a run: facts, fingerprints, and the locations of ranks."""

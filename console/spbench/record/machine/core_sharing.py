@@ -15,7 +15,7 @@ _EFFECT = "times and efficiencies are not those of the hardware"
 
 
 def shares_cores(job: JobState) -> bool:
-    """Whether ranks of a job share cores, as far as its ranks have reported their CPUs."""
+    """Whether ranks of a job share cores, as far as they reported their CPUs."""
     return job.oversubscribed or bool(_find_crowded_hosts(job))
 
 
@@ -26,7 +26,7 @@ def is_crowded(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
 
 
 def describe_sharing(job: JobState) -> str | None:
-    """Return ``4 ranks share 2 cores: ...`` for the heading of a table; None without sharing."""
+    """Return ``4 ranks share 2 cores: ...`` for a table's heading, or None."""
     sharing = _describe_ranks_and_cores(job)
     return f"{sharing}: {_EFFECT}" if sharing is not None else None
 
@@ -95,7 +95,7 @@ def describe_crowding(ranks: Iterable[RankState]) -> str | None:
 
 
 def format_location(rank: CaseRank) -> list[str]:
-    """Return host, local rank, CPUs, NUMA nodes, device and adapters of a rank as short texts."""
+    """Return host, local rank, CPUs, NUMA nodes, device and adapters of a rank."""
     facts = rank.facts
     local_rank = "" if facts.local_rank is None else str(facts.local_rank)
     cpus = fold_numbers(facts.cpus)

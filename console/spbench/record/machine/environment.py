@@ -43,7 +43,7 @@ _PREFIXES = (
 
 
 def collect_facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[str, Any]:
-    """Return the recorded facts of the console's machine, the suite, and notable variables.
+    """Return facts of the console's machine, the suite, and notable variables.
 
     Args:
         environ: The console's environment.
@@ -96,7 +96,7 @@ def _run_git(folder: Path, *args: str) -> str:
 
 
 def select_variables(environ: Mapping[str, str], chosen: Collection[str] = ()) -> dict[str, str]:
-    """Return the environment variables that may change results, by name and without secrets.
+    """Return the environment variables that may change results, without secrets.
 
     Args:
         environ: An environment.

@@ -20,7 +20,7 @@ def read_memory_kib() -> int:
 
 
 def read_available_memory() -> int | None:
-    """Return the bytes that new processes can allocate; None if the kernel does not report them.
+    """Return the bytes that new processes can allocate; None if unknown.
 
     It is the free and reclaimable memory, limited by the control group.
     """
@@ -45,7 +45,7 @@ def read_governor() -> str | None:
 
 
 def read_cgroup_limits() -> dict[str, Any]:
-    """Return CPUs and memory in bytes to which control groups limit this process; None: no limit.
+    """Return the limits of CPUs and memory in bytes by control groups, or None.
 
     Each is the lowest limit of the process's group and the groups above it.
     """
@@ -67,7 +67,10 @@ def _read_groups() -> list[tuple[str, str]]:
 
 
 def _list_folders(controller: str, group: str | None) -> list[Path]:
-    """Return the group's folder and those above it; in a container it may be only the root."""
+    """Return the group's folder and those above it.
+
+    In a container it may be only the root.
+    """
     root = SYS / "fs/cgroup" / controller
     group_folder = root / (group or "").strip("/")
     return [

@@ -18,7 +18,7 @@ _Ranks = Mapping[int, CaseRank]
 
 @dataclass(frozen=True, slots=True)
 class _Misplacement:
-    """The location of a rank that differs from the requested one, and how to correct it."""
+    """The location of a rank that differs from the requested one, and a remedy."""
 
     rank: int
     actual: str
@@ -35,7 +35,7 @@ def describe_misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState])
     for case in cases:
         for rank, state in case.measured.ranks.items():
             job_ranks = ranks.setdefault(case.verdict.job or 0, {})
-            if rank not in job_ranks or state.near is False:
+            if rank not in job_ranks or state.is_near is False:
                 job_ranks[rank] = state
     groups: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
     for number, job_ranks in ranks.items():
@@ -89,7 +89,7 @@ _REQUESTS = {
 
 
 def _describe_binding(bind: str, facts: RankFacts, shared: bool, host_cpus: set[int]) -> str:
-    """Return a rank's CPUs if they are not those that ``bind`` requests; otherwise empty."""
+    """Return a rank's CPUs if ``bind`` requests others; otherwise empty."""
     cpus = f"may run on CPUs {fold_numbers(facts.cpus)}"
     match bind:
         case "numa":
@@ -151,7 +151,7 @@ def _read_host_lines(job: JobState) -> Iterator[tuple[str, list[int], str | None
 
 def _check_gpus(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:
     for rank, state in ranks.items():
-        if state.near is False:
+        if state.is_near is False:
             cpus = fold_numbers(state.facts.cpus)
             actual = f"computes on {state.device} with CPUs {cpus} of another NUMA node"
             requested = "a GPU is faster with CPUs of its own NUMA node"

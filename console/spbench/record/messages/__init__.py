@@ -1,1 +1,1 @@
-"""Sentences about a run, the same in every view."""
+"""Messages about a run, the same in every view."""

@@ -1,11 +1,14 @@
-"""Enumerations in messages: a few names in full, or the first ones and the number of others."""
+"""Enumerations in messages: some names, and the number of others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 MAX_NAMED = 3
-"""The number of names that are all listed. Of more, two are listed, so that at least two remain."""
+"""The largest number of names that are all listed.
+
+Otherwise two are listed, so that at least two remain to be counted.
+"""
 
 
 def enumerate_names(names: Sequence[str], label: str = "") -> str:
@@ -16,8 +19,8 @@ def enumerate_names(names: Sequence[str], label: str = "") -> str:
         label: The plural of the named things; empty if it is clear.
     """
     if len(names) > MAX_NAMED:
-        rest = f"{len(names) - (MAX_NAMED - 1)} more {label}".rstrip()
-        return f"{', '.join(names[: MAX_NAMED - 1])} and {rest}"
+        remainder = f"{len(names) - (MAX_NAMED - 1)} more {label}".rstrip()
+        return f"{', '.join(names[: MAX_NAMED - 1])} and {remainder}"
     if len(names) > 1:
         return f"{', '.join(names[:-1])} and {names[-1]}"
     return "".join(names)

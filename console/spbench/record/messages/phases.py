@@ -11,9 +11,9 @@ from spbench_core.quantities import format_quantity
 
 
 def describe_start(state: RunState, now: float) -> str:
-    """Return the step for which a run waits before its ranks measure, with the seconds so far.
+    """Return the step for which a run waits before its ranks measure.
 
-    Empty once a rank measures or reports progress, or if the run waits for no step.
+    Empty if a rank measures or reports progress, or if the run waits for no step.
     """
     if state.run is None:
         return "waiting for the run's first events"
@@ -21,9 +21,9 @@ def describe_start(state: RunState, now: float) -> str:
         return ""
     job = state.jobs[max(state.jobs)] if state.jobs else None
     if job is None:
-        return f"asking hosts what they have (ssh), {_since(state.run.started, now)}"
+        return f"asking hosts what they have (ssh), {_seconds_since(state.run.started, now)}"
     if job.finished is not None:
-        return f"job {job.number} has ended, the next begins: {_since(job.finished, now)}"
+        return f"job {job.number} has ended, the next begins: {_seconds_since(job.finished, now)}"
     return _describe_launch(state, job, now)
 
 
@@ -32,30 +32,29 @@ def _describe_launch(state: RunState, job: JobState, now: float) -> str:
         return ""
     phases = Counter(rank.phase for rank in state.ranks.values())
     num_ranks = sum(phases.values())
-    of_ranks = f"of {format_quantity(job.np, 'rank')}"
+    all_ranks = format_quantity(job.np, "rank")
+    elapsed = _seconds_since(job.started, now)
     if num_ranks == 0:
-        return (
-            f"{job.launcher} launches {format_quantity(job.np, 'rank')}, {_since(job.started, now)}"
-        )
+        return f"{job.launcher} launches {all_ranks}, {elapsed}"
     if phases[RankPhase.STARTING] or num_ranks < job.np:
         if ready := num_ranks - phases[RankPhase.STARTING]:
-            return f"MPI and torch start: {ready} {of_ranks} are ready, {_since(job.started, now)}"
-        return f"MPI and torch start: {num_ranks} {of_ranks} are there, {_since(job.started, now)}"
+            return f"MPI and torch start: {ready} of {all_ranks} are ready, {elapsed}"
+        return f"MPI and torch start: {num_ranks} of {all_ranks} are there, {elapsed}"
     if phases[RankPhase.READY] == job.np:
         all_ready = "the rank is ready" if job.np == 1 else f"all {job.np} ranks are ready"
-        return f"{all_ready}, {_since(job.started, now)}"
+        return f"{all_ready}, {elapsed}"
     if phases[RankPhase.SETUP] == num_ranks:
         first = min(rank.last_heard for rank in state.ranks.values())
-        return f"set-up and warm-up, {_since(first, now)}"
+        return f"set-up and warm-up, {_seconds_since(first, now)}"
     return ""
 
 
-def _since(moment: float, now: float) -> str:
+def _seconds_since(moment: float, now: float) -> str:
     return f"{max(0.0, now - moment):.0f} s"
 
 
 def describe_phase(state: RunState, now: float) -> str:
-    """Return the phase of the rank that makes progress, such as ``check 40 %, 12 s left``.
+    """Return the phase of the most advanced rank, ``check 40 %, 12 s left``.
 
     For programs, which cannot report their progress, it is ``running, 40 lines, 12 s``. Empty if no
     rank reports a phase.
@@ -90,10 +89,10 @@ def _describe_uncounted(state: RunState, now: float) -> str:
     if Activity.RUNNING in by_phase:
         rank = by_phase[Activity.RUNNING]
         lines = format_quantity(rank.done, "line")
-        return f"{Activity.RUNNING}, {lines}, {_since(rank.phase_since, now)}"
+        return f"{Activity.RUNNING}, {lines}, {_seconds_since(rank.phase_since, now)}"
     if Activity.WAITING in by_phase:
         since = by_phase[Activity.WAITING].phase_since
-        return f"{Activity.WAITING} for another rank, {_since(since, now)}"
+        return f"{Activity.WAITING} for another rank, {_seconds_since(since, now)}"
     return ""
 
 

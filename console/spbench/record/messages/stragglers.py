@@ -61,7 +61,9 @@ def find_lags(
 
 
 def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list[str]:
-    """Return one message per rank or host, the slowest first. A last one counts the others.
+    """Return one message per rank or host, the slowest first.
+
+    A last one counts the others.
 
     Args:
         lags: The stragglers of all cases.
@@ -73,8 +75,8 @@ def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list
     slowest_first = sorted(groups.values(), key=lambda group: -_worst(group).straggler.ratio)
     messages = [_describe(group) for group in slowest_first[:max_messages]]
     if len(slowest_first) > max_messages:
-        rest = format_quantity(len(slowest_first) - max_messages, "more straggler")
-        messages.append(f"{rest}: see the skew of each rank")
+        remainder = format_quantity(len(slowest_first) - max_messages, "more straggler")
+        messages.append(f"{remainder}: see the skew of each rank")
     return messages
 
 

@@ -1,1 +1,1 @@
-"""Hosts, ranks and links that are out of line with all others of their kind, by a test."""
+"""Statistical tests for outliers among hosts, ranks and links."""

@@ -67,7 +67,7 @@ def count_links(case: CaseState) -> int:
 
 
 def link_populations(cases: Sequence[CaseState]) -> list[Population]:
-    """Return the links within hosts and between them, and the ends of links between hosts."""
+    """Return the links within and between hosts, and the ends of the latter."""
     all_times = [link_times for case in cases for link_times in _select_link_times(case)]
     populations = (
         population for link_times in all_times for population in _make_populations(link_times)
@@ -76,7 +76,7 @@ def link_populations(cases: Sequence[CaseState]) -> list[Population]:
 
 
 def _select_link_times(case: CaseState) -> Iterator[_LinkTimes]:
-    """Yield times for the smallest and the largest message size, and the mean over all sizes.
+    """Yield times for the smallest and the largest size, and the mean of all.
 
     Without further sizes, or if sizes have different pairs, there is no mean.
     """
@@ -98,7 +98,7 @@ def _select_link_times(case: CaseState) -> Iterator[_LinkTimes]:
 def _read_times(
     case: CaseState,
 ) -> tuple[dict[int, str], dict[int, dict[RankPair, float]]]:
-    """Return the host of each rank, and by size and pair the mean log of the microseconds.
+    """Return each rank's host, and by size and pair the mean log time in us.
 
     The time of a message is its latency, or follows from its bandwidth. If a case has both, they
     are the same. The mean is over repeats.
@@ -163,7 +163,7 @@ def _describe_ends(link_times: _LinkTimes, slow: Mapping[int, float]) -> Iterato
 
 
 def _describe_links(link_times: _LinkTimes, slow: Mapping[RankPair, float]) -> Iterator[Outlier]:
-    """Yield the slowest link of each pair of hosts, and ranks with many slow links instead."""
+    """Yield the slowest link of each pair of hosts, or ranks with many slow links."""
     slow_ranks = _find_slow_ranks(link_times, slow)
     yield from _describe_ends(link_times, slow_ranks)
     worst: dict[HostPair, RankPair] = {}
@@ -191,7 +191,9 @@ def advise_link(host: str, other_host: str) -> str:
 
 
 def _find_slow_ranks(link_times: _LinkTimes, slow: Mapping[RankPair, float]) -> dict[int, float]:
-    """Return the ranks with at least two slow links and more than one in `_LINKS_PER_SLOW_LINK`.
+    """Return ranks with at least two slow links, and many of their links slow.
+
+    Many means more than one in `_LINKS_PER_SLOW_LINK`.
 
     The ratio of a rank is the smallest of those of its slow links.
     """

@@ -18,7 +18,7 @@ from spbench.stats.summary import lower_median
 
 
 def rank_populations(cases: Sequence[CaseState]) -> list[Population]:
-    """Return the hosts and the ranks of each case, and the hosts over all cases together.
+    """Return the hosts and ranks of each case, and the hosts over all cases.
 
     A host that is slightly slow in each case is found only over all cases.
     """

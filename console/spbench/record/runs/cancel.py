@@ -1,4 +1,4 @@
-"""A request to cancel a run, left in its folder by another process before it sends SIGINT."""
+"""A request to cancel a run, left in its folder before SIGINT is sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONSOLE = "in the console"
 
 
 def request_cancel(folder: RunFolder) -> None:
-    """Record that a run is cancelled in the console, just before the interrupt is sent."""
+    """Record that a run is cancelled in the console, before the interrupt."""
     with suppress(SpbenchError):  # the run is cancelled even if this fails
         folder.write_json(FILE, {"cancelled": CONSOLE})
 

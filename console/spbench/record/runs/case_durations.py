@@ -1,4 +1,4 @@
-"""Durations of the cases of a run, and the hash that identifies the work of a case.
+"""Durations of the cases of a run, and the hash of a case's work.
 
 A report has the start and the end of each case. If each repeat of a case is a separate launch,
 other cases run between them. The duration of one repeat then follows from its neighbours.
@@ -100,7 +100,7 @@ def _repeat_seconds(case: CaseTimes, ordered: Sequence[CaseTimes], start: float)
 
 
 def _neighbour_times(case: CaseTimes, ordered: Sequence[CaseTimes]) -> Iterator[float]:
-    """Yield estimates of one repeat's seconds, from the next case and from the case before."""
+    """Yield estimates of one repeat's seconds from neighbouring cases."""
     neighbours = [other for other in ordered if other.launches[:1] == case.launches[:1]]
     for before, after in pairwise(neighbours):
         if before is case:
@@ -115,9 +115,9 @@ def _neighbour_times(case: CaseTimes, ordered: Sequence[CaseTimes]) -> Iterator[
 
 
 def _isolated_seconds(case: CaseTimes, ordered: Sequence[CaseTimes], start: float) -> float:
-    """Return the seconds of a case without neighbours in its first and its last launch.
+    """Return the seconds of a case without neighbours in its launches.
 
-    The starts of later jobs are assumed to take as long as that of its own job.
+    The starts of later jobs are assumed to take as long as the start of this job.
     """
     later_starts = [other.started for other in ordered if other.started > case.started]
     if later_starts:
@@ -163,12 +163,12 @@ def hash_work(
 
 def _applies_to(fault: str, case_id: str) -> bool:
     """Whether ``FAULT[@CASE]`` may be planted in a case; CASE is its id or its name."""
-    _, at, target = fault.partition("@")
-    return not at or target in (case_id, case_id.partition("[")[0])
+    _, separator, target = fault.partition("@")
+    return not separator or target in (case_id, case_id.partition("[")[0])
 
 
 def parse_planted_faults(argv: Sequence[str]) -> list[str]:
-    """Return the values of ``--inject`` in a run's command line, ``FAULT`` or ``FAULT@CASE``."""
+    """Return the ``FAULT`` or ``FAULT@CASE`` of each ``--inject`` of a run."""
     split = [following for arg, following in pairwise(argv) if arg == _INJECT]
     joined = [arg for arg in argv if arg.startswith(f"{_INJECT}=")]
     return [*split, *(arg.removeprefix(f"{_INJECT}=") for arg in joined)]

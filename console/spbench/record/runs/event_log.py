@@ -1,4 +1,4 @@
-"""events.jsonl: the append-only log of a run's events, and the source of record of a run."""
+"""events.jsonl: the append-only log of events, a run's source of record."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(text: bytes) -> Any:
-    """Return the event in a line, or an array of events, without control characters in texts.
+    """Return the event or events of a JSON text, without control characters.
 
     Returns None if the text is not JSON or has a number that no float can hold.
     """

@@ -31,21 +31,20 @@ SHARED = 0o777
 MAX_JSON_BYTES = 64 << 20
 """The largest size of a JSON file except reports. That of the largest known run is below 1 MiB."""
 MAX_REPORT_BYTES = 1 << 30
-"""Bytes of a report: 2,000 cases on 64 ranks take 66 MB, so that this is room for 16 times as many.
-"""
+"""The largest size of a report: 16 times that of 2,000 cases on 64 ranks, which is 66 MB."""
 
 
 class TooLargeError(OSError):
-    """A file with more bytes than its kind may have.
+    """A file that is larger than its kind may be.
 
     Args:
         path: The file.
-        size: Its bytes.
-        most: The bytes that it may have.
+        size: Its size in bytes.
+        max_bytes: Its largest allowed size.
     """
 
-    def __init__(self, path: Path, size: int, most: int) -> None:
-        limit = f"{most >> 30} GiB" if most >= 1 << 30 else f"{most >> 20} MiB"
+    def __init__(self, path: Path, size: int, max_bytes: int) -> None:
+        limit = f"{max_bytes >> 30} GiB" if max_bytes >= 1 << 30 else f"{max_bytes >> 20} MiB"
         self.reason = f"has {_file_size(size)}, more than {limit}"
         super().__init__(errno.EFBIG, f"it {self.reason}", str(path))
 
@@ -60,7 +59,7 @@ def _file_size(size: int) -> str:
 
 
 def file_mode(folder: Path) -> int:
-    """Return the mode of new files in a folder: whoever may read the folder may read them."""
+    """Return the mode of new files in a folder, with the folder's readers."""
     try:
         return folder.stat().st_mode & 0o666
     except OSError:
@@ -107,7 +106,10 @@ def may_have_controls(text: bytes) -> bool:
 
 
 def strip_controls_from_json(value: Any) -> Any:
-    """Return a JSON value with ``?`` for control characters; line ends and tabs are kept."""
+    """Return a JSON value with ``?`` for control characters.
+
+    Line ends and tabs are kept.
+    """
     if isinstance(value, str):
         if value.isprintable():
             return value

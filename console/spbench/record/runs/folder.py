@@ -1,4 +1,4 @@
-"""Run folders: ``<home>/runs/<id>/`` with the suite, run.json, jobs, events and the report."""
+"""Run folders ``<home>/runs/<id>/`` with suite, jobs, events and report."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def why_unreadable(stamp: FileStamp) -> str | None:
 
 
 def find_home(option: Path | None, environ: Mapping[str, str]) -> Path:
-    """Return the folder of the runs: --home, SPBENCH_HOME, or ``.spbench`` in this folder."""
+    """Return the folder of the runs: --home, SPBENCH_HOME, or ``.spbench``."""
     return option or Path(environ.get(ENV_HOME) or DEFAULT_HOME)
 
 
@@ -107,7 +107,10 @@ class RunFolder:
 
     @property
     def report_line(self) -> str:
-        """The last line about a run that has ended; it may lack a report if the disk is full."""
+        """The last line about a run that has ended.
+
+        A full disk may have left it without a report.
+        """
         if self.report.exists():
             return f"report: {self.report}"
         return f"no report was written; events: {self.events}"
@@ -116,7 +119,7 @@ class RunFolder:
         """Return the folder of a job, which is created if it is missing.
 
         Raises:
-            FailedRunError: It cannot be created. A link in its place is not followed.
+            FailedRunError: It cannot be created. A link is not followed.
         """
         folder = self.path / "jobs" / str(number)
         try:
@@ -128,7 +131,7 @@ class RunFolder:
         return folder
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file of this folder atomically: a reader sees the old one or the new one."""
+        """Write a file of this folder atomically."""
         self.write_chunks(name, (text,))
 
     def write_chunks(self, name: str, chunks: Iterable[str]) -> None:
@@ -141,7 +144,7 @@ class RunFolder:
         self.write_text(name, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Return the content of a JSON file of this folder; empty if it is missing or damaged."""
+        """Return the content of a JSON file; empty if it is missing or damaged."""
         try:
             content = read_json(self.path / name)
         except (OSError, ValueError):
@@ -199,7 +202,7 @@ class RunFolder:
         return False
 
     def replay(self) -> RunState:
-        """Return the state after all recorded events; lines that are not events are skipped.
+        """Return the state after all recorded events, without invalid lines.
 
         Raises:
             UsageError: The log cannot be read, or has no valid beginning.
@@ -219,7 +222,7 @@ class RunFolder:
 
 
 def process_start(pid: object) -> float | None:
-    """Return the start of a process of spbench on this host, in seconds since its boot.
+    """Return the start of a process of spbench in seconds since the boot.
 
     None if there is no process of that number, or if it is another program's.
     """
@@ -235,7 +238,7 @@ def process_start(pid: object) -> float | None:
 
 
 def _boot_time() -> float:
-    """Return the time of this host's boot by its present clock, in seconds since the epoch."""
+    """Return the time of this host's boot, in seconds since the epoch."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -259,7 +262,7 @@ def write_chunks(
     mode: int = 0o666,
     root: Path | None = None,
 ) -> None:
-    """Write a file under another name and rename it: a reader sees the old one or the new one.
+    """Write a file atomically: a reader sees the old one or the new one.
 
     Args:
         path: The file.

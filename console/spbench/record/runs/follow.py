@@ -53,7 +53,7 @@ class EventTail:
 
     @property
     def skipped(self) -> str | None:
-        """A message on the skipped lines, with the location of the first; None without any."""
+        """A message on the skipped lines and the first location, or None."""
         if not self._num_invalid:
             return None
         more = self._num_invalid - 1
@@ -64,9 +64,11 @@ class EventTail:
         return f"{location}, nor {others}; what they reported was left out"
 
     def read(self, limit: int = READ_SIZE) -> list[Event]:
-        """Return the events in the next ``limit`` bytes. An incomplete last line is kept for later.
+        """Return the events in the next ``limit`` bytes.
 
-        The list is empty if the log does not exist yet, or if a line is longer than all bytes read.
+        An incomplete last line is kept for later.
+
+        The list is empty before the log exists, or if a line is longer than all bytes read.
 
         Raises:
             UsageError: The log cannot be read, or has a line that is far too long.
@@ -170,7 +172,10 @@ class LogCheck:
         self._has_begun = False
 
     def accepts(self, event: Any) -> bool:
-        """Whether this can be the next event of a run; unknown kinds of events are accepted."""
+        """Whether this can be the next event of a run.
+
+        Unknown kinds of events are accepted.
+        """
         if type(event) is not dict or type(event.get("event")) is not str:
             return False
         if type(event.get("time")) not in (int, float):

@@ -67,19 +67,19 @@ def list_summaries(home: Path) -> list[RunSummary]:
 
 
 def update_known_runs(
-    home: Path, known: KnownRuns | None = None, *, keep: bool = True
+    home: Path, previous_runs: KnownRuns | None = None, *, keep: bool = True
 ) -> KnownRuns:
-    """Return the runs of a home. Runs that have ended are read again only if they have changed.
+    """Return the runs of a home; ended runs are read again only after a change.
 
     Args:
         home: The folder of the runs.
-        known: The runs of an earlier call; None takes them from the index.
+        previous_runs: The runs of an earlier call; None takes them from the index.
         keep: Whether missing runs may be added to the index.
     """
-    index = None if known is not None else _Index(home)
+    index = None if previous_runs is not None else _Index(home)
     runs: KnownRuns = {}
     for folder, stamp in list_stamped_runs(home):
-        previous = known.get(folder.id) if known is not None else None
+        previous = previous_runs.get(folder.id) if previous_runs is not None else None
         if previous is not None and previous[0] == stamp and previous[1].verdict.is_final:
             summary = previous[1]
         else:
@@ -92,7 +92,10 @@ def update_known_runs(
 
 
 class _Index:
-    """The part of the index on run.json, and the runs that it lacks; empty without sqlite3."""
+    """The indexed parts of run.json, and the runs that lack them.
+
+    It is empty without sqlite3.
+    """
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -107,7 +110,7 @@ class _Index:
             self._heads = index.read_heads(home)
 
     def summary(self, folder: RunFolder, stamp: FileStamp) -> RunSummary:
-        """Return a run in short, read again if its run.json differs from that in the index."""
+        """Return a run in short, read again if its run.json has changed."""
         if reason := why_unreadable(stamp):  # first, since the index may know an empty head
             return _unreadable_summary(folder, reason)
         indexed = self._heads.get(folder.id)

@@ -32,7 +32,7 @@ from spbench.record.runs.report_text import read_report_file
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus
 
 REPORT = "spbench.report/1"
-MAX_CASES_READ = 50
+MAX_REPORTS_READ = 50
 """The number of reports that are read for an estimate; 1,000 take several seconds."""
 _MAX_QUERY_VALUES = 900
 """The number of values in a query; older versions of SQLite allow 999."""
@@ -91,7 +91,7 @@ def make_head(run: Mapping[str, Any]) -> Head:
 
 
 def read_heads(home: Path) -> dict[str, tuple[FileStamp, Head]]:
-    """Return the indexed parts of run.json by the runs' ids; empty if the index is unusable."""
+    """Return the indexed parts of run.json by the runs' ids; empty on failure."""
     with suppress(UnusableIndexError), open_reading(home) as index:
         rows = index.execute("SELECT id, changed, bytes, head FROM runs").fetchall()
         return dict(_parse_heads(rows))
@@ -114,14 +114,14 @@ def _is_plain(text: str) -> bool:
 
 
 def update_heads(
-    home: Path, heads: Mapping[str, tuple[FileStamp, Head]], gone: Collection[str]
+    home: Path, heads: Mapping[str, tuple[FileStamp, Head]], removed: Collection[str]
 ) -> None:
     """Add these runs and remove those that are gone, if the index can be used."""
-    if heads or gone:
+    if heads or removed:
         with suppress(UnusableIndexError), open_writing(home) as index:
             for run, (stamp, head) in heads.items():
                 _put_head(index, run, stamp, head)
-            for run in gone:
+            for run in removed:
                 _forget(index, run)
 
 
@@ -152,7 +152,7 @@ def find_past_launches(
     """Return the launches of a case that passed, those of the oldest run first.
 
     Args:
-        home: The folder of the runs. Reports that are not in the index yet are read.
+        home: The folder of the runs. Missing reports are added to the index first.
         case: The case's id.
         metric: The metric's name.
         fingerprint: The machines on which it ran; None for any.
@@ -172,7 +172,7 @@ def find_past_launches(
 def find_past_runs(
     home: Path, metric: str, fingerprint: str
 ) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """Return by case and work, and by run, a metric's medians of launches on the same machines.
+    """Return by case and work, and by run, a metric's medians of launches.
 
     These are the launches of `find_past_launches`, for all cases at once.
     """
@@ -194,8 +194,8 @@ def find_past_durations(
     """Return the durations of cases with any of these works, the newest run first.
 
     Args:
-        home: The folder of the runs. At most `MAX_CASES_READ` reports that are not in the index yet
-            are read, the newest first, because a user may wait for the answer.
+        home: The folder of the runs. At most `MAX_REPORTS_READ` missing reports are added to
+            the index first, the newest ones, because a user may wait for the answer.
         works: Hashes of `hash_work`.
         hosts: The hosts of the runs.
         cores: The number of CPUs of each host; None for any.
@@ -210,7 +210,7 @@ def find_past_durations(
             "AND hosts = ? AND (? IS NULL OR cores = ?) "
             f"AND work IN ({', '.join('?' * len(batch))})"
         )
-        rows = _run_query(home, query, (*machine, *batch), MAX_CASES_READ)
+        rows = _run_query(home, query, (*machine, *batch), MAX_REPORTS_READ)
         durations += (PastDuration(*row) for row in rows)
     return sorted(durations, key=lambda duration: duration.run, reverse=True)
 
@@ -259,7 +259,7 @@ def add_run(
 
 
 def reindex(home: Path) -> tuple[int, str | None]:
-    """Rebuild the index from the folders; return the number of runs, and an error or None."""
+    """Rebuild the index; return the number of runs, and an error or None."""
     remove_index(home)
     if os.path.lexists(home / NAME):
         return 0, f"{home / NAME} cannot be removed"
@@ -274,7 +274,7 @@ def reindex(home: Path) -> tuple[int, str | None]:
 
 
 def _index_reports(index: sqlite3.Connection, home: Path, max_reports: int | None = None) -> None:
-    """Read reports that are missing in the index or have changed, the newest ones first."""
+    """Read reports that are missing in the index or have changed."""
     rows = index.execute("SELECT id, report_changed, report_bytes FROM runs").fetchall()
     stamps = {run: (changed, size) for run, changed, size in rows}
     folders = list_runs(home)
@@ -356,7 +356,7 @@ class _IndexedCase:
 
 
 def _read_report(path: Path) -> tuple[dict[str, Any], list[_IndexedCase | None]]:
-    """Return a report without its cases, and their indexed parts; empty if it is damaged."""
+    """Return a report without its cases, and their indexed parts."""
     try:
         return read_report_file(path, _read_case)
     except (OSError, ValueError):
@@ -406,7 +406,7 @@ def _read_fingerprint(report: Mapping[str, Any]) -> str | None:
 
 
 def _read_machines(report: Mapping[str, Any]) -> tuple[str | None, int | None]:
-    """Return the hosts of a run in the index's format, and their CPUs if all have equally many."""
+    """Return a run's hosts in the index's format, and their common core count."""
     machines = _as_mapping(_as_mapping(report.get("environment")).get("fingerprint"))
     hosts = machines.get("hosts")
     cores = machines.get("cores")
@@ -429,7 +429,10 @@ def _read_medians(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
 
 
 def _read_single_launch(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """Yield the same for an older report, in which one launch ran all repeats of a case."""
+    """Yield the same for an older report.
+
+    There, one launch ran all repeats of a case.
+    """
     job = _as_mapping(case.get("launch")).get("job")
     for metric, figures in _as_mapping(case.get("metrics")).items():
         yield from _check_median(metric, job, _as_mapping(figures).get("value"))

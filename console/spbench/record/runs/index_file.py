@@ -1,4 +1,4 @@
-"""index.sqlite: the file of the index, rebuilt if it is damaged or of an older version."""
+"""index.sqlite: the file of the index, rebuilt if damaged or older."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CREATE INDEX IF NOT EXISTS launches_of_run ON launches (run);
 
 
 class UnusableIndexError(Exception):
-    """An index that cannot be read or written now, so that the runs themselves must be read."""
+    """An index that cannot be used, so that the runs themselves must be read."""
 
 
 @contextmanager

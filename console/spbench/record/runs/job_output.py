@@ -1,4 +1,4 @@
-"""The raw output of a job: the end of the stdout and stderr of its launcher and ranks."""
+"""The end of the stdout and stderr of a job's launcher and ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The note and tags of a run in its ``note.json``, by its user or a failed baseline."""
+"""The note and tags of a run, by its user or a failed baseline."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def parse_note(line: str) -> RunNote:
     Raises:
         UsageError: The text is too long or not printable.
     """
-    words = line.split()
-    tags = [word[1:] for word in words if word.startswith("#") and _TAG.fullmatch(word[1:])]
-    text = " ".join(word for word in words if not (word.startswith("#") and word[1:] in tags))
+    terms = line.split()
+    tags = [term[1:] for term in terms if term.startswith("#") and _TAG.fullmatch(term[1:])]
+    text = " ".join(term for term in terms if not (term.startswith("#") and term[1:] in tags))
     if len(text) > MAX_TEXT:
         raise UsageError(f"a note has at most {MAX_TEXT} characters, and this has {len(text)}")
     if not text.isprintable():

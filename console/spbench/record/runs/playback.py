@@ -1,4 +1,4 @@
-"""The playback of a recorded run: its events when they are due, by the caller's clock."""
+"""The playback of a recorded run by the caller's clock."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Playback:
         return due
 
     def wait(self, now: float) -> float:
-        """Return the seconds of the clock until the next event is due; infinity without one."""
+        """Return the seconds until the next event is due; infinity without one."""
         self._advance(now)
         if self._paused or self._peek() is None:
             return math.inf
@@ -142,5 +142,8 @@ def play_paced(
 
 
 def find_demo_run() -> RunFolder:
-    """Return the folder of the demo's run, which `python -m benchmarks.record_demo` records."""
+    """Return the folder of the demo's run.
+
+    `python -m benchmarks.record_demo` records it.
+    """
     return RunFolder(Path(spbench.__file__).parent / "demo")

@@ -1,4 +1,4 @@
-"""Removal of old runs, except for runs of baselines and runs that are still running."""
+"""Removal of old runs, except for running ones and those of baselines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the file of a report case by case, so that it is never in memory as a whole."""
+"""A reader of reports that never has a whole report in memory."""
 
 from __future__ import annotations
 
@@ -135,7 +135,10 @@ class _ReportReader(Generic[Case]):
                 return False
 
     def _read_block(self) -> bool:
-        """Read more text, at least as much as there is of a value; return whether there was any."""
+        """Read more text; return whether there was any.
+
+        At least as much is read as there is of a value.
+        """
         block = self._file.read(max(BLOCK, len(self._text) - self._position))
         if not block:
             return False

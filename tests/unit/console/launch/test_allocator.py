@@ -15,7 +15,9 @@ def installed(tmp_path):
 
 
 def preloaded(around, launcher="openmpi", placement=(), here=True, **given):
-    settings = preload_allocator(LaunchSettings(**given), launcher, placement, around, here=here)
+    settings = preload_allocator(
+        LaunchSettings(**given), launcher, placement, around, is_local_job=here
+    )
     return settings.env.get("LD_PRELOAD")
 
 

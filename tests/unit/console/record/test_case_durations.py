@@ -109,7 +109,7 @@ def ended(home, seconds, **machine):
 
 def test_an_index_without_runs_reads_the_newest_reports_only(home, monkeypatch):
     runs = sorted(ended(home, seconds).id for seconds in (4, 5, 6))
-    monkeypatch.setattr("spbench.record.runs.index.MAX_CASES_READ", 2)
+    monkeypatch.setattr("spbench.record.runs.index.MAX_REPORTS_READ", 2)
     assert [row.run for row in find_past_durations(home, WORKS, ["node01"], 2)] == runs[:0:-1]
     assert len(find_past_durations(home, WORKS, ["node01"], 2)) == 3, "the others follow"
 
