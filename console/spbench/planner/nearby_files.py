@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_FILES = 200
-"""The most files of a kind that are format_error_list."""
+"""The most files of a kind that are listed."""
 _FOLDERS = (".", "profiles", "clusters", "docs/examples")
 _ENDINGS = frozenset({".json", ".txt", ".yaml", ".yml"})
 _HEAD = 4096

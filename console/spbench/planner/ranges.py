@@ -25,11 +25,11 @@ class Range:
         return {"anyOf": [ends, {"const": 0}]} if self.allows_zero else ends
 
     def __str__(self) -> str:
-        ends = f"from {_short(self.minimum)} to {_short(self.maximum)} {self.unit}".rstrip()
+        ends = f"from {_format_short(self.minimum)} to {_format_short(self.maximum)} {self.unit}".rstrip()
         return f"0 or {ends}" if self.allows_zero else ends
 
 
-def _short(value: float) -> str:
+def _format_short(value: float) -> str:
     return f"{value:g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
 
 

@@ -75,9 +75,9 @@ def parse_plan_request(
     return PlanRequest(
         folder / Path(profile.strip()).expanduser(),
         cluster,
-        _number("the global batch size", global_batch_size),
-        _number_or_none("the profile's batch size", profile_batch_size),
-        _number_or_none("the micro-batch size", micro_batch_size),
+        _parse_number("the global batch size", global_batch_size),
+        _parse_optional_number("the profile's batch size", profile_batch_size),
+        _parse_optional_number("the micro-batch size", micro_batch_size),
         mode,
         home,
         folder,
@@ -92,24 +92,24 @@ def compute_plan(request: PlanRequest) -> PlanDetails:
     """
     profile = load_profile(request.profile, request.profile_batch_size)
     cluster = find_cluster(request.cluster, request.home, request.folder)
-    computed = plan(
+    new_plan = plan(
         profile,
         cluster,
         request.global_batch_size,
         micro_batch_size=request.micro_batch_size,
         mode=request.mode,
     )
-    step = simulate(computed)
+    step = simulate(new_plan)
     return PlanDetails(
-        profile, cluster, computed, step, compute_stage_memories(computed, step, cluster)
+        profile, cluster, new_plan, step, compute_stage_memories(new_plan, step, cluster)
     )
 
 
-def _number_or_none(name: str, text: str) -> int | None:
-    return _number(name, text) if text.strip() else None
+def _parse_optional_number(name: str, text: str) -> int | None:
+    return _parse_number(name, text) if text.strip() else None
 
 
-def _number(name: str, text: str) -> int:
+def _parse_number(name: str, text: str) -> int:
     text = text.strip()
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0):
         raise PlannerError(f"{name} is {text}; write a whole number above 0")

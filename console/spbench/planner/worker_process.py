@@ -45,7 +45,7 @@ async def plan_in_process(request: PlanRequest) -> PlanDetails:
     raise PlannerError(str(details))
 
 
-def _answer(request: PlanRequest) -> PlanDetails | str:
+def _compute_answer(request: PlanRequest) -> PlanDetails | str:
     try:
         return compute_plan(request)
     except SpbenchError as error:
@@ -53,4 +53,4 @@ def _answer(request: PlanRequest) -> PlanDetails | str:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(pickle.dumps(_answer(pickle.load(sys.stdin.buffer))))
+    sys.stdout.buffer.write(pickle.dumps(_compute_answer(pickle.load(sys.stdin.buffer))))

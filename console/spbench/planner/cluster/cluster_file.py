@@ -176,7 +176,7 @@ class ClusterFile(StrictModel):
         names = {kind: set(group) for kind, group in entries.items() if isinstance(group, dict)}
         return cls.model_validate(data, context=ValidationContext(names))
 
-    def cluster(self, name: str) -> Cluster:
+    def to_cluster(self, name: str) -> Cluster:
         """Return the cluster; ``name`` is used if the file does not contain one.
 
         Raises:
@@ -239,7 +239,7 @@ def read_cluster(text: str, file: str, name: str) -> Cluster:
     findings = Findings(file, document)
     data = document.root.data
     try:
-        cluster = ClusterFile.read(data).cluster(name)
+        cluster = ClusterFile.read(data).to_cluster(name)
     except ValidationError as error:
         report_errors(error, data, findings, ClusterFile)
     except PlannerError as error:

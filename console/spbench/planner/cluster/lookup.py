@@ -32,8 +32,8 @@ def machines_cluster(text: str, option: str = "") -> Cluster:
     Raises:
         PlannerError: The text is invalid.
     """
-    parts = [word.strip() for word in text.split(",")]
-    products = [word.split("x") for word in parts]
+    parts = [part.strip() for part in text.split(",")]
+    products = [part.split("x") for part in parts]
     numbers = [number for product in products for number in product]
     if not all(number.isascii() and number.isdecimal() for number in numbers):
         raise PlannerError(
@@ -43,7 +43,7 @@ def machines_cluster(text: str, option: str = "") -> Cluster:
         owner = f"{option}has" if option else "the machines have"
         raise PlannerError(f"{owner} a number of over {_MOST_DIGITS} digits; give a smaller one")
     if "x" not in text:
-        return cluster_from_ends([int(word) for word in parts])
+        return cluster_from_ends([int(part) for part in parts])
     return make_hpgo_cluster(text.replace(" ", ""), _parse_sizes(products, f"{option}{text}"))
 
 

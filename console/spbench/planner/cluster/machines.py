@@ -15,7 +15,7 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link between two devices, each way.
+    """A link between two devices, in each direction.
 
     Attributes:
         bandwidth: Bytes per second from one device to another.
@@ -155,7 +155,7 @@ class Cluster:
         """Return the link of two different devices.
 
         Raises:
-            PlannerError: There is none.
+            PlannerError: There is no such link.
         """
         return self.find_machine_link(self.find_machine(a), self.find_machine(b))
 
@@ -163,7 +163,7 @@ class Cluster:
         """Return the link between two machines, by index, or within one machine.
 
         Raises:
-            PlannerError: There is none.
+            PlannerError: There is no such link.
         """
         if a == b:
             link = self.machines[a].link

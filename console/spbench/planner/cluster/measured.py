@@ -17,7 +17,7 @@ from spbench.report.links import LinkMatrix, LinkTable, build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.stats.summary import median
 
-_TIMES = "latency_us"
+_TIME_TABLE = "latency_us"
 
 Hosts = tuple[str, str]
 """Two hosts, in alphabetical order; the same one twice for the pairs within it."""
@@ -35,7 +35,9 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
             between some of its hosts.
         UsageError: The run cannot be read.
     """
-    measured = [(matrix, _times(matrix)) for matrix in build_link_matrices(load_run(folder))]
+    measured = [
+        (matrix, _find_time_tables(matrix)) for matrix in build_link_matrices(load_run(folder))
+    ]
     measured = [(matrix, tables) for matrix, tables in measured if tables]
     if not measured:
         raise PlannerError(
@@ -44,7 +46,7 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
         )
     _, tables = max(measured, key=lambda pair: pair[0].ranks)
     hosts = {rank: host for table in tables.values() for rank, host in table.hosts.items()}
-    links = _links(tables)
+    links = _fit_links(tables)
     names = list(dict.fromkeys(hosts[rank] for rank in sorted(hosts)))
     kind = DeviceKind("measured", memory_bytes)
     ranks = list(hosts.values())
@@ -56,17 +58,17 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
     return Cluster(folder.id, machines, pairs=ordered)
 
 
-def _times(matrix: LinkMatrix) -> dict[int, LinkTable]:
+def _find_time_tables(matrix: LinkMatrix) -> dict[int, LinkTable]:
     """Return a matrix's tables of one-way times by message size; empty if below two."""
     tables = {
         table.labels["bytes"]: table
         for table in matrix.tables
-        if table.name == _TIMES and type(table.labels.get("bytes")) is int and table.hosts
+        if table.name == _TIME_TABLE and type(table.labels.get("bytes")) is int and table.hosts
     }
     return dict(sorted(tables.items())) if len(tables) > 1 else {}
 
 
-def _links(tables: Mapping[int, LinkTable]) -> dict[Hosts, Link]:
+def _fit_links(tables: Mapping[int, LinkTable]) -> dict[Hosts, Link]:
     """Return the links between hosts and within hosts."""
     times_s: dict[Hosts, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for size, table in tables.items():

@@ -23,7 +23,7 @@ RATES = {f"{unit}/s": factor for unit, factor in BYTES.items()} | {
 SECONDS = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")}
 
 _NUMBER = r"[0-9.]+(?:[eE][-+]?[0-9]+)?"
-_WRITTEN = re.compile(rf"({_NUMBER})\s*([A-Za-z/]+)")
+_WITH_UNIT = re.compile(rf"({_NUMBER})\s*([A-Za-z/]+)")
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,23 @@ def parse_quantity(value: object, units: Mapping[str, Decimal]) -> float:
         ValueError: The value is not a quantity, or not finite.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = _float(value)
+        number = _to_float(value)
     else:
-        number = _with_unit(value, units)
+        number = _parse_with_unit(value, units)
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is no finite number")
     return number
 
 
-def _float(value: float) -> float:
+def _to_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:  # a whole number of over 308 digits
         return math.inf
 
 
-def _with_unit(value: object, units: Mapping[str, Decimal]) -> float:
-    match = _WRITTEN.fullmatch(value.strip()) if isinstance(value, str) else None
+def _parse_with_unit(value: object, units: Mapping[str, Decimal]) -> float:
+    match = _WITH_UNIT.fullmatch(value.strip()) if isinstance(value, str) else None
     try:
         if match is not None and match[2] in units:
             return float(Decimal(match[1]) * units[match[2]])

@@ -4,8 +4,8 @@ The three ways of data parallelism are HPGO's. Its overlap credits each device w
 batch's backward pass (src/layerwise/analysis/cc_overlap.rs, parallelism/gradient_accumulation.rs).
 The straight pipeline is PipeDream's: one device per stage, in order, with the least block, by
 HPGO's estimate. GPipe's pipeline has the fastest slowest stage and recomputes all activations. It
-runs all forward passes before all backward passes. Each of both is a flow through stages and links
-in turn: the sum of one micro-batch's times, plus ``M - 1`` times the longest.
+runs all forward passes before all backward passes. Each of the two is a flow through stages and
+links in turn: the sum of one micro-batch's times, plus ``M - 1`` times the longest.
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ def estimate_training_baselines(
 def estimate_baselines(
     states: States, cluster: Cluster, problem: HpgoProblem
 ) -> tuple[Baseline, ...]:
-    """Return the same from HPGO's problem."""
+    """Return the five other ways to train a model, from HPGO's problem."""
     work, links, straight = problem
     return (
-        *_data_parallel(states, cluster, work, links),
-        _straight(work, links, straight),
-        _gpipe(states, work, links),
+        *_estimate_data_parallel(states, cluster, work, links),
+        _estimate_straight(work, links, straight),
+        _estimate_gpipe(states, work, links),
     )
 
 
-def _data_parallel(
+def _estimate_data_parallel(
     states: States, cluster: Cluster, work: HpgoWork, links: HpgoLinks
 ) -> tuple[Baseline, ...]:
     all_devices = DeviceGroup((0,) * len(links.sizes), links.sizes)
     rate = links.all_reduce(all_devices)
     shared_s = work.total / sum(links.sizes)
     plain = _baseline_of_time(work, DP_PLAIN, shared_s + rate * float(work.parameters[-1]))
-    share = iteration_share(states, cluster, work.training)
+    share = compute_iteration_share(states, cluster, work.training)
     if share is None:
         reason = "one sample does not fit on a device"
         return plain, *(Baseline(name, None, None, reason) for name in (DP_OVERLAP, DP_P3))
     hidden = (
         _baseline_of_time(
-            work, name, shared_s + exposed_all_reduce(work, rate, share, across_steps)
+            work, name, shared_s + compute_exposed_all_reduce(work, rate, share, across_steps)
         )
         for name, across_steps in ((DP_OVERLAP, False), (DP_P3, True))
     )
@@ -80,7 +80,7 @@ def _baseline_of_time(work: HpgoWork, name: str, seconds: float) -> Baseline:
     return Baseline(name, seconds, work.total / seconds)
 
 
-def iteration_share(states: States, cluster: Cluster, training: Training) -> float | None:
+def compute_iteration_share(states: States, cluster: Cluster, training: Training) -> float | None:
     """Return the share of the global batch that one accumulation iteration takes.
 
     HPGO takes the first number of iterations, up to half of the batch, that divides the batch and
@@ -105,7 +105,9 @@ def iteration_share(states: States, cluster: Cluster, training: Training) -> flo
     return batch // count / batch
 
 
-def exposed_all_reduce(work: HpgoWork, rate: float, share: float, across_steps: bool) -> float:
+def compute_exposed_all_reduce(
+    work: HpgoWork, rate: float, share: float, across_steps: bool
+) -> float:
     """Return the seconds of all-reduce behind the backward pass of an iteration.
 
     Args:
@@ -135,7 +137,9 @@ def _differences(sums: Sequence[float]) -> list[float]:
     return [after - before for before, after in zip([0.0, *sums], sums, strict=False)]
 
 
-def _straight(work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate | None) -> Baseline:
+def _estimate_straight(
+    work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate | None
+) -> Baseline:
     if candidate is None:
         return _too_few_states(STRAIGHT, work, links)
     seconds = estimate_hpgo_step(work, links, candidate)
@@ -156,7 +160,7 @@ def _pipeline_stages(
     return tuple(zip([0, *ends[:-1]], ends, groups, strict=True))
 
 
-def _gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baseline:
+def _estimate_gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baseline:
     free_links = HpgoLinks(links.sizes, math.inf, math.inf, math.inf)
     candidate = find_straight_pipeline(work, free_links)
     if candidate is None:
@@ -174,10 +178,12 @@ def _gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baseline:
         samples_share * states.crossing_bytes[cut] * links.transfer(a, b)
         for cut, a, b in zip(candidate.cuts, candidate.groups, candidate.groups[1:], strict=False)
     ]
-    seconds = _flow([*forward, *message_s], count) + _flow([*backward, *message_s], count)
+    seconds = _flow_seconds([*forward, *message_s], count) + _flow_seconds(
+        [*backward, *message_s], count
+    )
     return Baseline(GPIPE, seconds, work.total / seconds, stages=stages)
 
 
-def _flow(times: Sequence[float], count: int) -> float:
+def _flow_seconds(times: Sequence[float], count: int) -> float:
     """Return the seconds of `count` equal jobs that go through steps in turn."""
     return math.fsum(times) + (count - 1) * max(times)

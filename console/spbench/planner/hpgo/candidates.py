@@ -44,17 +44,17 @@ def generate_candidates(
         pipelines = devices // workers
         yield build_unsplit(work, placements, workers, pipelines)
         if workers * pipelines == devices:
-            candidate = _even(work, links, placements, workers, pipelines)
+            candidate = _find_even_split(work, links, placements, workers, pipelines)
             if candidate is not None:
                 yield candidate
     if devices > 2 and devices % 2 == 0:
-        yield from _halves(work, links, placements)
+        yield from _generate_on_halves(work, links, placements)
     if straight is not None:
-        yield _straight(work, links, placements, straight.block) or straight
-    yield from _splits_in_two(work, links, placements)
+        yield _find_straight(work, links, placements, straight.block) or straight
+    yield from _generate_splits_in_two(work, links, placements)
 
 
-def _even(
+def _find_even_split(
     work: HpgoWork, links: HpgoLinks, placements: Placements, workers: int, pipelines: int
 ) -> HpgoCandidate | None:
     """Return the best split that shares the work exactly; None if there is none."""
@@ -68,15 +68,17 @@ def _even(
     if len(states) == 1 or not work.micro_batches(pipelines):
         return None
     bound = work.total / (workers * pipelines)
-    shape = SearchLimits(workers, pipelines, bound, keep=_KEEP)
+    limits = SearchLimits(workers, pipelines, bound, keep=_KEEP)
 
     def following(used: Counts, need: int) -> tuple[Counts, ...]:
         return placements.place_groups(used, need, pipelines)
 
-    return Table(work, links, shape, states, following).search(placements.place_first)
+    return Table(work, links, limits, states, following).search(placements.place_first)
 
 
-def _halves(work: HpgoWork, links: HpgoLinks, placements: Placements) -> Iterator[HpgoCandidate]:
+def _generate_on_halves(
+    work: HpgoWork, links: HpgoLinks, placements: Placements
+) -> Iterator[HpgoCandidate]:
     """Yield pipelines of two stages, side by side on the halves of the cluster."""
     import numpy as np
 
@@ -92,7 +94,7 @@ def _halves(work: HpgoWork, links: HpgoLinks, placements: Placements) -> Iterato
             yield HpgoCandidate((int(cut), work.last), groups, half, float(block[cut]))
 
 
-def _straight(
+def _find_straight(
     work: HpgoWork, links: HpgoLinks, placements: Placements, bound: float
 ) -> HpgoCandidate | None:
     """Return the pipeline of one device per stage, in any order of the placements."""
@@ -101,8 +103,8 @@ def _straight(
     all_states = np.arange(work.last + 1)
 
     def search(bound: float, min_block: float) -> HpgoCandidate | None:
-        shape = SearchLimits(sum(links.sizes), 1, bound, single=True, floor=min_block)
-        return Table(work, links, shape, all_states, placements.place_by_each_policy).search(
+        limits = SearchLimits(sum(links.sizes), 1, bound, single=True, floor=min_block)
+        return Table(work, links, limits, all_states, placements.place_by_each_policy).search(
             placements.place_first
         )
 
@@ -111,7 +113,7 @@ def _straight(
     return candidate and search(candidate.block, candidate.block)
 
 
-def _splits_in_two(
+def _generate_splits_in_two(
     work: HpgoWork, links: HpgoLinks, placements: Placements
 ) -> Iterator[HpgoCandidate]:
     """Yield the best split in two for each pair of groups that use all devices."""
@@ -121,11 +123,11 @@ def _splits_in_two(
     for first in range(1, devices):
         for used in placements.place_by_each_policy(placements.empty, first):
             groups = DeviceGroup(placements.empty, used), DeviceGroup(used, placements.full)
-            cut, block = _best_cut(work, links, groups, first, devices - first)
+            cut, block = _find_best_cut(work, links, groups, first, devices - first)
             yield HpgoCandidate((cut, work.last), groups, 1, block)
 
 
-def _best_cut(
+def _find_best_cut(
     work: HpgoWork,
     links: HpgoLinks,
     groups: tuple[DeviceGroup, DeviceGroup],
@@ -144,6 +146,6 @@ def _best_cut(
         links.all_reduce(groups[0]) * work.parameters[1:],
         links.all_reduce(groups[1]) * (total_bytes - work.parameters[:-1]) - block / count,
     )
-    step = block / count * (count - 1) + send_s / count + np.maximum(tail_s, 0.0)
-    cut = len(step) - 1 - int(step[::-1].argmin())  # HPGO takes the last of equals
+    step_s = block / count * (count - 1) + send_s / count + np.maximum(tail_s, 0.0)
+    cut = len(step_s) - 1 - int(step_s[::-1].argmin())  # HPGO takes the last of equals
     return cut, float(block[cut])

@@ -129,7 +129,7 @@ def build_hpgo_links(cluster: Cluster) -> HpgoLinks:
     outer_links = {cluster.find_machine_link(a, b) for a in range(count) for b in range(a)}
     within = _require_single_kind(cluster, inner_links)
     between = _require_single_kind(cluster, outer_links)
-    # A cluster without links of one sort sends nothing over them: the other sort's values do.
+    # Without links of one sort, no message needs them, so the other sort's values are used.
     within, between = within or between, between or within
     if within is None or between is None:
         return HpgoLinks(cluster.sizes, 1.0, 1.0, 1.0)  # one device sends no messages

@@ -52,13 +52,13 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
         pipelines=best.pipelines,
         step_s=step_s,
         single_s=work.total,
-        stages=_stages(states, work, links, best),
+        stages=_build_stages(states, work, links, best),
         baselines=estimate_baselines(states, cluster, problem),
         measured_batches=states.profile.batch_sizes,
     )
 
 
-def _stages(
+def _build_stages(
     states: States, work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate
 ) -> tuple[PlanStage, ...]:
     """Return a candidate's stages, for one micro-batch of one pipeline."""

@@ -67,8 +67,8 @@ def find_straight_pipeline(work: HpgoWork, links: HpgoLinks) -> HpgoCandidate | 
     bound = _block_upper_bound(work, links)
     # A search over some states gives a bound, which makes the search over all states short.
     for states in [chain, all_states] if len(chain) < len(all_states) else [all_states]:
-        shape = SearchLimits(count, 1, bound, single=True)
-        table = Table(work, links, shape, states, placements.place_in_order)
+        limits = SearchLimits(count, 1, bound, single=True)
+        table = Table(work, links, limits, states, placements.place_in_order)
         candidate = table.search(placements.place_first) or candidate
         bound = candidate.block if candidate else bound
     return candidate

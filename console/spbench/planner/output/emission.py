@@ -44,37 +44,37 @@ def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Em
     Raises:
         PlannerError: spbench has no model of the profile, or no layout of ranks is the plan.
     """
-    origin = _origin(profile)
-    layout = _layout(plan, cluster)
-    params = {**_shares(plan, profile, layout), **_recomputation(plan)}
+    origin = _find_origin(profile)
+    layout = _find_layout(plan, cluster)
+    params = {**_batch_params(plan, profile, layout), **_recompute_params(plan)}
     params |= {**_model_params(origin), **ITERATIONS}
     lines = [
-        *_comments(plan),
+        *_generate_comments(plan),
         f"schema: {SCHEMA}",
         f"name: plan-{make_suite_word(profile.name)}",
-        *format_key("launch", _launch(origin), 0),
+        *format_key("launch", _launch_settings(origin), 0),
         "cases:",
         f"  - name: {PLANNED_CASE}",
-        f"    benchmark: {_benchmark(origin)}",
+        f"    benchmark: {_benchmark_name(origin)}",
         *format_key("params", params, 4),
     ]
     text = "\n".join(lines) + "\n"
     return EmittedSuite(text, load_suite_text(text, path), layout.ranks)
 
 
-def _launch(origin: Origin) -> dict[str, Any]:
+def _launch_settings(origin: Origin) -> dict[str, Any]:
     """Return the launch settings, which do not let ranks share a device."""
     return {"threads": origin.threads, "timeout": TIMEOUT, "oversubscribe": False}
 
 
-def _origin(profile: Profile) -> Origin:
+def _find_origin(profile: Profile) -> Origin:
     origin = profile.origin
     if origin is None:
         raise PlannerError(
             f"the profile {profile.name} does not say which model it is of, so a plan of it cannot"
             " be run; take one of spbench profile"
         )
-    if _benchmark(origin) not in BENCHMARKS:
+    if _benchmark_name(origin) not in BENCHMARKS:
         raise PlannerError(
             f"the profile is of {origin.model}, which no benchmark runs; spbench runs plans of"
             " resnet, amoebanet and networks that were profiled with an image_size"
@@ -82,19 +82,19 @@ def _origin(profile: Profile) -> Origin:
     return origin
 
 
-def _benchmark(origin: Origin) -> str:
+def _benchmark_name(origin: Origin) -> str:
     """Return the name of the benchmark for a profile's model, which need not exist."""
     is_own_network = ":" in origin.model and "image_size" in dict(origin.params)
     return "model.network" if is_own_network else f"model.{origin.model}"
 
 
 def _model_params(origin: Origin) -> dict[str, Any]:
-    param_names = {param.name for param in BENCHMARKS[_benchmark(origin)].params}
+    param_names = {param.name for param in BENCHMARKS[_benchmark_name(origin)].params}
     network = {"network": origin.model} if ":" in origin.model else {}
     return network | {name: value for name, value in origin.params if name in param_names}
 
 
-def _comments(plan: Plan) -> Iterator[str]:
+def _generate_comments(plan: Plan) -> Iterator[str]:
     yield f"# {plan.profile} as spbench plan cut it for the cluster {plan.cluster}."
     yield format_planned_time(1000.0 * plan.step_s)
     for index, stage in enumerate(plan.stages):
@@ -103,7 +103,7 @@ def _comments(plan: Plan) -> Iterator[str]:
         yield f"# Stage {index}: {layers} on device{'s' * (stage.replicas > 1)} {devices}."
 
 
-def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
+def _find_layout(plan: Plan, cluster: Cluster) -> ModelLayout:
     """Return the layout with one rank per device, in order, for the plan's stages.
 
     Replicas of the whole pipeline do the same as several members per stage, without sums between
@@ -125,7 +125,7 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
         return sorted(map(cluster.find_machine, devices))
 
     planned = [list_machines(stage.devices) for stage in plan.stages]
-    for layout in _layouts(plan):
+    for layout in _generate_layouts(plan):
         copies = range(layout.replicas)
         ranks_by_stage = (
             [rank for copy in copies for rank in layout.list_stage_ranks(stage, copy)]
@@ -139,7 +139,7 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
     )
 
 
-def _layouts(plan: Plan) -> Iterator[ModelLayout]:
+def _generate_layouts(plan: Plan) -> Iterator[ModelLayout]:
     counts = [stage.replicas for stage in plan.stages]
     rounds = plan.rounds
     for copies in dict.fromkeys((counts[0], plan.pipelines, 1)):
@@ -149,7 +149,7 @@ def _layouts(plan: Plan) -> Iterator[ModelLayout]:
                 yield build_layout(len(counts), members=members, replicas=copies, rounds=rounds)
 
 
-def _recomputation(plan: Plan) -> dict[str, Any]:
+def _recompute_params(plan: Plan) -> dict[str, Any]:
     """Return the parameters of stages that recompute their activations."""
     stages = [index for index, stage in enumerate(plan.stages) if stage.recompute]
     if len(stages) == len(plan.stages):
@@ -157,7 +157,7 @@ def _recomputation(plan: Plan) -> dict[str, Any]:
     return {"recompute": "stage", "recompute_stages": stages} if stages else {}
 
 
-def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]:
+def _batch_params(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]:
     """Return the parameters of the layout, the batch and its micro-batches.
 
     Raises:
@@ -182,7 +182,7 @@ def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]
         return {"scheme": "sequential", **shares, "validate": "auto"}
     shares = {"scheme": "lp", "split_size": len(layout.stages), **shares}
     if len(layout.stages) > 1:
-        shares["balance"] = ",".join(map(str, _balance(plan, profile)))
+        shares["balance"] = ",".join(map(str, _compute_balance(plan, profile)))
     shares["schedule"] = plan.schedule
     if plan.skips is not None:
         shares["skips"] = plan.skips
@@ -195,7 +195,7 @@ def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]
     return {**shares, "validate": "auto", "baseline": False}
 
 
-def _balance(plan: Plan, profile: Profile) -> list[int]:
+def _compute_balance(plan: Plan, profile: Profile) -> list[int]:
     """Return the layers of each stage.
 
     Raises:

@@ -55,11 +55,11 @@ def describe_links(cluster: Cluster) -> str:
     between = [link for link in (cluster.between, *cluster.pairs.values()) if link is not None]
     between = between if len(cluster.machines) > 1 else []
     parts = [
-        f"{_describe_bandwidths(links)} {location} machines"
-        for links, location in ((within, "within"), (between, "between"))
+        f"{_describe_bandwidths(links)} {relation} machines"
+        for links, relation in ((within, "within"), (between, "between"))
         if links
     ]
-    return f"{_name_of_assumed('links', cluster)}: {', '.join(parts)}" if parts else ""
+    return f"{_mark_assumed('links', cluster)}: {', '.join(parts)}" if parts else ""
 
 
 def _describe_bandwidths(links: Sequence[Link]) -> str:
@@ -81,10 +81,10 @@ def describe_memory(cluster: Cluster) -> str:
         format_memory(size) for size in sorted(size for size in sizes if size is not None)
     ]
     sizes_text = " or ".join([*known_sizes, "unknown"] if None in sizes else known_sizes)
-    return f"{_name_of_assumed('device memory', cluster)}: {sizes_text}"
+    return f"{_mark_assumed('device memory', cluster)}: {sizes_text}"
 
 
-def _name_of_assumed(name: str, cluster: Cluster) -> str:
+def _mark_assumed(name: str, cluster: Cluster) -> str:
     """Return the name of values, marked if they are neither given nor measured."""
     return f"assumed {name}" if cluster.is_assumed else name
 
@@ -95,7 +95,7 @@ def list_stage_notes(plan: Plan) -> list[str]:
     The notes cover times that are not measured at their batch size, hidden parts of all-reduces,
     time for messages, times that do not add up, stages that recompute, and why the plan cannot run.
     """
-    notes = _batch_notes(plan)
+    notes = _list_batch_notes(plan)
     for index, stage in enumerate(plan.stages):
         if stage.overlapped_s > 0.0:
             hidden = format_seconds(min(stage.overlapped_s, stage.all_reduce_s))
@@ -112,11 +112,11 @@ def list_stage_notes(plan: Plan) -> list[str]:
             f"forward and backward include the handling of messages: {shown} each, stage by stage"
         )
     if len(plan.stages) > 1:
-        notes.append(_overlap_note(plan))
+        notes.append(_describe_overlap(plan))
     recomputing = tuple(index for index, stage in enumerate(plan.stages) if stage.recompute)
     if recomputing:
         notes.append(
-            f"{_stages_text(recomputing)}: activations are recomputed in the backward pass"
+            f"{_format_stages(recomputing)}: activations are recomputed in the backward pass"
         )
     members = [stage.replicas // plan.pipelines for stage in plan.stages]
     max_members = max(members)
@@ -129,7 +129,7 @@ def list_stage_notes(plan: Plan) -> list[str]:
     return notes
 
 
-def _overlap_note(plan: Plan) -> str:
+def _describe_overlap(plan: Plan) -> str:
     """Return why the times of several stages do not add up to the step."""
     note = "stages work at the same time, so that their times do not add up to the step"
     if plan.schedule == ZERO_BUBBLE:
@@ -137,12 +137,12 @@ def _overlap_note(plan: Plan) -> str:
     return note
 
 
-def _stages_text(stages: Sequence[int]) -> str:
+def _format_stages(stages: Sequence[int]) -> str:
     """Return stages by number: ``stage 0``, ``stages 0-2``."""
     return f"stage{'s' if len(stages) > 1 else ''} {fold_numbers(tuple(stages))}"
 
 
-def _batch_notes(plan: Plan) -> list[str]:
+def _list_batch_notes(plan: Plan) -> list[str]:
     """Return a note if times are interpolated or extrapolated between batch sizes."""
     measured = plan.measured_batches
     members = (stage.replicas // plan.pipelines for stage in plan.stages)
@@ -154,12 +154,12 @@ def _batch_notes(plan: Plan) -> list[str]:
     if outside and len(outside) < len(sizes):
         method = f"interpolated, beyond {measured[0]} to {measured[-1]} extrapolated"
     return [
-        f"the profile was measured at batches of {_series(measured)}; times at {_series(sizes)} "
+        f"the profile was measured at batches of {_format_series(measured)}; times at {_format_series(sizes)} "
         f"per device are {method}"
     ]
 
 
-def _series(sizes: Sequence[float]) -> str:
+def _format_series(sizes: Sequence[float]) -> str:
     """Return numbers as text: ``1, 2 and 4``."""
     *others, last = (f"{size:g}" for size in sizes)
     return f"{', '.join(others)} and {last}" if others else last

@@ -34,11 +34,11 @@ def render_csv(plans: Iterable[tuple[int, Plan | None]]) -> str:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(CSV_COLUMNS)
     for batch, plan in plans:
-        rows.writerow([batch, *(_cells(plan) if plan else [""] * (len(CSV_COLUMNS) - 1))])
+        rows.writerow([batch, *(_format_cells(plan) if plan else [""] * (len(CSV_COLUMNS) - 1))])
     return text.getvalue()
 
 
-def _cells(plan: Plan) -> list[str]:
+def _format_cells(plan: Plan) -> list[str]:
     speedup_of = {baseline.name: baseline.speedup for baseline in plan.baselines}
     speedups = [speedup_of.get(name) for name in _SPEEDUPS]
     cells = ["" if speedup is None else repr(speedup) for speedup in speedups]

@@ -53,17 +53,17 @@ def render_timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -
         f' viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11" fill="#222">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        *_legend({span.kind for span in simulation.spans}),
+        *_draw_legend({span.kind for span in simulation.spans}),
     ]
     for stage in range(len(plan.stages)):
         middle = _HEAD + _ROW * stage + _BAR - 7
         lines.append(f'<text x="6" y="{middle}">stage {stage}</text>')
     for span in simulation.spans:
         lines += _draw_span(span, scale)
-    return "\n".join([*lines, *_axis(width, height, simulation.step_s), "</svg>", ""])
+    return "\n".join([*lines, *_draw_axis(width, height, simulation.step_s), "</svg>", ""])
 
 
-def _legend(kinds: set[Kind]) -> Iterator[str]:
+def _draw_legend(kinds: set[Kind]) -> Iterator[str]:
     keys = [key for key in _KEYS if key[0] != "weights" or "weights" in kinds]
     for index, (kind, name) in enumerate(keys):
         left = _MARGIN + 100 * index
@@ -104,7 +104,7 @@ def _top_and_height(span: StepSpan) -> tuple[int, int]:
             return top, _BAR
 
 
-def _axis(width: int, height: int, seconds: float) -> Iterator[str]:
+def _draw_axis(width: int, height: int, seconds: float) -> Iterator[str]:
     base = height - _FOOT + 4
     yield f'<path d="M{_MARGIN} {base}H{width - _MARGIN}" stroke="#888"/>'
     yield f'<text x="{_MARGIN}" y="{base + 15}">0</text>'

@@ -36,17 +36,17 @@ def render_timeline_text(simulation: Simulation, width: int) -> list[str]:
     lines = []
     for stage in range(stages):
         spans = [span for span in simulation.spans if span.stage == stage]
-        row = _row(spans, simulation.step_s / columns, columns)
+        row = _render_row(spans, simulation.step_s / columns, columns)
         lines.append(f"{f'stage {stage}':<{label}}{row}")
-    return [*lines, _axis(label, columns, simulation.step_s)]
+    return [*lines, _render_axis(label, columns, simulation.step_s)]
 
 
-def _row(spans: Iterable[StepSpan], share_s: float, columns: int) -> str:
+def _render_row(spans: Iterable[StepSpan], share_s: float, columns: int) -> str:
     """Return one character for each share of the step: the work that takes most of it."""
     marks = [(0.0, IDLE)] * columns
     idle_s = [share_s] * columns
     for span in spans:
-        mark = _mark(span)
+        mark = _find_mark(span)
         if mark is None:
             continue
         first = min(int(span.start_s / share_s), columns - 1)
@@ -60,11 +60,11 @@ def _row(spans: Iterable[StepSpan], share_s: float, columns: int) -> str:
     return "".join(mark if part_s >= rest_s else IDLE for (part_s, mark), rest_s in pairs)
 
 
-def _mark(span: StepSpan) -> str | None:
+def _find_mark(span: StepSpan) -> str | None:
     marks = _MARKS.get(span.kind)
     return None if marks is None else marks[(span.micro_batch or 0) % len(marks)]
 
 
-def _axis(label: int, columns: int, seconds: float) -> str:
+def _render_axis(label: int, columns: int, seconds: float) -> str:
     end = format_seconds(seconds)
     return f"{'':{label}}0{end:>{columns - 1}}"

@@ -31,29 +31,29 @@ def build_trace(plan: Plan, simulation: Simulation) -> dict[str, Any]:
             "schedule": simulation.schedule,
             "step_ms": simulation.step_s * 1e3,
         },
-        "traceEvents": [*_name_events(plan), *_span_events(simulation)],
+        "traceEvents": [*_make_name_events(plan), *_make_span_events(simulation)],
     }
 
 
-def _name_events(plan: Plan) -> list[dict[str, Any]]:
+def _make_name_events(plan: Plan) -> list[dict[str, Any]]:
     """Return the events that name stages and their threads."""
     events = []
     for index, stage in enumerate(plan.stages):
         label = f"stage {index}: {format_span(plan.state_names, stage.start, stage.end)}"
         label += f", {format_devices(stage.replicas)}"
-        events.append(_name_event("process_name", index, 0, label))
+        events.append(_make_name_event("process_name", index, 0, label))
         events += [
-            _name_event("thread_name", index, *thread)
+            _make_name_event("thread_name", index, *thread)
             for thread in dict.fromkeys(_THREADS.values())
         ]
     return events
 
 
-def _name_event(kind: str, stage: int, thread: int, name: str) -> dict[str, Any]:
+def _make_name_event(kind: str, stage: int, thread: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": kind, "pid": stage, "tid": thread, "args": {"name": name}}
 
 
-def _span_events(simulation: Simulation) -> list[dict[str, Any]]:
+def _make_span_events(simulation: Simulation) -> list[dict[str, Any]]:
     return [
         {
             "ph": "X",

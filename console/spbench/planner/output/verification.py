@@ -14,7 +14,7 @@ from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus
 
 _WORK = ("forward_ms", "backward_ms", "join_ms")
-_ELSEWHERE = ("allreduce_ms", "optimizer_ms", "bubble_ms")
+_OTHER_PARTS = ("allreduce_ms", "optimizer_ms", "bubble_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Verification:
     Attributes:
         step: The time of a step.
         stages: Passes and messages of all micro-batches of a step, by group of devices; see
-            `Plan.together` has them: of all stages that each has.
+            `Plan.stage_groups`.
         rank: The rank with the longest passes and messages.
         spent: The parts of that rank's step in milliseconds; ``other`` is the remainder.
     """
@@ -59,7 +59,7 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
         reason = case.verdict.reason or case.status
         raise PlannerError(f"the plan's run came to no result: {reason}")
     parts = case.measured.ranks
-    work = {rank: sum(_median(case, name, rank) for name in _WORK) for rank in parts}
+    work = {rank: sum(_sample_median(case, name, rank) for name in _WORK) for rank in parts}
     stages = []
     for first, *others in plan.stage_groups:
         ranks = [rank for rank, part in parts.items() if part.coordinates.get("stage") == first]
@@ -74,28 +74,28 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
             TimeComparison(1000.0 * seconds, sum(work[rank] for rank in ranks) / len(ranks))
         )
     busiest = max(work, key=work.__getitem__)
-    spent = _spent(case, busiest, step.p50)
+    spent = _split_step(case, busiest, step.p50)
     return Verification(
         TimeComparison(1000.0 * plan.step_s, step.p50), tuple(stages), busiest, spent
     )
 
 
-def _spent(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
+def _split_step(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
     """Return the parts of a rank's step: shares of all steps, times the median step."""
     rank_shares = compute_shares(case, "time_ms", rank)
     parts = rank_shares.parts if rank_shares is not None else {}
-    shares = {"passes and messages": sum(parts.get(_part(name), 0.0) for name in _WORK)}
-    shares |= {_part(name): parts.get(_part(name), 0.0) for name in _ELSEWHERE}
+    shares = {"passes and messages": sum(parts.get(_part_name(name), 0.0) for name in _WORK)}
+    shares |= {_part_name(name): parts.get(_part_name(name), 0.0) for name in _OTHER_PARTS}
     shares["other"] = max(0.0, 1.0 - sum(shares.values()))
     return {name: share * step_ms for name, share in shares.items()}
 
 
-def _part(metric: str) -> str:
+def _part_name(metric: str) -> str:
     """Return the name of a part of the step in the result of `compute_shares`."""
     return format_metric_name(metric, "ms")
 
 
-def _median(case: CaseState, metric: str, rank: int) -> float:
+def _sample_median(case: CaseState, metric: str, rank: int) -> float:
     repeats = case.measured.samples.get(metric, {}).get(rank, {})
     values = [value for samples in repeats.values() for value in samples]
     return median(values) if values else 0.0

@@ -49,7 +49,7 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
         message = f"a profile is an object that begins with 'schema': '{SCHEMA}'"
         raise ProfileError([Diagnostic(file, 1, 1, message)])
     try:
-        return ProfileFile.read(data).profile(name)
+        return ProfileFile.read(data).to_profile(name)
     except ValidationError as error:
         findings = Findings(file, _document(text))
         report_errors(error, data, findings, ProfileFile)

@@ -85,7 +85,7 @@ class RepeatedLayerEntry(StrictModel):
         default=None, description="milliseconds of these; half of the backward pass if left out"
     )
 
-    def layer(self, parameter_bytes: float) -> LayerProfile:
+    def to_layer(self, parameter_bytes: float) -> LayerProfile:
         """Return the layer, with parameters of this size."""
         fields = {key: value for key, value in self if value is not None}
         return LayerProfile(**fields | {"parameter_bytes": parameter_bytes})
@@ -194,22 +194,24 @@ class ProfileFile(StrictModel):
         context = ValidationContext({"layer": set(names)} if names else {}, names)
         return cls.model_validate(data, context=context)
 
-    def profile(self, name: str) -> Profile:
+    def to_profile(self, name: str) -> Profile:
         """Return the profile; ``name`` is used if the file does not contain one."""
         sizes = [layer.parameter_bytes for layer in self.layers]
         origin = Origin(**dict(self.origin) | {"params": tuple(self.origin.params.items())})
         return Profile(
             self.name if "name" in self.model_fields_set else name,
             self.batch_size,
-            _layers(self.layers, sizes),
+            _build_layers(self.layers, sizes),
             tuple(self._edges()),
             tuple(
-                BatchMeasurement(point.batch_size, _layers(point.layers, sizes))
+                BatchMeasurement(point.batch_size, _build_layers(point.layers, sizes))
                 for point in self.also
             ),
             origin if "origin" in self.model_fields_set else None,
         )
 
 
-def _layers(entries: Sequence[RepeatedLayerEntry], sizes: list[float]) -> tuple[LayerProfile, ...]:
-    return tuple(entry.layer(size) for entry, size in zip(entries, sizes, strict=True))
+def _build_layers(
+    entries: Sequence[RepeatedLayerEntry], sizes: list[float]
+) -> tuple[LayerProfile, ...]:
+    return tuple(entry.to_layer(size) for entry, size in zip(entries, sizes, strict=True))

@@ -63,8 +63,10 @@ def read_measured_profile(report: Mapping[str, Any], name: str | None = None) ->
         raise PlannerError(f"the run {report['run']['id']} has measured no profile")
     case = cases[0]
     params = case["params"]
-    points, names = _points(case["measurements"])
-    measured = [BatchMeasurement(size, _layers(points[size], names)) for size in sorted(points)]
+    points, names = _group_measurements(case["measurements"])
+    measured = [
+        BatchMeasurement(size, _build_layers(points[size], names)) for size in sorted(points)
+    ]
     *also, first = measured
     threads = report["environment"]["ranks"]["threads"]
     model_params = {param.name for param in BENCHMARKS[BENCHMARK].params} - set(_MEASUREMENT_PARAMS)
@@ -75,7 +77,7 @@ def read_measured_profile(report: Mapping[str, Any], name: str | None = None) ->
         name or params["model"],
         first.batch_size,
         first.layers,
-        _edges(case["measurements"], names),
+        _build_edges(case["measurements"], names),
         tuple(also),
         Origin(
             params["model"],
@@ -89,7 +91,7 @@ def read_measured_profile(report: Mapping[str, Any], name: str | None = None) ->
 _Figures = dict[str, dict[str, float]]
 
 
-def _points(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, _Figures], list[str]]:
+def _group_measurements(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, _Figures], list[str]]:
     """Return the figures by batch size, layer and name, and the layers in order."""
     points: dict[int, _Figures] = defaultdict(lambda: defaultdict(dict))
     parameters: dict[str, float] = {}
@@ -107,7 +109,7 @@ def _points(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, _Figures], lis
     return points, list(parameters)
 
 
-def _edges(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Edge, ...]:
+def _build_edges(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Edge, ...]:
     """Return the edges: each layer reads the one before, and may read earlier ones."""
     position = {name: index for index, name in enumerate(names)}
     edges = {(index - 1, index) for index in range(1, len(names))}
@@ -117,5 +119,5 @@ def _edges(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Edg
     return tuple(sorted(edges))
 
 
-def _layers(figures: _Figures, names: Sequence[str]) -> tuple[LayerProfile, ...]:
+def _build_layers(figures: _Figures, names: Sequence[str]) -> tuple[LayerProfile, ...]:
     return tuple(LayerProfile(name, name, **figures[name]) for name in names)

@@ -25,7 +25,6 @@ _FIELDS = {
     "activation_size": "activation_bytes",
     "parameter_size": "parameter_bytes",
 }
-_NAME = re.compile(r"\S+")
 _STAGE = re.compile(r"stage_id=\d+")
 
 
@@ -82,15 +81,15 @@ class _Draft:
             return self.report(number, f"duplicate node {parts[0]} (first on line {first})")
         self.lines[parts[0]] = number
         self.positions[parts[0]] = len(self.layers)
-        numbers = self._numbers(number, line, parts[2])
+        numbers = self._read_numbers(number, line, parts[2])
         self.layers.append(LayerProfile(parts[0], parts[1], **numbers))
         return None
 
-    def _numbers(self, number: int, line: str, text: str) -> dict[str, float]:
+    def _read_numbers(self, number: int, line: str, text: str) -> dict[str, float]:
         values = dict.fromkeys(_FIELDS.values(), 0.0)
         missing = list(_FIELDS)
         for pair in text.split(", "):
-            key, equals, text_value = (part.strip() for part in pair.partition("="))
+            key, equals, number_text = (part.strip() for part in pair.partition("="))
             column = line.rfind(pair) + 1
             if not equals or key not in _FIELDS:
                 suggestion = did_you_mean(key, _FIELDS)
@@ -99,16 +98,16 @@ class _Draft:
                 self.report(number, f"duplicate {key}", column)
             else:
                 missing.remove(key)
-                values[_FIELDS[key]] = self._value(number, column, key, text_value)
+                values[_FIELDS[key]] = self._read_value(number, column, key, number_text)
         for key in missing:
             self.report(number, f"{key} is missing")
         return values
 
-    def _value(self, number: int, column: int, key: str, text: str) -> float:
+    def _read_value(self, number: int, column: int, key: str, text: str) -> float:
         is_list = text.startswith("[") and text.endswith("]") and key == "activation_size"
         parts = text[1:-1].split(";") if is_list else [text]
         try:
-            values = [float(word) for word in parts]
+            values = [float(part) for part in parts]
         except ValueError:
             self.report(number, f"{key}: {text!r} is no number", column)
             return 0.0

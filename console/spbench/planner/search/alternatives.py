@@ -72,7 +72,7 @@ def list_alternatives(cost_model: CostModel, sizes: Sequence[int]) -> list[Alter
         cost_model: The costs.
         sizes: The allowed micro-batch sizes.
     """
-    return [*_data_parallel(cost_model, sizes), *_pipelines(cost_model, sizes)]
+    return [*_list_data_parallel(cost_model, sizes), *_list_pipelines(cost_model, sizes)]
 
 
 def estimate_baseline(cost_model: CostModel, alternative: Alternative, single_s: float) -> Baseline:
@@ -87,7 +87,7 @@ def estimate_baseline(cost_model: CostModel, alternative: Alternative, single_s:
     shape = alternative.shape
     if shape is None:
         return Baseline(name, None, None, alternative.reason)
-    step_s = min(_step_s(cost_model, alternative, shape, size) for size in alternative.sizes)
+    step_s = min(_compute_step(cost_model, alternative, shape, size) for size in alternative.sizes)
     if step_s == math.inf:
         return Baseline(name, None, None, _NO_FIT)
     stages = tuple(
@@ -96,7 +96,7 @@ def estimate_baseline(cost_model: CostModel, alternative: Alternative, single_s:
     return Baseline(name, step_s, single_s / step_s, stages=stages if len(stages) > 1 else ())
 
 
-def _step_s(
+def _compute_step(
     cost_model: CostModel, alternative: Alternative, shape: Shape, micro_batch: int
 ) -> float:
     """Return the seconds of a step; infinite if it does not fit."""
@@ -115,7 +115,7 @@ def _step_s(
     return compute_step_end(times, alternative.schedule, count)
 
 
-def _data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternative]:
+def _list_data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternative]:
     """Yield the whole model on all devices, which share each micro-batch."""
     cluster = cost_model.cluster
     device_count = cluster.device_count
@@ -132,7 +132,7 @@ def _data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alte
     yield Alternative(DP_P3, None, reason=_NO_P3)
 
 
-def _pipelines(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternative]:
+def _list_pipelines(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternative]:
     """Yield pipelines of one device per stage, in the order of the devices."""
     try:
         links = build_hpgo_links(cost_model.cluster)
@@ -144,11 +144,11 @@ def _pipelines(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternat
     free_links = HpgoLinks(links.sizes, math.inf, math.inf, math.inf)
     straight = Alternative(STRAIGHT, None, tuple(sizes))
     gpipe = Alternative(GPIPE, None, tuple(sizes), schedule="gpipe", recomputes=True)
-    yield _with_best_cuts(straight, work, links)
-    yield _with_best_cuts(gpipe, work, free_links)
+    yield _find_best_cuts(straight, work, links)
+    yield _find_best_cuts(gpipe, work, free_links)
 
 
-def _with_best_cuts(alternative: Alternative, work: HpgoWork, links: HpgoLinks) -> Alternative:
+def _find_best_cuts(alternative: Alternative, work: HpgoWork, links: HpgoLinks) -> Alternative:
     """Return a pipeline with the best cuts for these links, or why it has none."""
     candidate = find_straight_pipeline(work, links)
     if candidate is None:

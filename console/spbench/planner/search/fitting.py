@@ -34,13 +34,13 @@ def find_fitting_shape(cost_model: CostModel, graph: PlacementGraph, micro_batch
         NoPlanError: No shape fits. The message names the worst stage of the nearest shape.
     """
     shape = _MemorySearch(cost_model, graph, micro_batch).find_nearest()
-    missing = _missing_bytes(cost_model, shape, micro_batch)
+    missing = _list_missing_bytes(cost_model, shape, micro_batch)
     if max(missing) <= 0:
         return shape
-    raise NoPlanError(_no_plan_message(cost_model, shape, micro_batch, missing))
+    raise NoPlanError(_format_no_plan(cost_model, shape, micro_batch, missing))
 
 
-def _missing_bytes(cost_model: CostModel, shape: Shape, micro_batch: int) -> list[float]:
+def _list_missing_bytes(cost_model: CostModel, shape: Shape, micro_batch: int) -> list[float]:
     """Return the bytes that each stage lacks; negative if some are left."""
     missing = []
     micro_batches = cost_model.training.global_batch_size // micro_batch
@@ -56,7 +56,7 @@ def _missing_bytes(cost_model: CostModel, shape: Shape, micro_batch: int) -> lis
     return missing
 
 
-def _no_plan_message(
+def _format_no_plan(
     cost_model: CostModel, shape: Shape, micro_batch: int, missing: Sequence[float]
 ) -> str:
     worst = max(range(len(missing)), key=missing.__getitem__)

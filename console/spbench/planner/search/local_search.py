@@ -63,7 +63,7 @@ def _climb(scores: CandidateScores, placements: Placements, micro_batches: Seque
         shape, micro_batch, _ = scores.best
         index = micro_batches.index(micro_batch)
         neighbour_sizes = micro_batches[max(index - 1, 0) : index + 2]
-        recipes = dict.fromkeys(_changes(_find_recipe(shape, placements), placements))
+        recipes = dict.fromkeys(_generate_changes(_find_recipe(shape, placements), placements))
         changed = [_build_shape(recipe, placements) for recipe in recipes]
         offers = [(shape, size) for size in neighbour_sizes]
         offers[:0] = [(other, micro_batch) for other in changed if other is not None]
@@ -99,7 +99,7 @@ def _build_shape(recipe: _Recipe, placements: Placements) -> Shape | None:
     return Shape(recipe.ends, tuple(groups))
 
 
-def _changes(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
+def _generate_changes(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
     yield from _move_cuts(recipe)
     yield from _move_devices(recipe, placements)
     for index in range(len(recipe.policies)):

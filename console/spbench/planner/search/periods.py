@@ -67,7 +67,7 @@ class PeriodSearch:
         self._cost_model = scores.cost_model
         self._all = SearchGraph(all_groups)
         self._few = SearchGraph(few_groups)
-        self._sizes = _spread(sizes, _MAX_SIZES)
+        self._sizes = _spread_evenly(sizes, _MAX_SIZES)
         self._ends = _choose_ends(scores.cost_model, _MAX_ENDS)
 
     def run(self) -> None:
@@ -182,7 +182,7 @@ class BoundedSearch:
     ) -> list[tuple[float, Shape]]:
         if not len(bounds):
             return []
-        return ShortestPathDP(self._costs, bounds, deep, any_memory).shapes()
+        return ShortestPathDP(self._costs, bounds, deep, any_memory).find_shapes()
 
     def _fits(self, shape: Shape) -> bool:
         """Return whether a shape fits under ``1f1b-deep`` without recomputation."""
@@ -215,7 +215,7 @@ def _space_bounds(low: float, high: float) -> Floats:
     return np.geomspace(low, high, min(_MAX_BOUNDS, 2 + steps))
 
 
-def _spread(values: list[int], limit: int) -> list[int]:
+def _spread_evenly(values: list[int], limit: int) -> list[int]:
     """Return at most `limit` of rising values, evenly spaced by index."""
     if len(values) <= limit:
         return values

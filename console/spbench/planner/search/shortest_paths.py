@@ -27,7 +27,7 @@ from spbench.planner.cluster.placement import Counts, DeviceGroup
 from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.stage_table import StageTables, stage_tables
+from spbench.planner.search.stage_table import StageTables, compute_stage_tables
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,7 +119,7 @@ class CostArrays:
             self.arriving = np.maximum(self.crossing[:, None] - spared, 0.0)
         if micro_batch not in graph.tables:
             groups = graph.placements.groups
-            graph.tables[micro_batch] = stage_tables(cost_model, groups, micro_batch, ends)
+            graph.tables[micro_batch] = compute_stage_tables(cost_model, groups, micro_batch, ends)
         self.tables = graph.tables[micro_batch]
         self._links = cost_model.links
 
@@ -183,7 +183,7 @@ class ShortestPathDP:
         # Numpy is slow over short rows, so that bounds and last states become one long row.
         return self._np.tile(table, len(self._bounds))
 
-    def shapes(self) -> list[tuple[float, Shape]]:
+    def find_shapes(self) -> list[tuple[float, Shape]]:
         """Return the bounds that allow a pipeline, with the shape of the shortest path."""
         tails = self._empty_tails(len(self._placements.groups))
         # Groups with the most devices in use come first, so that all their followers are known.

@@ -56,7 +56,7 @@ class _StageTable(NamedTuple):
     recomputing: Floats
 
 
-def stage_tables(
+def compute_stage_tables(
     cost_model: CostModel, groups: Sequence[DeviceGroup], micro_batch: int, ends: Sequence[int]
 ) -> StageTables:
     """Return the costs of all stages.
@@ -104,8 +104,8 @@ def _build_table(
     work = sharing.work
     starts = [0, *ends[:-1]]
     picked = np.ix_(starts, [end - 1 for end in ends])
-    forward = _spans(work.forward)[picked] / sharing.speed
-    parameters = _spans(work.parameters)[picked]
+    forward = _span_sums(work.forward)[picked] / sharing.speed
+    parameters = _span_sums(work.parameters)[picked]
     plain = np.full_like(forward, np.inf)
     recomputing = plain.copy()
     for share, memory in sharing.memories:
@@ -117,7 +117,7 @@ def _build_table(
     all_reduce_s = parameters * all_reduce.per_byte + all_reduce.latency
     return _StageTable(
         forward=forward,
-        passes=forward + _spans(work.backward)[picked] / sharing.speed,
+        passes=forward + _span_sums(work.backward)[picked] / sharing.speed,
         reduce=np.where(parameters > 0, all_reduce_s, 0.0),
         plain=plain,
         recomputing=recomputing,
@@ -154,11 +154,11 @@ def _free_bytes(
     import numpy as np
 
     scaling = cost_model.training.optimizer_memory_scaling
-    free = memory - scaling * _spans(work.parameters) - _largest_working(work.working)
-    return free, _spans(work.activations), np.array(work.crossing[:-1])[:, None]
+    free = memory - scaling * _span_sums(work.parameters) - _largest_working(work.working)
+    return free, _span_sums(work.activations), np.array(work.crossing[:-1])[:, None]
 
 
-def _spans(sums: tuple[float, ...]) -> Floats:
+def _span_sums(sums: tuple[float, ...]) -> Floats:
     """Return the differences of cumulative sums, by first and last state."""
     import numpy as np
 

@@ -44,7 +44,7 @@ def compute_stage_memories(
         stages = [plan.stages[index] for index in group]
         fixed = sum(stage.fixed_bytes for stage in stages)
         working = max(stage.once_bytes for stage in stages)
-        capacity = _capacity(cluster, stages[0].devices)
+        capacity = _find_capacity(cluster, stages[0].devices)
         for index in group:
             memories[index] = StageMemory(fixed, step.kept_bytes[index], working, capacity)
     return tuple(memories[index] for index in range(len(plan.stages)))
@@ -64,7 +64,7 @@ def find_bar_limits(memories: Sequence[StageMemory]) -> tuple[list[float], bool]
     return [largest] * len(memories), False
 
 
-def _capacity(cluster: Cluster, devices: tuple[int, ...]) -> float | None:
+def _find_capacity(cluster: Cluster, devices: tuple[int, ...]) -> float | None:
     kinds = cluster.kinds
     sizes = [size for device in devices if (size := kinds[device].memory_bytes) is not None]
     return min(sizes, default=None)

@@ -75,9 +75,9 @@ def simulate(plan: Plan, *, schedule: Schedule | None = None) -> Simulation:
         PlannerError: The schedule cannot run the plan's stages.
     """
     order = plan.schedule if schedule is None else schedule
-    table = _timetable(plan, order)
+    table = _build_timetable(plan, order)
     kept_by_stage = {
-        stage: _peak_kept_bytes(plan, table, group)
+        stage: _compute_kept_bytes(plan, table, group)
         for group in plan.stage_groups
         for stage in group
     }
@@ -85,15 +85,15 @@ def simulate(plan: Plan, *, schedule: Schedule | None = None) -> Simulation:
     return Simulation(
         schedule=order,
         step_s=table.end_s,
-        bubble=_bubble(plan, table),
+        bubble=_compute_bubble(plan, table),
         kept_bytes=tuple(kept_by_stage[stage] for stage in stages),
-        peak_bytes=tuple(_peak_bytes(plan, kept_by_stage, stage) for stage in stages),
+        peak_bytes=tuple(_compute_peak_bytes(plan, kept_by_stage, stage) for stage in stages),
         in_flight=tuple(max(_count_in_flight(table, [stage]))[0] for stage in stages),
-        spans=tuple(_spans(plan, table)),
+        spans=tuple(_generate_spans(plan, table)),
     )
 
 
-def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
+def _build_timetable(plan: Plan, schedule: Schedule) -> Timetable:
     if schedule != INTERLEAVED:
         if plan.rounds > 1:
             raise PlannerError(
@@ -112,14 +112,14 @@ def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
     return compute_timetable(plan.stages, schedule, plan.micro_batches, plan.rounds)
 
 
-def _peak_kept_bytes(plan: Plan, table: Timetable, group: Sequence[int]) -> float:
+def _compute_kept_bytes(plan: Plan, table: Timetable, group: Sequence[int]) -> float:
     """Return the peak bytes of micro-batches in flight on a device with these stages."""
     return peak_held_bytes(
         [plan.stages[index].held_bytes for index in group], _count_in_flight(table, group)
     )
 
 
-def _peak_bytes(plan: Plan, kept_by_stage: Mapping[int, float], stage: int) -> float:
+def _compute_peak_bytes(plan: Plan, kept_by_stage: Mapping[int, float], stage: int) -> float:
     stages = [other for other in plan.stages if other.devices == plan.stages[stage].devices]
     fixed = sum(other.fixed_bytes for other in stages)
     return fixed + kept_by_stage[stage] + max(other.once_bytes for other in stages)
@@ -148,14 +148,14 @@ def _count_in_flight(table: Timetable, stages: Sequence[int]) -> list[tuple[int,
     return counts
 
 
-def _bubble(plan: Plan, table: Timetable) -> float:
-    ends = max(ends[-1] for ends in table.released)
+def _compute_bubble(plan: Plan, table: Timetable) -> float:
+    end_s = max(end_s[-1] for end_s in table.released)
     devices = sum(plan.stages[stage].replicas for stage, *_ in plan.stage_groups)
     busy = sum(stage.replicas * (stage.forward_s + stage.backward_s) for stage in plan.stages)
-    return 1.0 - busy * plan.micro_batches / (devices * ends) if ends else 0.0
+    return 1.0 - busy * plan.micro_batches / (devices * end_s) if end_s else 0.0
 
 
-def _spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
+def _generate_spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
     for index, stage in enumerate(plan.stages):
         spans = [*_make_spans_by_start(index, stage.forward_s, table.forward[index], "forward")]
         data_s = stage.backward_s * (1.0 if table.weights_end is None else stage.data_share)

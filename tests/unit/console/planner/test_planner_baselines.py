@@ -2,9 +2,9 @@ import pytest
 
 from spbench.planner.cluster.machines import PRESETS, cluster_from_ends
 from spbench.planner.hpgo.baselines import (
+    compute_exposed_all_reduce,
+    compute_iteration_share,
     estimate_training_baselines,
-    exposed_all_reduce,
-    iteration_share,
 )
 from spbench.planner.hpgo.costs import build_hpgo_work
 from spbench.planner.profile.antichains import find_antichain_states
@@ -58,7 +58,7 @@ def test_what_one_layer_leaves_over_hides_another_ones():
     work = build_hpgo_work(find_antichain_states(chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
     work.parameters[:] = [0.0, 5.0, 9.0]
     # In ms of all-reduce: 4 at the end, then 5, then 0; slots before them 4, 4.
-    assert exposed_all_reduce(work, 1e-3, 1.0, False) == pytest.approx(1e-3 + 0.0)
+    assert compute_exposed_all_reduce(work, 1e-3, 1.0, False) == pytest.approx(1e-3 + 0.0)
 
 
 def test_an_iteration_takes_what_fits():
@@ -66,11 +66,13 @@ def test_an_iteration_takes_what_fits():
     states = find_antichain_states(profile)
     cluster = cluster_from_ends([2])
     # 16 GB less 4 GB leave 6 samples of 2 GB: 16 samples in 4 iterations of 4.
-    assert iteration_share(states, cluster, Training(16)) == pytest.approx(0.25)
-    assert iteration_share(states, cluster, Training(6)) == 1.0
-    assert iteration_share(states, cluster, Training(16, 1, 3.0)) == pytest.approx(1 / 8)
-    assert iteration_share(states, cluster, Training(16, 1, 4.0)) is None
-    assert iteration_share(states, cluster, Training(16, 1, 1.0, 12e9)) == pytest.approx(1 / 16)
+    assert compute_iteration_share(states, cluster, Training(16)) == pytest.approx(0.25)
+    assert compute_iteration_share(states, cluster, Training(6)) == 1.0
+    assert compute_iteration_share(states, cluster, Training(16, 1, 3.0)) == pytest.approx(1 / 8)
+    assert compute_iteration_share(states, cluster, Training(16, 1, 4.0)) is None
+    assert compute_iteration_share(states, cluster, Training(16, 1, 1.0, 12e9)) == pytest.approx(
+        1 / 16
+    )
 
 
 def test_what_fits_nowhere_is_told():

@@ -143,7 +143,7 @@ def test_the_search_by_bounds_finds_a_way_as_short_under_any_schedule_and_memory
         known = ShortestPathDP(
             CostArrays(cost_model, roads, 1, ends), bounds, deep, any_memory=False
         )
-        for bound, shape in known.shapes():
+        for bound, shape in known.find_shapes():
             assert ways[bound] <= way(cost_model, shape) * (1 + 1e-9)
 
 
