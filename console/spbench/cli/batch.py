@@ -149,7 +149,7 @@ def collect(
 ) -> None:
     """Make a run of the results of a batch job, ended or not."""
     from spbench.batch.collect import collect as collect_results
-    from spbench.cli.runs.execution import line_writer
+    from spbench.cli.runs.execution import make_line_writer
     from spbench.cli.runs.lines import LineView
     from spbench.cli.runs.reports import report_refusal, write_report
     from spbench.cli.text_layout import output_width
@@ -159,7 +159,9 @@ def collect(
 
     state = RunState()
     stream = sys.stderr if json_target == "-" else sys.stdout
-    view = LineView(state, line_writer(stream), -1 if quiet else int(verbose), output_width(stream))
+    view = LineView(
+        state, make_line_writer(stream), -1 if quiet else int(verbose), output_width(stream)
+    )
     try:
         outcome = collect_results(folder, find_home(home, os.environ), state, view)
     except SpbenchError as error:

@@ -25,7 +25,9 @@ class Range:
         return {"anyOf": [ends, {"const": 0}]} if self.allows_zero else ends
 
     def __str__(self) -> str:
-        ends = f"from {_format_short(self.minimum)} to {_format_short(self.maximum)} {self.unit}".rstrip()
+        minimum = _format_short(self.minimum)
+        maximum = _format_short(self.maximum)
+        ends = f"from {minimum} to {maximum} {self.unit}".rstrip()
         return f"0 or {ends}" if self.allows_zero else ends
 
 

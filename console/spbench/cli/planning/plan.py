@@ -284,7 +284,7 @@ def _run_and_compare(
 ) -> None:
     """Run a plan, and print predicted and measured times."""
     from spbench.cli.planning.output import render_verification
-    from spbench.cli.runs.execution import execute
+    from spbench.cli.runs.execution import execute_for_command
     from spbench.cli.text_layout import output_width
     from spbench.engine.plan import build_settings, plan_suite
     from spbench.planner.output.verification import compare_with_run
@@ -296,7 +296,9 @@ def _run_and_compare(
         # The emitted suite has no errors, so these are about launch options.
         messages = (diagnostic.message for diagnostic in error.diagnostics)
         raise UsageError("; ".join(messages)) from None
-    completed = execute(plan_suite(request, loaded), quiet=quiet, verbose=verbose, to_stderr=True)
+    completed = execute_for_command(
+        plan_suite(request, loaded), quiet=quiet, verbose=verbose, to_stderr=True
+    )
     if completed.exit_code:
         raise typer.Exit(completed.exit_code)
     [case] = completed.state.cases.values()

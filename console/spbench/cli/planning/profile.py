@@ -61,7 +61,7 @@ def profile(
 ) -> None:
     """Measure the layers of a model for `spbench plan`."""
     from spbench.cli.request import build_request, reject_folder
-    from spbench.cli.runs.execution import execute
+    from spbench.cli.runs.execution import execute_for_command
     from spbench.engine.plan import build_settings, plan_suite
     from spbench.planner.profile.json_file import write_profile_json
     from spbench.planner.profile.measurement import read_measured_profile, render_profile_suite
@@ -89,7 +89,7 @@ def profile(
         ]
         raise UsageError("; ".join(messages)) from None
     planned = plan_suite(request, suite)
-    completed = execute(planned, quiet=quiet, verbose=verbose, to_stderr=output == "-")
+    completed = execute_for_command(planned, quiet=quiet, verbose=verbose, to_stderr=output == "-")
     if completed.exit_code:
         raise typer.Exit(completed.exit_code)
     measured = read_measured_profile(completed.report.to_json())

@@ -95,10 +95,10 @@ def show(name: NameArgument, home: HomeOption = None) -> None:
     for part, value in machines.items() if isinstance(machines, dict) else ():
         _print_clean(f"{part}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
     for case in baseline.cases:
-        _print_clean(*_case_lines(case))
+        _print_clean(*_render_case(case))
 
 
-def _case_lines(case: BaselineCase) -> list[str]:
+def _render_case(case: BaselineCase) -> list[str]:
     from spbench.record.efficiency import format_metric, is_ratio_of_times
     from spbench.record.metric_names import format_folded_name
 

@@ -75,15 +75,17 @@ def history(
     if count > MOST_RUNS:
         use = "spbench results series prints any number"
         raise UsageError(f"--newest {count}: a history is of {MOST_RUNS} runs at most; {use}")
-    loaded = load_history(find_home(home, os.environ), case, metric, machines, count)
+    metric_history = load_history(find_home(home, os.environ), case, metric, machines, count)
     if format_ is Format.JSON:
-        print(json.dumps(_document(loaded), indent=1))
+        print(json.dumps(_build_document(metric_history), indent=1))
         return
-    for line in _csv(loaded) if format_ is Format.CSV else _lines(loaded):
+    for line in (
+        _render_csv(metric_history) if format_ is Format.CSV else _render_lines(metric_history)
+    ):
         print(strip_controls(line))
 
 
-def _lines(history: MetricHistory) -> Iterator[str]:
+def _render_lines(history: MetricHistory) -> Iterator[str]:
     from spbench.record.number_formatting import format_factor, format_value
     from spbench.report.scale import fit_scale
 
@@ -100,10 +102,10 @@ def _lines(history: MetricHistory) -> Iterator[str]:
         launches = format_quantity(run.launches, "launch", "launches")
         value = format_value(run.value, history.unit, history.metric)
         yield f"  {run.run:<46} {value:>9}  {plot}  {launches:<11}{step}".rstrip()
-    yield _summary(history)
+    yield _render_summary(history)
 
 
-def _summary(history: MetricHistory) -> str:
+def _render_summary(history: MetricHistory) -> str:
     from spbench.stats.change_points import LEVEL
 
     count = len(history.steps)
@@ -124,14 +126,14 @@ def _summary(history: MetricHistory) -> str:
     return f"{history.why_no_steps or steps}{location}{''.join(skipped)}"
 
 
-def _csv(history: MetricHistory) -> Iterator[str]:
+def _render_csv(history: MetricHistory) -> Iterator[str]:
     ratios = {step.index: step.ratio for step in history.steps}
     yield "run,median,launches,step"
     for index, run in enumerate(history.runs):
         yield f"{run.run},{run.value!r},{run.launches},{ratios.get(index, '')}"
 
 
-def _document(history: MetricHistory) -> dict[str, object]:
+def _build_document(history: MetricHistory) -> dict[str, object]:
     runs = [{"run": run.run, "median": run.value, "launches": run.launches} for run in history.runs]
     steps = [
         {
@@ -175,17 +177,17 @@ def series(
 
     root = find_home(home, os.environ)
     if over is not None:
-        plotted = _series_over(read_run(find_run(root, run)), case, metric, over)
+        all_series = _build_series(read_run(find_run(root, run)), case, metric, over)
     else:
         chosen = select_runs(list_summaries(root), words)
         runs = [read_run(summary.folder) for summary in chosen if not summary.unreadable]
-        plotted = [build_run_series(runs, case, metric)]
-    if not any(series.points for series in plotted):
+        all_series = [build_run_series(runs, case, metric)]
+    if not any(series.points for series in all_series):
         raise NothingSelected(f"no run has a case {case!r} with the metric {metric!r}")
-    _print_series(plotted)
+    _print_series(all_series)
 
 
-def _series_over(run: RecordedRun, case: str, metric: str, parameter: str) -> list[Series]:
+def _build_series(run: RecordedRun, case: str, metric: str, parameter: str) -> list[Series]:
     from spbench.report.series import build_parameter_series, find_swept_parameters
 
     swept = find_swept_parameters(run, case)
@@ -195,21 +197,23 @@ def _series_over(run: RecordedRun, case: str, metric: str, parameter: str) -> li
     return build_parameter_series(run, case, metric, parameter)
 
 
-def _print_series(plotted: Iterable[Series]) -> None:
+def _print_series(all_series: Iterable[Series]) -> None:
     from spbench.record.number_formatting import strip_controls
     from spbench.report.text_tables import align_columns
 
-    for line in plotted:
-        print(strip_controls(f"{line.name}: {line.metric}, better: {line.better}"))
-        rows = [(point.label, *_value_cells(line, point), point.status) for point in line.points]
+    for series in all_series:
+        print(strip_controls(f"{series.name}: {series.metric}, better: {series.better}"))
+        rows = [
+            (point.label, *_format_values(series, point), point.status) for point in series.points
+        ]
         for row in align_columns([_SERIES_COLUMNS, *rows], (1, 2, 3)):
             print(strip_controls(f"  {row}"))
 
 
-def _value_cells(line: Series, point: Point) -> list[str]:
+def _format_values(series: Series, point: Point) -> list[str]:
     from spbench.record.number_formatting import format_value
 
     values = (point.y, point.low, point.high)
     return [
-        "" if value is None else format_value(value, line.unit, line.metric) for value in values
+        "" if value is None else format_value(value, series.unit, series.metric) for value in values
     ]

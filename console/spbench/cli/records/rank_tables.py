@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 64
 """The most ranks of a matrix of ranks; with more, only the matrix of hosts is printed."""
-_PLACE = ("rank", "host", "local", "CPUs", "NUMA", "device", "adapters")
+_LOCATION_COLUMNS = ("rank", "host", "local", "CPUs", "NUMA", "device", "adapters")
 _MEDIAN_LEGEND = (
     "median: over a rank's iterations; a case's time has the slowest rank of each, so that it is "
     "as long or longer."
@@ -29,7 +29,7 @@ _ALIKE_LEGEND = "alike: ranks that do the same work."
 _OWN_SKEW_LEGEND = (
     "skew: own+wait over that of the median rank of those alike, which is the faster of two."
 )
-_NAMED = "Named as slow: a skew of {factor} or more for {rule} in a row."
+_SLOW_LEGEND = "Named as slow: a skew of {factor} or more for {rule} in a row."
 _SKEW_LEGEND = (
     "skew without own: the median over that of the median rank of those alike, which is the faster "
     "of two."
@@ -45,9 +45,9 @@ def render_rank_tables(state: RunState) -> Iterator[str]:
     legend: dict[str, None] = {}
     for case in state.cases.values():
         yield f"\n{case.id}"
-        yield from _table(case, legend)
+        yield from _render_case(case, legend)
     if _ALIKE_LEGEND in legend:
-        legend[_NAMED.format(factor=format_factor(NOTABLE_RANK), rule=LAG_RULE)] = None
+        legend[_SLOW_LEGEND.format(factor=format_factor(NOTABLE_RANK), rule=LAG_RULE)] = None
     if legend:
         yield ""
         width = output_width(sys.stdout)
@@ -55,7 +55,7 @@ def render_rank_tables(state: RunState) -> Iterator[str]:
             yield from wrap_text(note, width)
 
 
-def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
+def _render_case(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     """Yield the table of a case, and add the meaning of its columns to the legend."""
     from spbench.record.comparison import RankComparison
     from spbench.record.machine.core_sharing import fold_numbers, format_location
@@ -76,7 +76,7 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     if skews:
         titles += ["alike", "skew"]
         legend |= {_ALIKE_LEGEND: None, _OWN_SKEW_LEGEND if has_own else _SKEW_LEGEND: None}
-    rows = [[*_PLACE, *titles]]
+    rows = [[*_LOCATION_COLUMNS, *titles]]
     for rank, part in sorted(case.measured.ranks.items()):
         cells: dict[str, str] = {}
         if time := times.get(rank):
@@ -91,7 +91,7 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
             cells["alike"] = fold_numbers(tuple(alike[rank]))
             cells["skew"] = format_factor(skews[rank])
         rows.append([str(rank), *format_location(part), *(cells.get(name, "") for name in titles)])
-    right = (0, 2, *range(len(_PLACE), len(_PLACE) + len(titles)))
+    right = (0, 2, *range(len(_LOCATION_COLUMNS), len(_LOCATION_COLUMNS) + len(titles)))
     yield from map(strip_line_controls, align_columns(rows, right))
 
 
@@ -100,9 +100,9 @@ def render_link_table(table: LinkTable) -> Iterator[str]:
     from spbench.record.findings import NOTABLE_LINK
 
     if len(table.ranks) <= MOST_RANKS:
-        rows = _rank_rows(table)
+        rows = _build_rank_rows(table)
         yield from align_columns(rows, range(len(rows[0])))
-    rows = _host_rows(table)
+    rows = _build_host_rows(table)
     if len(rows) > 2:
         yield "the worst pair of ranks on each two hosts"
         yield from align_columns(rows, range(1, len(rows[0])))
@@ -110,28 +110,28 @@ def render_link_table(table: LinkTable) -> Iterator[str]:
         yield f"! at least {NOTABLE_LINK}x worse than the median within a host or between hosts"
 
 
-def _rank_rows(table: LinkTable) -> list[list[str]]:
+def _build_rank_rows(table: LinkTable) -> list[list[str]]:
     marks = {end: "!" for pair in table.find_slow_pairs() for end in (pair, pair[::-1])}
     rows = [["rank", *map(str, table.ranks)]]
     for source in table.ranks:
         cells = [
-            _cell(table.get_value(source, target)) + marks.get((source, target), "")
+            _format_cell(table.get_value(source, target)) + marks.get((source, target), "")
             for target in table.ranks
         ]
         rows.append([str(source), *cells])
     return rows
 
 
-def _host_rows(table: LinkTable) -> list[list[str]]:
+def _build_host_rows(table: LinkTable) -> list[list[str]]:
     by_host = table.worst_by_host()
     hosts = sorted({host for pair in by_host for host in pair})
     return [
         ["host", *hosts],
-        *([host, *(_cell(by_host.get((host, other))) for other in hosts)] for host in hosts),
+        *([host, *(_format_cell(by_host.get((host, other))) for other in hosts)] for host in hosts),
     ]
 
 
-def _cell(value: float | None) -> str:
+def _format_cell(value: float | None) -> str:
     from spbench.record.number_formatting import format_number
 
     return "" if value is None else format_number(value)

@@ -199,7 +199,7 @@ def show(
 
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
-    from spbench.cli.runs.case_details import CASE_INDENT, case_details, detail_legend
+    from spbench.cli.runs.case_details import CASE_INDENT, render_detail_legend, render_details
     from spbench.cli.runs.case_table import CaseTable
     from spbench.cli.runs.lines import LineView, describe_unfinished, list_remarks
     from spbench.cli.text_layout import indent_text, output_width
@@ -209,14 +209,14 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     width = output_width(sys.stdout)
     table = CaseTable(state.cases, state.jobs, width, detailed=True)
     for case in state.cases.values():
-        for line in table.lines(case):
+        for line in table.render_case(case):
             print(line)
         for remark in (*list_remarks(case, case.verdict.reason), *describe_not_judged(case)):
             for line in indent_text(remark, width, CASE_INDENT):
                 print(line)
-        for line in case_details(case, state.jobs, width, table.metrics_in_row(case)):
+        for line in render_details(case, state.jobs, width, table.metrics_in_row(case)):
             print(line)
-    for note in (*table.legend(), *detail_legend(state.cases.values(), state.jobs)):
+    for note in (*table.render_legend(), *render_detail_legend(state.cases.values(), state.jobs)):
         for line in indent_text(note, width):
             print(line)
     if state.skipped:

@@ -38,7 +38,7 @@ def note(
 
     from spbench.record.runs.notes import change_tags, parse_note, read_note, write_note
 
-    folder = _folder(run, home)
+    folder = _find_folder(run, home)
     current = read_note(folder)
     if text is not None:
         parsed = parse_note(" ".join(text))
@@ -56,7 +56,7 @@ def tag(
     """Add tags to a run, for `spbench results list tag:NAME`."""
     from spbench.record.runs.notes import change_tags, check_tag, read_note, write_note
 
-    folder = _folder(run, home)
+    folder = _find_folder(run, home)
     current = read_note(folder)
     checked = [check_tag(name) for name in tags]
     current = change_tags(current, () if remove else checked, checked if remove else ())
@@ -64,7 +64,7 @@ def tag(
     print(current)
 
 
-def _folder(run: str, home: HomeOption) -> RunFolder:
+def _find_folder(run: str, home: HomeOption) -> RunFolder:
     from spbench.record.runs.folder import find_home, find_run
 
     return find_run(find_home(home, os.environ), run)
@@ -92,10 +92,10 @@ def prune(
         raise UsageError("prune: say what stays, with --keep N, --older 30d or both")
     root = find_home(home, os.environ)
     age = 0.0 if older is None else parse_age(older)
-    old = find_old_runs(root, list_summaries(root), keep or 0, age, time.time())
-    _print_runs(old)
-    if old and (yes or _confirm()):
-        _remove_runs(root, old)
+    old_runs = find_old_runs(root, list_summaries(root), keep or 0, age, time.time())
+    _print_runs(old_runs)
+    if old_runs and (yes or _confirm()):
+        _remove_runs(root, old_runs)
 
 
 def _print_runs(old_runs: Sequence[OldRun]) -> None:

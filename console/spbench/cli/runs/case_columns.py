@@ -74,7 +74,7 @@ class Column:
     metric: str = ""
 
 
-def case_columns(cases: Sequence[CaseState]) -> list[Column]:
+def make_case_columns(cases: Sequence[CaseState]) -> list[Column]:
     """Return the columns of cases that are not part of a sweep of collectives."""
     ranks = {case.identity.np for case in cases}
     digits_of_ranks = len(str(max(ranks, default=1)))
@@ -96,7 +96,7 @@ def case_columns(cases: Sequence[CaseState]) -> list[Column]:
     return [column for column in columns if column.title not in unused]
 
 
-def sweep_columns(cases: Sequence[CaseState]) -> list[Column]:
+def make_sweep_columns(cases: Sequence[CaseState]) -> list[Column]:
     """Return the columns of a sweep of collectives, like those of nccl-tests."""
     ranks = {case.identity.np for case in cases}
     columns = [

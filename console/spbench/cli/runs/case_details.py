@@ -25,7 +25,7 @@ CASE_INDENT = " " * 8
 _OTHER_LOOPS = "in other loops"
 
 
-def case_details(
+def render_details(
     case: CaseState, jobs: Mapping[int, JobState], width: int, in_row: Container[str]
 ) -> Iterator[str]:
     """Yield the further metrics of a case, its time shares and its choices.
@@ -45,9 +45,9 @@ def case_details(
     timed = (name for name in shown if name not in separate and name not in in_row)
     untimed = (name for name in shown if name in separate)
     for title, items in (
-        ("", _metrics(case, timed, sign)),
-        (f"{_OTHER_LOOPS}: ", _metrics(case, untimed, sign)),
-        ("in the last repeat: " if case.repeats > 1 else "", _choices(case)),
+        ("", _describe_metrics(case, timed, sign)),
+        (f"{_OTHER_LOOPS}: ", _describe_metrics(case, untimed, sign)),
+        ("in the last repeat: " if case.repeats > 1 else "", _describe_choices(case)),
     ):
         if text := ", ".join(items):
             yield from indent_text(title + text, width, CASE_INDENT)
@@ -58,7 +58,7 @@ def case_details(
         yield from indent_text(text, width, CASE_INDENT)
 
 
-def detail_legend(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> Iterator[str]:
+def render_detail_legend(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> Iterator[str]:
     """Yield the legend of `case_details` for these cases."""
     shown = list(cases)
     others = [case for case in shown if name_separate_metrics(case)]
@@ -88,7 +88,7 @@ def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]
     return text
 
 
-def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
+def _describe_metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
     """Yield further metrics; ratios of disturbed cases are marked with a sign."""
     for name in names:
         info = case.identity.metrics[name]
@@ -116,7 +116,7 @@ def _describe_speedup(case: CaseState, name: str) -> str:
     return f" ({format_metric_name(compared[0], case.identity.metrics[compared[0]].unit)} / time)"
 
 
-def _choices(case: CaseState) -> Iterator[str]:
+def _describe_choices(case: CaseState) -> Iterator[str]:
     for name, choice in case.measured.choices.items():
         yield f"{name} {_describe_choice(name, choice)}"
 

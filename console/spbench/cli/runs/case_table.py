@@ -9,12 +9,12 @@ from typing import ClassVar
 from spbench.cli.runs.case_columns import (
     Column,
     Row,
-    case_columns,
     find_rate_metric,
     is_collective,
+    make_case_columns,
+    make_sweep_columns,
     rate_cell,
     shown_id,
-    sweep_columns,
 )
 from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE
@@ -46,9 +46,11 @@ _SWEEP_LEGEND = (
 _GAP = "  "
 _SHORTEST_ID = 18
 _OPTIONAL = 1
+"""Importance of columns that are only shown if whole ids fit next to them."""
 _COUNTER = 2
+"""Importance of ``[ 1/12]``."""
 _ALWAYS = 9
-"""Importance of columns that are shown if ids still fit, of ``[ 1/12]``, and of the time."""
+"""Importance of columns that are always shown, such as the time."""
 
 
 _NOTES = {
@@ -94,14 +96,14 @@ class CaseTable:
         self._benchmarks: dict[str, CaseState] = {}
         sweeps = [case for case in cases.values() if is_collective(case)]
         others = [case for case in cases.values() if not is_collective(case)]
-        self._sweeps = self._choose(sweep_columns(sweeps), map(shown_id, sweeps))
-        self._others = self._choose(case_columns(others), map(shown_id, others))
+        self._sweeps = self._choose_layout(make_sweep_columns(sweeps), map(shown_id, sweeps))
+        self._others = self._choose_layout(make_case_columns(others), map(shown_id, others))
         self._has_sweeps = bool(sweeps)
         self._header_layout: _Layout | None = None
 
-    def lines(self, case: CaseState, number: int = 0) -> list[str]:
+    def render_case(self, case: CaseState, number: int = 0) -> list[str]:
         """Return the row of a judged case, below a header if the columns change with it."""
-        header = self.begin(case)
+        header = self.render_new_header(case)
         times = case.summary("time_ms")
         row = Row(
             case,
@@ -112,28 +114,29 @@ class CaseTable:
         )
         self._notes |= row.notes
         self._benchmarks.setdefault(case.identity.benchmark, case)
-        return [*header, self._find_layout(case).line(row, number, self._total)]
+        return [*header, self._find_layout(case).render_row(row, number, self._total)]
 
     def metrics_in_row(self, case: CaseState) -> set[str]:
         """Return the metrics that the row of a case shows, except its time."""
         columns = self._find_layout(case).columns
-        rate = (
-            find_rate_metric(case) if any(column.cell is rate_cell for column in columns) else None
-        )
-        return {column.metric for column in columns} | ({rate.name} if rate else set())
+        metrics = {column.metric for column in columns}
+        rate = find_rate_metric(case)
+        if rate is not None and any(column.cell is rate_cell for column in columns):
+            metrics.add(rate.name)
+        return metrics
 
-    def begin(self, case: CaseState) -> list[str]:
+    def render_new_header(self, case: CaseState) -> list[str]:
         """Return the header, unless it is the same as for the case before."""
         layout = self._find_layout(case)
         if layout is self._header_layout:
             return []
         self._header_layout = layout
-        return [layout.header()]
+        return [layout.render_header()]
 
     def _find_layout(self, case: CaseState) -> _Layout:
         return self._sweeps if is_collective(case) else self._others
 
-    def legend(self) -> Iterator[str]:
+    def render_legend(self) -> Iterator[str]:
         """Yield the legend of the columns and signs that were used."""
         if self._header_layout is None:
             return
@@ -159,11 +162,9 @@ class CaseTable:
         """Describe an iteration of a case's benchmark, and its rate if that is a column."""
         benchmark = case.identity.benchmark
         rate = find_rate_metric(case)
-        parts = (
-            [f"an iteration is {iteration}"]
-            if (iteration := find_iteration_name(benchmark))
-            else []
-        )
+        parts = []
+        if iteration := find_iteration_name(benchmark):
+            parts.append(f"an iteration is {iteration}")
         title = next(
             (column.title for column in self._others.columns if column.cell is rate_cell), ""
         )
@@ -171,11 +172,11 @@ class CaseTable:
             parts.append(f"{title}: {find_metric_help(benchmark, rate.name)}")
         return "; ".join(filter(None, parts))
 
-    def _choose(self, columns: list[Column], ids: Iterable[str]) -> _Layout:
+    def _choose_layout(self, columns: list[Column], ids: Iterable[str]) -> _Layout:
         """Return the layout with most columns that fit next to whole or shortened ids."""
         names = [strip_controls(id_) for id_ in ids]
         longest = max(map(len, names), default=0)
-        layouts = list(self._layouts(columns))
+        layouts = list(self._generate_layouts(columns))
         for layout in layouts:
             if layout.complete and layout.id_width >= longest:
                 return layout.with_ids(names)
@@ -186,7 +187,7 @@ class CaseTable:
                 break
         return layout.with_ids(names)
 
-    def _layouts(self, columns: list[Column]) -> Iterator[_Layout]:
+    def _generate_layouts(self, columns: list[Column]) -> Iterator[_Layout]:
         """Yield layouts with fewer and fewer columns, each with the width left for ids."""
         counter = self._counter
         columns_left = list(columns)
@@ -239,12 +240,12 @@ class _Layout:
         longest = max(map(len, names.values()), default=4)
         return replace(self, names=names, id_width=max(4, longest))
 
-    def header(self) -> str:
+    def render_header(self) -> str:
         titles = _GAP.join(f"{column.title:>{column.width}}" for column in self.columns)
         lead = f"{'':{self.counter}}{'status':<{self.STATUS}}"
         return f"{lead}{_GAP}{'case':<{self.id_width}}{_GAP}{titles}".rstrip()
 
-    def line(self, row: Row, number: int, total: int) -> str:
+    def render_row(self, row: Row, number: int, total: int) -> str:
         counter = f"[{number:>{len(str(total))}}/{total}] " if self.counter else ""
         verdict = row.case.verdict.shown_status
         status = f"{GLYPHS.get(row.case.status, '?')} {verdict}{f' {NOISY}' if row.noisy else ''}"

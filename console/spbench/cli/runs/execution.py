@@ -58,7 +58,7 @@ def make_view(
 
     stream = sys.stderr if on_stderr else sys.stdout
     return LineView(
-        state, line_writer(stream), verbosity, output_width(stream), next_step, estimate
+        state, make_line_writer(stream), verbosity, output_width(stream), next_step, estimate
     )
 
 
@@ -76,7 +76,7 @@ def _next_step(home: Path) -> str:
     return f"`{program} tui{home_option}` shows this run, its ranks and charts, and composes suites"
 
 
-def line_writer(stream: TextIO) -> Callable[[str], None]:
+def make_line_writer(stream: TextIO) -> Callable[[str], None]:
     """Return a printer that ignores a closed stream, since the run matters more."""
 
     def write(line: str) -> None:
@@ -103,7 +103,7 @@ class CompletedRun:
     exit_code: ExitCode
 
 
-def execute(
+def execute_for_command(
     planned: RunPlan, *, quiet: bool, verbose: bool, to_stderr: bool, headless: bool = False
 ) -> CompletedRun:
     """Run the plan of another command, with the views of ``spbench run``.

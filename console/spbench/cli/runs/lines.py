@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from spbench.cli.runs.case_details import CASE_INDENT, case_details, detail_legend
+from spbench.cli.runs.case_details import CASE_INDENT, render_detail_legend, render_details
 from spbench.cli.runs.case_table import CaseTable
 from spbench.cli.text_layout import indent_text, output_width
 from spbench.errors import UsageError
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from spbench.engine.estimate import RunEstimate
     from spbench.record.runs.folder import RunFolder
 
-LAGGED = 5.0
+LAG_SECONDS = 5.0
 """Seconds for which a straggler must lag to be reported."""
-LOOK = 1.0
+LOOK_INTERVAL = 1.0
 """Seconds of the run between two searches for stragglers."""
-FIRST = 2.0
+FIRST_PHASE_DELAY = 2.0
 """Seconds without output before the phase of a case is printed."""
-AGAIN = 10.0
+PHASE_INTERVAL = 10.0
 """Seconds without output before the phase of a case is printed again."""
 MOST_FAILURES = 12
 """The most failed cases with a reason in a quiet run."""
@@ -84,8 +84,8 @@ class LineView:
         self.rows = RankRows(state)
         self._stragglers = LiveStragglers(self.rows, state)
         self._reported: set[tuple[str, str | int]] = set()
-        self._look_at = 0.0
-        self._now = self._phase_at = 0.0
+        self._next_look = 0.0
+        self._now = self._next_phase = 0.0
         self._ready: Counter[int] = Counter()
         self._done: set[str] = set()
         self._launchers: set[tuple[str, str]] = set()
@@ -108,26 +108,26 @@ class LineView:
             return
         self.rows.update(event)
         self._now = event["time"]
-        if event["time"] >= self._look_at:
-            self._look_at = event["time"] + LOOK
+        if event["time"] >= self._next_look:
+            self._next_look = event["time"] + LOOK_INTERVAL
             self._report_stragglers()
         if (print_event := self._printers.get(event["event"])) is not None:
             print_event(event)
-        if event["time"] >= self._phase_at:
+        if event["time"] >= self._next_phase:
             self._report_phase(event["time"])
 
     def finish(self, report: str) -> None:
         """Print the legend, the findings, the status of the run, and where the report is."""
         run = self._state.run
         if self._verbosity >= 0 and self._table is not None:
-            for line in self._table.legend():
+            for line in self._table.render_legend():
                 self._write_wrapped(line)
             if self._verbosity > 0:
-                for line in detail_legend(self._state.cases.values(), self._state.jobs):
+                for line in render_detail_legend(self._state.cases.values(), self._state.jobs):
                     self._write_wrapped(line)
         if self._verbosity < 0:
             self._report_failures()
-        for finding in self._findings():
+        for finding in self._list_findings():
             self._write_wrapped(finding)
         for error in self._state.errors:
             self._write(f"error: {error}")
@@ -142,7 +142,7 @@ class LineView:
     def close(self) -> None:
         """Do nothing, since no resource is open."""
 
-    def _findings(self) -> Iterator[str]:
+    def _list_findings(self) -> Iterator[str]:
         """Yield the findings of the run, without those that were printed above the table."""
         sharing = summarize_sharing(self._state) if self._sharing_reported else None
         above = read_other_work(self._state) if self._verbosity >= 0 else ()
@@ -152,7 +152,7 @@ class LineView:
 
     def _write(self, text: str) -> None:
         self._output(strip_line_controls(text))
-        self._phase_at = self._now + FIRST
+        self._next_phase = self._now + FIRST_PHASE_DELAY
 
     def _write_wrapped(self, text: str, indent: str = "") -> None:
         for line in indent_text(text, self._width, indent):
@@ -168,7 +168,7 @@ class LineView:
 
     def _report_stragglers(self) -> None:
         """Report each rank or host that lags, once per case."""
-        for lag in self._stragglers.find_lags(LAGGED):
+        for lag in self._stragglers.find_lags(LAG_SECONDS):
             straggler = lag.straggler
             subject = straggler.host if straggler.rank is None else straggler.rank
             if (lag.case.id, subject) not in self._reported:
@@ -180,14 +180,14 @@ class LineView:
         case = self.rows.case
         phase = describe_phase(self._state, now)
         if case is not None and phase:
-            suite_left = f"; suite: {text}" if (text := self.remaining(now)) else ""
-            for line in self._table.begin(case) if self._table is not None else ():
+            suite_left = f"; suite: {text}" if (text := self.format_remaining(now)) else ""
+            for line in self._table.render_new_header(case) if self._table is not None else ():
                 self._write(line)
             id_width = max(8, self._width - len(CASE_INDENT) - len(phase) - len(suite_left) - 2)
             self._write(f"{CASE_INDENT}{cut_middle(case.id, id_width)}: {phase}{suite_left}")
-            self._phase_at = now + AGAIN
+            self._next_phase = now + PHASE_INTERVAL
 
-    def remaining(self, now: float) -> str:
+    def format_remaining(self, now: float) -> str:
         """Return the remaining time of the run, ``about 40 s left``; empty if unknown."""
         if self._estimate is None:
             return ""
@@ -222,7 +222,7 @@ class LineView:
 
     def _print_job_start(self, event: Event) -> None:
         self._ready[event["job"]] = 0
-        self._look_at = 0.0
+        self._next_look = 0.0
         launcher = (event["launcher"], event["version"])
         if self._verbosity > 0:
             repeat = f", repeat {event['repeat'] + 1}" if "repeat" in event else ""
@@ -249,7 +249,7 @@ class LineView:
         if self._table is None:
             self._start_table()
         assert self._table is not None
-        for line in self._table.lines(case, len(self._done)):
+        for line in self._table.render_case(case, len(self._done)):
             self._write(line)
         for remark in list_remarks(case, event["reason"]):
             self._write_wrapped(remark, CASE_INDENT)
@@ -259,7 +259,7 @@ class LineView:
                 self._write_wrapped(remark, CASE_INDENT)
         if self._verbosity > 0:
             shown = self._table.metrics_in_row(case)
-            for line in case_details(case, self._state.jobs, self._width, shown):
+            for line in render_details(case, self._state.jobs, self._width, shown):
                 self._write(line)
             if case.verdict.traceback:
                 self._write(case.verdict.traceback.rstrip())

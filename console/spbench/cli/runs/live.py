@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 INTERVAL = 0.2
 """The least seconds between two frames: this process may share cores with the ranks."""
 MOST_ROWS = 16
-_OWN = (
+_OWN_LEGEND = (
     "own: the median without waits for other ranks; skew: own and the shortest wait of ranks with "
     "the same work"
 )
@@ -40,11 +40,11 @@ _PHASE_STYLES = {RankPhase.ERROR: "bold red"}
 _CHECK_STYLES = {CheckOutcome.PASSED: "green", CheckOutcome.FAILED: "bold red"}
 WIDE = 100
 """The least columns of a terminal for the whole table."""
-_ONLY_WIDE = ("iterations", "last", "own", "p95")
-_BEFORE = ("rank", "host")
-_AFTER = ("phase", "iterations", "last", "median", "own", "p95", "p99", "skew", "check")
+_WIDE_COLUMNS = ("iterations", "last", "own", "p95")
+_LEADING_COLUMNS = ("rank", "host")
+_TRAILING_COLUMNS = ("phase", "iterations", "last", "median", "own", "p95", "p99", "skew", "check")
 """The columns before and after those of the ranks' coordinates."""
-_FIGURES = {"rank", *_AFTER} - {"phase", "check"}
+_NUMBER_COLUMNS = {"rank", *_TRAILING_COLUMNS} - {"phase", "check"}
 
 
 class LiveView:
@@ -72,11 +72,11 @@ class LiveView:
         now = time.monotonic()
         if now - self._frame_time >= INTERVAL:
             self._frame_time = now
-            self._live.update(self.frame(), refresh=True)
+            self._live.update(self.render_frame(), refresh=True)
 
     def finish(self, report: str) -> None:
         """Draw the last frame, then print the status of the run."""
-        self._live.update(self.frame(), refresh=True)
+        self._live.update(self.render_frame(), refresh=True)
         self.close()
         self._lines.finish(report)
 
@@ -87,15 +87,17 @@ class LiveView:
     def _print(self, line: str) -> None:
         self._live.console.print(colour_status(line), soft_wrap=True)
 
-    def frame(self) -> RenderableType:
+    def render_frame(self) -> RenderableType:
         """Return the progress and the table of the ranks."""
         if not self._lines.rows.ranks():
             return Text("starting ...", style="dim")
         case = self._lines.rows.case
         title = f"times of each rank in {strip_controls(case.id)}" if case is not None else "ranks"
-        return Group(self._headline(), Text(title, style="dim", no_wrap=True), self._table())
+        return Group(
+            self._render_headline(), Text(title, style="dim", no_wrap=True), self._render_table()
+        )
 
-    def _headline(self) -> Text:
+    def _render_headline(self) -> Text:
         cases = self._state.cases.values()
         done = sum(case.status.is_final for case in cases)
         running = next(
@@ -108,13 +110,13 @@ class LiveView:
         parts = (
             f"{bar} {done}/{len(self._state.cases)} cases",
             format_duration(elapsed),
-            self._lines.remaining(self._now),
+            self._lines.format_remaining(self._now),
             strip_controls(running),
             strip_controls(describe_phase(self._state, self._now)),
         )
         return Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
 
-    def _table(self) -> Table:
+    def _render_table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
         rows = self._lines.rows
         narrow = self._live.console.width < WIDE
@@ -125,30 +127,32 @@ class LiveView:
         ]
         rank_count = len(rows.ranks())
         shown = rows.slowest(MOST_ROWS) if rank_count > MOST_ROWS else rows.rows()
-        left_out = {*_ONLY_WIDE} if narrow else set()
+        left_out = {*_WIDE_COLUMNS} if narrow else set()
         if all(row.active is None for row in shown):
             left_out.add("own")
-        columns = [name for name in _AFTER if name not in left_out]
-        for name in (*_BEFORE, *coordinate_names, *columns):
+        columns = [name for name in _TRAILING_COLUMNS if name not in left_out]
+        for name in (*_LEADING_COLUMNS, *coordinate_names, *columns):
             table.add_column(
-                strip_controls(name), justify="right" if name in _FIGURES else "left", no_wrap=True
+                strip_controls(name),
+                justify="right" if name in _NUMBER_COLUMNS else "left",
+                no_wrap=True,
             )
         for row in shown:
-            cells = _cells(row)
+            cells = _format_cells(row)
             coordinates = (
                 Text(strip_controls(row.coordinates.get(name, ""))) for name in coordinate_names
             )
-            table.add_row(*map(cells.get, _BEFORE), *coordinates, *map(cells.get, columns))
+            table.add_row(*map(cells.get, _LEADING_COLUMNS), *coordinates, *map(cells.get, columns))
         captions = (
             [f"the slowest {MOST_ROWS} of {rank_count} ranks"] if rank_count > MOST_ROWS else []
         )
         if "own" in columns:
-            captions.append(_OWN)
+            captions.append(_OWN_LEGEND)
         table.caption = "; ".join(captions)
         return table
 
 
-def _cells(row: RankRow) -> dict[str, Text]:
+def _format_cells(row: RankRow) -> dict[str, Text]:
     skew = "" if row.skew is None else format_factor(row.skew)
     slow = row.skew is not None and row.skew >= NOTABLE_RANK
     check = f"{GLYPHS[row.check]} {row.check}" if row.check is not None else ""
@@ -159,13 +163,13 @@ def _cells(row: RankRow) -> dict[str, Text]:
         "host": Text(strip_controls(row.host)),
         "phase": Text(strip_controls(row.activity), style=_PHASE_STYLES.get(row.phase, "")),
         "iterations": Text(str(row.iterations or "")),
-        **{name: _time(value) for name, value in times.items()},
+        **{name: _format_cell_time(value) for name, value in times.items()},
         "skew": Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),
         "check": Text(check, style=check_style),
     }
 
 
-def _time(value: float | None) -> Text:
+def _format_cell_time(value: float | None) -> Text:
     return Text("" if value is None else format_time(value))
 
 

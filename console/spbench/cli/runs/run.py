@@ -34,7 +34,7 @@ from spbench.cli.request import (
     print_progress,
     print_warning,
 )
-from spbench.cli.runs.execution import execute_plan, line_writer
+from spbench.cli.runs.execution import execute_plan, make_line_writer
 from spbench.cli.runs.reports import REPORT_OPTIONS, report_refusal, write_report
 from spbench.errors import ExitCode, SpbenchError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from spbench.engine.run import EndedRun
     from spbench.report.gate.baseline_gate import BaselineGate, GateResult
 
-_REPLACED = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNJUDGED)
+_REPLACED_BY_ERROR = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNJUDGED)
 """The exit codes that become `ExitCode.ERROR` if a report cannot be written."""
 
 
@@ -180,7 +180,7 @@ def run(
     exit_code = gate_result.exit_code(ended.exit_code) if gate_result else ended.exit_code
     for error_message in errors:
         sys.stderr.write(f"spbench: error: {error_message}\n")
-    if errors and exit_code in _REPLACED:
+    if errors and exit_code in _REPLACED_BY_ERROR:
         exit_code = ExitCode.ERROR
     raise typer.Exit(exit_code)
 
@@ -268,7 +268,7 @@ def _judge(
         # The caller still writes the reports of the run.
         return None, [f"the run could not be compared with its baseline: {error}"]
     stream = sys.stderr if on_stderr else sys.stdout
-    gate_result.print_to(line_writer(stream), quiet=verbosity < 0, width=output_width(stream))
+    gate_result.print_to(make_line_writer(stream), quiet=verbosity < 0, width=output_width(stream))
     try:
         gate_result.note_failure(ended.folder)
     except SpbenchError as error:

@@ -93,10 +93,10 @@ def scale(
     request = build_request(
         suite, chosen=chosen, selected=selected, home=home, system=system, argv=sys.argv[1:]
     )
-    scaling_key = _scaling_key(np, strong, by)
+    scaling_key = _make_scaling_key(np, strong, by)
     if scaling_key is not None:
         request = _add_scaling_key(request, scaling_key)
-    from spbench.cli.runs.execution import execute, line_writer
+    from spbench.cli.runs.execution import execute_for_command, make_line_writer
     from spbench.engine.plan import plan_run
     from spbench.report.recorded import load_run
     from spbench.report.scaling import compute_scalings
@@ -105,17 +105,17 @@ def scale(
     if not any(case.scaled for job in planned.jobs for case in job.cases):
         raise UsageError(f"{suite} does not say on how many ranks: give --np 1,2,4")
     on_stderr = json_target == "-"
-    completed = execute(
+    completed = execute_for_command(
         planned, quiet=quiet, verbose=verbose, to_stderr=on_stderr, headless=headless
     )
-    results_by_case = compute_scalings(load_run(completed.folder), worth)
-    _print_scalings(results_by_case, line_writer(sys.stderr if on_stderr else sys.stdout))
+    scalings = compute_scalings(load_run(completed.folder), worth)
+    _print_scalings(scalings, make_line_writer(sys.stderr if on_stderr else sys.stdout))
     if json_target is not None:
-        _write_json(results_by_case, json_target)
+        _write_json(scalings, json_target)
     raise typer.Exit(completed.exit_code)
 
 
-def _scaling_key(
+def _make_scaling_key(
     np: str | None, strong: bool | None, parameter: str | None
 ) -> dict[str, Any] | None:
     """Return the key ``scale`` for the cases; None for that of the suite.
@@ -128,7 +128,7 @@ def _scaling_key(
             raise UsageError("--strong, --weak and --by say how ranks grow: give --np 1,2,4 too")
         return None
     try:
-        counts = [int(word) for word in np.split(",")]
+        counts = [int(part) for part in np.split(",")]
     except ValueError:
         raise UsageError(f"--np {np}: write numbers of ranks, as 1,2,4") from None
     if strong is None:
@@ -140,12 +140,12 @@ def _scaling_key(
 def _add_scaling_key(request: Request, key: dict[str, Any]) -> Request:
     """Return the request with the key ``scale`` in its selected cases."""
     key_text = json.dumps(key)
-    names = _selected_entries(request)
+    names = _find_selected_entries(request)
     options = [f"scale={key_text}"] if names is None else [f"scale.{n}={key_text}" for n in names]
     return replace(request, overrides=(*request.overrides, *options))
 
 
-def _selected_entries(request: Request) -> list[str] | None:
+def _find_selected_entries(request: Request) -> list[str] | None:
     """Return the names of the entries with selected cases; None for all."""
     if request.keyword is None and not request.cases:
         return None

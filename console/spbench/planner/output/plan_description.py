@@ -154,8 +154,8 @@ def _list_batch_notes(plan: Plan) -> list[str]:
     if outside and len(outside) < len(sizes):
         method = f"interpolated, beyond {measured[0]} to {measured[-1]} extrapolated"
     return [
-        f"the profile was measured at batches of {_format_series(measured)}; times at {_format_series(sizes)} "
-        f"per device are {method}"
+        f"the profile was measured at batches of {_format_series(measured)}; "
+        f"times at {_format_series(sizes)} per device are {method}"
     ]
 
 

@@ -114,7 +114,7 @@ def test_lines_on_a_pipe_tell_all():
     lines.finish("report: x")
     table = CaseTable(state.cases, state.jobs)
     for case in state.cases.values():
-        assert table.lines(case, 1)[-1] in printed
+        assert table.render_case(case, 1)[-1] in printed
     assert printed[-1] == "report: x"
 
 
@@ -139,9 +139,9 @@ def test_a_quiet_run_gives_the_reasons_of_what_failed(failed, printed_cases):
 def test_the_values_of_repeated_cases_are_explained(repeat):
     state = state_of(started(described("a", repeat=repeat)))
     table = CaseTable(state.cases, state.jobs)
-    table.lines(state.cases["a"], 1)
+    table.render_case(state.cases["a"], 1)
     note = "Values of repeated cases, and their references, are the medians of their repeats."
-    assert (note in table.legend()) == (repeat > 1)
+    assert (note in table.render_legend()) == (repeat > 1)
 
 
 def test_the_legend_explains_the_iterations_of_few_benchmarks():
@@ -151,8 +151,8 @@ def test_the_legend_explains_the_iterations_of_few_benchmarks():
         state = state_of(started(*cases))
         table = CaseTable(state.cases, state.jobs)
         for case in state.cases.values():
-            table.lines(case)
-        legend = list(table.legend())
+            table.render_case(case)
+        legend = list(table.render_legend())
         explained = "link.pingpong: an iteration is one round trip of the largest message."
         assert (explained in legend) == (count == 1)
         assert (_EXPLANATIONS in legend) == (count == 4)
@@ -327,7 +327,7 @@ def test_a_run_of_a_stranger_moves_no_cursor_as_it_is_played_or_runs(tmp_path):
         event = {"job": 1, **event}
         state.apply(event)
         view(event)
-        Console(file=frames, width=200).print(view.frame())
+        Console(file=frames, width=200).print(view.render_frame())
     view.finish("report")
     for text in ("\n".join(printed), output.getvalue(), frames.getvalue()):
         assert "[2J" in text
