@@ -48,7 +48,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "doctor": {"--ranks": "--np"},
     "results show": {"--output": "--logs"},
 }
-"""The new name of each old one, by the words of the command."""
+"""New names of options by their old names, for each command."""
 
 app = typer.Typer(
     name="spbench",
@@ -110,13 +110,10 @@ def _run(arguments: list[str] | None) -> int:
         completion_init()
     typed_arguments = sys.argv[1:] if arguments is None else arguments
     renamed_arguments = replace_old_names(typed_arguments, print_to_stderr)
+    narrow_app = _narrow_app(renamed_arguments)
     try:
-        return int(
-            _narrow_app(renamed_arguments)(
-                args=renamed_arguments, prog_name="spbench", standalone_mode=False
-            )
-            or 0
-        )
+        exit_code = narrow_app(args=renamed_arguments, prog_name="spbench", standalone_mode=False)
+        return int(exit_code or 0)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print_to_stderr(error.format_message())
@@ -141,7 +138,7 @@ def _narrow_app(arguments: Sequence[str]) -> typer.Typer:
     matching = [
         command
         for command in app.registered_commands
-        if [_command_name(command)] == [*arguments[:1]]
+        if [_derive_command_name(command)] == [*arguments[:1]]
     ]
     if ENV_COMPLETE in os.environ or not matching:
         return app
@@ -151,7 +148,7 @@ def _narrow_app(arguments: Sequence[str]) -> typer.Typer:
     return small_app
 
 
-def _command_name(command: CommandInfo) -> str:
+def _derive_command_name(command: CommandInfo) -> str:
     """Return the name that Typer derives for a command."""
     assert command.callback is not None  # registered commands have one
     return command.name or command.callback.__name__.replace("_", "-")
@@ -161,7 +158,7 @@ def replace_old_names(arguments: Sequence[str], warn: Callable[[str], None]) -> 
     """Return a command line with the new names of renamed options.
 
     Args:
-        arguments: The words after ``spbench``.
+        arguments: The arguments after ``spbench``.
         warn: Called once for each old name.
     """
     for command, names in RENAMED.items():

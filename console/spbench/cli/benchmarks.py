@@ -54,11 +54,11 @@ def benchmarks(
     if name not in BENCHMARKS:
         suggestion = did_you_mean(name, BENCHMARKS)
         raise UsageError(f"unknown benchmark {name}{suggestion}; see spbench benchmarks")
-    for line in _description(BENCHMARKS[name], width):
+    for line in _describe(BENCHMARKS[name], width):
         print(line)
 
 
-def _description(entry: Benchmark, width: int) -> list[str]:
+def _describe(entry: Benchmark, width: int) -> list[str]:
     from spbench.suites.case import DERIVED_METRICS
     from spbench_core.catalog import COMMON_FAULTS
 

@@ -39,21 +39,21 @@ def _home(context: typer.Context) -> Path:
     return find_home(context.params.get("home"), os.environ)
 
 
-def _runs(context: typer.Context) -> Iterable[str]:
+def _list_runs(context: typer.Context) -> Iterable[str]:
     from spbench.record.runs.folder import list_runs
 
     newest = list_runs(_home(context))[-MOST_RUNS:]
     return ["last", *(["last~1"] if len(newest) > 1 else []), *(run.id for run in newest[::-1])]
 
 
-def _baselines(context: typer.Context) -> Iterable[str]:
+def _list_baselines(context: typer.Context) -> Iterable[str]:
     from spbench.report.baselines.files import list_baseline_names
 
     return list_baseline_names(_home(context))
 
 
 def _sides(context: typer.Context) -> Iterable[str]:
-    return [*_baselines(context), *_runs(context)]
+    return [*_list_baselines(context), *_list_runs(context)]
 
 
 def _load_cases(context: typer.Context) -> Sequence[Case]:
@@ -101,9 +101,9 @@ def _networks(context: typer.Context) -> Iterable[str]:
     return NETWORKS
 
 
-complete_run = _make_completion(_runs)
+complete_run = _make_completion(_list_runs)
 complete_side = _make_completion(_sides)
-complete_baseline = _make_completion(_baselines)
+complete_baseline = _make_completion(_list_baselines)
 complete_case = _make_completion(_cases)
 complete_fault = _make_completion(_faults)
 complete_benchmark = _make_completion(_benchmarks)

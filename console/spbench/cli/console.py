@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated, Protocol
 
 import typer
 
@@ -15,13 +15,9 @@ from spbench.cli.request import HomeOption, OptionalSuiteArgument, RunArgument, 
 from spbench.errors import UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
-if TYPE_CHECKING:
-    pass
-
 LOOPBACK = "127.0.0.1"
 MAX_SPEED = "max"
 ReadonlyOption = Annotated[bool, typer.Option("--readonly", help="Start, cancel and write nothing")]
-
 
 OpenConsole = Callable[..., int]
 """`spbench.tui.start.open_console`, which this package may not import."""
@@ -148,7 +144,7 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
 
 
 def parse_speed(text: str) -> float | None:
-    """Read a speed: a number above 0, or ``max`` (None).
+    """Return a speed: a number above 0, or ``max`` (None).
 
     Raises:
         UsageError: The text is neither.

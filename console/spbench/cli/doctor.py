@@ -89,7 +89,7 @@ def doctor(
     else:
         _print_hosts(surveyed_facts)
     findings: Sequence[Finding | HostFacts] = machine if hosts_to_survey is None else surveyed_facts
-    if not all(item.status.is_well for item in findings):
+    if not all(finding.status.is_well for finding in findings):
         raise typer.Exit(ExitCode.MISSING)
 
 
@@ -114,13 +114,13 @@ def _print_json(machine: Sequence[Finding], hosts: Sequence[HostFacts]) -> None:
 
     document = {
         "machine": [asdict(finding) for finding in machine],
-        "hosts": [_fields(facts) for facts in hosts],
+        "hosts": [_to_json(facts) for facts in hosts],
         "differences": [asdict(finding) for finding in find_differences(hosts)],
     }
     print(json.dumps(document, indent=1, allow_nan=False))
 
 
-def _fields(facts: HostFacts) -> dict[str, Any]:
+def _to_json(facts: HostFacts) -> dict[str, Any]:
     """Return the facts of a host as JSON: GPU names, and other GPU facts separately."""
     fields = asdict(facts)
     return fields | {"gpus": facts.gpus.names, "gpu_facts": fields["gpus"]}
@@ -131,13 +131,13 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
     from spbench.launch.survey.differences import find_differences
     from spbench.launch.survey.facts import group_findings
 
-    rows = [_cells(facts) for facts in hosts if facts.cores is not None]
+    rows = [_format_cells(facts) for facts in hosts if facts.cores is not None]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     width = max(WIDTH, *(len(facts.host) for facts in hosts))
     for facts in hosts:
         padded = (
-            f"{cell:<{width_of_column}}"
-            for cell, width_of_column in zip(_cells(facts), widths, strict=False)
+            f"{cell:<{column_width}}"
+            for cell, column_width in zip(_format_cells(facts), widths, strict=False)
         )
         description = facts.reason if facts.cores is None else "  ".join(padded)
         glyph = _GLYPHS[facts.status]
@@ -148,7 +148,7 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
         _print_finding(finding, finding.subject, finding.text, width, _LONGEST)
 
 
-def _cells(facts: HostFacts) -> list[str]:
+def _format_cells(facts: HostFacts) -> list[str]:
     from spbench.launch.gpus.findings import describe_torch
 
     built = facts.torch_cuda if facts.gpus.any_present else None

@@ -17,7 +17,7 @@ from spbench.errors import ExitCode, SpbenchError
 from spbench_core import plugins
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
-"""Set by a shell's completion script: it wants words, not a than a short command takes to run."""
+"""Set by a shell's completion script, which asks for completions."""
 
 
 def run_reporting_errors(command: Callable[[], int]) -> int:

@@ -198,7 +198,7 @@ def _write_page(command: Any, ctx: Any, formatter: Any) -> None:
     for paragraph in paragraphs:
         text = " ".join(paragraph.split())
         _write_lines(formatter, ["", *wrap_description(_strip_full_stop(text), formatter.width)])
-    for sections in _blocks(command, ctx):
+    for sections in _generate_blocks(command, ctx):
         column = find_definition_column(row for _, rows in sections for row in rows)
         for title, rows in sections:
             lines = format_definitions(rows, formatter.width, column)
@@ -210,7 +210,7 @@ def _write_page(command: Any, ctx: Any, formatter: Any) -> None:
         formatter.write(f"  # {comment}\n  {line}\n")
 
 
-def _blocks(command: Any, ctx: Any) -> Iterable[list[Section]]:
+def _generate_blocks(command: Any, ctx: Any) -> Iterable[list[Section]]:
     """Yield blocks of sections; the descriptions of a block start in the same column."""
     if isinstance(command, TyperGroup):
         yield list(_command_sections(command, ctx))
@@ -259,15 +259,15 @@ def _command_sections(group: TyperGroup, ctx: Any) -> Iterable[Section]:
 
 
 def _usage_parts(command: Any, ctx: Any) -> list[str]:
-    pieces = []
+    parts = []
     for param in command.get_params(ctx):
         if param.param_type_name == "option":
             if param.required:
-                pieces.append(f"{max(param.opts, key=len)} {_metavar(param)}")
+                parts.append(f"{max(param.opts, key=len)} {_metavar(param)}")
             continue
         name = f"{_metavar(param)}{'...' if param.nargs != 1 else ''}"
-        pieces.append(name if param.required else f"[{name}]")
-    return ["[OPTIONS]", *pieces]
+        parts.append(name if param.required else f"[{name}]")
+    return ["[OPTIONS]", *parts]
 
 
 def _command_words(ctx: Any) -> str:

@@ -58,7 +58,7 @@ def networks(
     elif (num_layers, image_shape, num_classes) != (None, None, None):
         raise UsageError("these options are about one network: name it, as spbench networks resnet")
     else:
-        _list(as_json)
+        _print_networks(as_json)
 
 
 def _parse_shape(text: str) -> tuple[int, ...]:
@@ -107,7 +107,7 @@ def _print_table(params: list[Parameter]) -> None:
     print("\n".join(align_columns([("key", "name", "shape", "elements"), *rows], right=(0, 3))))
 
 
-def _list(as_json: bool) -> None:
+def _print_networks(as_json: bool) -> None:
     from spbench_core.networks.registry import NETWORKS
 
     if as_json:

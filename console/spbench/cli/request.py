@@ -201,7 +201,6 @@ VerboseOption = Annotated[
     bool, typer.Option("-v", "--verbose", help="Also print ranks and launch commands")
 ]
 
-
 FROM_SUFFIX = "; if not given, the suffix of --output decides"
 """The end of the help of ``--format``."""
 
@@ -290,9 +289,7 @@ def group_options(
                 parameters[field] = parameter.replace(
                     name=field, annotation=annotation, default=None
                 )
-        run.__annotations__ = {
-            name: annotation.annotation for name, annotation in parameters.items()
-        }
+        run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
         run.__signature__ = signature.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
         return run
 

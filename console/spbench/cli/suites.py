@@ -70,9 +70,9 @@ def validate(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="List the cases")] = False,
 ) -> None:
     """Check suites, and print all errors at once."""
-    from spbench.cli.validate import validate as checked
+    from spbench.cli.validate import validate as validate_suites
 
-    if code := checked(suites, overrides or (), system, verbose=verbose):
+    if code := validate_suites(suites, overrides or (), system, verbose=verbose):
         raise typer.Exit(code)
 
 

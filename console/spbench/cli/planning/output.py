@@ -158,7 +158,7 @@ def render_plan(plan: Plan, cluster: Cluster, width: int) -> Iterator[str]:
     yield from _wrap_lines((*describe_plan(plan), *([links] if links else ())), width)
     yield from _wrap_lines((describe_memory(cluster),), width)
     yield ""
-    table = _stage_table(plan, width)
+    table = _render_stage_table(plan, width)
     yield from table
     yield from _wrap_lines((STAGE_LEGEND, *list_stage_notes(plan)), width)
     if _STATES in table[0].split():
@@ -183,7 +183,7 @@ def render_batches(plans: Sequence[tuple[int, Plan | None]], width: int) -> Iter
     numbers = align_columns([titles, *rows], range(len(titles)))
     stages_width = width - max(map(len, numbers)) - 2
     stages = [
-        _cut_stages([_stage_text(plan, stage) for stage in plan.stages], stages_width)
+        _cut_stages([_format_stage(plan, stage) for stage in plan.stages], stages_width)
         if plan
         else "no plan"
         for _, plan in plans
@@ -209,26 +209,26 @@ def render_verification(plan: Plan, verified: Verification, width: int) -> Itera
     yield from _wrap_lines((_VERIFIED_LEGEND, describe_step_parts(plan, verified)), width)
 
 
-def _stage_table(plan: Plan, width: int) -> list[str]:
+def _render_stage_table(plan: Plan, width: int) -> list[str]:
     rows = [list(format_stage_cells(plan, stage)) for stage in range(len(plan.stages))]
     longest_width = max(len(row[_DEVICES]) for row in rows)
     max_width = min(longest_width, max(width // 4, _LEAST_DEVICES))
-    table = _with_short_devices(rows, max_width, width)
+    table = _shorten_devices(rows, max_width, width)
     excess = max(map(len, table)) - width
     if excess > 0:
-        table = _with_short_devices(rows, max(max_width - excess, _LEAST_DEVICES), width)
+        table = _shorten_devices(rows, max(max_width - excess, _LEAST_DEVICES), width)
     return table
 
 
-def _with_short_devices(rows: Sequence[Sequence[str]], max_width: int, width: int) -> list[str]:
-    short = [
+def _shorten_devices(rows: Sequence[Sequence[str]], max_width: int, width: int) -> list[str]:
+    short_rows = [
         [*row[:_DEVICES], cut_middle(row[_DEVICES], max_width), *row[_DEVICES + 1 :]]
         for row in rows
     ]
-    return render_table(_STAGES, short, width)
+    return render_table(_STAGES, short_rows, width)
 
 
-def _stage_text(plan: Plan, stage: PlanStage) -> str:
+def _format_stage(plan: Plan, stage: PlanStage) -> str:
     return f"{stage.start}-{stage.end - 1}@{fold_numbers(stage.devices)}"
 
 

@@ -96,13 +96,13 @@ def list_(
 
         print(json.dumps([summary_object(run) for run in chosen], indent=1))
     else:
-        for line in _run_lines(chosen[::-1], _terminal_width()):
+        for line in _format_runs(chosen[::-1], _find_terminal_width()):
             print(strip_controls(line))
     if runs and not chosen:
         raise NothingSelected(f"the filter {text!r} fits none of the {len(runs)} runs")
 
 
-def _run_lines(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
+def _format_runs(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
     """Yield a heading and a line for each run, cut to a width; None: not cut."""
     from spbench.record.number_formatting import format_duration
     from spbench.record.runs.notes import NO_NOTE
@@ -128,21 +128,21 @@ def _run_lines(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
     if width is not None and width < _WIDE:
         del columns["started"]  # an id begins with the time
     for title in _DISPENSABLE:
-        if width is not None and _needed_width(columns) > width:
+        if width is not None and _compute_needed_width(columns) > width:
             del columns[title]
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
     right = {list(columns).index(title) for title in ("passed", "took") if title in columns}
     yield from (cut_line(line, width) for line in align_columns(rows, right))
 
 
-def _needed_width(columns: Mapping[str, Sequence[str]]) -> int:
+def _compute_needed_width(columns: Mapping[str, Sequence[str]]) -> int:
     """Return the width of a list with whole cells and the beginning of notes."""
     widths = {title: max(map(len, (title, *cells))) for title, cells in columns.items()}
     widths["note"] = min(widths["note"], _LEAST_NOTE)
     return sum(widths.values()) + 2 * (len(widths) - 1)
 
 
-def _terminal_width() -> int | None:
+def _find_terminal_width() -> int | None:
     """Return the columns of the terminal; None for a pipe or a file."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
@@ -156,10 +156,10 @@ def reindex(home: HomeOption = None) -> None:
     if not (root / "runs").is_dir():
         raise UsageError(f"there are no runs under {root}")
     try:
-        from spbench.record.runs.index import reindex as index_again
+        from spbench.record.runs.index import reindex as rebuild_index
     except ImportError:
         raise MissingError("this Python has no sqlite3; runs are listed without an index") from None
-    count, why_not = index_again(root)
+    count, why_not = rebuild_index(root)
     if why_not:
         raise FailedRunError(f"the index cannot be written: {why_not}; runs are listed without it")
     print(f"runs in the index of {root}: {count}")
@@ -184,12 +184,12 @@ def show(
     from spbench.record.runs.folder import find_home, find_run
 
     folder = find_run(find_home(home, os.environ), run)
-    matrices = _matrices(folder) if links else []
+    matrices = _load_matrices(folder) if links else []
     state = folder.replay()
     _show_cases(folder, state)
     for line in render_rank_tables(state) if ranks else ():
         print(line)
-    for line in _output_lines(folder, state, all_jobs=logs):
+    for line in _generate_output(folder, state, all_jobs=logs):
         print(line)
     for matrix in matrices:
         for table in matrix.tables:
@@ -228,7 +228,7 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
         print(strip_line_controls(describe_unfinished(folder)))
 
 
-def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iterator[str]:
+def _generate_output(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iterator[str]:
     """Yield tracebacks of ranks, and the output of all jobs or of those with errors."""
     from spbench.record.number_formatting import strip_line_controls
     from spbench.record.runs.job_output import read_job_output
@@ -251,7 +251,7 @@ def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iter
             yield from end.text.rstrip().splitlines()
 
 
-def _matrices(folder: RunFolder) -> list[LinkMatrix]:
+def _load_matrices(folder: RunFolder) -> list[LinkMatrix]:
     from spbench.cli.records.recorded import read_run
     from spbench.report.links import build_link_matrices
 

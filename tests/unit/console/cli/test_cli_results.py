@@ -94,7 +94,7 @@ def test_the_list_fits_the_terminal(spbench, home, two_runs, monkeypatch, column
     spbench("results", "note", "last", "#rack2", *["many words"] * 20)
     monkeypatch.setenv("COLUMNS", str(columns))
     assert spbench("results", "list").out.splitlines()[1].endswith("many words")
-    monkeypatch.setattr("spbench.cli.records.results._terminal_width", lambda: columns)
+    monkeypatch.setattr("spbench.cli.records.results._find_terminal_width", lambda: columns)
     lines = spbench("results", "list").out.splitlines()
     assert columns - 1 <= max(map(len, lines)) <= columns  # no blank is before the ellipsis
     assert lines[1].endswith("…")
@@ -112,7 +112,7 @@ def test_a_narrow_list_drops_the_host_and_then_the_duration(
     console = {"pid": 1, "host": "login", "started": 1000.0}
     name = "20260101-000000-x-0001"
     made(home, timed(2.0, "a"), name, console=console, finished=1065.0)
-    monkeypatch.setattr("spbench.cli.records.results._terminal_width", lambda: columns)
+    monkeypatch.setattr("spbench.cli.records.results._find_terminal_width", lambda: columns)
     heading, line = spbench("results", "list").out.splitlines()
     assert [title for title in ("took", "host") if title in heading.split()] == shown
     assert [cell for cell in ("1 min 05 s", "login") if cell in line] == [

@@ -36,7 +36,7 @@ def of_job_1():
 def framed(view, width):
     """The frame of a view, as a terminal of that width shows it."""
     shown = io.StringIO()
-    Console(file=shown, width=width).print(view.frame())
+    Console(file=shown, width=width).print(view.render_frame())
     return shown.getvalue()
 
 
