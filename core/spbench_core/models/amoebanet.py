@@ -1,10 +1,10 @@
 """AmoebaNet-D, a network found by evolutionary search.
 
-Cells, operations and names are those of torchgpipe, whose version MPI4DL's benchmarks use too. Two
-of its choices can be undone: where the published network has a maximum pool of 3x3, it has a mean
-pool (``pool3``); and MPI4DL's has lost the shift by one pixel of the second half of what halves a
-map, so that both halves read the same pixels (``shift``). Real et al., "Regularized Evolution for
-Image Classifier Architecture Search", 2018.
+Cells, operations and names are those of torchgpipe; the benchmarks of MPI4DL use its version, too.
+It differs from the published network in two ways, which parameters undo. It has mean pools instead
+of maximum pools of 3x3 (``pool3``). And the two halves of a factorized reduce, which halves a map,
+read the same pixels in MPI4DL, without a shift by one pixel (``shift``). Real et al., "Regularized
+Evolution for Image Classifier Architecture Search", 2018.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NORMAL = (
     *((2, "pool3"), (2, "none")),
     *((1, "avg3"), (5, "conv1x1")),
 )
-"""The operations of a normal cell in pairs that are added, each with the state that it reads."""
+"""The operations of a normal cell, each with the state that it reads. Pairs are added."""
 NORMAL_CONCAT = (0, 3, 4, 6)
 REDUCTION = (
     *((0, "max2"), (0, "pool3")),
@@ -45,12 +45,12 @@ REDUCTION = (
     *((3, "none"), (1, "max2")),
     *((2, "avg3"), (3, "conv1x1")),
 )
-"""Those of a reduction cell: operations that read states 0 and 1 have a stride of 2."""
+"""The operations of a reduction cell; those that read states 0 and 1 have a stride of 2."""
 REDUCTION_CONCAT = (4, 5, 6)
-HALVINGS = 32
-"""The image is halved five times."""
+TOTAL_STRIDE = 32
+"""The factor by which the network reduces height and width: five halvings."""
 MIN_FILTERS = 8
-"""The narrowest convolutions have an eighth of them."""
+"""The smallest ``num_filters``; the narrowest convolutions have an eighth of it."""
 
 
 def amoebanet(
@@ -67,14 +67,14 @@ def amoebanet(
     Args:
         image: The shape of an image; height and width are multiples of 32.
         num_classes: The number of classes.
-        num_layers: Normal cells, a multiple of 3; there are four reduction cells besides.
+        num_layers: The number of normal cells, a multiple of 3; there are also four reduction
+            cells.
         num_filters: Four times the filters of the first convolution; 8 or more.
         pool3: The kind of the 3x3 pools that are maximum pools in the published network.
-        shift: Whether the second half of a factorized reduce, which halves a map, reads the odd
-            pixels.
+        shift: Whether the second half of a factorized reduce reads the odd pixels.
 
     Raises:
-        ModelError: An argument is none of these.
+        ModelError: An argument is invalid.
     """
     if num_layers < 3 or num_layers % 3:
         raise ModelError("num_layers", f"num_layers is {num_layers}; it must be a multiple of 3")
@@ -96,30 +96,30 @@ def amoebanet(
 
 def _check_size(image: Map) -> None:
     for side in (image.height, image.width):
-        if side % HALVINGS or side < HALVINGS:
-            fitting = ", ".join(str(near) for near in _nearest(side))
+        if side % TOTAL_STRIDE or side < TOTAL_STRIDE:
+            nearest = ", ".join(map(str, _find_nearest_sides(side)))
             raise ModelError(
                 "image_size",
                 f"an image of {image.height}x{image.width} pixels cannot be halved five times; "
-                f"height and width must be multiples of {HALVINGS} (near {side}: {fitting})",
+                f"height and width must be multiples of {TOTAL_STRIDE} (near {side}: {nearest})",
             )
 
 
-def _nearest(side: int) -> list[int]:
-    below = side - side % HALVINGS
-    return [size for size in (below, below + HALVINGS) if size]
+def _find_nearest_sides(side: int) -> list[int]:
+    below = side - side % TOTAL_STRIDE
+    return [size for size in (below, below + TOTAL_STRIDE) if size]
 
 
 @dataclass(slots=True)
 class _Cells:
-    """Makes the cells, one after the other: each is twice as wide after a reduction.
+    """A builder of all cells; a reduction doubles their width.
 
     Attributes:
         channels: Filters of the next cell's operations.
-        pool3: As of `amoebanet`.
-        shift: As of `amoebanet`.
-        before: Channels of the output of the cell before, and of the one before that.
-        reduced: Whether the cell before was a reduction.
+        pool3: See `amoebanet`.
+        shift: See `amoebanet`.
+        before: Channels of the outputs of the previous cell and of the cell before it.
+        reduced: Whether the previous cell is a reduction.
     """
 
     channels: int
@@ -129,7 +129,7 @@ class _Cells:
     reduced: bool = False
 
     def make(self, normal_cells: int) -> Iterator[Cell]:
-        """Yield all cells, with so many normal ones in a row."""
+        """Yield all cells, with ``normal_cells`` normal ones in a row."""
         self.before = (self.channels, self.channels)
         yield self._cell("stem2", reduction=True)
         yield self._cell("stem3", reduction=True)
@@ -154,9 +154,9 @@ class _Cells:
         return Cell(name, prepare, operations, CellOutput(concat, passes_previous=not last))
 
     def _prepare_older(self) -> Part:
-        """Return the part that fits the output of the cell before the last to this cell's shape."""
+        """Return the part that fits the older of a cell's two inputs to the cell's shape."""
         if self.reduced:
-            return _halving(self.channels, self.shift)
+            return _factorized_reduce(self.channels, self.shift)
         if self.before[1] != self.channels:
             return _relu_conv_norm(self.channels)
         return Identity()
@@ -174,17 +174,17 @@ class _Cells:
             case "conv1x1":
                 return _relu_conv_norm(self.channels)
             case "conv3x3":
-                return _narrowed(self.channels, ((3, 3), stride))
+                return _bottleneck(self.channels, ((3, 3), stride))
         assert kind == "conv1x7_7x1", kind
-        return _narrowed(self.channels, ((1, 7), 1), ((7, 1), 1))
+        return _bottleneck(self.channels, ((1, 7), 1), ((7, 1), 1))
 
 
 def _relu_conv_norm(filters: int) -> Chain:
     return chain(relu=Relu(), conv=Conv(filters), norm=Norm())
 
 
-def _narrowed(channels: int, *inner: tuple[tuple[int, int], int]) -> Chain:
-    """Return convolutions (kernel, stride) of a quarter of the channels, between two of 1x1."""
+def _bottleneck(channels: int, *inner: tuple[tuple[int, int], int]) -> Chain:
+    """Return convolutions (kernel, stride) with a quarter of the channels between two of 1x1."""
     narrow = channels // 4
     convs = [Conv(narrow), *(Conv(narrow, *sizes) for sizes in inner), Conv(channels)]
     steps: list[tuple[str, Part]] = []
@@ -193,8 +193,8 @@ def _narrowed(channels: int, *inner: tuple[tuple[int, int], int]) -> Chain:
     return Chain(tuple(steps))
 
 
-def _halving(filters: int, shift: bool) -> Chain:
-    """Return a factorized reduce: two convolutions of every other pixel halve height and width."""
+def _factorized_reduce(filters: int, shift: bool) -> Chain:
+    """Return two convolutions that read every other pixel, and so halve height and width."""
     half = filters // 2
     halves = (("first", Conv(half, stride=2)), ("second", Conv(half, stride=2, shifted=shift)))
     return chain(relu=Relu(), conv=Concat(halves), norm=Norm())

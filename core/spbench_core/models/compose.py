@@ -9,7 +9,7 @@ from spbench_core.models.parts import Builder, M, Map, Part
 
 @dataclass(frozen=True, slots=True)
 class Chain(Part):
-    """Parts one after the other, each under a name of its own."""
+    """Named parts that run one after the other."""
 
     steps: tuple[tuple[str, Part], ...]
 
@@ -19,15 +19,15 @@ class Chain(Part):
         return data
 
     def build(self, builder: Builder[M], data: Map) -> M:
-        made = {}
+        steps = {}
         for name, part in self.steps:
-            made[name] = part.build(builder, data)
+            steps[name] = part.build(builder, data)
             data = part.output(data)
-        return builder.chain(made)
+        return builder.chain(steps)
 
 
 def chain(**steps: Part) -> Chain:
-    """Return these parts one after the other, under the names that they are given here."""
+    """Return a chain of parts, with the keywords as their names."""
     return Chain(tuple(steps.items()))
 
 
@@ -56,7 +56,7 @@ class Residual(Part):
 
 @dataclass(frozen=True, slots=True)
 class Concat(Part):
-    """Branches from one map whose channels are concatenated, each under its name."""
+    """Named branches from one map; their output channels are concatenated."""
 
     branches: tuple[tuple[str, Part], ...]
 
@@ -79,7 +79,7 @@ def add_maps(data: Map, other: Map) -> Map:
 
 
 def concat_maps(*maps: Map) -> Map:
-    """Return the shape of maps with one's channels after the other's.
+    """Return the shape of the concatenation of maps along their channels.
 
     Raises:
         ValueError: The maps differ in height or width.

@@ -16,8 +16,8 @@ class Count:
 
     Attributes:
         parameters: Trainable parameters.
-        multiply_adds: Multiplications with an addition, of convolutions and fully connected layers,
-            forward, for one image.
+        multiply_adds: Multiply-adds of convolutions and fully connected layers in a forward pass of
+            one image.
     """
 
     parameters: int = 0
@@ -25,13 +25,13 @@ class Count:
 
 
 class CountingBuilder:
-    """A builder that makes no modules, and counts parameters and multiply-adds."""
+    """A builder that counts parameters and multiply-adds instead of making modules."""
 
     def conv(self, conv: Conv, data: Map) -> Count:
         weights = prod(conv.weight_shape(data))
-        made = conv.output(data)
+        output = conv.output(data)
         bias = conv.filters if conv.bias else 0
-        return Count(weights + bias, weights * made.height * made.width)
+        return Count(weights + bias, weights * output.height * output.width)
 
     def norm(self, data: Map) -> Count:
         return Count(2 * data.channels)
@@ -80,5 +80,7 @@ COUNTING_BUILDER: Final[Builder[Count]] = CountingBuilder()
 
 
 def _sum(counts: Iterable[Count]) -> Count:
-    found = tuple(counts)
-    return Count(sum(one.parameters for one in found), sum(one.multiply_adds for one in found))
+    counts = tuple(counts)
+    return Count(
+        sum(count.parameters for count in counts), sum(count.multiply_adds for count in counts)
+    )

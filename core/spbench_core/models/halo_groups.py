@@ -9,9 +9,9 @@ from spbench_core.models.parts import ModelError
 
 
 def group_layers(model: Model, first: int, last: int, fused_layers: int) -> tuple[range, ...]:
-    """Return the groups of a stage's layers, ``fused_layers`` in each; the last may have fewer.
+    """Split the layers of a stage in groups of ``fused_layers``; the last may have fewer.
 
-    The model's last layer makes a vector of the whole map: it is in no group.
+    The model's last layer is in no group, because it turns the whole map into a vector.
     """
     end = min(last, len(model.layers) - 1)
     starts = range(first, end, fused_layers)
@@ -19,20 +19,20 @@ def group_layers(model: Model, first: int, last: int, fused_layers: int) -> tupl
 
 
 def check_fused_layers(model: Model, stages: Sequence[tuple[int, int]], fused_layers: int) -> None:
-    """Refuse groups of more layers than any stage has.
+    """Reject groups with more layers than any spatial stage has.
 
     Args:
         model: The model.
-        stages: Of each stage that works on tiles, its first layer, and one past its last.
-        fused_layers: Layers that share an exchange.
+        stages: The first layer and one past the last layer of each spatial stage.
+        fused_layers: The number of layers that share an exchange.
 
     Raises:
-        ModelError: No stage has so many layers to fuse.
+        ModelError: No stage has that many layers to fuse.
     """
-    most = max(len(range(first, min(last, len(model.layers) - 1))) for first, last in stages)
-    if fused_layers > most:
+    maximum = max(len(range(first, min(last, len(model.layers) - 1))) for first, last in stages)
+    if fused_layers > maximum:
         raise ModelError(
             "fused_layers",
             f"fused_layers {fused_layers} is more than a stage of tiles has layers to fuse: "
-            f"take {most} at most (the model's last layer is not fused)",
+            f"take {maximum} at most (the model's last layer is not fused)",
         )

@@ -1,7 +1,7 @@
 """ResNet-50 and ResNet-101 of the standard form for large images.
 
-He et al., "Deep Residual Learning for Image Recognition", 2015, with the stride in a block's 3x3
-convolution, as torchvision has it and its published weights.
+He et al., "Deep Residual Learning for Image Recognition", 2015. The stride is in a block's 3x3
+convolution, like in torchvision and its published weights.
 """
 
 from __future__ import annotations

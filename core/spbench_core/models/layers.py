@@ -1,4 +1,4 @@
-"""Layers of a network, between which a pipeline may cut it into stages."""
+"""Layers of a network; a pipeline cuts it into stages between them."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from spbench_core.models.count import COUNTING_BUILDER, Count
 from spbench_core.models.parts import Builder, CellOutput, M, Map, Part
 
 Flow = tuple[Map, ...]
-"""The shapes between two layers: of one tensor, or of the two that a cell passes on."""
+"""The shapes of the tensors between two layers: one, or two after a cell."""
 
 
 class Layer(ABC):
-    """One of a network's layers, by a name without dots that no other has."""
+    """A layer of a network, with a unique name without dots."""
 
     __slots__ = ()
     name: str
 
     @abstractmethod
     def output(self, flow: Flow) -> Flow:
-        """Return the shapes of its outputs."""
+        """Return the shapes of its outputs for inputs of these shapes."""
 
     @abstractmethod
     def build(self, builder: Builder[M], flow: Flow) -> M:
-        """Return the module, or count, that the builder makes of it, for inputs of these shapes.
+        """Return what the builder makes, such as a module, for inputs of these shapes.
 
-        A module takes and gives a tensor where the flow is of one, and a tuple where it is of two.
+        A module takes and returns a tensor if the flow has one, and a tuple if it has two.
         """
 
     @abstractmethod
     def drop_name(self) -> Layer:
-        """Return it without its name: layers that are then equal do the same to equal maps."""
+        """Return the layer without its name; equal ones compute the same for equal maps."""
 
     def list_read_inputs(self, inputs: int) -> Sequence[int]:
-        """Return which of its inputs it reads itself, by their places: all, if it says no more."""
+        """Return the indices of the inputs that it reads itself; by default all."""
         return range(inputs)
 
     def list_passed_inputs(self, outputs: int) -> Sequence[int | None]:
-        """Return the place among its inputs of each output that is one as it came; else None."""
+        """Return for each output the index of the input that it passes on unchanged, or None."""
         return [None] * outputs
 
     def count(self, flow: Flow) -> Count:
-        """Return its trainable parameters, and its multiply-adds for one image."""
+        """Return its trainable parameters and its multiply-adds for one image."""
         return self.build(COUNTING_BUILDER, flow)
 
 
@@ -70,16 +70,16 @@ class Plain(Layer):
 
 @dataclass(frozen=True)
 class Cell(Layer):
-    """A cell of a network that was found by search: sums of two operations, then a concatenation.
+    """A cell of a network from an architecture search: sums of two operations, concatenated.
 
-    It works on the outputs of the two cells before it; the first cell takes its one input for both.
-    These, prepared, are states 0 and 1; the sum of the operations 2i and 2i + 1 is state 2 + i.
+    Its inputs are the outputs of the two previous cells; the first cell uses its only input twice.
+    States 0 and 1 are the prepared inputs. State 2 + i is the sum of operations 2i and 2i + 1.
 
     Attributes:
         name: Its name.
-        prepare: Applied to the previous cell's output, and to that of the one before.
-        operations: Each with the state that it reads.
-        places: The states that are its output.
+        prepare: The parts applied to the output of the previous cell, and of the cell before it.
+        operations: The operations, each with the state that it reads.
+        state_output: The states that are its output.
     """
 
     name: str
@@ -107,9 +107,12 @@ class Cell(Layer):
     def _states(self, flow: Flow) -> list[Map]:
         inputs = zip(self.prepare, (flow[0], flow[-1]), strict=True)
         states = [part.output(data) for part, data in inputs]
-        for first, second in zip(self.operations[::2], self.operations[1::2], strict=True):
-            one, other = (part.output(states[index]) for index, part in (first, second))
-            states.append(add_maps(one, other))
+        outputs = []
+        for index, part in self.operations:
+            outputs.append(part.output(states[index]))
+            if len(outputs) == 2:
+                states.append(add_maps(*outputs))
+                outputs = []
         return states
 
 
@@ -118,10 +121,10 @@ class Model:
     """A network for images of one size.
 
     Attributes:
-        name: Its name, for people.
+        name: Its name in messages.
         image: The shape of an image.
-        layers: The layers, in their order. The last one gives logits, ``batch x classes``, or of
-            each pixel, ``batch x classes x rows x cols``.
+        layers: The layers, in their order. The last one returns logits, ``batch x classes``, or for
+            each pixel ``batch x classes x rows x cols``.
     """
 
     name: str
@@ -130,7 +133,7 @@ class Model:
 
     @cached_property
     def flows(self) -> tuple[Flow, ...]:
-        """The input of each layer, and after them the output of the last."""
+        """The input of each layer, and finally the output of the last."""
         flows: list[Flow] = [(self.image,)]
         for layer in self.layers:
             flows.append(layer.output(flows[-1]))
@@ -144,37 +147,37 @@ class Model:
         )
 
     def drop_tensors(self, first: int, last: int, left_out: Collection[int]) -> Model:
-        """Return it with some tensors left out of what its layers from ``first`` to ``last`` get.
+        """Return the model without some tensors between its layers ``first`` and ``last``.
 
         Args:
             first: The first of the layers.
             last: One past the last of them.
-            left_out: The tensors, by their numbers in `routes.TensorTable`, none of which any of
-                these layers reads or makes.
+            left_out: The tensors, by their numbers in `routes.TensorTable`. None of these layers
+                may read or make them.
         """
-        assert not left_out, "only layers that say what they pass on can do without it"
+        assert not left_out, "only layers that list the inputs they pass on can drop some"
         return self
 
     def make_layer_key(self, index: int) -> tuple[Layer, Flow]:
-        """Return what layers that do the same have in common: all but their names."""
+        """Return a key that is equal for layers that compute the same."""
         return self.layers[index].drop_name(), self.flows[index]
 
     @property
     def classes(self) -> int:
-        """The number of classes that it tells apart."""
+        """The number of classes."""
         return self.flows[-1][0].channels
 
     @property
     def is_segmentation(self) -> bool:
-        """Whether it tells classes of pixels apart, not of images."""
+        """Whether it classifies pixels instead of images."""
         return self.flows[-1][0].shape[1:] != (1, 1)
 
     @property
     def targets_per_image(self) -> int:
-        """The number of targets of an image: its one class, or one for each pixel."""
+        """The number of targets of an image: 1, or its pixels for a segmentation."""
         return self.image.height * self.image.width if self.is_segmentation else 1
 
     @property
     def parameters(self) -> int:
-        """The trainable parameters of all layers."""
+        """The number of trainable parameters of all layers."""
         return sum(count.parameters for count in self.counts)

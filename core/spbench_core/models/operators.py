@@ -1,4 +1,4 @@
-"""Operators of a network and the values that they make, counted without building it."""
+"""Operators of a network and their output values, counted without building it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from spbench_core.models.parts import CellOutput, Conv, Map, NetworkPiece, Pool
 
 @dataclass(frozen=True, slots=True)
 class OperatorCount:
-    """Operators of a part, and the values that they make of one image."""
+    """The number of operators of a part, and of their output values for one image."""
 
     operators: int = 0
     values: int = 0
 
 
 class OperatorBuilder:
-    """A builder that makes no modules, and counts operators and their outputs."""
+    """A builder that counts operators and their outputs instead of making modules."""
 
     def conv(self, conv: Conv, data: Map) -> OperatorCount:
         return OperatorCount(1, conv.output(data).values)
@@ -67,7 +67,7 @@ class OperatorBuilder:
 
 
 def count_operators(model: Model) -> OperatorCount:
-    """Return the operators of a network, and the values that they make of one image."""
+    """Count the operators of a network, and their output values for one image."""
     builder = OperatorBuilder()
     return _sum(
         layer.build(builder, flow) for layer, flow in zip(model.layers, model.flows, strict=False)
@@ -75,7 +75,7 @@ def count_operators(model: Model) -> OperatorCount:
 
 
 def _sum(counts: Iterable[OperatorCount]) -> OperatorCount:
-    found = tuple(counts)
+    counts = tuple(counts)
     return OperatorCount(
-        sum(count.operators for count in found), sum(count.values for count in found)
+        sum(count.operators for count in counts), sum(count.values for count in counts)
     )

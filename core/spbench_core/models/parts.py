@@ -1,8 +1,8 @@
-"""Parts of networks as data: operators, and the shapes that they give, by arithmetic.
+"""Parts of networks as data: operators and the shapes of their outputs.
 
-A part takes one map and gives one. It says what becomes of a map's shape, and asks a builder for
-the operators that do it: one builder makes modules for whole images, another for tiles, a third
-only counts parameters and multiply-adds. Thus each network is written down once.
+A part turns one map into another. It computes the shape of its output, and calls a builder for its
+operators. One builder makes modules for whole images, another makes modules for tiles, and a third
+only counts parameters and multiply-adds. Thus each network is defined once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Literal, Protocol, TypeVar
 from spbench_core.layout.window import Pair, Window, Window2d, expand_pair
 
 M = TypeVar("M")
-"""The result of a builder for a part: a module, or a count."""
+"""The result of a builder for a part, such as a module or a count."""
 
 
 class ModelError(ValueError):
-    """The error of a network that cannot be made as asked; ``param`` is the wrong parameter."""
+    """A network that cannot be built; ``param`` is the invalid parameter."""
 
     def __init__(self, param: str, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class ModelError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """The shape of an image, or of what a layer makes of it: ``channels x height x width``."""
+    """The shape of an image or a feature map: ``channels x height x width``."""
 
     channels: int
     height: int
@@ -36,7 +36,7 @@ class Map:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width, as they stand in a tensor after the batch."""
+        """Channels, height and width: the dimensions of a tensor after the batch."""
         return self.channels, self.height, self.width
 
     @property
@@ -49,7 +49,7 @@ class Map:
 
 
 class Builder(Protocol[M]):
-    """Makes operators for maps of a known shape, and puts them together."""
+    """A maker of operators for maps of a known shape, and of their combinations."""
 
     def conv(self, conv: Conv, data: Map) -> M: ...
     def norm(self, data: Map) -> M: ...
@@ -69,12 +69,12 @@ class Builder(Protocol[M]):
 
 
 class NetworkPiece(Protocol):
-    """A piece of a network that no parts describe: what is known of it, and its module.
+    """A piece of a network that is not described by parts, with its module.
 
     Attributes:
         parameters: Its trainable parameters.
         multiply_adds: Its multiply-adds for one image.
-        read: The maps that its operators read, and whether they are normalised.
+        input_maps: The maps that its operators read, and whether the operator is a batch norm.
     """
 
     @property
@@ -84,16 +84,16 @@ class NetworkPiece(Protocol):
     @property
     def input_maps(self) -> Sequence[tuple[Map, bool]]: ...
     def make_module(self) -> Any:
-        """Return a new module of it, for whole images, with its initial weights."""
+        """Return a new module for whole images, with the initial weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellOutput:
-    """The output of a cell: which of its states are concatenated, and what else it passes on.
+    """The output of a cell.
 
     Attributes:
-        concat: The states whose channels are its output, by their index.
-        keeps: Whether it passes on the output of the cell before it too, as a second tensor.
+        concat: The indices of the states that are concatenated along their channels.
+        passes_previous: Whether the output of the previous cell is a second output.
     """
 
     concat: tuple[int, ...]
@@ -101,13 +101,13 @@ class CellOutput:
 
 
 class Part(ABC):
-    """An operator of a network, or several of them, from one map to one map."""
+    """One or several operators of a network, from one map to one map."""
 
     __slots__ = ()
 
     @abstractmethod
     def output(self, data: Map) -> Map:
-        """Return the shape that a map of this shape becomes.
+        """Return the output shape for an input of this shape.
 
         Raises:
             ValueError: A window is larger than the padded map.
@@ -115,7 +115,7 @@ class Part(ABC):
 
     @abstractmethod
     def build(self, builder: Builder[M], data: Map) -> M:
-        """Return the operator that the builder makes of this part, for a map of this shape."""
+        """Return what the builder makes of this part for an input of this shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +123,14 @@ class Conv(Part):
     """A convolution.
 
     Attributes:
-        filters: Channels of the output.
+        filters: The number of output channels.
         kernel: Rows and columns.
         stride: The strides of rows and columns.
         bias: Whether a bias is added.
-        pad: Rows and columns of zeros on each side; None: as many as keep a map's size if the
-            kernel is odd and the stride 1.
-        groups: Groups of channels that are convolved apart from each other.
-        shifted: Whether a kernel of 1 with a stride of 2 reads the pixels at odd rows and columns
+        pad: Rows and columns of zeros on each side. None: half of the kernel, which keeps the size
+            of a map if the kernel is odd and the stride is 1.
+        groups: The number of groups of channels that are convolved separately.
+        shifted: Whether a kernel of 1 with a stride of 2 reads the pixels in odd rows and columns
             instead of the even ones.
     """
 
@@ -151,7 +151,7 @@ class Conv(Part):
         return rows // 2, cols // 2
 
     def weight_shape(self, data: Map) -> tuple[int, ...]:
-        """Return the shape of its weight: filters, channels of a group, rows and columns."""
+        """Return the shape of the weight: filters, channels per group, rows and columns."""
         return self.filters, data.channels // self.groups, *expand_pair(self.kernel)
 
     def output(self, data: Map) -> Map:
@@ -164,7 +164,7 @@ class Conv(Part):
 
 @dataclass(frozen=True, slots=True)
 class Pool(Part):
-    """Max or average pooling: the maximum or mean of each window; padding does not count.
+    """Max or average pooling: the maximum or mean of each window, without its padding.
 
     Attributes:
         kind: ``max`` or ``avg``.
@@ -203,7 +203,7 @@ class Norm(_SameShape):
 
 @dataclass(frozen=True, slots=True)
 class Relu(_SameShape):
-    """A ReLU: positive values stay, the others become 0."""
+    """A ReLU: negative values become 0."""
 
     def build(self, builder: Builder[M], data: Map) -> M:
         return builder.relu()
@@ -211,7 +211,7 @@ class Relu(_SameShape):
 
 @dataclass(frozen=True, slots=True)
 class Identity(_SameShape):
-    """The identity: a map stays as it is."""
+    """The identity."""
 
     def build(self, builder: Builder[M], data: Map) -> M:
         return builder.identity()
@@ -246,7 +246,7 @@ class Linear(Part):
     outputs: int
 
     def weight_shape(self, data: Map) -> tuple[int, ...]:
-        """Return the shape of its weight: outputs and inputs."""
+        """Return the shape of the weight: outputs and inputs."""
         return self.outputs, data.values
 
     def output(self, data: Map) -> Map:

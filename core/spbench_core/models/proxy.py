@@ -1,9 +1,9 @@
-"""Proxies: smaller models with the stages, tiles, joints and kinds of layers of a model.
+"""Proxies: smaller models with the stages, tiles, stage boundaries and layer kinds of a model.
 
-Three things make a proxy smaller, and none of them changes what ranks say to each other but its
-size. Of neighbouring layers of a stage that are alike one or two are kept. The image is halved, as
-long as each tile keeps the pixels that its neighbours read, so that halos are as wide as before and
-come from the same ranks. Where that is not enough, every convolution has fewer filters.
+A proxy is smaller in three ways, which change only the size of the messages between ranks. Of equal
+neighbouring layers of a stage one or two are kept. The image is halved while each tile keeps the
+pixels that its neighbours read; halos are then as wide as before and come from the same ranks. If
+that is not enough, every convolution has fewer filters.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from spbench_core.models.parts import Conv, Map, ModelError, Part
 from spbench_core.models.reach import Reach, count_kept_values, find_reaches
 
 KEPT_LAYERS = (2, 1)
-"""Layers of a row of like ones that are kept; all of them are tried before."""
+"""The number of layers kept of a run of equal ones. Keeping all of them is tried first."""
 FILTER_DIVISORS = (1, 2, 4, 8, 16)
-"""Divisors of the number of filters, one tried after the other."""
+"""Divisors of the number of filters, in the order in which they are tried."""
 _ALL = sys.maxsize
 KeptLayers = tuple[tuple[int, ...], ...]
-"""By stage, the layers of the whole model that are kept."""
+"""The layers of the original model that are kept, by stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A smaller model that takes the place of one.
+    """A smaller model that represents a model.
 
     Attributes:
         model: The smaller model.
-        balance: Its layers in each stage.
-        thinned: The divisor of its number of filters.
-        whole: The model that it stands for.
+        balance: The number of its layers in each stage.
+        filter_divisor: The divisor of its number of filters.
+        original: The model that it represents.
     """
 
     model: Model
@@ -54,34 +54,34 @@ class Proxy:
 
     @property
     def is_original(self) -> bool:
-        """Whether it is the whole model itself."""
+        """Whether it is the original model itself."""
         return self.model == self.original
 
     def __str__(self) -> str:
         if self.is_original:
             return describe_model(self.model)
-        filters = (
-            "" if self.filter_divisor == 1 else f" with 1/{self.filter_divisor} of its filters"
-        )
+        filters = ""
+        if self.filter_divisor > 1:
+            filters = f" with 1/{self.filter_divisor} of its filters"
         small = self.model
-        whole = self.original
+        original = self.original
         return (
-            f"{len(small.layers)} of {len(whole.layers)} layers of {whole.name}{filters} at "
-            f"{_size(small)} in place of {_size(whole)}"
+            f"{len(small.layers)} of {len(original.layers)} layers of {original.name}{filters} at "
+            f"{_format_size(small)} in place of {_format_size(original)}"
         )
 
 
 def describe_model(model: Model) -> str:
-    """Return a whole model and the size of its images in words."""
-    return f"all {len(model.layers)} layers of {model.name} at {_size(model)}"
+    """Return the name, number of layers and image size of a whole model, for messages."""
+    return f"all {len(model.layers)} layers of {model.name} at {_format_size(model)}"
 
 
-def _size(model: Model) -> str:
+def _format_size(model: Model) -> str:
     return f"{model.image.height}x{model.image.width}"
 
 
 def count_multiply_adds(model: Model) -> int:
-    """Return a model's multiply-adds of a forward pass of one image."""
+    """Return the multiply-adds of a model's forward pass of one image."""
     return sum(count.multiply_adds for count in model.counts)
 
 
@@ -94,17 +94,17 @@ def make_proxy(
     max_kept_values: float = math.inf,
     fused_layers: int = 0,
 ) -> Proxy:
-    """Return the costliest proxy within bounds of time and memory; else the least one.
+    """Return the costliest proxy within bounds of time and memory, or the cheapest one.
 
     Args:
         model: The model.
-        balance: Its layers in each stage.
+        balance: The number of its layers in each stage.
         grids: The tiles of each stage.
-        max_multiply_adds: Multiply-adds of a forward pass of one image.
-        max_kept_values: Numbers of one image that a step keeps.
-        fused_layers: In stages of tiles, layers that share a halo exchange; 0: none do.
+        max_multiply_adds: The limit of multiply-adds of a forward pass of one image.
+        max_kept_values: The limit of values of one image that a step keeps for backward.
+        fused_layers: The number of layers that share a halo exchange in spatial stages; 0: none.
     """
-    whole = Proxy(model, balance, 1, model)
+    original = Proxy(model, balance, 1, model)
 
     def fits(proxy: Proxy) -> bool:
         return (
@@ -112,25 +112,25 @@ def make_proxy(
             and count_kept_values(proxy.model) <= max_kept_values
         )
 
-    if fits(whole):
-        return whole
+    if fits(original):
+        return original
     shrinker = _Shrinker(model, balance, tuple(grids), fused_layers)
-    least = whole
-    for by in FILTER_DIVISORS:
-        found = list(shrinker.proxies(by))
-        fitting = [one for one in found if fits(one)]
+    cheapest = original
+    for divisor in FILTER_DIVISORS:
+        proxies = list(shrinker.list_proxies(divisor))
+        fitting = [proxy for proxy in proxies if fits(proxy)]
         if fitting:
-            return max(fitting, key=_cost)
-        least = min((least, *found), key=_cost)
-    return least
+            return max(fitting, key=_get_cost)
+        cheapest = min((cheapest, *proxies), key=_get_cost)
+    return cheapest
 
 
-def _cost(proxy: Proxy) -> int:
+def _get_cost(proxy: Proxy) -> int:
     return proxy.multiply_adds
 
 
 class _Shrinker:
-    """The smaller models that can serve for one."""
+    """A generator of the smaller models that can represent a model."""
 
     def __init__(
         self, model: Model, balance: Balance, grids: tuple[Grid, ...], fused_layers: int
@@ -138,86 +138,87 @@ class _Shrinker:
         self._model = model
         self._grids = grids
         self._fused_layers = fused_layers
-        rows = (_kept(model, balance, max(most, fused_layers)) for most in (_ALL, *KEPT_LAYERS))
-        self._kept = list(dict.fromkeys(rows))
+        limits = (max(limit, fused_layers) for limit in (_ALL, *KEPT_LAYERS))
+        choices = (_choose_layers(model, balance, limit) for limit in limits)
+        self._choices = list(dict.fromkeys(choices))
         self._reaches = find_reaches(model)
 
-    def proxies(self, by: int) -> Iterator[Proxy]:
-        """Yield the proxies with so many times fewer filters, from the largest image down."""
-        for kept in self._kept:
-            places = [index for stage in kept for index in stage]
-            layers = tuple(_thinned(self._model.layers[index], by) for index in places)
+    def list_proxies(self, divisor: int) -> Iterator[Proxy]:
+        """Yield the proxies with a divisor of the number of filters, largest images first."""
+        for kept in self._choices:
+            indices = [index for stage in kept for index in stage]
+            layers = tuple(_thin_layer(self._model.layers[index], divisor) for index in indices)
             for halvings in count():
-                small = Model(self._model.name, _halved(self._model.image, halvings), layers)
-                if not self._serves(small, places, kept):
+                small = Model(self._model.name, _halve(self._model.image, halvings), layers)
+                if not self._is_valid(small, indices, kept):
                     break
-                yield Proxy(small, tuple(map(len, kept)), by, self._model)
+                yield Proxy(small, tuple(map(len, kept)), divisor, self._model)
 
-    def _serves(self, small: Model, places: Sequence[int], kept: KeptLayers) -> bool:
-        """Return whether a smaller model can be, and its tiles have what their neighbours read."""
+    def _is_valid(self, small: Model, indices: Sequence[int], kept: KeptLayers) -> bool:
+        """Return whether a smaller model exists, and its tiles have the pixels of all halos."""
         if small.image.height < 2 or small.image.width < 2:
             return False
         try:
-            found = find_reaches(small)
+            reaches = find_reaches(small)
         except ValueError:
             return False
+        if not self._can_fuse(small, kept):
+            return False
         grids = [grid for stage, grid in zip(kept, self._grids, strict=True) for _ in stage]
-        tiles = zip(found, (self._reaches[place] for place in places), grids, strict=True)
-        return self._fuses(small, kept) and all(
-            grid.size == 1 or _within(have, want, grid)
-            for several, wanted, grid in tiles
-            for have, want in zip(several, wanted, strict=True)
+        originals = [self._reaches[index] for index in indices]
+        return all(
+            grid.size == 1 or _has_halo(reach, original, grid)
+            for layer, original_layer, grid in zip(reaches, originals, grids, strict=True)
+            for reach, original in zip(layer, original_layer, strict=True)
         )
 
-    def _fuses(self, small: Model, kept: KeptLayers) -> bool:
-        """Return whether a stage of tiles has as many layers as share an exchange."""
+    def _can_fuse(self, small: Model, kept: KeptLayers) -> bool:
+        """Return whether a spatial stage has as many layers as share a halo exchange."""
         if not self._fused_layers:
             return True
         ranges = zip(layer_ranges(tuple(map(len, kept))), self._grids, strict=True)
-        tiled = [layers for layers, grid in ranges if grid.size > 1]
+        spatial = [layers for layers, grid in ranges if grid.size > 1]
         try:
-            check_fused_layers(small, tiled, self._fused_layers)
+            check_fused_layers(small, spatial, self._fused_layers)
         except ModelError:
             return False
         return True
 
 
-def _within(have: Reach, want: Reach, grid: Grid) -> bool:
-    """Return whether tiles have the pixels that their neighbours read, as far as they had them."""
-    whole = want.data
-    data = have.data
-    return data.height // grid.rows >= min(
-        max(1, want.rows), whole.height // grid.rows
-    ) and data.width // grid.cols >= min(max(1, want.cols), whole.width // grid.cols)
+def _has_halo(reach: Reach, original: Reach, grid: Grid) -> bool:
+    """Return whether tiles have the pixels that neighbours read, as far as the original's do."""
+    rows = min(max(1, original.rows), original.data.height // grid.rows)
+    cols = min(max(1, original.cols), original.data.width // grid.cols)
+    return reach.data.height // grid.rows >= rows and reach.data.width // grid.cols >= cols
 
 
-def _kept(model: Model, balance: Balance, most: int) -> KeptLayers:
-    """Return the layers that each stage keeps: of a row of like ones the first few."""
+def _choose_layers(model: Model, balance: Balance, limit: int) -> KeptLayers:
+    """Return the layers that each stage keeps: the first ``limit`` of a run of equal ones."""
     kept: list[tuple[int, ...]] = []
     for first, last in layer_ranges(balance):
-        alike = 0
+        repeats = 0
         stage = [first]
         for before, index in pairwise(range(first, last)):
-            alike = alike + 1 if _alike(model, before, index) else 0
-            if alike < most:
+            repeats = repeats + 1 if _is_repeated(model, before, index) else 0
+            if repeats < limit:
                 stage.append(index)
         kept.append(tuple(stage))
     return tuple(kept)
 
 
-def _alike(model: Model, one: int, other: int) -> bool:
-    """Return whether a layer is like the one before it, and leaves its input's shape as it is."""
-    return model.flows[other] == model.flows[other + 1] and _unnamed(model.layers[one]) == _unnamed(
-        model.layers[other]
-    )
+def _is_repeated(model: Model, before: int, index: int) -> bool:
+    """Return whether a layer equals the one before it, and keeps the shape of its input."""
+    if model.flows[index] != model.flows[index + 1]:
+        return False
+    return _drop_name(model.layers[before]) == _drop_name(model.layers[index])
 
 
-def _unnamed(layer: Layer) -> Layer:
+def _drop_name(layer: Layer) -> Layer:
     return replace(layer, name="") if isinstance(layer, Plain | Cell) else layer
 
 
-def _halved(image: Map, times: int) -> Map:
-    """Return an image halved a number of times; an odd side stays odd."""
+def _halve(image: Map, times: int) -> Map:
+    """Halve an image several times; an odd side stays odd."""
     height = image.height
     width = image.width
     for _ in range(times):
@@ -225,30 +226,38 @@ def _halved(image: Map, times: int) -> Map:
     return Map(image.channels, height, width)
 
 
-def _thinned(layer: Layer, by: int) -> Layer:
-    """Return a layer with fewer filters; their number is rounded up."""
+def _thin_layer(layer: Layer, divisor: int) -> Layer:
+    """Divide the number of filters of a layer, rounding up."""
     match layer:
         case Plain():
-            return replace(layer, part=_thin(layer.part, by))
+            return replace(layer, part=_thin_part(layer.part, divisor))
         case Cell():
-            one, other = layer.prepare
+            previous, older = layer.prepare
+            operations = ((state, _thin_part(part, divisor)) for state, part in layer.operations)
             return replace(
                 layer,
-                prepare=(_thin(one, by), _thin(other, by)),
-                operations=tuple((state, _thin(part, by)) for state, part in layer.operations),
+                prepare=(_thin_part(previous, divisor), _thin_part(older, divisor)),
+                operations=tuple(operations),
             )
     return layer
 
 
-def _thin(part: Part, by: int) -> Part:
+def _thin_part(part: Part, divisor: int) -> Part:
     match part:
         case Conv():
-            groups = -(-part.groups // by)
-            return replace(part, filters=-(-part.filters // (by * groups)) * groups, groups=groups)
+            groups = _divide_up(part.groups, divisor)
+            filters = _divide_up(part.filters, divisor * groups) * groups
+            return replace(part, filters=filters, groups=groups)
         case Chain():
-            return Chain(tuple((name, _thin(step, by)) for name, step in part.steps))
+            return Chain(tuple((name, _thin_part(step, divisor)) for name, step in part.steps))
         case Concat():
-            return Concat(tuple((name, _thin(branch, by)) for name, branch in part.branches))
+            branches = ((name, _thin_part(branch, divisor)) for name, branch in part.branches)
+            return Concat(tuple(branches))
         case Residual():
-            return replace(part, main=_thin(part.main, by), shortcut=_thin(part.shortcut, by))
+            main = _thin_part(part.main, divisor)
+            return replace(part, main=main, shortcut=_thin_part(part.shortcut, divisor))
     return part
+
+
+def _divide_up(value: int, divisor: int) -> int:
+    return -(-value // divisor)

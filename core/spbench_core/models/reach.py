@@ -1,4 +1,4 @@
-"""Reach of windows: how far beyond its own pixels each operator of a layer reads."""
+"""Reach of windows: the pixels beyond a tile that each operator of a layer reads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Reach:
 
     Attributes:
         data: The map that it reads.
-        rows: Rows that it may read beyond a tile, on one side.
-        cols: Columns likewise.
+        rows: The maximum of rows that it reads beyond a tile, on one side.
+        cols: The maximum of columns that it reads beyond a tile, on one side.
         normalises: Whether it is a batch normalisation.
     """
 
@@ -33,7 +33,7 @@ Reaches = tuple[Reach, ...]
 
 
 class ReachBuilder:
-    """A builder that makes no modules, and lists the reach of each operator with a window."""
+    """A builder that lists the reach of each operator instead of making modules."""
 
     def conv(self, conv: Conv, data: Map) -> Reaches:
         if conv.shifted:
@@ -67,13 +67,13 @@ class ReachBuilder:
         return ()
 
     def chain(self, steps: Mapping[str, Reaches]) -> Reaches:
-        return _all(steps.values())
+        return _concatenate(steps.values())
 
     def residual(self, main: Reaches, shortcut: Reaches, relu: bool) -> Reaches:
         return main + shortcut
 
     def concat(self, branches: Mapping[str, Reaches]) -> Reaches:
-        return _all(branches.values())
+        return _concatenate(branches.values())
 
     def cell(
         self,
@@ -81,10 +81,10 @@ class ReachBuilder:
         operations: Sequence[tuple[int, Reaches]],
         output: CellOutput,
     ) -> Reaches:
-        return _all((*prepare, *(reaches for _, reaches in operations)))
+        return _concatenate((*prepare, *(reaches for _, reaches in operations)))
 
     def piece(self, piece: NetworkPiece) -> Reaches:
-        # Whole images alone have pieces: nothing is read beyond a tile.
+        # Only whole images have pieces, so they read nothing beyond a tile.
         return tuple(Reach(data, 0, 0, normalised) for data, normalised in piece.input_maps)
 
 
@@ -100,17 +100,17 @@ def find_reaches(model: Model) -> list[Reaches]:
 
 
 def smallest_normalised_size(model: Model) -> int | None:
-    """Return the pixels of the smallest map that is normalised; None where none is."""
+    """Return the pixels of the smallest normalised map, or None if no map is normalised."""
     reaches = chain.from_iterable(find_reaches(model))
-    sizes = (one.data.height * one.data.width for one in reaches if one.normalises)
+    sizes = (reach.data.height * reach.data.width for reach in reaches if reach.normalises)
     return min(sizes, default=None)
 
 
 def count_kept_values(model: Model) -> int:
-    """Return the numbers of one image that a step keeps to go back: operators' inputs."""
+    """Return the values of one image that a step keeps for backward: inputs of operators."""
     reaches = chain.from_iterable(find_reaches(model))
-    return sum(one.data.channels * one.data.height * one.data.width for one in reaches)
+    return sum(reach.data.values for reach in reaches)
 
 
-def _all(several: Iterable[Reaches]) -> Reaches:
-    return tuple(chain.from_iterable(several))
+def _concatenate(reaches: Iterable[Reaches]) -> Reaches:
+    return tuple(chain.from_iterable(reaches))

@@ -11,7 +11,7 @@ from spbench_core.models.parts import Map, ModelError
 from spbench_core.models.resnet import resnet
 
 CHANNELS = 3
-"""Of an image: red, green, blue."""
+"""The channels of an image: red, green and blue."""
 
 
 def make_model(name: str, *, image_size: tuple[int, int], num_classes: int, **config: Any) -> Model:
@@ -21,12 +21,12 @@ def make_model(name: str, *, image_size: tuple[int, int], num_classes: int, **co
         name: ``resnet`` or ``amoebanet``.
         image_size: Height and width of an image.
         num_classes: The number of classes.
-        config: Of a resnet ``arch``, or else ``version`` and ``depth``; of an amoebanet
-            ``num_layers``, ``num_filters``, ``pool3`` and ``shift``. What is None counts as left
-            out. See `resnet`, `imagenet_resnet` and `amoebanet`.
+        config: For a resnet ``arch``, or ``version`` and ``depth``; for an amoebanet
+            ``num_layers``, ``num_filters``, ``pool3`` and ``shift``. None: the default. See
+            `resnet`, `imagenet_resnet` and `amoebanet`.
 
     Raises:
-        ModelError: There is no such network, or not for such images.
+        ModelError: There is no such network, or it does not support such images.
     """
     if num_classes < 1:
         raise ModelError("num_classes", f"there must be at least 1 class, not {num_classes}")
@@ -34,14 +34,15 @@ def make_model(name: str, *, image_size: tuple[int, int], num_classes: int, **co
         height, width = image_size
         raise ModelError("image_size", f"an image of {height}x{width} has no pixels")
     image = Map(CHANNELS, *image_size)
-    words = {key: value for key, value in config.items() if value is not None}
+    options = {key: value for key, value in config.items() if value is not None}
     if name == "amoebanet":
-        return amoebanet(image, num_classes=num_classes, **words)
+        return amoebanet(image, num_classes=num_classes, **options)
     if name != "resnet":
         raise ModelError("model", f"no model is called {name!r}; there are resnet and amoebanet")
-    if "arch" not in words:
-        return resnet(image, num_classes=num_classes, **words)
+    if "arch" not in options:
+        return resnet(image, num_classes=num_classes, **options)
     for key in ("version", "depth"):
-        if key in words:
-            raise ModelError(key, f"arch {words['arch']} has a {key} of its own; leave {key} out")
-    return imagenet_resnet(image, num_classes=num_classes, **words)
+        if key in options:
+            message = f"arch {options['arch']} has a {key} of its own; leave {key} out"
+            raise ModelError(key, message)
+    return imagenet_resnet(image, num_classes=num_classes, **options)

@@ -1,9 +1,9 @@
-"""Residual networks for small images, as first published (v1) and activation first (v2).
+"""Residual networks for small images: as first published (v1), and pre-activation (v2).
 
-They are those of Keras' CIFAR-10 example, which MPI4DL's benchmarks use too, without the softmax at
-the end: the loss takes logits. He et al., "Deep Residual Learning for Image Recognition", 2015;
-"Identity Mappings in Deep Residual Networks", 2016. A block of v2 has a 3x3 convolution in the
-place of its first 1x1, as the benchmarks' has.
+They are those of Keras' CIFAR-10 example, which the benchmarks of MPI4DL use too, without the final
+softmax, because the loss takes logits. Like in these benchmarks, the first convolution of a v2
+block is 3x3 instead of 1x1. He et al., "Deep Residual Learning for Image Recognition", 2015;
+"Identity Mappings in Deep Residual Networks", 2016.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from spbench_core.models.parts import (
 
 STACKS = 3
 LAYERS_PER_BLOCK = {1: 2, 2: 3}
-"""Convolutions of a block, by version; a network has one block or more in each stack."""
+"""The convolutions of a block, by version; each stack has at least one block."""
 POOL = 8
 """Rows and columns of the mean pool before the classifier."""
 MIN_SIDE = 29
-"""Rows or columns of an image: both halvings round up, and 8 must be left for the pool."""
+"""The smallest side of an image: after two halvings, which round up, 8 are left for the pool."""
 
 
 def resnet(
@@ -40,8 +40,8 @@ def resnet(
     Args:
         image: The shape of an image.
         num_classes: The number of classes.
-        version: 1: as first published; 2: activation first.
-        depth: Layers with weights on the longest path: 6n+2 of version 1, 9n+2 of version 2.
+        version: 1: as first published; 2: pre-activation.
+        depth: Layers with weights on the longest path: 6n+2 for version 1, 9n+2 for version 2.
         width: Filters of the first convolution.
 
     Raises:
@@ -66,14 +66,14 @@ def _blocks(version: int, depth: int) -> int:
     if version not in LAYERS_PER_BLOCK:
         raise ModelError("version", f"there is no ResNet version {version}; there are 1 and 2")
     step = STACKS * LAYERS_PER_BLOCK[version]
-    blocks, rest = divmod(depth - 2, step)
-    if rest or blocks < 1:
+    blocks, remainder = divmod(depth - 2, step)
+    if remainder or blocks < 1:
         below = 2 + step * max(1, blocks)
-        near = [below] if blocks < 1 else [below, below + step]
+        nearest = [below] if blocks < 1 else [below, below + step]
         raise ModelError(
             "depth",
             f"ResNet v{version} has no depth {depth}; its depths are {step}n+2, "
-            f"the nearest {' and '.join(map(str, near))}",
+            f"the nearest {' and '.join(map(str, nearest))}",
         )
     return blocks
 
@@ -96,7 +96,7 @@ def _v1(blocks: int, width: int, num_classes: int) -> list[Layer]:
 
 
 def _basic(filters: int, stride: int) -> Chain:
-    """Return the main branch of a block of the first version."""
+    """Return the main branch of a block of version 1."""
     return chain(
         conv1=Conv(filters, 3, stride, bias=True),
         norm1=Norm(),
@@ -123,7 +123,7 @@ def _v2(blocks: int, width: int, num_classes: int) -> list[Layer]:
 
 
 def _bottleneck(narrow: int, wide: int, stride: int, activated: bool) -> Chain:
-    """Return a block's main branch; an input ``activated`` already is not normalised again."""
+    """Return the main branch of a block; an ``activated`` input is not normalised again."""
     before = () if activated else (("norm1", Norm()), ("relu1", Relu()))
     after = chain(
         conv1=Conv(narrow, 3, stride, bias=True),

@@ -1,8 +1,8 @@
-"""Routes of tensors between the stages of a model: which stage gets what, and from which.
+"""Routes of tensors between the stages of a model.
 
-A tensor goes from the stage that makes it to the next one that reads it, from there to the next,
-and so on. Most are read by the stage right behind. Where stages lie between that do not read it, as
-with the skip connections of a U-Net, it goes straight past them, or is passed along by them.
+A tensor is sent from the stage that makes it to the next stage that reads it, from there to the
+next one, and so on. Most tensors are read by the following stage. If stages in between do not read
+it, like with the skip connections of a U-Net, it is sent directly or through these stages.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LayerRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The tensors that go from one stage to a later one, in one message for each micro-batch.
+    """The tensors that a stage sends to a later one, in one message per micro-batch.
 
     Attributes:
         source: The stage that sends them.
         target: The stage that receives them.
-        tensors: Their numbers, rising.
+        tensors: Their numbers, ascending.
     """
 
     source: int
@@ -34,7 +34,7 @@ class Route:
 
     @property
     def stages_passed(self) -> int:
-        """The number of stages that it passes."""
+        """The number of stages between source and target."""
         return self.target - self.source - 1
 
 
@@ -44,9 +44,9 @@ class TensorTable:
 
     Attributes:
         maps: Their shapes.
-        makers: The layer that makes each; 0 for the image.
-        readers: The layers that read each, rising.
-        alive: By layer, the numbers of its inputs; after them those of the last one's output.
+        makers: The layer that makes each tensor; 0 for the image.
+        readers: The layers that read each tensor, ascending.
+        layer_inputs: The numbers of each layer's inputs, and finally of the last layer's outputs.
     """
 
     maps: tuple[Map, ...]
@@ -60,26 +60,27 @@ class TensorTable:
 
 
 def build_tensor_table(model: Model) -> TensorTable:
-    """Return the tensors of a model, over all of its layers."""
+    """Return the tensors between all layers of a model."""
     maps: list[Map] = [model.image]
     makers = [0]
     readers = [list[int]()]
-    alive: list[tuple[int, ...]] = [(0,)]
-    for index, (layer, flow) in enumerate(zip(model.layers, model.flows[1:], strict=True)):
-        inputs = alive[-1]
-        for at in layer.list_read_inputs(len(inputs)):
-            readers[inputs[at]].append(index)
+    layer_inputs: list[tuple[int, ...]] = [(0,)]
+    for layer_index, (layer, flow) in enumerate(zip(model.layers, model.flows[1:], strict=True)):
+        inputs = layer_inputs[-1]
+        for index in layer.list_read_inputs(len(inputs)):
+            readers[inputs[index]].append(layer_index)
+
         outputs: list[int] = []
-        for data, place in zip(flow, layer.list_passed_inputs(len(flow)), strict=True):
-            if place is not None:
-                outputs.append(inputs[place])
+        for data, passed_input in zip(flow, layer.list_passed_inputs(len(flow)), strict=True):
+            if passed_input is not None:
+                outputs.append(inputs[passed_input])
                 continue
             outputs.append(len(maps))
             maps.append(data)
-            makers.append(index)
+            makers.append(layer_index)
             readers.append([])
-        alive.append(tuple(outputs))
-    return TensorTable(tuple(maps), tuple(makers), tuple(map(tuple, readers)), tuple(alive))
+        layer_inputs.append(tuple(outputs))
+    return TensorTable(tuple(maps), tuple(makers), tuple(map(tuple, readers)), tuple(layer_inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class StageRoutes:
     Attributes:
         table: The model's tensors.
         stages: The layers of each stage.
-        routes: The routes, by their source and target.
+        routes: The routes, sorted by source and target.
     """
 
     table: TensorTable
@@ -97,30 +98,30 @@ class StageRoutes:
     routes: tuple[Route, ...]
 
     def list_incoming(self, stage: int) -> tuple[Route, ...]:
-        """Return the routes to a stage: that of the stage before it first, then from nearest on."""
+        """Return the routes to a stage, from the nearest source to the most distant one."""
         return tuple(route for route in reversed(self.routes) if route.target == stage)
 
     def list_outgoing(self, stage: int) -> tuple[Route, ...]:
-        """Return the routes from a stage: that to the next one first, then to nearest on."""
+        """Return the routes from a stage, from the nearest target to the most distant one."""
         return tuple(route for route in self.routes if route.source == stage)
 
     def list_inputs(self, stage: int) -> tuple[int, ...]:
-        """Return the tensors that a stage gets, rising; the image, if it is the first."""
-        return _numbers(self.list_incoming(stage)) if stage else (0,)
+        """Return the tensors that a stage receives, ascending; the first stage has the image."""
+        return _list_tensors(self.list_incoming(stage)) if stage else (0,)
 
     def list_outputs(self, stage: int) -> tuple[int, ...]:
-        """Return the tensors that a stage sends, rising; none of the last stage."""
-        return _numbers(self.list_outgoing(stage))
+        """Return the tensors that a stage sends, ascending; the last stage sends none."""
+        return _list_tensors(self.list_outgoing(stage))
 
     def find_bypassing(self, stage: int) -> set[int]:
-        """Return the tensors that go past a stage."""
+        """Return the tensors that bypass a stage."""
         return set(self.table.layer_inputs[self.stages[stage][0]]).difference(
             self.list_inputs(stage)
         )
 
     @property
     def skips(self) -> tuple[Route, ...]:
-        """The routes that pass stages."""
+        """The routes between stages that are not adjacent."""
         return tuple(route for route in self.routes if route.stages_passed)
 
 
@@ -132,20 +133,20 @@ def find_routes(
     Args:
         table: The model's tensors.
         stages: The layers of each stage.
-        direct: The stages, source and target, between which tensors go straight past others,
-            in place of being passed along; None: all do.
+        direct: The pairs of source and target stages that exchange tensors directly, instead of
+            through the stages in between; None: all pairs.
     """
-    stage_of = [at for at, (first, last) in enumerate(stages) for _ in range(first, last)]
-    found: dict[tuple[int, int], list[int]] = {}
+    layer_stages = [stage for stage, (first, last) in enumerate(stages) for _ in range(first, last)]
+    tensors: dict[tuple[int, int], list[int]] = {}
     for number, (maker, readers) in enumerate(zip(table.makers, table.readers, strict=True)):
-        holders = dict.fromkeys(stage_of[layer] for layer in (maker, *readers))
-        for ends in pairwise(holders):
-            past = direct is None or ends in direct
-            for way in [ends] if past else pairwise(range(ends[0], ends[1] + 1)):
-                found.setdefault(way, []).append(number)
-    routes = tuple(Route(*way, tuple(found[way])) for way in sorted(found))
+        users = dict.fromkeys(layer_stages[layer] for layer in (maker, *readers))
+        for ends in pairwise(users):
+            is_direct = direct is None or ends in direct
+            for hop in [ends] if is_direct else pairwise(range(ends[0], ends[1] + 1)):
+                tensors.setdefault(hop, []).append(number)
+    routes = tuple(Route(*hop, tuple(tensors[hop])) for hop in sorted(tensors))
     return StageRoutes(table, tuple(stages), routes)
 
 
-def _numbers(routes: Sequence[Route]) -> tuple[int, ...]:
+def _list_tensors(routes: Sequence[Route]) -> tuple[int, ...]:
     return tuple(sorted(number for route in routes for number in route.tensors))

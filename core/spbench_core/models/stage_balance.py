@@ -1,4 +1,4 @@
-"""Balance of a model over stages: by estimated cost, and a stage's tiles against its pixels."""
+"""Balance of a model over stages by estimated cost, and a check of the tiles of a stage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spbench_core.models.parts import ModelError
 
 
 def balance_by_cost(model: Model, layout: ModelLayout) -> Balance:
-    """Return the layers of each stage by estimated cost: their multiply-adds."""
+    """Return the number of layers of each stage, with multiply-adds as their costs."""
     costs = [float(count.multiply_adds) for count in model.counts]
     return balance_layers(costs, [stage.ranks for stage in layout.stages])
 

@@ -7,7 +7,7 @@ from spbench_core.models.parts import Map, Mean
 from spbench_core.networks.graph import NetworkGraph
 
 _Mixed = tuple[str, int, int, int, int, int, int]
-"""A module's name, and its filters: 1x1, 3x3 reduced, 3x3, 5x5 reduced, 5x5, after the pool."""
+"""The name of a module, and its filters: 1x1, 3x3 reduced, 3x3, 5x5 reduced, 5x5, after pool."""
 _STAGES: tuple[tuple[_Mixed, ...], ...] = (
     (
         ("in3a", 64, 96, 128, 16, 32, 32),
@@ -28,7 +28,7 @@ _STAGES: tuple[tuple[_Mixed, ...], ...] = (
 
 
 def googlenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
-    """Add the layers of GoogLeNet, without its side classifiers."""
+    """Add the layers of GoogLeNet, without its auxiliary classifiers."""
     data = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_conv1")
     data = graph.pool(data, 3, stride=2)
     data = graph.conv(data, 64, bias=True, name="conv_conv2")

@@ -1,7 +1,7 @@
-"""The parameters of a network, collected while the shape of one image follows its layers.
+"""The parameters of a network, collected by passing the shape of an image through its layers.
 
-The layers are the parts that models are made of, too. Their names and their order are MXNet's: a
-layer without a name is called after its kind and counted from 0.
+Names and order of the layers are those of MXNet: a layer without a name is named by its kind and a
+number from 0.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from spbench_core.models.parts import Conv, Flatten, Linear, Map, Pool
 
 
 class TooSmallError(Exception):
-    """A layer's window is larger than the map that reaches it; the text names both."""
+    """A layer with a window that is larger than its input; the message has both sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One array that is learnt: a layer's weight or bias, under MXNet's name."""
+    """A trainable array: the weight or bias of a layer, with its name in MXNet."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,12 +32,12 @@ class Parameter:
 
 
 class NetworkGraph:
-    """A network while it is built: each layer adds its parameters and returns its output's shape.
+    """A network under construction: each layer adds parameters and returns its output shape.
 
     Attributes:
         parameters: Weights and biases, in the order in which the layers were added. MXNet numbers
-            its arguments depth first from the output, so a network adds its layers in that order:
-            branches as they are concatenated, a shortcut after what it is added to.
+            its arguments depth first from the output. Therefore a network adds its layers in that
+            order: branches in the order of their concatenation, and a shortcut after the body.
     """
 
     def __init__(self) -> None:
@@ -69,12 +69,12 @@ class NetworkGraph:
         try:
             return conv.output(data)
         except ValueError:
-            raise _too_small(name, data, expand_pair(kernel), conv.padding) from None
+            raise _make_error(name, data, expand_pair(kernel), conv.padding) from None
 
     def pool(
         self, data: Map, kernel: int, *, stride: int = 1, pad: int = 0, name: str | None = None
     ) -> Map:
-        """Return the map that a pool gives.
+        """Return the output shape of a pool.
 
         Raises:
             TooSmallError: The window is larger than the padded map.
@@ -83,10 +83,10 @@ class NetworkGraph:
         try:
             return Pool("max", kernel, stride, pad).output(data)
         except ValueError:
-            raise _too_small(name, data, expand_pair(kernel), expand_pair(pad)) from None
+            raise _make_error(name, data, expand_pair(kernel), expand_pair(pad)) from None
 
     def dense(self, data: Map, units: int, *, name: str | None = None) -> Map:
-        """Flatten, and add a fully connected layer with its bias."""
+        """Flatten a map, and add a fully connected layer with a bias."""
         name = name or self._next_name("fullyconnected")
         linear = Linear(units)
         values = Flatten().output(data)
@@ -101,11 +101,11 @@ class NetworkGraph:
 
 
 def same_padding(kernel: Pair) -> Pair:
-    """Return the padding with which a convolution of odd kernel keeps height and width."""
+    """Return the padding with which a convolution with an odd kernel keeps height and width."""
     return Conv(1, kernel).padding
 
 
-def _too_small(
+def _make_error(
     name: str, data: Map, window: tuple[int, int], padding: tuple[int, int]
 ) -> TooSmallError:
     rows = data.height + 2 * padding[0]

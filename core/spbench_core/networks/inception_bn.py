@@ -1,7 +1,7 @@
-"""Inception with batch normalization, whose convolutions keep their bias in MXNet.
+"""Inception with batch normalization; its convolutions keep their bias in MXNet.
 
-Ioffe and Szegedy, "Batch Normalization", 2015. Images of up to 28 pixels in height get a smaller
-network of MXNet's own.
+Ioffe and Szegedy, "Batch Normalization", 2015. For images of up to 28 pixels in height MXNet has a
+smaller network.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from spbench_core.models.parts import Map
 from spbench_core.networks.graph import NetworkGraph
 
 SMALL = 28
-"""Images up to this height get the smaller network."""
+"""The greatest image height for the smaller network."""
 _SMALL_LAYERS = (
     ("in3a", 32, 32),
     ("in3b", 32, 48),
@@ -24,7 +24,7 @@ _SMALL_LAYERS = (
     ("in5a", 176, 160),
     ("in5b", 176, 160),
 )
-"""A module's name, and its filters: 1x1 (0: it halves the map), 3x3."""
+"""The name of a module, and its filters: 1x1 (0: the module halves the map) and 3x3."""
 _Mixed = tuple[str, int, int, int, int, int, int]
 _LAYERS: tuple[_Mixed, ...] = (
     ("3a", 64, 64, 64, 64, 96, 32),
@@ -38,16 +38,16 @@ _LAYERS: tuple[_Mixed, ...] = (
     ("5a", 352, 192, 320, 160, 224, 128),
     ("5b", 352, 192, 320, 192, 224, 128),
 )
-"""A module's name, and its filters: 1x1, 3x3 reduced, 3x3, twice 3x3 reduced, twice 3x3, and after
-the pool; 0 for the first and the last: it has neither, and halves the map.
+"""The name of a module, and its filters: 1x1, 3x3 reduced, 3x3, twice 3x3 reduced, twice 3x3, and
+after the pool. A module with 0 for the first and the last has neither, and halves the map.
 """
 
 
 def inception_bn(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of Inception-BN.
 
-    Its last pool covers 7x7, as for an image of 224x224; of a larger map it leaves more than one
-    value a channel, and the classifier grows.
+    Its last pool is 7x7, for an image of 224x224. With a larger image it leaves more than one value
+    per channel, and the classifier grows.
     """
     if image.height <= SMALL:
         data = graph.conv(image, 96, 3, pad=1, bias=True, name="conv_1")
@@ -72,13 +72,16 @@ def _small_mixed(graph: NetworkGraph, data: Map, name: str, ones: int, threes: i
     if not ones:
         halved = graph.conv(data, threes, 3, stride=2, pad=1, bias=True, name=f"{name}_conv")
         return concat_maps(halved, graph.pool(data, 3, stride=2, pad=1, name=f"{name}_pool"))
-    one = graph.conv(data, ones, bias=True, name=f"{name}_1x1")
-    return concat_maps(one, graph.conv(data, threes, 3, pad=1, bias=True, name=f"{name}_3x3"))
+    first = graph.conv(data, ones, bias=True, name=f"{name}_1x1")
+    second = graph.conv(data, threes, 3, pad=1, bias=True, name=f"{name}_3x3")
+    return concat_maps(first, second)
 
 
 def _mixed(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
     name, n1, n3_in, n3, n33_in, n33, n0 = module
-    name, stride, branches = f"conv_{name}", 1 if n1 else 2, []
+    name = f"conv_{name}"
+    stride = 1 if n1 else 2
+    branches = []
     if n1:
         branches.append(graph.conv(data, n1, bias=True, name=f"{name}_1x1"))
     three = graph.conv(data, n3_in, bias=True, name=f"{name}_3x3_reduce")

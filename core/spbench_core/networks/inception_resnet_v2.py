@@ -1,8 +1,8 @@
-"""Inception-ResNet-v2, whose layers have no names in MXNet, and all of them a bias.
+"""Inception-ResNet-v2; its layers have a bias, and no names in MXNet.
 
 Szegedy et al., "Inception-v4, Inception-ResNet and the Impact of Residual Connections on
-Learning", 2016. As in MXNet: a layer of 129 filters, 1x7 and 7x1 windows whose borders grow the
-map one way and shrink it the other, and 10, 20 and 10 units.
+Learning", 2016. Like in MXNet it has a layer of 129 filters, 1x7 and 7x1 windows with borders that
+grow the map in one direction and shrink it in the other, and 10, 20 and 10 units.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spbench_core.models.parts import Map, Mean
 from spbench_core.networks.graph import NetworkGraph
 
 _Layer = tuple[int, Pair] | tuple[int, Pair, Pair]
-"""Filters, kernel and border of a convolution; without a border, none."""
+"""Filters, kernel and padding of a convolution; the default padding is 0."""
 
 
 def inception_resnet_v2(graph: NetworkGraph, image: Map, num_classes: int) -> None:
@@ -55,20 +55,20 @@ def _first_mixed(graph: NetworkGraph, data: Map) -> Map:
 
 
 def _unit(graph: NetworkGraph, data: Map, *towers: list[_Layer]) -> Map:
-    """Add towers whose sum with the input goes on."""
+    """Add towers, and return the sum of their concatenation and the input."""
     body = concat_maps(*(_tower(graph, data, layers) for layers in towers))
     return add_maps(graph.conv(body, data.channels, bias=True), data)
 
 
 def _halve(graph: NetworkGraph, data: Map, *towers: list[_Layer]) -> Map:
-    """Add towers that halve height and width, beside a pool that does."""
+    """Add towers and a pool that halve height and width."""
     branches = [_tower(graph, data, layers, halve=True) for layers in towers]
     return concat_maps(*branches, graph.pool(data, 3, stride=2))
 
 
 def _tower(graph: NetworkGraph, data: Map, layers: list[_Layer], *, halve: bool = False) -> Map:
-    """Add convolutions, the last one with a stride of 2 where it has to halve."""
-    for at, (filters, kernel, *pad) in enumerate(layers, start=1):
-        stride = 2 if halve and at == len(layers) else 1
+    """Add convolutions; with ``halve`` the last one has a stride of 2."""
+    for number, (filters, kernel, *pad) in enumerate(layers, start=1):
+        stride = 2 if halve and number == len(layers) else 1
         data = graph.conv(data, filters, kernel, stride=stride, pad=pad[0] if pad else 0, bias=True)
     return data

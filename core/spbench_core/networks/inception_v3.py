@@ -51,7 +51,7 @@ def _mixed_small(graph: NetworkGraph, data: Map, name: str, pooled: int) -> Map:
         _tower(graph, data, name, (64, 1)),
         _tower(graph, data, f"{name}_tower", (48, 1), (64, 5)),
         _tower(graph, data, f"{name}_tower_1", (64, 1), (96, 3), (96, 3)),
-        _pooled(graph, data, name, pooled),
+        _pool_tower(graph, data, name, pooled),
     )
 
 
@@ -64,19 +64,19 @@ def _mixed_long(graph: NetworkGraph, data: Map, name: str, narrow: int) -> Map:
         _tower(graph, data, name, (192, 1)),
         _tower(graph, data, f"{name}_tower", first, across, (192, (7, 1))),
         _tower(graph, data, f"{name}_tower_1", first, down, across, down, (192, (1, 7))),
-        _pooled(graph, data, name, 192),
+        _pool_tower(graph, data, name, 192),
     )
 
 
 def _mixed_wide(graph: NetworkGraph, data: Map, name: str) -> Map:
-    """Add a module whose towers end in 1x3 and 3x1 side by side."""
+    """Add a module with towers that end in parallel convolutions of 1x3 and 3x1."""
     return concat_maps(
         _tower(graph, data, name, (320, 1)),
         _split(graph, _tower(graph, data, f"{name}_tower", (384, 1)), f"{name}_tower"),
         _split(
             graph, _tower(graph, data, f"{name}_tower_1", (448, 1), (384, 3)), f"{name}_tower_1"
         ),
-        _pooled(graph, data, name, 192),
+        _pool_tower(graph, data, name, 192),
     )
 
 
@@ -87,21 +87,22 @@ def _split(graph: NetworkGraph, data: Map, name: str) -> Map:
     )
 
 
-def _pooled(graph: NetworkGraph, data: Map, name: str, filters: int) -> Map:
+def _pool_tower(graph: NetworkGraph, data: Map, name: str, filters: int) -> Map:
     pooled = graph.pool(data, 3, pad=1, name=f"{name}_pool")
     return _tower(graph, pooled, f"{name}_tower_2", (filters, 1))
 
 
 def _tower(graph: NetworkGraph, data: Map, name: str, *layers: _Layer, halve: bool = False) -> Map:
     """Add convolutions that keep height and width; with ``halve`` the last one halves both."""
-    for at, (filters, kernel) in enumerate(layers):
-        last = halve and at == len(layers) - 1
+    for index, (filters, kernel) in enumerate(layers):
+        halves = halve and index == len(layers) - 1
+        suffix = f"_{index}" if index else ""
         data = graph.conv(
             data,
             filters,
             kernel,
-            stride=2 if last else 1,
-            pad=0 if last else same_padding(kernel),
-            name=f"{name}_conv{f'_{at}' if at else ''}_conv2d",
+            stride=2 if halves else 1,
+            pad=0 if halves else same_padding(kernel),
+            name=f"{name}_conv{suffix}_conv2d",
         )
     return data

@@ -15,19 +15,19 @@ from spbench_core.models.parts import Map
 from spbench_core.networks.graph import NetworkGraph, same_padding
 
 _Layer = tuple[int, Pair] | tuple[int, Pair, str]
-"""Filters and kernel of a convolution, and what its name says of the kernel where that is wrong."""
+"""Filters and kernel of a convolution, and the kernel in its name if MXNet's name has another."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Numbers the convolutions of one module."""
+    """A module with numbered convolutions."""
 
     graph: NetworkGraph
     name: str
     numbers: count[int] = field(default_factory=lambda: count(1))
 
     def tower(self, data: Map, *layers: _Layer, halve: bool = False, shrink: bool = False) -> Map:
-        """Add convolutions that keep height and width but for the last one.
+        """Add convolutions that keep height and width, possibly except the last one.
 
         Args:
             data: The input of the first convolution.
@@ -35,23 +35,23 @@ class _Block:
             halve: Whether the last one halves height and width, without padding.
             shrink: Whether the last one has no padding.
         """
-        for at, (filters, kernel, *label) in enumerate(layers, start=1):
-            last = at == len(layers)
+        for number, (filters, kernel, *label) in enumerate(layers, start=1):
+            last = number == len(layers)
             data = self.graph.conv(
                 data,
                 filters,
                 kernel,
                 stride=2 if halve and last else 1,
                 pad=0 if (halve or shrink) and last else same_padding(kernel),
-                name=f"{self.name}_conv{next(self.numbers)}_{_text(kernel, *label)}_conv2d",
+                name=f"{self.name}_conv{next(self.numbers)}_{_label(kernel, *label)}_conv2d",
             )
         return data
 
-    def halved(self, data: Map) -> Map:
-        """Return the map that a pool gives which halves height and width."""
+    def pool(self, data: Map) -> Map:
+        """Return the output shape of a pool that halves height and width."""
         return self.graph.pool(data, 3, stride=2, name=f"{self.name}_maxpool")
 
-    def pooled(self, data: Map, filters: int) -> Map:
+    def pool_tower(self, data: Map, filters: int) -> Map:
         """Add the branch of a module that begins with a pool."""
         pooled = self.graph.pool(data, 3, pad=1, name=f"{self.name}_avgpool_1")
         return self.tower(pooled, (filters, 1))
@@ -60,18 +60,18 @@ class _Block:
 def inception_v4(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of Inception-v4.
 
-    Its last pool has a border of one pixel and covers 8x8: of a map of 8x8 it leaves 3x3, and so
-    the classifier has nine weights for each channel and class.
+    Its last pool is 8x8 with a border of one pixel. It turns a map of 8x8 into 3x3, so that the
+    classifier has nine weights per channel and class.
     """
     data = _stem(_Block(graph, "in_stem"), image)
     for number in range(1, 5):
-        data = _a(_Block(graph, f"in{number}A"), data)
-    data = _a_halved(_Block(graph, "re1A"), data)
+        data = _block_a(_Block(graph, f"in{number}A"), data)
+    data = _reduce_a(_Block(graph, "re1A"), data)
     for number in range(1, 8):
-        data = _b(_Block(graph, f"in{number}B"), data)
-    data = _b_halved(_Block(graph, "re1B"), data)
+        data = _block_b(_Block(graph, f"in{number}B"), data)
+    data = _reduce_b(_Block(graph, "re1B"), data)
     for number in range(1, 4):
-        data = _c(_Block(graph, f"in{number}C"), data)
+        data = _block_c(_Block(graph, f"in{number}C"), data)
     graph.dense(graph.pool(data, 8, pad=1, name="global_avgpool"), num_classes, name="fc1")
 
 
@@ -79,55 +79,55 @@ def _stem(block: _Block, image: Map) -> Map:
     data = block.tower(image, (32, 3), halve=True)
     data = block.tower(data, (32, 3), shrink=True)
     data = block.tower(data, (64, 3))
-    data = concat_maps(block.halved(data), block.tower(data, (96, 3), halve=True))
+    data = concat_maps(block.pool(data), block.tower(data, (96, 3), halve=True))
     data = concat_maps(
         block.tower(data, (64, 1), (96, 3), shrink=True),
         block.tower(data, (64, 1), (64, (7, 1)), (64, (1, 7)), (96, 3), shrink=True),
     )
-    return concat_maps(block.tower(data, (192, 3), halve=True), block.halved(data))
+    return concat_maps(block.tower(data, (192, 3), halve=True), block.pool(data))
 
 
-def _a(block: _Block, data: Map) -> Map:
+def _block_a(block: _Block, data: Map) -> Map:
     return concat_maps(
-        block.pooled(data, 96),
+        block.pool_tower(data, 96),
         block.tower(data, (96, 1)),
         block.tower(data, (64, 1), (96, 3)),
         block.tower(data, (64, 1), (96, 3), (96, 3)),
     )
 
 
-def _a_halved(block: _Block, data: Map) -> Map:
+def _reduce_a(block: _Block, data: Map) -> Map:
     return concat_maps(
-        block.halved(data),
+        block.pool(data),
         block.tower(data, (384, 3), halve=True),
         block.tower(data, (192, 1), (224, 3), (256, 3), halve=True),
     )
 
 
-def _b(block: _Block, data: Map) -> Map:
+def _block_b(block: _Block, data: Map) -> Map:
     across = (1, 7)
     down = (7, 1)
     twice: tuple[_Layer, ...] = ((192, across), (224, down), (224, across), (256, down))
     return concat_maps(
-        block.pooled(data, 128),
+        block.pool_tower(data, 128),
         block.tower(data, (384, 1)),
         block.tower(data, (192, 1), (224, across), (256, down, "1*7")),
         block.tower(data, (192, 1), *twice),
     )
 
 
-def _b_halved(block: _Block, data: Map) -> Map:
+def _reduce_b(block: _Block, data: Map) -> Map:
     return concat_maps(
-        block.halved(data),
+        block.pool(data),
         block.tower(data, (192, 1), (192, 3), halve=True),
         block.tower(data, (256, 1), (256, (1, 7)), (320, (7, 1)), (320, 3), halve=True),
     )
 
 
-def _c(block: _Block, data: Map) -> Map:
+def _block_c(block: _Block, data: Map) -> Map:
     across = (1, 3)
     down = (3, 1)
-    pooled = block.pooled(data, 256)
+    pooled = block.pool_tower(data, 256)
     ones = block.tower(data, (256, 1))
     short = block.tower(data, (384, 1))
     ends = [block.tower(short, (256, across, "3*1")), block.tower(short, (256, down, "1*3"))]
@@ -136,6 +136,6 @@ def _c(block: _Block, data: Map) -> Map:
     return concat_maps(pooled, ones, *ends)
 
 
-def _text(kernel: Pair, label: str = "") -> str:
+def _label(kernel: Pair, label: str = "") -> str:
     height, width = expand_pair(kernel)
     return label or f"{height}*{width}"

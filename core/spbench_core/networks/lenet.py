@@ -17,7 +17,7 @@ def lenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
 
 
 def mlp(graph: NetworkGraph, image: Map, num_classes: int) -> None:
-    """Add the layers of a perceptron with two hidden layers."""
+    """Add the layers of a multilayer perceptron with two hidden layers."""
     data = graph.dense(image, 128, name="fc1")
     data = graph.dense(data, 64, name="fc2")
     graph.dense(data, num_classes, name="fc3")

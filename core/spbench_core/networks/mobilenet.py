@@ -1,4 +1,4 @@
-"""MobileNets, of convolutions that work channel by channel; only the classifier has a bias.
+"""MobileNets, with depthwise convolutions; only the classifier has a bias.
 
 Howard et al., "MobileNets", 2017; Sandler et al., "MobileNetV2: Inverted Residuals and Linear
 Bottlenecks", 2018.
@@ -25,14 +25,14 @@ _V2 = (
     (6, 160, 3, 2),
     (6, 320, 1, 1),
 )
-"""How often a block's input is widened, its filters, how many units it has, and its stride."""
+"""The expansion factor of a block, its filters, its number of units, and its stride."""
 
 
 def mobilenet(graph: NetworkGraph, image: Map, num_classes: int, alpha: float) -> None:
     """Add the layers of MobileNet with ``alpha`` times the filters.
 
-    Its last pool covers 7x7, as for an image of 224x224; of a larger map it leaves more than one
-    value a channel, and the classifier grows.
+    Its last pool is 7x7, for an image of 224x224. With a larger image it leaves more than one value
+    per channel, and the classifier grows.
     """
     data = graph.conv(image, int(32 * alpha), 3, stride=2, pad=1, name="conv_1_conv2d")
     for layer, (filters, stride) in enumerate(_V1, start=2):
@@ -44,20 +44,21 @@ def mobilenet(graph: NetworkGraph, image: Map, num_classes: int, alpha: float) -
 def mobilenetv2(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of MobileNetV2."""
     data = graph.conv(image, 32, 3, stride=2, pad=1, name="first-3x3-conv-conv2d")
-    for block, (widening, filters, units, stride) in enumerate(_V2):
+    for block, (expansion, filters, units, stride) in enumerate(_V2):
         for unit in range(units):
             name = f"seq-{block}-block{unit}"
-            body = _inverted(graph, data, widening, filters, stride if unit == 0 else 1, name)
+            unit_stride = stride if unit == 0 else 1
+            body = _inverted_residual(graph, data, expansion, filters, unit_stride, name)
             data = body if unit == 0 else add_maps(body, data)
     data = graph.conv(data, 1280, name="last-1x1-conv-conv2d")
     graph.dense(Mean().output(data), num_classes, name="fc")
 
 
-def _inverted(
-    graph: NetworkGraph, data: Map, widening: int, filters: int, stride: int, name: str
+def _inverted_residual(
+    graph: NetworkGraph, data: Map, expansion: int, filters: int, stride: int, name: str
 ) -> Map:
-    """Add a unit that is wide inside and narrow at its ends."""
-    data = graph.conv(data, data.channels * widening, name=f"{name}-exp-conv2d")
+    """Add an inverted residual unit, which is wide inside and narrow at its ends."""
+    data = graph.conv(data, data.channels * expansion, name=f"{name}-exp-conv2d")
     data = _depthwise(graph, data, stride, f"{name}-depthwise-conv2d")
     return graph.conv(data, filters, name=f"{name}-linear-conv2d")
 

@@ -22,23 +22,22 @@ from spbench_core.networks.mobilenet import mobilenet, mobilenetv2
 from spbench_core.networks.vgg import CONVOLUTIONS, vgg
 
 VALUE_BYTES = 4
-"""Bytes of a value: gradients are counted as float32, whatever type a run gives them."""
+"""Bytes of a value: gradients count as float32, independently of the type in a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network, or a family of one name and several depths.
+    """A network, or a family of networks of several depths.
 
     Attributes:
-        name: Its name in MXNet, with its width where there are several.
-        help: A description in a few words.
-        layers: Adds its layers to a graph: (graph, image, num_classes), and the depth where
-            there are several.
-        image_shape: Channels, height and width that it was made for.
-        depths: The depths that there are; none where there is no choice.
-        num_layers: The depth unless another is asked for; 0 where there is no choice.
-        small_height: Up to this height of the image there are other depths; 0 where there are
-            none.
+        name: Its name in MXNet, with its width if there are several.
+        help: A short description.
+        layers: Adds its layers to a graph. The arguments are graph, image and num_classes, and the
+            depth if there are several.
+        image_shape: Channels, height and width of the images that it was designed for.
+        depths: The depths of a family; otherwise empty.
+        num_layers: The default depth of a family; otherwise 0.
+        small_height: The greatest image height for which there are other depths; 0: none.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Network:
 
     @property
     def small_depths(self) -> str:
-        """The depths for images up to ``small_height``, in words; empty where it is 0."""
+        """A description of the depths for images up to ``small_height``; empty if it is 0."""
         return residual.SMALL_DEPTHS if self.small_height else ""
 
 
@@ -102,13 +101,13 @@ def list_parameters(
 ) -> list[Parameter]:
     """Return the weights and biases of a network, in the order of their keys.
 
-    The order is that of MXNet's ``list_arguments``; a key is a place in the list. What batch
-    normalization learns (gamma, beta) is not counted, as in MXNet's measure.py.
+    The order is that of MXNet's ``list_arguments``; a key is an index in the list. Parameters of
+    batch normalization (gamma, beta) are left out, like in MXNet's measure.py.
 
     Args:
         network: One of `NETWORKS`.
-        num_layers: The depth; None: the network's usual one.
-        image_shape: Channels, height and width of an image; None: those that it was made for.
+        num_layers: The depth; None: the network's default.
+        image_shape: Channels, height and width of an image; None: the network's default.
         num_classes: The number of classes.
 
     Raises:
@@ -116,72 +115,78 @@ def list_parameters(
             number is below 1.
     """
     if network not in NETWORKS:
-        raise ModelError("network", _unknown(network))
-    known = NETWORKS[network]
-    image = _checked_shape(known.image_shape if image_shape is None else image_shape)
+        raise ModelError("network", _describe_unknown(network))
+    entry = NETWORKS[network]
+    image = _parse_shape(entry.image_shape if image_shape is None else image_shape)
     if num_classes < 1:
         raise ModelError("num_classes", f"there must be at least 1 class, not {num_classes}")
-    depth = _checked_depth(known, num_layers, image.height)
+    depth = _resolve_depth(entry, num_layers, image.height)
     try:
-        return _built(known, image, num_classes, depth)
+        return _build(entry, image, num_classes, depth)
     except TooSmallError as error:
-        raise ModelError("image_shape", _too_small(known, image, depth, error)) from None
+        raise ModelError("image_shape", _describe_too_small(entry, image, depth, error)) from None
 
 
 def sum_megabytes(params: Iterable[Parameter]) -> float:
-    """Return the size of parameters in MB of 10^6 bytes, at 4 bytes a value."""
+    """Return the size of parameters in MB of 10^6 bytes, with 4 bytes per value."""
     return sum(param.elements for param in params) * VALUE_BYTES / 1e6
 
 
-def _built(network: Network, image: Map, num_classes: int, depth: int) -> list[Parameter]:
+def _build(network: Network, image: Map, num_classes: int, depth: int) -> list[Parameter]:
     graph = NetworkGraph()
     network.layers(graph, image, num_classes, *((depth,) if network.depths else ()))
     return graph.parameters
 
 
-def _checked_shape(shape: tuple[int, ...]) -> Map:
+def _parse_shape(shape: tuple[int, ...]) -> Map:
     if len(shape) != 3 or min(shape) < 1:
         expected = "channels, height and width, each at least 1"
-        raise ModelError("image_shape", f"{_shape_text(shape)} is not {expected}")
+        raise ModelError("image_shape", f"{_format_shape(shape)} is not {expected}")
     return Map(*shape)
 
 
-def _checked_depth(network: Network, num_layers: int | None, height: int) -> int:
-    """Return the depth to build; 0 where there is no choice."""
+def _resolve_depth(network: Network, num_layers: int | None, height: int) -> int:
+    """Return the depth to build; 0 for a network that is not a family."""
     if num_layers is None:
         return network.num_layers
     if not network.depths:
-        only_one = f"{network.name} has one depth only; leave num_layers out"
-        raise ModelError("num_layers", only_one)
-    small = height <= network.small_height
-    if residual.is_small_depth(num_layers) if small else num_layers in network.depths:
-        return num_layers
-    name = f"{network.name} for images up to {network.small_height} high" if small else network.name
-    there_are = network.small_depths if small else ", ".join(map(str, network.depths))
-    raise ModelError("num_layers", f"{name} has no depth {num_layers}; there are {there_are}")
+        message = f"{network.name} has one depth only; leave num_layers out"
+        raise ModelError("num_layers", message)
+    if height <= network.small_height:
+        is_valid = residual.is_small_depth(num_layers)
+        name = f"{network.name} for images up to {network.small_height} high"
+        depths = network.small_depths
+    else:
+        is_valid = num_layers in network.depths
+        name = network.name
+        depths = ", ".join(map(str, network.depths))
+    if not is_valid:
+        raise ModelError("num_layers", f"{name} has no depth {num_layers}; there are {depths}")
+    return num_layers
 
 
-def _too_small(network: Network, image: Map, depth: int, error: TooSmallError) -> str:
-    smallest = min(image.height, image.width) + 1
-    side = next(side for side in count(smallest) if _fits(network, side, image.channels, depth))
+def _describe_too_small(network: Network, image: Map, depth: int, error: TooSmallError) -> str:
+    first = min(image.height, image.width) + 1
+    side = next(side for side in count(first) if _fits(network, side, image.channels, depth))
     return (
-        f"{_shape_text(image.shape)} is too small for {network.name}: {error}; the next square "
+        f"{_format_shape(image.shape)} is too small for {network.name}: {error}; the next square "
         f"image that fits is {image.channels},{side},{side}"
     )
 
 
-def _shape_text(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     return ",".join(map(str, shape))
 
 
 def _fits(network: Network, side: int, channels: int, depth: int) -> bool:
     try:
-        _built(network, Map(channels, side, side), 1, depth)
+        _build(network, Map(channels, side, side), 1, depth)
     except TooSmallError:
         return False
     return True
 
 
-def _unknown(network: str) -> str:
-    near = get_close_matches(network, NETWORKS, n=1)
-    return f"no network is called {network!r}" + (f" (did you mean {near[0]}?)" if near else "")
+def _describe_unknown(network: str) -> str:
+    matches = get_close_matches(network, NETWORKS, n=1)
+    hint = f" (did you mean {matches[0]}?)" if matches else ""
+    return f"no network is called {network!r}{hint}"

@@ -1,6 +1,6 @@
-"""Residual networks: activation first (resnet), as first published (v1), in groups (resnext).
+"""Residual networks: pre-activation (resnet), as first published (v1), with groups (resnext).
 
-Stages, units and names are MXNet's, so that gradients are keyed as there. He et al., "Deep
+Stages, units and names are those of MXNet, so that gradients have the same keys. He et al., "Deep
 Residual Learning for Image Recognition", 2015; "Identity Mappings in Deep Residual Networks",
 2016; Xie et al., "Aggregated Residual Transformations for Deep Neural Networks", 2017.
 """
@@ -23,11 +23,11 @@ UNITS = {
     200: (3, 24, 36, 3),
     269: (3, 30, 48, 8),
 }
-"""Units of each of the four stages, by depth; from 50 on they are bottlenecks."""
+"""The number of units in each of the four stages, by depth; from 50 on they are bottlenecks."""
 SMALL_STEM = 32
-"""Up to this height the first convolution keeps the image's size."""
+"""The greatest image height with a first convolution that keeps the image's size."""
 SMALL_DEPTHS = "6n+2 below 164 (8, 14, 20, ..., 158) and 9n+2 from 164 on (164, 173, 182, ...)"
-"""The depths of the networks of three stages for small images, as CIFAR's."""
+"""The depths of the networks with three stages, for small images such as those of CIFAR."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Style:
     """The differences between the families of residual networks.
 
     Attributes:
-        small: Images up to this height get the network of three stages.
+        small: The greatest image height for the network of three stages.
         narrowing: The factor by which a bottleneck is narrower than its output.
         groups: Groups of a bottleneck's 3x3 convolution.
         stride_first: Whether a bottleneck's first convolution has its stride, not its second.
@@ -55,29 +55,29 @@ RESNEXT = Style(small=32, narrowing=2, groups=32)
 
 
 def is_small_depth(depth: int) -> bool:
-    """Whether there is a network of three stages and this depth: see `SMALL_DEPTHS`."""
+    """Return whether a network of three stages has this depth: see `SMALL_DEPTHS`."""
     return depth > 2 and (depth - 2) % (6 if depth < 164 else 9) == 0
 
 
 def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style: Style) -> None:
-    """Add the layers of a residual network; ``depth`` is one that exists for the image's height."""
-    units, filters, bottleneck = _stages(image.height <= style.small, depth)
+    """Add the layers of a residual network; ``depth`` must exist for the image's height."""
+    units, filters, bottleneck = _list_stages(image.height <= style.small, depth)
     data = _stem(graph, image, filters[0])
     for stage, (count, width) in enumerate(zip(units, filters[1:], strict=True), start=1):
         for unit in range(1, count + 1):
             name = f"stage{stage}_unit{unit}_"
             stride = 2 if stage > 1 and unit == 1 else 1
-            made = _bottleneck if bottleneck else _basic
-            body = made(graph, data, width, stride, name, style)
-            if unit == 1:  # also where nothing changes in size or width
+            add_body = _bottleneck if bottleneck else _basic
+            body = add_body(graph, data, width, stride, name, style)
+            if unit == 1:  # even if size and width do not change
                 shortcut = f"{name}{style.shortcut}"
                 data = graph.conv(data, width, stride=stride, name=shortcut)
             data = add_maps(body, data)
     graph.dense(Mean().output(data), num_classes, name="fc1")
 
 
-def _stages(small: bool, depth: int) -> tuple[Sequence[int], Sequence[int], bool]:
-    """Return the units of each stage, the filters of stem and stages, and if units narrow."""
+def _list_stages(small: bool, depth: int) -> tuple[Sequence[int], Sequence[int], bool]:
+    """Return units by stage, filters of stem and stages, and whether units are bottlenecks."""
     if not small:
         bottleneck = depth >= 50
         widths = (64, 256, 512, 1024, 2048) if bottleneck else (64, 64, 128, 256, 512)

@@ -19,8 +19,8 @@ def vgg(graph: NetworkGraph, image: Map, num_classes: int, depth: int) -> None:
     """Add the layers of VGG; ``depth`` is one of `CONVOLUTIONS`."""
     data = image
     for stage, (count, filters) in enumerate(zip(CONVOLUTIONS[depth], FILTERS, strict=True), 1):
-        for at in range(1, count + 1):
-            data = graph.conv(data, filters, 3, pad=1, bias=True, name=f"conv{stage}_{at}")
+        for number in range(1, count + 1):
+            data = graph.conv(data, filters, 3, pad=1, bias=True, name=f"conv{stage}_{number}")
         data = graph.pool(data, 2, stride=2, name=f"pool{stage}")
     data = graph.dense(data, 4096, name="fc6")
     data = graph.dense(data, 4096, name="fc7")

@@ -1,1 +1,1 @@
-"""Pipeline schedules: the order of passes on every rank, and a step of them simulated."""
+"""Pipeline schedules: the order of passes on every rank, and simulations of a step."""

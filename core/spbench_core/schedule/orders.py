@@ -1,15 +1,15 @@
-"""Pipeline schedules: gpipe, 1f1b, 1f1b-deep, zb-h1 for one stage a rank, interleaved for several.
+"""Pipeline schedules: gpipe, 1f1b, 1f1b-deep and zb-h1 with one stage per rank, and interleaved.
 
-All add up the same numbers in the same order. The first three have the same bubble, and differ in
-memory: in gpipe a stage keeps the activations of all micro-batches until backward, in 1f1b of at
-most as many as there are stages from it to the last. 1f1b-deep (DAPPLE's second warm-up policy)
-takes nearly twice as many ahead, so that messages between stages have a round trip's time to come.
+All of them sum the same numbers in the same order. The first three have the same bubble, and differ
+in memory. In gpipe a stage keeps the activations of all micro-batches until backward. In 1f1b it
+keeps at most as many as there are stages from it to the last. 1f1b-deep (the second warm-up policy
+of DAPPLE) keeps nearly twice as many, so that messages may take the time of a round trip.
 
 zb-h1 (Qi et al., "Zero bubble pipeline parallelism", ICLR 2024) computes the gradients of weights
-apart from those of data, which the stage before waits for: they fill what would be idle.
+separately from those of data, which the previous stage waits for. They fill idle times.
 
-interleaved (Megatron-LM's) is for ranks with a stage in each of several rounds over them: stages
-are shorter, and so is the bubble; there are more messages for it.
+interleaved (Megatron-LM) is for ranks with a stage in each of several rounds over the ranks. Stages
+and the bubble are shorter, but there are more messages.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
 TaskKind = Literal["forward", "backward", "data", "weights"]
-"""A forward pass, to the loss, or a backward pass, from it: whole, or its two parts, the gradients
-of data and then those of weights."""
+"""A forward pass, or a backward pass: either as a whole, or its two parts, the gradients of data
+and then those of weights."""
 StageSchedule = Literal["gpipe", "1f1b", "1f1b-deep", "zb-h1"]
 """The schedules in which each rank has one stage."""
 Schedule = Literal[StageSchedule, "interleaved"]
@@ -32,7 +32,7 @@ SCHEDULES: tuple[Schedule, ...] = (*STAGE_SCHEDULES, INTERLEAVED)
 
 
 TaskSeries = tuple[TaskKind, int, int]
-"""A stage's tasks of one kind and direction, which it does in their order."""
+"""The tasks of a stage of one kind and direction, which run in the order of micro-batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Task:
     """A stage's work on one micro-batch, in one direction of the model.
 
     Attributes:
-        kind: What is done.
+        kind: The kind of the work.
         micro_batch: Its number, counted over the whole step and both directions.
-        stage: The stage of its direction.
+        stage: The stage in its direction.
         direction: 1 in the mirrored pipeline.
     """
 
@@ -58,7 +58,7 @@ class Task:
 
 
 TaskOrder = tuple[Task, ...]
-"""A rank's tasks of a step, from first to last."""
+"""The tasks of a rank in a step, from first to last."""
 
 Pass = TypeVar("Pass")
 """A pass of one micro-batch through a stage, such as a `Task`."""
@@ -73,13 +73,13 @@ def stage_order(
     direction: int = 0,
     forward_only: bool = False,
 ) -> TaskOrder:
-    """Return the order of a stage's tasks, for micro-batches that pass through one pipeline.
+    """Return the order of a stage's tasks for the micro-batches of one pipeline.
 
     Args:
         schedule: One of `STAGE_SCHEDULES`.
         stage: The stage.
         stages: The number of stages.
-        micro_batches: Their numbers, in the order in which they come.
+        micro_batches: Their numbers, in their order.
         direction: The direction of the tasks.
         forward_only: Whether the step is inference.
 
@@ -103,7 +103,7 @@ def order_passes(
     """Return the passes of a stage in the order of a schedule with whole backward passes.
 
     Args:
-        schedule: One of `STAGE_SCHEDULES` but zb-h1.
+        schedule: One of `STAGE_SCHEDULES` except zb-h1.
         stage: The stage.
         stages: The number of stages.
         forward: Its forward passes, by micro-batch.
@@ -117,9 +117,9 @@ def order_passes(
 
 
 def stage_in_flight(schedule: str, stage: int, stages: int, micro_batches: int) -> int:
-    """Return the most micro-batches in flight on a stage: between their forward and backward.
+    """Return the maximum of micro-batches between forward and backward on a stage.
 
-    Of zb-h1 that is until the gradients of weights, which are as many on every stage.
+    With zb-h1 they are counted until their gradients of weights, and are as many on every stage.
 
     Raises:
         ValueError: There is no such schedule.
@@ -147,45 +147,45 @@ def interleaved_order(
     """Return the order of a rank that has a stage in each of several rounds over the ranks.
 
     Interleaved 1F1B of Narayanan et al., "Efficient large-scale language model training on GPU
-    clusters using Megatron-LM" (SC21), section 2.2. Micro-batches go in groups, of as many as a
-    round has stages: when a rank has done the last of a group, the first comes by again. Ahead of
-    the first backward are two forwards for each stage that follows, and those of the group in all
-    rounds but the last.
+    clusters using Megatron-LM" (SC21), section 2.2. Micro-batches are in groups of as many as a
+    round has stages: when a rank has finished the last of a group, the first one returns to it.
+    Before the first backward come two forwards for each following stage, and the forwards of the
+    group in all rounds except the last.
 
     Args:
         position: The rank's stage in a round.
         stages: The number of stages of a round.
         rounds: The number of rounds.
-        micro_batches: Their numbers, in the order in which they come.
-        forward_only: Whether the step is inference: then micro-batches may be any number.
+        micro_batches: Their numbers, in their order.
+        forward_only: Whether the step is inference. Any number of micro-batches is then allowed.
 
     Raises:
-        ValueError: Their number is no multiple of ``stages``. With a smaller last group ranks may
-            deadlock.
+        ValueError: Their number is not a multiple of ``stages``. With a smaller last group ranks
+            may deadlock.
     """
     if not forward_only and not can_interleave(len(micro_batches), stages):
         raise ValueError(f"{len(micro_batches)} micro-batches are no multiple of {stages} stages")
     firsts = range(0, len(micro_batches), stages)
     groups = [micro_batches[first : first + stages] for first in firsts]
 
-    def tasks(kind: TaskKind, turns: Sequence[int]) -> list[Task]:
+    def list_tasks(kind: TaskKind, round_indices: Sequence[int]) -> list[Task]:
         return [
-            Task(kind, index, turn * stages + position)
+            Task(kind, index, round_index * stages + position)
             for group in groups
-            for turn in turns
+            for round_index in round_indices
             for index in group
         ]
 
-    forward = tasks("forward", range(rounds))
+    forward = list_tasks("forward", range(rounds))
     if forward_only:
         return tuple(forward)
-    backward = tasks("backward", range(rounds)[::-1])
+    backward = list_tasks("backward", range(rounds)[::-1])
     ahead = 2 * (stages - 1 - position) + (rounds - 1) * stages
     return tuple(_one_forward_one_backward(forward, backward, ahead))
 
 
 def can_interleave(micro_batches: int, stages: int) -> bool:
-    """Return whether micro-batches come in groups of as many as a round has stages."""
+    """Return whether micro-batches form groups of as many as a round has stages."""
     return micro_batches % stages == 0
 
 
@@ -195,38 +195,42 @@ def interleaved_in_flight(
 ) -> tuple[tuple[int, ...], ...]:
     """Return the micro-batches in flight on a rank of `interleaved_order`, by round.
 
-    Of all combinations that a step comes to, those that no other exceeds in every round.
+    The result has the maximal combinations of a step: no other one is as large in every round.
     """
-    held = [0] * rounds
-    seen = set()
+    counts = [0] * rounds
+    combinations = set()
     for task in interleaved_order(position, stages, rounds, range(micro_batches)):
-        held[task.stage // stages] += 1 if task.kind == "forward" else -1
+        counts[task.stage // stages] += 1 if task.kind == "forward" else -1
         if task.kind == "forward":
-            seen.add(tuple(held))
-    return tuple(each for each in sorted(seen) if not any(_exceeds(other, each) for other in seen))
+            combinations.add(tuple(counts))
+    return tuple(
+        counts_by_round
+        for counts_by_round in sorted(combinations)
+        if not any(_exceeds(other, counts_by_round) for other in combinations)
+    )
 
 
-def _exceeds(one: Sequence[int], other: Sequence[int]) -> bool:
-    return one != other and all(a >= b for a, b in zip(one, other, strict=True))
+def _exceeds(counts: Sequence[int], other: Sequence[int]) -> bool:
+    return counts != other and all(a >= b for a, b in zip(counts, other, strict=True))
 
 
 def _one_forward_one_backward(
     forward: Sequence[Pass], backward: Sequence[Pass], ahead: int
 ) -> list[Pass]:
-    """Return 1F1B: ``ahead`` forwards as warm-up, then a forward before each backward."""
+    """Return the 1F1B order: ``ahead`` warm-up forwards, then a forward before each backward."""
     ahead = min(ahead, len(forward))
     steady = zip(forward[ahead:], backward, strict=False)
-    alternating = [task for both in steady for task in both]
+    alternating = [task for pair in steady for task in pair]
     return [*forward[:ahead], *alternating, *backward[len(forward) - ahead :]]
 
 
 @lru_cache(maxsize=64)
 def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[TaskKind, ...]:
-    """Return the kinds of a stage's tasks in ZB-H1; those of one kind are by micro-batch.
+    """Return the kinds of a stage's tasks in ZB-H1, each in the order of micro-batches.
 
-    It is 1F1B in which as many gradients of weights wait as there are stages before, so that every
-    stage keeps as many micro-batches as the first stage of 1f1b. Once there is no forward left each
-    gap between gradients of data has one of those of weights.
+    It is 1F1B in which the gradients of weights are delayed by as many micro-batches as there are
+    previous stages. So every stage keeps as many micro-batches as the first stage of 1f1b. After
+    the last forward each gap between gradients of data has one gradient of weights.
     """
     ahead = min(stages - 1 - stage, micro_batches)
     steady = micro_batches - ahead
@@ -242,30 +246,30 @@ def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Task
 
 
 def count_trailing_weights(stage: int, stages: int, micro_batches: int) -> int:
-    """Return how many gradients of weights ZB-H1 leaves for after a stage's last ones of data."""
+    """Return the number of gradients of weights after a stage's last gradients of data (ZB-H1)."""
     ahead = min(stages - 1 - stage, micro_batches)
     waiting = min(stage, micro_batches - ahead)
     return waiting + (waiting < micro_batches)
 
 
 def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
-    """Return the ideal bubble: the share of time that ranks idle where stages have equal work.
+    """Return the ideal bubble: the share of time that ranks are idle if stages have equal work.
 
-    It is that of every schedule here but zb-h1, with ``stages`` of a round. It holds for any ratio
-    of backward to forward, and for forward alone: the last rank waits ``stages - 1`` forwards for
-    its first work, the first as many backwards for its last.
+    It is the bubble of every schedule here except zb-h1, with the ``stages`` of a round. It holds
+    for any ratio of backward to forward, and for forward only: the last rank waits for ``stages -
+    1`` forwards before its first task, and the first rank for as many backwards before its last.
     """
     return (stages - 1) / (rounds * micro_batches + stages - 1)
 
 
 def max_in_flight(order: Sequence[Task]) -> int:
-    """Return the most micro-batches in flight on a rank: between their forward and backward."""
-    held = most = 0
+    """Return the maximum of micro-batches between forward and backward on a rank."""
+    count = maximum = 0
     for task in order:
-        held += _HELD[task.kind]
-        most = max(most, held)
-    return most
+        count += _IN_FLIGHT_CHANGE[task.kind]
+        maximum = max(maximum, count)
+    return maximum
 
 
-_HELD: Final = {"forward": 1, "backward": -1, "data": 0, "weights": -1}
-"""The micro-batches that a task adds to those whose activations are kept."""
+_IN_FLIGHT_CHANGE: Final = {"forward": 1, "backward": -1, "data": 0, "weights": -1}
+"""The change in the number of micro-batches with kept activations, by kind of task."""

@@ -1,8 +1,8 @@
-"""Simulation of a step: when each task of each device runs, and each message between devices.
+"""Simulation of a step: the times of each task of each device, and of messages between them.
 
-A device does its tasks one by one, in a given order. A task starts when its devices have reached it
+A device runs its tasks one by one, in a given order. A task starts when its devices have reached it
 and its input has arrived. A link carries one message at a time, in the order in which their senders
-finish. Nothing is estimated: each event starts when the last one that it waits for ends.
+finish. There are no estimates: an event starts when the last event that it waits for ends.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 NOT_STARTED = -1.0
-"""The time of an event that has not happened; all others count from 0."""
+"""The time of an event that has not happened; times of others are from 0 on."""
 
 RowTask = tuple[int, int]
 """A task: the index of its row, and its micro-batch."""
 
 RowOutput = tuple[list[float], int | None, float, list[float]]
-"""A connection from a row to another row. It is a tuple because the innermost loop reads it.
+"""A connection from a row to another row: a tuple, because the innermost loop reads it.
 
-It has the arrival times of the other row's inputs, the link that carries messages, if any, the
+It contains the arrival times of the other row's inputs, the link that carries messages, if any, the
 seconds of each message, and the start times of the messages."""
 
 
@@ -65,15 +65,15 @@ class TaskRow:
 
         Args:
             target: The row.
-            link: The link that carries them as messages; None: they are there at once.
+            link: The link that carries them as messages; None: they arrive immediately.
             seconds: Seconds of each message.
 
         Returns:
             By micro-batch, when the message starts; empty without a link.
         """
-        sent = [] if link is None else [NOT_STARTED] * len(self.starts)
-        self.outputs.append((target.ready, link, seconds, sent))
-        return sent
+        send_starts = [] if link is None else [NOT_STARTED] * len(self.starts)
+        self.outputs.append((target.ready, link, seconds, send_starts))
+        return send_starts
 
 
 class StepSimulation:
@@ -85,8 +85,8 @@ class StepSimulation:
         links: The number of links.
 
     Attributes:
-        free: By device, the time from which it has nothing to do.
-        following: By device, the index in its order of the task that follows.
+        free: By device, the time when it finishes its last task.
+        following: By device, the index of its next task in its order.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class StepSimulation:
             devices = devices[::-1]  # results go down the pipeline and up again
 
     def run_within(self, limit: float, seconds: Sequence[float]) -> bool:
-        """Run tasks until no device can continue, or the step must take longer than a limit.
+        """Run tasks until no device can continue, or the step certainly exceeds a limit.
 
         Args:
             limit: Seconds.
@@ -118,7 +118,7 @@ class StepSimulation:
         self._left = list(seconds)
         devices = range(len(self._orders))
         while sum(map(self._advance, devices)):
-            # from now on a device runs the remaining tasks without a pause, at best
+            # At best, a device runs its remaining tasks without a pause.
             if any(free + left > limit for free, left in zip(self.free, self._left, strict=True)):
                 return False
         return True
@@ -151,14 +151,14 @@ class StepSimulation:
             seconds = row.seconds
             free = start + seconds
             busy += seconds
-            for inputs, link, message_s, sent in row.outputs:
+            for inputs, link, message_s, send_starts in row.outputs:
                 if link is None:
                     inputs[micro_batch] = free
                     continue
                 start = links[link]
                 if free > start:
                     start = free
-                sent[micro_batch] = start
+                send_starts[micro_batch] = start
                 links[link] = inputs[micro_batch] = start + message_s
             if devices:
                 for other in devices:

@@ -1,16 +1,17 @@
-"""Orders of work in a step, for one pipeline or two mirrored ones on the same ranks (GEMS).
+"""Orders of tasks in a step, for one pipeline or for two mirrored ones on the same ranks (GEMS).
 
-Mirrored gpipe takes one half of a pair after the other, as GEMS-MASTER does (Jain et al., SC20):
-the forward wave of a direction starts on the rank where the backward wave of the other has begun,
-and follows it over the ranks as it drains. A rank never holds more than one half's micro-batches.
-Mirrored 1f1b lets both directions run at once: the idle times of one pipeline's ends are filled by
-the other's. There is no short rule for it, so a step is simulated in a few orders, and the quickest
-is taken; that may be one half after the other, where tiles bind many ranks together.
+Mirrored gpipe runs the halves of a pair one after the other, like GEMS-MASTER (Jain et al., SC20).
+The forward wave of a direction starts on the rank where the backward wave of the other has begun,
+and follows it over the ranks. A rank never holds the micro-batches of more than one half.
 
-In all, weights change after the step alone, so that a rank holds the weights of its stages once,
-and no older version. Every rank's order is a part of one order of all tasks in which each comes
-after those that it needs, and after the receiver has taken the last but one message of its channel:
-ranks that follow it cannot deadlock, if they leave `PENDING` sends unwaited for.
+Mirrored 1f1b runs both directions at the same time, so that each fills the idle times of the other.
+There is no simple rule for it. Therefore a step is simulated in a few orders, and the fastest is
+chosen. That may be one half after the other, if tiles make many ranks wait for each other.
+
+Weights change only after the step, so that a rank needs one version of its weights. The orders of
+all ranks are parts of one order of all tasks. In it each task comes after those that it needs, and
+after the receiver has accepted the last message but one of its channel. Therefore ranks cannot
+deadlock if they allow `MAX_PENDING_SENDS` unfinished sends.
 """
 
 from __future__ import annotations
@@ -42,35 +43,35 @@ def step_orders(
     """Return the order of tasks of each rank of a replica in a step.
 
     Args:
-        layout: The ranks, of one pipeline, in one round or several, or of two mirrored ones.
-        batches: The step's micro-batches, whose places in this list the tasks name.
-        schedule: ``gpipe`` or ``1f1b``, and of one pipeline ``1f1b-deep`` or ``zb-h1``; of several
-            rounds ``interleaved``.
+        layout: The ranks of one pipeline, with one or several rounds, or of two mirrored ones.
+        batches: The step's micro-batches; tasks name their indices.
+        schedule: ``gpipe`` or ``1f1b``; for one pipeline also ``1f1b-deep`` or ``zb-h1``; for
+            several rounds ``interleaved``.
         forward_only: Whether the step is inference, without backward passes.
 
     Raises:
-        ValueError: There is no such schedule of the layout, or not of so many micro-batches.
+        ValueError: The schedule does not support the layout or the number of micro-batches.
     """
     if (schedule == INTERLEAVED) != (layout.rounds > 1):
         raise ValueError(f"schedule {schedule} is not for layouts of {layout.rounds} rounds")
     if schedule == INTERLEAVED:
-        return _in_rounds(layout, len(batches), forward_only)
-    by_runs = _by_runs(layout, batches, schedule, forward_only)
+        return _order_rounds(layout, len(batches), forward_only)
+    sequential = _order_halves(layout, batches, schedule, forward_only)
     if layout.mirrored and schedule == "1f1b":
-        at_once = list_orders(layout, batches, forward_only=forward_only)
-        return min(*at_once, by_runs, key=lambda orders: _cost(layout, orders))
-    return by_runs
+        concurrent = list_orders(layout, batches, forward_only=forward_only)
+        return min(*concurrent, sequential, key=lambda orders: _measure_cost(layout, orders))
+    return sequential
 
 
-def _cost(layout: ModelLayout, orders: Sequence[TaskOrder]) -> tuple[float, int]:
-    """Return the time of a step, and the micro-batches in flight, by which ties are broken."""
+def _measure_cost(layout: ModelLayout, orders: Sequence[TaskOrder]) -> tuple[float, int]:
+    """Return the time of a step, and the micro-batches in flight to break ties."""
     return simulate_orders(layout, orders).length, max(map(max_in_flight, orders))
 
 
-def _by_runs(
+def _order_halves(
     layout: ModelLayout, batches: Sequence[MicroBatch], schedule: str, forward_only: bool
 ) -> tuple[TaskOrder, ...]:
-    """Return orders in which one pipeline's micro-batches follow the other's, as listed."""
+    """Return orders in which the pipelines' micro-batches follow each other, as listed."""
     orders: list[list[Task]] = [[] for _ in range(layout.ranks_per_replica)]
     runs = groupby(enumerate(batches), lambda item: (item[1].pair, item[1].direction))
     for (_, direction), run in runs:
@@ -87,7 +88,7 @@ def _by_runs(
     return tuple(map(tuple, orders))
 
 
-def _in_rounds(layout: ModelLayout, batches: int, forward_only: bool) -> tuple[TaskOrder, ...]:
+def _order_rounds(layout: ModelLayout, batches: int, forward_only: bool) -> tuple[TaskOrder, ...]:
     """Return the orders of an interleaved pipeline."""
     return tuple(
         interleaved_order(

@@ -1,9 +1,9 @@
 """The timeline of a step: the start and end of each rank's tasks, the bubble, and deadlocks.
 
-Receives block: a task starts when its input has arrived. Sends are of two kinds. A buffered send is
-never waited for. A rendezvous send is over when its receiver has reached the task that takes it.
-``pending`` of them may be unfinished on one channel while their sender continues; 0 is MPI's
-blocking ``Ssend``.
+Receives block: a task starts when its input has arrived. There are two kinds of sends. The sender
+never waits for a buffered send. A rendezvous send ends when its receiver has reached the task that
+takes it. ``pending`` of them may be unfinished on a channel while their sender continues; 0 is
+MPI's blocking ``Ssend``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNIT_COSTS: Mapping[TaskKind, float] = {
     "data": 1.0,
     "weights": 1.0,
 }
-"""The time of a task of each kind, if that of a forward pass is 1."""
+"""The time of a task of each kind, relative to a forward pass."""
 
 
 class DeadlockError(RuntimeError):
@@ -85,14 +85,14 @@ def simulate_orders(
     """Simulate one replica's step.
 
     Args:
-        layout: The ranks; those of one stage start each of its tasks together.
-        orders: By rank of the replica, its tasks.
+        layout: The ranks; those of a stage start each of its tasks together.
+        orders: The tasks of each rank of the replica.
         costs: The time of a task of each kind.
-        pending: How many sends of a channel from stage to stage may wait for their receiver while
-            the sender continues; None: sends are buffered.
+        pending: The number of sends of a channel between stages that may wait for their receiver
+            while the sender continues; None: sends are buffered.
 
     Raises:
-        DeadlockError: The step never ends; the text names a rank that waits.
+        DeadlockError: The step never ends; the message names a rank that waits.
     """
     rows = _Rows(layout, orders, costs, pending)
     parts = [rows.list_parts(order) for order in orders]
@@ -109,8 +109,8 @@ def simulate_orders(
 class _Rows:
     """The tasks of all ranks as rows of a simulation.
 
-    A rendezvous is two rows without work. The receiver's arrivals at its tasks are the input of the
-    sender's waits.
+    A rendezvous consists of two rows without work: the arrivals of the receiver at its tasks are
+    the inputs of the waits of the sender.
     """
 
     def __init__(
@@ -130,23 +130,23 @@ class _Rows:
         tasks = {task.series: task for order in orders for task in order}
         numbers = (task.micro_batch for order in orders for task in order)
         self._micro_batches = 1 + max(numbers, default=-1)
-        inputs = {line: find_input(task, stages) for line, task in tasks.items()}
-        for line, task in tasks.items():
-            needs_input = inputs[line] is not None
-            self._tasks[line] = self._add_row(task, costs[task.kind], needs_input=needs_input)
-        for line, source in inputs.items():
+        inputs = {series: find_input(task, stages) for series, task in tasks.items()}
+        for series, task in tasks.items():
+            needs_input = inputs[series] is not None
+            self._tasks[series] = self._add_row(task, costs[task.kind], needs_input=needs_input)
+        for series, source in inputs.items():
             if source is not None and source.series in tasks:
-                self.rows[self._tasks[source.series]].feed(self.rows[self._tasks[line]])
+                self.rows[self._tasks[source.series]].feed(self.rows[self._tasks[series]])
         if pending is None:
             return
-        for line, task in tasks.items():
-            self._arrivals[line] = self._add_row(task, 0.0, needs_input=False)
-        for line, task in tasks.items():
+        for series, task in tasks.items():
+            self._arrivals[series] = self._add_row(task, 0.0, needs_input=False)
+        for series, task in tasks.items():
             receiver = find_receiver(task, stages)
             if receiver is not None:
-                self._waits[line] = self._add_row(task, 0.0)
+                self._waits[series] = self._add_row(task, 0.0)
             if receiver is not None and receiver.series in tasks:
-                self.rows[self._arrivals[receiver.series]].feed(self.rows[self._waits[line]])
+                self.rows[self._arrivals[receiver.series]].feed(self.rows[self._waits[series]])
 
     def _add_row(self, task: Task, seconds: float, *, needs_input: bool = True) -> int:
         ranks = self._layout.list_stage_ranks(task.stage, 0, task.direction)
@@ -157,21 +157,21 @@ class _Rows:
         return len(self.rows) - 1
 
     def list_parts(self, order: TaskOrder) -> list[tuple[RowTask, Task]]:
-        """Return a rank's tasks with its arrivals and waits, each with the task it belongs to."""
+        """Return a rank's tasks, arrivals and waits, each with the task that it belongs to."""
         if self._pending is None:
             return [((self._tasks[task.series], task.micro_batch), task) for task in order]
         parts = []
-        sent: dict[TaskSeries, list[int]] = {}
+        sends: dict[TaskSeries, list[int]] = {}
         for task in order:
-            line = task.series
-            parts.append(((self._arrivals[line], task.micro_batch), task))
-            parts.append(((self._tasks[line], task.micro_batch), task))
-            if line not in self._waits:
+            series = task.series
+            parts.append(((self._arrivals[series], task.micro_batch), task))
+            parts.append(((self._tasks[series], task.micro_batch), task))
+            if series not in self._waits:
                 continue
-            micro_batches = sent.setdefault(line, [])
+            micro_batches = sends.setdefault(series, [])
             micro_batches.append(task.micro_batch)
             if len(micro_batches) > self._pending:
-                parts.append(((self._waits[line], micro_batches[-1 - self._pending]), task))
+                parts.append(((self._waits[series], micro_batches[-1 - self._pending]), task))
         return parts
 
     def find_span(self, task: Task) -> tuple[float, float]:

@@ -20,16 +20,17 @@ from spbench_core.schedule.orders import (
 from spbench_core.schedule.simulation import RowTask, StepSimulation, TaskRow
 
 DATA_SHARE = 0.5
-"""The share of a backward pass that computes gradients of data, which zb-h1 computes apart from
-those of weights. It is used if nobody has measured it: a convolution has as many multiply-adds for
-either."""
+"""The default share of a backward pass that computes gradients of data, if it was not measured.
 
-_KEPT_TASKS = 4096
-"""Tasks of one kind in the orders of a step that are kept for the next one like it, at most.
+zb-h1 computes them separately from the gradients of weights. A convolution has the same number of
+multiply-adds for both."""
+
+_MAX_CACHED_TASKS = 4096
+"""The limit of tasks of one kind in the orders of a step that are cached.
 
 A search simulates many steps of few shapes. A task takes about 100 bytes."""
 _ROUNDING = 1.0 + 1e-9
-"""The factor by which rounding can make a device's passes longer at most."""
+"""The factor by which rounding can make a device's passes longer."""
 
 
 class StageTimes(Protocol):
@@ -58,7 +59,7 @@ class Timetable:
         backward_end: The end of each backward pass, which starts ``backward_s`` earlier. With
             zb-h1, the end of the gradients of data, which take the stage's ``data_share`` of it.
         send: The start of each output's transfer to the next stage; none for the last.
-        back: The start of each gradient's transfer to the stage before; none for the first.
+        back: The start of each gradient's transfer to the previous stage; none for the first.
         reduce: The start of the all-reduce of each stage, by stage only.
         end_s: The end of the last all-reduce.
         weights_end: With zb-h1, the end of each micro-batch's gradients of weights.
@@ -74,7 +75,7 @@ class Timetable:
 
     @property
     def released(self) -> list[list[float]]:
-        """When the activations of each micro-batch are no longer kept."""
+        """The times when the activations of each micro-batch are released."""
         return self.backward_end if self.weights_end is None else self.weights_end
 
 
@@ -88,14 +89,14 @@ def compute_timetable(
     sums the gradients of its stages, one by one.
 
     Args:
-        stages: All of them; those of a group are as far apart as there are groups. With several
-            stages no all-reduce overlaps with passes.
+        stages: All stages. The distance between the stages of a group is the number of groups. If
+            groups have several stages, no all-reduce overlaps with passes.
         schedule: The schedule; interleaved if there are several rounds.
         micro_batches: Their number; with several rounds a multiple of the number of groups.
-        rounds: Stages of each group.
+        rounds: The number of stages of each group.
 
     Raises:
-        ValueError: There are several rounds, and the schedule is another.
+        ValueError: There are several rounds, and the schedule is not interleaved.
     """
     step = _Step(stages, schedule, micro_batches, rounds)
     step.simulation.run()
@@ -119,13 +120,13 @@ def compute_step_end(
     *,
     limit: float = inf,
 ) -> float:
-    """Return when a step ends, or infinity as soon as it must end after a limit.
+    """Return the end of a step, or infinity as soon as it certainly exceeds a limit.
 
     Args:
-        stages: As for `timetable`.
-        schedule: As for `timetable`.
-        micro_batches: As for `timetable`.
-        rounds: As for `timetable`.
+        stages: See `compute_timetable`.
+        schedule: See `compute_timetable`.
+        micro_batches: See `compute_timetable`.
+        rounds: See `compute_timetable`.
         limit: Seconds.
     """
     step = _Step(stages, schedule, micro_batches, rounds)
@@ -144,8 +145,8 @@ class _Step:
         forward: The forward passes of each stage.
         backward: The backward passes of each stage; with zb-h1 their gradients of data.
         weights: With zb-h1, the gradients of weights of each stage.
-        sends: When messages start from each stage but the last to the next.
-        returns: When messages start from each stage but the first to the one before.
+        sends: The starts of messages from each stage except the last to the next one.
+        returns: The starts of messages from each stage except the first to the previous one.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class _Step:
         )
 
     def sum_pass_seconds(self) -> list[float]:
-        """Return the seconds of all passes of each group."""
+        """Return the total seconds of all passes of each group."""
         return [
             self._micro_batches
             * sum(
@@ -215,9 +216,9 @@ class _Step:
 def _find_orders(
     schedule: Schedule, groups: int, rounds: int, micro_batches: int
 ) -> Sequence[Sequence[RowTask]]:
-    """Return the tasks of each group. Rows are those of one kind after another, by stage."""
-    kept = groups * rounds * micro_batches <= _KEPT_TASKS
-    build = _build_kept_orders if kept else _build_orders
+    """Return the tasks of each group; rows are sorted by kind and then by stage."""
+    is_cached = groups * rounds * micro_batches <= _MAX_CACHED_TASKS
+    build = _build_cached_orders if is_cached else _build_orders
     return build(schedule, groups, rounds, micro_batches)
 
 
@@ -232,7 +233,7 @@ def _build_orders(
     return [_build_stage_order(schedule, group, groups, micro_batches) for group in range(groups)]
 
 
-_build_kept_orders = lru_cache(maxsize=64)(_build_orders)
+_build_cached_orders = lru_cache(maxsize=64)(_build_orders)
 
 
 def _build_stage_order(
