@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 
 import spbench_core
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 class ExitCode(IntEnum):

@@ -1,7 +1,7 @@
 """Facts of this host, read without torch: accelerators, adapters, cores and memory.
 
-`doctor` sends the source of this module to the hosts and runs it there with the Python that they
-have. Therefore it uses the standard library only, and the syntax of Python 3.6.
+`doctor` sends the source of this module to the hosts, and runs it with the Python of each host.
+Therefore it uses the standard library only, and the syntax of Python 3.6.
 """
 
 import os

@@ -14,7 +14,7 @@ from spbench.batch.schedulers.scheduler import Allocation, Scheduler
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.program import find_interpreter, wrap_argv
 from spbench_core.events.rank_events import ENV_CASES, ENV_EVENTS_DIR
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 KILL_AFTER = 30
 """Seconds between SIGTERM and SIGKILL for a launcher."""

@@ -25,7 +25,7 @@ from spbench.cli.request import (
     group_options,
 )
 from spbench.launch.choice import LaunchChoice
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.batch.job import BatchJob

@@ -13,7 +13,7 @@ import typer
 from spbench.cli.request import HostfileOption, HostsOption, print_progress
 from spbench.errors import ExitCode, UsageError
 from spbench.launch.finding import FindingStatus
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.launch.finding import Finding

@@ -12,7 +12,7 @@ from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.suites.case import Suite
 from spbench.suites.loader import load_suite_file
 from spbench.suites.systems import choose_references
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 def validate(

@@ -14,7 +14,7 @@ from spbench.launch.placement import count_cores
 from spbench.record.machine.machine_files import read_available_memory
 from spbench.record.number_formatting import format_size
 from spbench.suites.case import Case
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MAX_RANKS_PER_CORE = 4
 """The largest number of whole ranks per core.

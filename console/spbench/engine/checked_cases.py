@@ -16,7 +16,7 @@ from spbench.launch.survey.progress import Progress, ignore_progress
 from spbench.suites.case import Case, Suite
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import Mark, Node, parse_yaml
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 CHECKER = ("-m", "spbench_workers.checking")
 _MARK = "spbench-check "

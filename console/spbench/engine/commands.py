@@ -20,7 +20,7 @@ from spbench_core.credentials import (
     quote_assignment,
     select_secrets,
 )
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from spbench.record.runs.case_durations import hash_work
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
 from spbench_core.catalog.work import Work
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.record.runs.index import PastDuration

@@ -10,7 +10,7 @@ from spbench.engine.faults.fault import Fault, Observation, RankError, RankLoss
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 from spbench_core.events.statuses import CaseStatus, PhaseProgress, RankStatus, restarts_deadline
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 EXIT_TIMEOUT = 20.0
 """Seconds from the last case's end until every rank has sent its bye."""

@@ -12,7 +12,7 @@ from spbench.launch.gpu_needs import needs_gpu
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import Job, may_choose_hosts
 from spbench.launch.placement import count_cores, count_slots
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 _MAX_NODES_BYTES = 16 << 20
 """Bytes read of a scheduler's list of nodes, which has a name for each core."""

@@ -25,7 +25,7 @@ from spbench.launch.program import find_interpreter
 from spbench.suites.launcher_names import list_launcher_names
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 _MISSING_MODULES = {
     "numpy": Finding(

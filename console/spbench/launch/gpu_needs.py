@@ -20,7 +20,7 @@ from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.host_facts import VISIBLE_DEVICES, read_cards
 from spbench_core.layout.partition import TRANSPORT_DEVICES
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 _HERE = "this machine"
 _MAX_CASES = 3

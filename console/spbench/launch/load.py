@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.placement import count_cores
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 BUSY_LOAD = 0.5
 """The load per core above which a host counts as busy."""

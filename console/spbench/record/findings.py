@@ -37,7 +37,7 @@ from spbench.record.stragglers import (
 )
 from spbench.stats.generalised_esd import FEWEST_VALUES
 from spbench.stats.summary import lower_median
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 NOTABLE_LINK = 1.5
 """Times the median of its kind from which on a link among few is reported."""

@@ -20,7 +20,7 @@ from spbench.record.messages.enumeration import count_cases, enumerate_names
 from spbench.record.number_formatting import format_percent
 from spbench.record.run_parts import JobState
 from spbench.record.state import RunState
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MAX_WAIT_EXCLUSIVE = 0.2
 """The share of its time that a rank may wait for a core that it does not share."""

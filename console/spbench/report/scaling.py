@@ -21,7 +21,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import Difference, estimate_difference, least_launches
 from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 DEFAULT_LEAST_GAIN = 0.5
 """The default of the gain that makes an added rank worthwhile."""

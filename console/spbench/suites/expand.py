@@ -14,7 +14,7 @@ from spbench.suites.scaling import RankCounts, scale_cases
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MAX_CASES = 10_000
 """The most cases that one entry may expand into."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spbench_core.whole_numbers import parse_whole
+from spbench_core.number_text import parse_whole
 
 Scalar = None | bool | int | float | str
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spbench_core.catalog.benchmark import Benchmark, ParamError
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import ScalingError, ScalingMode, ScalingTarget
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from spbench.errors import NothingSelected, UsageError, did_you_mean
 from spbench.suites.case import Case
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MAX_DEPTH = 100
 _TOKEN = re.compile(r"[()]|[^\s()]+")

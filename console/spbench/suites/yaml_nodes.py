@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from spbench.suites.scalars import Scalar, parse_scalar
-from spbench_core.whole_numbers import TooManyDigitsError
+from spbench_core.number_text import TooManyDigitsError
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands: ``("cases", 0, "params", "halo_len")``."""

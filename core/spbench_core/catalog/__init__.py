@@ -70,13 +70,13 @@ class Catalog(MutableMapping[str, Benchmark]):
         del self._load_family(name)[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._load_built_in()
+        yield from self._load_own_entries()
         yield from self._load_plugins()
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _load_built_in(self) -> dict[str, Benchmark]:
+    def _load_own_entries(self) -> dict[str, Benchmark]:
         families = dict.fromkeys([*registration.list_families(), *self._families])
         return {
             name: entry for family in families for name, entry in self._load_family(family).items()
@@ -84,7 +84,7 @@ class Catalog(MutableMapping[str, Benchmark]):
 
     def _load_plugins(self) -> dict[str, Benchmark]:
         if self._plugin_entries is None:
-            self._plugin_entries = registration.load_plugin_entries(self._load_built_in())
+            self._plugin_entries = registration.load_plugin_entries(self._load_own_entries())
         return self._plugin_entries
 
     def _load_family(self, name: str) -> dict[str, Benchmark]:

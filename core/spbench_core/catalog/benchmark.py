@@ -212,7 +212,7 @@ class Benchmark:
 
     @property
     def check_module(self) -> str | None:
-        """The module with ``check(params)``, which runs before a launch; None if none is needed."""
+        """The module with ``check(params)``, which runs before a launch, or None."""
         return None if self.checked_in is None else f"{FAMILIES}.{self.checked_in}"
 
     def find_param(self, name: str) -> Param | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from spbench_core.layout.tiles import parse_pair
-from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
+from spbench_core.number_text import TooManyDigitsError, parse_whole
 
 ParamKind = Literal[
     "int",

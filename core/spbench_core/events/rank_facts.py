@@ -24,7 +24,7 @@ class RankFacts:
         processor: The name of its host's processor.
         threads: Threads that it computes with.
         fabric: The network adapters of its host, or ``tcp``.
-        versions: Versions of what it runs on, by name; None if something is not installed.
+        versions: Versions of its software by name; None if a package is not installed.
     """
 
     host: str

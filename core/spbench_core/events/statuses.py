@@ -98,7 +98,7 @@ class RankPhase(StrEnum):
     """The phase of a rank of the current launch.
 
     While a case makes progress the phase is ``working``, and the benchmark names the activity.
-    ``unfinished`` is the phase of a rank whose console was killed.
+    A rank is ``unfinished`` if its console was killed.
     """
 
     STARTING = "starting"
@@ -123,7 +123,7 @@ class RankPhase(StrEnum):
 
     @property
     def is_before_work(self) -> bool:
-        """Whether the rank has not reported progress in a case yet."""
+        """Whether the rank has reported no progress in a case so far."""
         return self in (RankPhase.STARTING, RankPhase.READY, RankPhase.SETUP)
 
 

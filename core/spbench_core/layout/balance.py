@@ -7,8 +7,7 @@ from itertools import accumulate, pairwise
 from math import inf
 
 from spbench_core.layout.tiles import Interval
-from spbench_core.quantities import format_quantity
-from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
+from spbench_core.number_text import TooManyDigitsError, format_quantity, parse_whole
 
 Balance = tuple[int, ...]
 """The number of layers of each stage, from the first to the last."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from spbench_core.layout.tiles import Interval
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 @dataclass(frozen=True, slots=True)

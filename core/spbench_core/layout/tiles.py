@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
+from spbench_core.number_text import TooManyDigitsError, parse_whole
 
 Interval = tuple[int, int]
 """Half-open: ``(first, one past the last)``."""

@@ -27,7 +27,7 @@ class Layer(ABC):
 
     @abstractmethod
     def build(self, builder: Builder[M], flow: Flow) -> M:
-        """Return what the builder makes, such as a module, for inputs of these shapes.
+        """Build the layer, for example as a module, for inputs of these shapes.
 
         A module takes and returns a tensor if the flow has one, and a tuple if it has two.
         """

@@ -115,7 +115,7 @@ class Part(ABC):
 
     @abstractmethod
     def build(self, builder: Builder[M], data: Map) -> M:
-        """Return what the builder makes of this part for an input of this shape."""
+        """Build the part, for example as a module, for an input of this shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class Identity(_SameShape):
 
 @dataclass(frozen=True, slots=True)
 class Mean(Part):
-    """Global average pooling: the mean of each channel, as a vector."""
+    """Global average pooling: a vector with the mean of each channel."""
 
     def output(self, data: Map) -> Map:
         return Map(data.channels, 1, 1)
@@ -230,7 +230,7 @@ class Mean(Part):
 
 @dataclass(frozen=True, slots=True)
 class Flatten(Part):
-    """All values of a map, as a vector."""
+    """Flattening of a map to a vector of its values."""
 
     def output(self, data: Map) -> Map:
         return Map(data.values, 1, 1)

@@ -1,7 +1,7 @@
-"""Proxies: smaller models with the stages, tiles, stage boundaries and layer kinds of a model.
+"""Proxies: smaller models with the stages, tiles and layer kinds of a model.
 
-A proxy is smaller in three ways, which change only the size of the messages between ranks. Of equal
-neighbouring layers of a stage one or two are kept. The image is halved while each tile keeps the
+A proxy is smaller in three ways, which change only the size of the messages between ranks. One or
+two of equal neighbouring layers of a stage are kept. The image is halved while each tile keeps the
 pixels that its neighbours read; halos are then as wide as before and come from the same ranks. If
 that is not enough, every convolution has fewer filters.
 """
@@ -145,16 +145,16 @@ class _Shrinker:
 
     def list_proxies(self, divisor: int) -> Iterator[Proxy]:
         """Yield the proxies with a divisor of the number of filters, largest images first."""
-        for kept in self._choices:
-            indices = [index for stage in kept for index in stage]
+        for kept_layers in self._choices:
+            indices = [index for stage in kept_layers for index in stage]
             layers = tuple(_thin_layer(self._model.layers[index], divisor) for index in indices)
             for halvings in count():
                 small = Model(self._model.name, _halve(self._model.image, halvings), layers)
-                if not self._is_valid(small, indices, kept):
+                if not self._is_valid(small, indices, kept_layers):
                     break
-                yield Proxy(small, tuple(map(len, kept)), divisor, self._model)
+                yield Proxy(small, tuple(map(len, kept_layers)), divisor, self._model)
 
-    def _is_valid(self, small: Model, indices: Sequence[int], kept: KeptLayers) -> bool:
+    def _is_valid(self, small: Model, indices: Sequence[int], kept_layers: KeptLayers) -> bool:
         """Return whether a smaller model exists, and its tiles have the pixels of all halos."""
         if small.image.height < 2 or small.image.width < 2:
             return False
@@ -162,9 +162,9 @@ class _Shrinker:
             reaches = find_reaches(small)
         except ValueError:
             return False
-        if not self._can_fuse(small, kept):
+        if not self._can_fuse(small, kept_layers):
             return False
-        grids = [grid for stage, grid in zip(kept, self._grids, strict=True) for _ in stage]
+        grids = [grid for stage, grid in zip(kept_layers, self._grids, strict=True) for _ in stage]
         originals = [self._reaches[index] for index in indices]
         return all(
             grid.size == 1 or _has_halo(reach, original, grid)
@@ -172,11 +172,11 @@ class _Shrinker:
             for reach, original in zip(layer, original_layer, strict=True)
         )
 
-    def _can_fuse(self, small: Model, kept: KeptLayers) -> bool:
+    def _can_fuse(self, small: Model, kept_layers: KeptLayers) -> bool:
         """Return whether a spatial stage has as many layers as share a halo exchange."""
         if not self._fused_layers:
             return True
-        ranges = zip(layer_ranges(tuple(map(len, kept))), self._grids, strict=True)
+        ranges = zip(layer_ranges(tuple(map(len, kept_layers))), self._grids, strict=True)
         spatial = [layers for layers, grid in ranges if grid.size > 1]
         try:
             check_fused_layers(small, spatial, self._fused_layers)
@@ -194,7 +194,7 @@ def _has_halo(reach: Reach, original: Reach, grid: Grid) -> bool:
 
 def _choose_layers(model: Model, balance: Balance, limit: int) -> KeptLayers:
     """Return the layers that each stage keeps: the first ``limit`` of a run of equal ones."""
-    kept: list[tuple[int, ...]] = []
+    kept_layers: list[tuple[int, ...]] = []
     for first, last in layer_ranges(balance):
         repeats = 0
         stage = [first]
@@ -202,8 +202,8 @@ def _choose_layers(model: Model, balance: Balance, limit: int) -> KeptLayers:
             repeats = repeats + 1 if _is_repeated(model, before, index) else 0
             if repeats < limit:
                 stage.append(index)
-        kept.append(tuple(stage))
-    return tuple(kept)
+        kept_layers.append(tuple(stage))
+    return tuple(kept_layers)
 
 
 def _is_repeated(model: Model, before: int, index: int) -> bool:

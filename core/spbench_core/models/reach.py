@@ -54,8 +54,8 @@ class ReachBuilder:
         return ()
 
     def pool(self, pool: Pool, data: Map) -> Reaches:
-        beyond = max(pool.padding, pool.kernel - 1 - pool.padding)
-        return (Reach(data, beyond, beyond),)
+        pixels = max(pool.padding, pool.kernel - 1 - pool.padding)
+        return (Reach(data, pixels, pixels),)
 
     def mean(self, data: Map) -> Reaches:
         return (Reach(data, 0, 0),)

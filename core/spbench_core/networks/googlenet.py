@@ -36,11 +36,11 @@ def googlenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     for stage in _STAGES:
         data = graph.pool(data, 3, stride=2)
         for module in stage:
-            data = _mixed(graph, data, module)
+            data = _mixed_module(graph, data, module)
     graph.dense(Mean().output(data), num_classes)
 
 
-def _mixed(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
+def _mixed_module(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
     name, n1, n3_in, n3, n5_in, n5, n0 = module
     name = f"conv_{name}"
     ones = graph.conv(data, n1, bias=True, name=f"{name}_1x1")

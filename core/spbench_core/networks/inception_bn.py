@@ -56,7 +56,7 @@ def inception_bn(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     else:
         data = _stem(graph, image)
         for module in _LAYERS:
-            data = _mixed(graph, data, module)
+            data = _mixed_module(graph, data, module)
     graph.dense(graph.pool(data, 7, name="global_pool"), num_classes)
 
 
@@ -77,7 +77,7 @@ def _small_mixed(graph: NetworkGraph, data: Map, name: str, ones: int, threes: i
     return concat_maps(first, second)
 
 
-def _mixed(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
+def _mixed_module(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
     name, n1, n3_in, n3, n33_in, n33, n0 = module
     name = f"conv_{name}"
     stride = 1 if n1 else 2

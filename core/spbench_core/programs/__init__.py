@@ -1,1 +1,1 @@
-"""Programs that are run as they are: what their output is expected to hold, and how it is read."""
+"""External programs: their expected output, presets, and the reader of their output."""

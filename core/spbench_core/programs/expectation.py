@@ -1,4 +1,4 @@
-"""The output that a program is expected to print: its metrics, its table, its marks of success."""
+"""The expected output of a program: metrics, tables and patterns of success."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Literal, get_args
 
 Better = Literal["lower", "higher", "none"]
 VALUE = "value"
-"""The group of a pattern that holds the number."""
+"""The group of a pattern with the number."""
 SKIPPED = "_"
-"""The name of a column that is not read."""
+"""The name of a column that is ignored."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_LONGEST_PATTERN = 1000
-_FIGURE_KEYS = ("unit", "better", "scale")
+_MAX_PATTERN_LENGTH = 1000
+_METRIC_KEYS = ("unit", "better", "scale")
 _TABLE_KEYS = (
     "header",
     "rows",
@@ -29,7 +29,7 @@ _TABLE_KEYS = (
 
 
 class ExpectationError(ValueError):
-    """The error of an expectation that cannot be read: its parameter, and what is wrong with it."""
+    """An invalid expectation; ``param`` is the parameter that is wrong."""
 
     def __init__(self, param: str, message: str) -> None:
         super().__init__(f"{param}: {message}")
@@ -38,14 +38,14 @@ class ExpectationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OutputMetric:
-    """A number that a program prints: a metric of the case.
+    """A metric of the case: a number that a program prints.
 
     Attributes:
-        name: The metric's name.
-        unit: Its unit, as a report shows it.
-        better: Its direction.
-        scale: The factor from the program's unit to this one.
-        optional: Whether the program may print it or not.
+        name: The name of the metric.
+        unit: Its unit in reports.
+        better: The direction in which it improves.
+        scale: The factor from the program's unit to `unit`.
+        optional: Whether the output may lack it.
     """
 
     name: str
@@ -57,9 +57,12 @@ class OutputMetric:
 
 @dataclass(frozen=True, slots=True)
 class LineMetric:
-    """A number in a line: the group ``value`` of a pattern that is searched in each line.
+    """A number in a line.
 
-    Of several such lines the last one counts; a sample of each is kept where ``sampled``.
+    Attributes:
+        metric: The metric.
+        pattern: Searched in each line; its group ``value`` is the number. The last match counts.
+        sampled: Whether the number of each match is a sample.
     """
 
     metric: OutputMetric
@@ -69,11 +72,11 @@ class LineMetric:
 
 @dataclass(frozen=True, slots=True)
 class JsonMetric:
-    """A number in output that is one JSON document, by its path.
+    """A number in the JSON document that a program prints.
 
     Attributes:
-        figure: The metric.
-        path: Keys and indices from the root on.
+        metric: The metric.
+        path: Keys and indices, from the root.
     """
 
     metric: OutputMetric
@@ -82,23 +85,23 @@ class JsonMetric:
 
 @dataclass(frozen=True, slots=True)
 class OutputTable:
-    """A table of a program's output: a header line, then rows of as many words as columns.
+    """A table in a program's output: a header line, then rows with a word for each column.
 
-    Without `rows` it ends at the first line that is neither blank nor a row; with it, at another
-    table's header, and other lines, as launchers print them in between, are passed over. Each row
-    is a point of a sweep: its labels say which, and its figures are values there.
+    Without `rows` it ends at the first line that is neither blank nor a row. With `rows` it ends at
+    the header of another table, and other lines in between, such as those of launchers, are
+    ignored. Each row is a point of a sweep: its labels identify the point, and its metrics are the
+    values.
 
     Attributes:
-        header: Searched in each line; the table begins after the one that holds it.
-        columns: The columns' names from left to right; ``_`` is not read.
-        labels: Of these, the ones that say which point a row is.
-        figures: Of these, the ones that are metrics.
-        must: Of these, the words of which each row must have one there.
-        fixed: Labels that all rows of this table have.
-        rows: Searched in each line: only rows match. One that cannot be read is an error.
-        context: Searched in each line: the named groups of the newest match are labels, too.
-        optional: Whether the program may print it or not; once its header has come, its metrics
-            must have values.
+        header: Searched in each line; the table begins after a match.
+        columns: The names of the columns, from left to right; ``_`` is ignored.
+        labels: The columns that identify the point.
+        metrics: The columns that are metrics.
+        must: The allowed words of a column; each row must have one of them.
+        fixed: Labels of all rows of this table.
+        rows: Searched in each line; matches rows only. A row that cannot be read is an error.
+        context: Searched in each line; the named groups of the last match are labels, too.
+        optional: Whether the output may lack it. After its header its metrics must have values.
     """
 
     header: re.Pattern[str]
@@ -120,8 +123,8 @@ class OutputExpectation:
         lines: Numbers in lines.
         tables: Tables of points.
         json: Numbers in a JSON document.
-        must: Patterns of which each must stand in some line.
-        never: Patterns that must stand in none.
+        must: Patterns that must each match a line.
+        never: Patterns that must not match any line.
     """
 
     lines: tuple[LineMetric, ...] = ()
@@ -132,218 +135,226 @@ class OutputExpectation:
 
     @property
     def required(self) -> frozenset[str]:
-        """The names of the metrics that the program must print whatever else it prints."""
+        """The names of the metrics that the program must print in any case."""
         lines = (line.metric for line in self.lines)
-        documents = (one.metric for one in self.json)
-        names = {figure.name for figure in (*lines, *documents) if not figure.optional}
+        documents = (document.metric for document in self.json)
+        names = {metric.name for metric in (*lines, *documents) if not metric.optional}
         names.update(
-            figure.name
+            metric.name
             for table in self.tables
             if not table.optional
-            for figure in table.metrics.values()
+            for metric in table.metrics.values()
         )
         return frozenset(names)
 
     @property
     def metrics(self) -> dict[str, OutputMetric]:
-        """All metrics, by name, in the order in which they were asked for."""
-        found = [*(line.metric for line in self.lines)]
-        found += [figure for table in self.tables for figure in table.metrics.values()]
-        found += [one.metric for one in self.json]
-        return {figure.name: figure for figure in found}
+        """All metrics by name, in the order of the parameters."""
+        metrics = [line.metric for line in self.lines]
+        metrics += [metric for table in self.tables for metric in table.metrics.values()]
+        metrics += [document.metric for document in self.json]
+        return {metric.name: metric for metric in metrics}
 
 
 def parse_expectation(params: Mapping[str, Any]) -> OutputExpectation:
-    """Return what the parameters of a case expect.
+    """Parse the expectation of a case's parameters.
 
     Args:
         params: ``metrics`` and ``samples`` map a name to ``{pattern, unit, better, scale,
-            optional}``, ``json`` to ``{path, unit, better, scale, optional}``; ``table`` is one
-            table or a list of them; ``must`` and ``never`` are lists of patterns. What is None or
-            missing is not expected.
+            optional}``, and ``json`` maps it to ``{path, unit, better, scale, optional}``.
+            ``table`` is a table or a list of them. ``must`` and ``never`` are lists of patterns.
+            Each may be None or missing.
 
     Raises:
-        ExpectationError: Something of it is wrong.
+        ExpectationError: A parameter is invalid.
     """
     expectation = OutputExpectation(
-        lines=(*_lines(params, "metrics"), *_lines(params, "samples")),
-        tables=tuple(_tables(params.get("table"))),
-        json=tuple(_json(params.get("json"))),
-        must=_patterns(params, "must"),
-        never=_patterns(params, "never"),
+        lines=(*_parse_lines(params, "metrics"), *_parse_lines(params, "samples")),
+        tables=tuple(_parse_tables(params.get("table"))),
+        json=tuple(_parse_json(params.get("json"))),
+        must=_parse_patterns(params, "must"),
+        never=_parse_patterns(params, "never"),
     )
-    _refuse_twice(expectation)
+    _reject_duplicates(expectation)
     return expectation
 
 
-def _lines(params: Mapping[str, Any], param: str) -> list[LineMetric]:
-    found = []
-    for name, about in _mapping(params.get(param), param).items():
-        place = f"{param}.{name}"
-        about = _only(about, place, ("pattern", *_FIGURE_KEYS, "optional"))
-        pattern = _pattern(about.get("pattern"), place)
+def _parse_lines(params: Mapping[str, Any], param: str) -> list[LineMetric]:
+    lines = []
+    for name, spec in _check_mapping(params.get(param), param).items():
+        key = f"{param}.{name}"
+        _check_keys(spec, key, ("pattern", *_METRIC_KEYS, "optional"))
+        pattern = _parse_pattern(spec.get("pattern"), key)
         if VALUE not in pattern.groupindex:
             raise ExpectationError(
-                place,
+                key,
                 f"its pattern has no group {VALUE}: write (?P<{VALUE}>...) where the number is",
             )
-        found.append(LineMetric(_figure(name, about, place), pattern, param == "samples"))
-    return found
+        lines.append(LineMetric(_parse_metric(name, spec, key), pattern, param == "samples"))
+    return lines
 
 
-def _json(value: Any) -> list[JsonMetric]:
-    found = []
-    for name, about in _mapping(value, "json").items():
-        place = f"json.{name}"
-        about = _only(about, place, ("path", *_FIGURE_KEYS, "optional"))
-        found.append(JsonMetric(_figure(name, about, place), _path(about.get("path"), place)))
-    return found
+def _parse_json(value: Any) -> list[JsonMetric]:
+    metrics = []
+    for name, spec in _check_mapping(value, "json").items():
+        key = f"json.{name}"
+        _check_keys(spec, key, ("path", *_METRIC_KEYS, "optional"))
+        path = _parse_path(spec.get("path"), key)
+        metrics.append(JsonMetric(_parse_metric(name, spec, key), path))
+    return metrics
 
 
-def _path(value: Any, place: str) -> tuple[str | int, ...]:
-    """Return the steps of ``a.0.b``, or of a list, in which a key may have dots."""
+def _parse_path(value: Any, param: str) -> tuple[str | int, ...]:
+    """Parse ``a.0.b``, or a list with keys that may contain dots."""
     if isinstance(value, list):
         steps = [str(step) for step in value]
     else:
         steps = value.split(".") if isinstance(value, str) else []
     if not any(steps):
         raise ExpectationError(
-            place, "its path is missing: write keys and indices, a.0.b, or a list of them"
+            param, "its path is missing: write keys and indices, a.0.b, or a list of them"
         )
     return tuple(int(step) if step.isdigit() else step for step in steps)
 
 
-def _tables(value: Any) -> list[OutputTable]:
+def _parse_tables(value: Any) -> list[OutputTable]:
     if value is None:
         return []
     tables = value if isinstance(value, list) else [value]
-    many = len(tables) > 1
-    return [
-        _table(table, f"table[{index}]" if many else "table") for index, table in enumerate(tables)
-    ]
+    if len(tables) == 1:
+        return [_parse_table(tables[0], "table")]
+    return [_parse_table(table, f"table[{index}]") for index, table in enumerate(tables)]
 
 
-def _table(value: Any, place: str) -> OutputTable:
-    about = _only(value, place, _TABLE_KEYS)
-    columns = _words(about.get("columns"), f"{place}.columns")
-    named = [name for name in columns if name != SKIPPED]
-    labels = _words(about.get("labels", []), f"{place}.labels")
+def _parse_table(spec: Any, param: str) -> OutputTable:
+    _check_keys(spec, param, _TABLE_KEYS)
+    columns = _check_names(spec.get("columns"), f"{param}.columns")
+    names = [name for name in columns if name != SKIPPED]
+    labels = _check_names(spec.get("labels", []), f"{param}.labels")
     must = {
-        name: tuple(str(word) for word in (words if isinstance(words, list) else [words]))
-        for name, words in _mapping(about.get("must"), f"{place}.must").items()
+        name: tuple(map(str, texts if isinstance(texts, list) else [texts]))
+        for name, texts in _check_mapping(spec.get("must"), f"{param}.must").items()
     }
-    given = _mapping(about.get("metrics"), f"{place}.metrics")
-    for name in (*labels, *given, *must):
-        if name not in named:
-            raise ExpectationError(place, f"{name} is none of its columns, {', '.join(named)}")
-    if len(set(named)) < len(named):
-        raise ExpectationError(place, "a column is named twice")
-    if not given:
-        raise ExpectationError(place, "none of its columns is a metric: give metrics")
-    context = _patterns(about, "context", f"{place}.context")
+    metrics = _check_mapping(spec.get("metrics"), f"{param}.metrics")
+
+    for name in (*labels, *metrics, *must):
+        if name not in names:
+            raise ExpectationError(param, f"{name} is none of its columns, {', '.join(names)}")
+    if len(set(names)) < len(names):
+        raise ExpectationError(param, "a column is named twice")
+    if not metrics:
+        raise ExpectationError(param, "none of its columns is a metric: give metrics")
+    context = _parse_patterns(spec, "context", f"{param}.context")
     if not all(pattern.groupindex for pattern in context):
         raise ExpectationError(
-            f"{place}.context", "a pattern has no named group: write (?P<NAME>...) for each label"
+            f"{param}.context", "a pattern has no named group: write (?P<NAME>...) for each label"
         )
-    rows = about.get("rows")
+
+    rows = spec.get("rows")
     return OutputTable(
-        header=_pattern(about.get("header"), f"{place}.header"),
+        header=_parse_pattern(spec.get("header"), f"{param}.header"),
         columns=tuple(columns),
         labels=tuple(labels),
         metrics={
-            name: _table_figure(name, one, f"{place}.metrics.{name}") for name, one in given.items()
+            name: _parse_column(name, column, f"{param}.metrics.{name}")
+            for name, column in metrics.items()
         },
         must=must,
-        fixed=_texts(about.get("fixed"), f"{place}.fixed"),
-        rows=None if rows is None else _pattern(rows, f"{place}.rows"),
+        fixed=_parse_labels(spec.get("fixed"), f"{param}.fixed"),
+        rows=None if rows is None else _parse_pattern(rows, f"{param}.rows"),
         context=context,
-        optional=_optional(about, place),
+        optional=_parse_optional(spec, param),
     )
 
 
-def _table_figure(name: str, value: Any, place: str) -> OutputMetric:
-    return _figure(name, _only(value, place, _FIGURE_KEYS), place)
+def _parse_column(name: str, spec: Any, param: str) -> OutputMetric:
+    _check_keys(spec, param, _METRIC_KEYS)
+    return _parse_metric(name, spec, param)
 
 
-def _figure(name: Any, about: Mapping[str, Any], place: str) -> OutputMetric:
+def _parse_metric(name: Any, spec: Mapping[str, Any], param: str) -> OutputMetric:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ExpectationError(place, "a metric's name has letters, digits and _ alone")
-    better = about.get("better", "none")
+        raise ExpectationError(param, "a metric's name has letters, digits and _ alone")
+    better = spec.get("better", "none")
     if better not in get_args(Better):
-        raise ExpectationError(place, f"better is lower, higher or none, not {better!r}")
-    scale = about.get("scale", 1.0)
+        raise ExpectationError(param, f"better is lower, higher or none, not {better!r}")
+    scale = spec.get("scale", 1.0)
     if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0 < scale < 1e18:
-        raise ExpectationError(place, f"scale is a number above 0, not {scale!r}")
-    unit = about.get("unit", "")
+        raise ExpectationError(param, f"scale is a number above 0, not {scale!r}")
+    unit = spec.get("unit", "")
     if not isinstance(unit, str):
-        raise ExpectationError(place, f"unit is text, not {unit!r}")
-    return OutputMetric(name, unit, better, float(scale), _optional(about, place))
+        raise ExpectationError(param, f"unit is text, not {unit!r}")
+    return OutputMetric(name, unit, better, float(scale), _parse_optional(spec, param))
 
 
-def _optional(about: Mapping[str, Any], place: str) -> bool:
-    optional = about.get("optional", False)
+def _parse_optional(spec: Mapping[str, Any], param: str) -> bool:
+    optional = spec.get("optional", False)
     if not isinstance(optional, bool):
-        raise ExpectationError(place, f"optional is true or false, not {optional!r}")
+        raise ExpectationError(param, f"optional is true or false, not {optional!r}")
     return optional
 
 
-def _patterns(
-    params: Mapping[str, Any], param: str, place: str | None = None
+def _parse_patterns(
+    params: Mapping[str, Any], key: str, param: str | None = None
 ) -> tuple[re.Pattern[str], ...]:
-    given = params.get(param)
-    found = given if isinstance(given, list) else [] if given is None else [given]
-    return tuple(_pattern(one, place or param) for one in found)
+    patterns = params.get(key)
+    if patterns is None:
+        return ()
+    if not isinstance(patterns, list):
+        patterns = [patterns]
+    return tuple(_parse_pattern(pattern, param or key) for pattern in patterns)
 
 
-def _pattern(value: Any, place: str) -> re.Pattern[str]:
+def _parse_pattern(value: Any, param: str) -> re.Pattern[str]:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value:
-        raise ExpectationError(place, "its pattern is missing")
-    if len(value) > _LONGEST_PATTERN:
-        raise ExpectationError(place, f"its pattern is longer than {_LONGEST_PATTERN} characters")
+        raise ExpectationError(param, "its pattern is missing")
+    if len(value) > _MAX_PATTERN_LENGTH:
+        message = f"its pattern is longer than {_MAX_PATTERN_LENGTH} characters"
+        raise ExpectationError(param, message)
     try:
         return re.compile(value)
     except re.error as error:
-        raise ExpectationError(place, f"{value!r} is no regular expression: {error}") from None
+        raise ExpectationError(param, f"{value!r} is no regular expression: {error}") from None
 
 
-def _mapping(value: Any, place: str) -> Mapping[str, Any]:
+def _parse_labels(value: Any, param: str) -> dict[str, str]:
+    return {str(name): str(text) for name, text in _check_mapping(value, param).items()}
+
+
+def _check_mapping(value: Any, param: str) -> Mapping[str, Any]:
+    """Return a mapping; an empty one for None."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ExpectationError(place, "it is a mapping from names")
+        raise ExpectationError(param, "it is a mapping from names")
     return value
 
 
-def _only(value: Any, place: str, keys: Sequence[str]) -> Mapping[str, Any]:
+def _check_keys(value: Any, param: str, keys: Sequence[str]) -> None:
     if not isinstance(value, Mapping):
-        raise ExpectationError(place, f"it is a mapping with {', '.join(keys)}")
+        raise ExpectationError(param, f"it is a mapping with {', '.join(keys)}")
     for key in value:
         if key not in keys:
-            raise ExpectationError(place, f"{key!r} is none of {', '.join(keys)}")
+            raise ExpectationError(param, f"{key!r} is none of {', '.join(keys)}")
+
+
+def _check_names(value: Any, param: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ExpectationError(param, "it is a list of names")
     return value
 
 
-def _words(value: Any, place: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise ExpectationError(place, "it is a list of names")
-    return value
-
-
-def _texts(value: Any, place: str) -> dict[str, str]:
-    return {str(name): str(text) for name, text in _mapping(value, place).items()}
-
-
-def _refuse_twice(expectation: OutputExpectation) -> None:
-    """Refuse a metric that lines and tables both give; tables may share theirs."""
-    seen: set[str] = set()
+def _reject_duplicates(expectation: OutputExpectation) -> None:
+    """Reject a metric of both a line and a table; tables may share metrics."""
+    names: set[str] = set()
     tables = {name for table in expectation.tables for name in table.metrics}
     for name in (
         *(line.metric.name for line in expectation.lines),
         *sorted(tables),
-        *(one.metric.name for one in expectation.json),
+        *(document.metric.name for document in expectation.json),
     ):
-        if name in seen:
+        if name in names:
             raise ExpectationError("metrics", f"{name} is asked for twice")
-        seen.add(name)
+        names.add(name)

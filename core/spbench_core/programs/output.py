@@ -1,4 +1,4 @@
-"""The output of a program, read as it comes: lines out of bytes, and what they hold."""
+"""Reader of a program's output: splits bytes into lines and finds metrics in them."""
 
 from __future__ import annotations
 
@@ -19,47 +19,48 @@ from spbench_core.programs.expectation import (
 )
 
 MAX_LINE_BYTES = 16 << 10
-"""Bytes of the longest line that is looked at; a longer one is cut, and its rest dropped."""
+"""Bytes of the longest line; the remainder of a longer one is dropped."""
 MAX_DOCUMENT = 16 << 20
 """Characters of the longest JSON document."""
 MAX_POINTS = 100_000
+"""Points of tables that are kept."""
 MAX_FOREIGN_LINES = 50
-"""Lines of others that a JSON document may hold."""
+"""Lines of other programs that a JSON document may contain."""
 MAX_EXAMPLES = 20
-"""Words of a rule that was broken that are kept, as examples."""
+"""Lines that break a rule and are kept as examples."""
 
 
 class LineSplitter:
-    """A splitter of bytes into lines: decoded, without ends of line, what is not text replaced."""
+    """A splitter of bytes into decoded lines without line ends; invalid bytes are replaced."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._buffer = bytearray()
         self._dropping = False
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """Yield the lines that these bytes complete."""
-        *whole, rest = data.split(b"\n")
-        for piece in whole:
+        """Yield the lines that are complete with these bytes."""
+        *complete, last = data.split(b"\n")
+        for piece in complete:
             if self._dropping:
                 self._dropping = False
             else:
-                yield _text(bytes(self._rest) + piece)
-            self._rest.clear()
+                yield _decode(bytes(self._buffer) + piece)
+            self._buffer.clear()
         if not self._dropping:
-            self._rest += rest
-        if len(self._rest) > MAX_LINE_BYTES:
-            yield _text(bytes(self._rest))
-            self._rest.clear()
+            self._buffer += last
+        if len(self._buffer) > MAX_LINE_BYTES:
+            yield _decode(bytes(self._buffer))
+            self._buffer.clear()
             self._dropping = True
 
     def flush(self) -> Iterator[str]:
-        """Yield what has come without an end of line."""
-        if self._rest:
-            yield _text(bytes(self._rest))
-            self._rest.clear()
+        """Yield the last line, if it has no line end."""
+        if self._buffer:
+            yield _decode(bytes(self._buffer))
+            self._buffer.clear()
 
 
-def _text(line: bytes) -> str:
+def _decode(line: bytes) -> str:
     return line[:MAX_LINE_BYTES].decode(errors="replace").rstrip("\r").rpartition("\r")[2]
 
 
@@ -77,13 +78,11 @@ class OutputFindings:
     """The findings of a program's output.
 
     Attributes:
-        values: The value of each metric that stands in a line or in a document; of a table's, that
-            of its last row.
-        samples: All values of the metrics that are sampled.
+        values: The value of each metric; for a table that of its last row.
+        samples: All values of the sampled metrics.
         points: The values of tables.
-        missing: Patterns that must stand in some line, and stand in none, and metrics that were
-            found nowhere.
-        forbidden: Lines that no pattern of `never` should match, and rows without their word.
+        missing: Required patterns without a match, and required metrics without a value.
+        forbidden: Lines that match a pattern of ``never``, and rows without a required word.
     """
 
     values: dict[str, float] = field(default_factory=dict)
@@ -97,134 +96,148 @@ class OutputReader:
     """A reader of one program's output, line by line.
 
     Args:
-        expectation: What is looked for.
-        say: Called with each new value: the metric's name, and the value.
+        expectation: The expected output.
+        report: Called with the metric's name and each new value.
     """
 
     def __init__(
-        self, expectation: OutputExpectation, say: Callable[[str, float], object] = lambda *_: None
+        self,
+        expectation: OutputExpectation,
+        report: Callable[[str, float], object] = lambda *_: None,
     ) -> None:
         self._expectation = expectation
-        self._say = say
-        self._found = OutputFindings()
-        self._unseen = list(expectation.must)
+        self._report = report
+        self._findings = OutputFindings()
+        self._unmatched = list(expectation.must)
         self._table: OutputTable | None = None
         self._contexts = {pattern for table in expectation.tables for pattern in table.context}
         self._context: dict[re.Pattern[str], dict[str, str | None]] = {}
-        self._needed = set(expectation.required)
+        self._required = set(expectation.required)
         self._document: list[str] | None = [] if expectation.json else None
         self._length = 0
 
     def read_line(self, line: str) -> None:
         """Read one line."""
-        self._look_for_marks(line)
-        self._look_for_figures(line)
+        self._match_patterns(line)
+        self._read_metrics(line)
         self._read_table(line)
         if self._document is not None and self._length < MAX_DOCUMENT:
             self._document.append(line)
             self._length += len(line) + 1
 
     def finish(self) -> OutputFindings:
-        """Return what was found, when the output has ended."""
-        found = self._found
+        """Return the findings, after the output has ended."""
+        findings = self._findings
         if self._document is not None:
             self._read_document("\n".join(self._document))
-        found.missing += [pattern.pattern for pattern in self._unseen]
-        found.missing += [
+        findings.missing += [pattern.pattern for pattern in self._unmatched]
+        findings.missing += [
             f"a value of {name}"
             for name in self._expectation.metrics
-            if name in self._needed and name not in found.values
+            if name in self._required and name not in findings.values
         ]
-        return found
+        return findings
 
-    def _look_for_marks(self, line: str) -> None:
-        self._unseen = [pattern for pattern in self._unseen if not pattern.search(line)]
+    def _match_patterns(self, line: str) -> None:
+        self._unmatched = [pattern for pattern in self._unmatched if not pattern.search(line)]
         if any(pattern.search(line) for pattern in self._expectation.never):
-            self._forbid(line)
+            self._add_forbidden(line)
 
-    def _look_for_figures(self, line: str) -> None:
-        for looked in self._expectation.lines:
-            if (match := looked.pattern.search(line)) is None:
+    def _read_metrics(self, line: str) -> None:
+        for expected in self._expectation.lines:
+            if (match := expected.pattern.search(line)) is None:
                 continue
             value = parse_number(match[VALUE])
             if value is None:
-                self._forbid(f"{looked.metric.name} is no number: {line}")
+                self._add_forbidden(f"{expected.metric.name} is no number: {line}")
                 continue
-            value = self._take(looked.metric, value)
-            if looked.sampled:
-                self._found.samples.setdefault(looked.metric.name, []).append(value)
+            value = self._add_value(expected.metric, value)
+            if expected.sampled:
+                self._findings.samples.setdefault(expected.metric.name, []).append(value)
 
     def _read_table(self, line: str) -> None:
         for pattern in self._contexts:
             if (match := pattern.search(line)) is not None:
                 self._context[pattern] = match.groupdict()
-        begun = next((t for t in self._expectation.tables if t.header.search(line)), None)
-        if begun is not None:
-            self._table = begun
-            self._needed.update(figure.name for figure in begun.metrics.values())
-        elif self._table is not None and self._table.rows is not None:
-            if self._table.rows.search(line) and not self._row(self._table, line):
-                self._forbid(f"a row that cannot be read: {line}")
-        elif self._table is not None and not (
-            self._row(self._table, line) or _stands_between_rows(line)
-        ):
+        tables = self._expectation.tables
+        started = next((table for table in tables if table.header.search(line)), None)
+        if started is not None:
+            self._table = started
+            self._required.update(metric.name for metric in started.metrics.values())
+            return
+        table = self._table
+        if table is None:
+            return
+        if table.rows is not None:
+            if table.rows.search(line) and not self._read_row(table, line):
+                self._add_forbidden(f"a row that cannot be read: {line}")
+        elif not self._read_row(table, line) and not _may_separate_rows(line):
             self._table = None
 
-    def _row(self, table: OutputTable, line: str) -> bool:
-        words = line.split()
-        if len(words) != len(table.columns):
+    def _read_row(self, table: OutputTable, line: str) -> bool:
+        """Read a row; return whether the line is one."""
+        texts = line.split()
+        if len(texts) != len(table.columns):
             return False
-        cells = dict(zip(table.columns, words, strict=True))
+        cells = dict(zip(table.columns, texts, strict=True))
         cells.pop(SKIPPED, None)
         values = {name: parse_number(cells[name]) for name in table.metrics}
         if any(value is None for value in values.values()):
             return False
-        labels = {**table.fixed, **self._labels(table)}
-        labels.update({name: _label(cells[name]) for name in table.labels})
+        labels = {**table.fixed, **self._read_context(table)}
+        labels.update({name: _parse_label(cells[name]) for name in table.labels})
         for name, value in values.items():
             assert value is not None, "rows without a number were returned"
-            taken = self._take(table.metrics[name], value)
-            if len(self._found.points) < MAX_POINTS:
-                self._found.points.append(TablePoint(table.metrics[name].name, labels, taken))
-        for name, right in table.must.items():
-            if cells[name] not in right:
-                self._forbid(f"{name} is {cells[name]}, not {' or '.join(right)}: {line.strip()}")
+            metric = table.metrics[name]
+            scaled = self._add_value(metric, value)
+            if len(self._findings.points) < MAX_POINTS:
+                self._findings.points.append(TablePoint(metric.name, labels, scaled))
+        for name, allowed in table.must.items():
+            if cells[name] not in allowed:
+                expected = " or ".join(allowed)
+                self._add_forbidden(f"{name} is {cells[name]}, not {expected}: {line.strip()}")
         return True
 
-    def _labels(self, table: OutputTable) -> dict[str, str | int | float]:
+    def _read_context(self, table: OutputTable) -> dict[str, str | int | float]:
+        """Return the labels from the last match of each context pattern of a table."""
         groups = [self._context.get(pattern, {}) for pattern in table.context]
-        found = {name: word for group in groups for name, word in group.items() if word is not None}
-        return {name: _label(word) for name, word in found.items()}
+        return {
+            name: _parse_label(text)
+            for group in groups
+            for name, text in group.items()
+            if text is not None
+        }
 
     def _read_document(self, text: str) -> None:
         document = find_document(text)
         if document is None:
-            self._found.missing.append("a JSON document")
+            self._findings.missing.append("a JSON document")
             return
-        for looked in self._expectation.json:
-            value = find_number(document, looked)
+        for expected in self._expectation.json:
+            value = find_number(document, expected)
             if value is not None:
-                self._take(looked.metric, value)
+                self._add_value(expected.metric, value)
 
-    def _take(self, figure: OutputMetric, value: float) -> float:
-        value *= figure.scale
-        self._found.values[figure.name] = value
-        self._say(figure.name, value)
+    def _add_value(self, metric: OutputMetric, value: float) -> float:
+        """Record and report a value; return it in the metric's unit."""
+        value *= metric.scale
+        self._findings.values[metric.name] = value
+        self._report(metric.name, value)
         return value
 
-    def _forbid(self, words: str) -> None:
-        if len(self._found.forbidden) < MAX_EXAMPLES:
-            self._found.forbidden.append(words.strip())
+    def _add_forbidden(self, text: str) -> None:
+        if len(self._findings.forbidden) < MAX_EXAMPLES:
+            self._findings.forbidden.append(text.strip())
 
 
-def _stands_between_rows(line: str) -> bool:
-    """Whether a table goes on after a line that is no row: a blank one, a comment or a rule."""
+def _may_separate_rows(line: str) -> bool:
+    """Return whether a line can be between rows: blank, a comment or a rule."""
     return line.lstrip().startswith("#") or not any(map(str.isalnum, line))
 
 
 def parse_number(text: str) -> float | None:
-    """Return the finite number that a text is, ``1,234.5`` too; None: it is none."""
-    if "_" in text:  # Python's own separator, and no program's
+    """Parse a finite number such as ``1,234.5``, or return None."""
+    if "_" in text:  # a separator in Python only; programs do not print it
         return None
     if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d*)?", text):
         text = text.replace(",", "")
@@ -235,9 +248,9 @@ def parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def find_number(document: Any, looked: JsonMetric) -> float | None:
-    """Return the number at a path of a document; None: there is none."""
-    for step in looked.path:
+def find_number(document: Any, expected: JsonMetric) -> float | None:
+    """Return the finite number of a metric in a JSON document, or None."""
+    for step in expected.path:
         if isinstance(document, dict):
             document = document.get(str(step))
         elif isinstance(document, list) and isinstance(step, int) and step < len(document):
@@ -249,18 +262,18 @@ def find_number(document: Any, looked: JsonMetric) -> float | None:
     return float(document) if math.isfinite(document) else None
 
 
-def _label(word: str) -> str | int | float:
-    value = parse_number(word)
+def _parse_label(text: str) -> str | int | float:
+    value = parse_number(text)
     if value is None:
-        return word
+        return text
     return int(value) if value.is_integer() else value
 
 
 def find_document(text: str) -> Any:
-    """Return the JSON object in a text; None: there is none.
+    """Return the JSON object in a text, or None.
 
-    The text may begin and end with other lines, and up to `MOST_BETWEEN` may stand in the object,
-    as a launcher's warnings do: a line where reading it breaks off is left out.
+    The text may begin and end with other lines. The object may contain up to `MAX_FOREIGN_LINES`
+    lines of other programs, such as warnings of a launcher: if parsing fails, the line is removed.
     """
     start = text.find("{")
     dropped = 0

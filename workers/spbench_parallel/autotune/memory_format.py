@@ -11,11 +11,11 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.durations import format_duration
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import RankCoordinates
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map
+from spbench_core.number_text import format_duration
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.failures import note_activity
 from spbench_parallel.device.formats import (

@@ -16,8 +16,8 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
-from spbench_core.durations import format_duration
 from spbench_core.models.routes import Route, StageRoutes, find_routes
+from spbench_core.number_text import format_duration
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.p2p import P2P, Pending
 from spbench_parallel.p2p.opening import open_p2p

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from spbench_core.layout.tiles import Box, Interval
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 from spbench_parallel.device.host_memory import copy_to_device
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images.random_bits import make_generator

@@ -10,7 +10,7 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
-from spbench_core.durations import format_duration
+from spbench_core.number_text import format_duration
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.groups import is_on_one_host

@@ -20,7 +20,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.micro_batches import split_batch
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 from spbench_parallel.autotune.balance import check_balance
 from spbench_parallel.checkpoints.checkpoint import run_on_all_ranks
 from spbench_parallel.checkpoints.state_dict import iterate_entries

@@ -27,7 +27,7 @@ from spbench.cli.request import (
 )
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request

@@ -13,7 +13,7 @@ from spbench.cli.error_reporting import print_to_stderr
 from spbench.cli.help_pages import HelpGroup
 from spbench.cli.request import HomeOption, RunOrReportArgument
 from spbench.errors import UsageError
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.report.baselines.model import BaselineCase, BaselineFile

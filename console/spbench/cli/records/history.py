@@ -12,7 +12,7 @@ import typer
 
 from spbench.cli.request import HomeOption
 from spbench.errors import NothingSelected, UsageError, did_you_mean
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.report.metric_history import MetricHistory

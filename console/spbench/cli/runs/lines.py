@@ -31,7 +31,7 @@ from spbench.record.state import RunState
 from spbench.report.text_tables import PIPE_WIDTH, cut_middle
 from spbench_core.events.fields import Event
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, LogLevel
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.estimate import RunEstimate

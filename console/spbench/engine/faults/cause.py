@@ -31,7 +31,7 @@ from spbench.engine.faults.fault import Fault, Observation, RankError, RankLoss
 from spbench.engine.faults.lost_hosts import find_ranks
 from spbench.launch.launcher import FORWARDED_SIGNALS, LauncherReport, RankEnd, signal_name
 from spbench_core.events.statuses import CaseStatus
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MAX_SHOWN = 2
 """The number of consequences that are shown; others are counted."""

@@ -24,7 +24,7 @@ from spbench.launch.mpi_probe import (
 from spbench.launch.survey.command import PROBE_TIMEOUT
 from spbench.launch.survey.reach import UNKNOWN_NAME
 from spbench_core import host_facts
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 CLOCK_TOLERANCE = 1.0
 """Seconds by which a host's clock may differ from this machine's."""

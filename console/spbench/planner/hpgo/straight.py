@@ -17,7 +17,7 @@ from spbench.planner.hpgo.costs import (
 from spbench.planner.hpgo.table import Table
 from spbench.planner.profile.states import States
 from spbench.planner.training import Training
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     import numpy as np

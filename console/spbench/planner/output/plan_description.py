@@ -16,7 +16,7 @@ from spbench.record.number_formatting import (
     format_time,
     format_value,
 )
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 from spbench_core.schedule.orders import ZERO_BUBBLE
 
 THIS_PLAN = "this plan"

@@ -31,7 +31,7 @@ from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.stage_times import compute_passes, compute_recomputing_passes
 from spbench.planner.training import Training
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 from spbench_core.schedule.orders import StageSchedule
 from spbench_core.schedule.timetable import compute_step_end
 

@@ -9,7 +9,7 @@ from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.messages.enumeration import count_cases, enumerate_names
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 _EFFECT = "times and efficiencies are not those of the hardware"
 

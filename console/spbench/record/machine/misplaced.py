@@ -11,7 +11,7 @@ from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.core_sharing import fold_numbers
 from spbench.record.run_parts import JobState
 from spbench_core.events.rank_facts import RankFacts
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 _Ranks = Mapping[int, CaseRank]
 

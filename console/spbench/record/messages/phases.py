@@ -7,7 +7,7 @@ from collections import Counter
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench_core.events.statuses import Activity, RankPhase
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 def describe_start(state: RunState, now: float) -> str:

@@ -14,7 +14,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankTime
 from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names, name_cases
 from spbench.record.stragglers import Straggler, find_waiting_ranks, is_planted
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MAX_MESSAGES = 12
 """The number of stragglers with a message; others are counted."""

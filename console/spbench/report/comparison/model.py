@@ -12,7 +12,7 @@ from spbench.record.number_formatting import format_factor, format_time
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.deciding_factor import DecidingFactor
 from spbench_core.events.statuses import CaseStatus
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 HEADLINE = "time_ms"
 """The primary metric, which every case has."""

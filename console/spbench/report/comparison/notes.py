@@ -32,7 +32,7 @@ from spbench.report.comparison.model import (
 )
 from spbench.stats.difference import LEAST_PAST, least_launches
 from spbench_core.events.statuses import CaseStatus, RunStatus
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MAX_NAMED = 6
 """The largest number of cases that a note names."""

@@ -13,7 +13,7 @@ from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.times import parse_timestamp
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 LEGEND = (
     "time: the slowest rank's time of each iteration, then the median over iterations. Values of "

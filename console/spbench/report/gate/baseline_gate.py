@@ -28,7 +28,7 @@ from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.text_tables import PIPE_WIDTH, wrap_text
 from spbench_core.events.statuses import CaseStatus, RunStatus
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 def compare_with_past(

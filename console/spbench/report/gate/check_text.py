@@ -17,7 +17,7 @@ from spbench.report.gate.check import (
 )
 from spbench.report.text_tables import TextColumn, render_table, wrap_text
 from spbench.stats.difference import LEAST_PAST
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 _COLUMNS = (
     TextColumn("smallest found"),

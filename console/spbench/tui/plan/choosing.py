@@ -9,7 +9,7 @@ from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.nearby_files import find_nearby_files
 from spbench.report.links import find_last_link_matrix
 from spbench.tui.chooser import Choice
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 def list_profiles(folder: Path) -> list[Choice]:

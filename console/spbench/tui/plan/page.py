@@ -27,7 +27,7 @@ from spbench.tui.plan.form import CLUSTER, PROFILE, PlanForm
 from spbench.tui.plan.mode_switch import ModeSwitch
 from spbench.tui.plan.sheet import NO_PLAN, Sheet
 from spbench.tui.widgets.keys import key
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.tui.feed import Feed

@@ -22,7 +22,7 @@ from spbench.report.model import CasePart
 from spbench.suites.expand import format_label
 from spbench.tui.cells import format_status, format_value_cell, status_span
 from spbench.tui.dialogs import Modal
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 class CaseScreen(Modal[None]):

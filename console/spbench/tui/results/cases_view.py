@@ -21,7 +21,7 @@ from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColum
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import CaseStatus
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 _COLUMNS = (
     Column("status", "status", 11),

@@ -13,7 +13,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MAX_HISTORY = 200
 """Largest number of runs over which a metric is plotted."""

@@ -17,7 +17,7 @@ from spbench.report.baselines.making import fault_warnings, launch_warnings, mak
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 class RunChanges:

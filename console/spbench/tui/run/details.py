@@ -49,7 +49,7 @@ from spbench.tui.run.selection import RunSelection
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankStatus
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MAX_RANK_BARS = 24
 """Most ranks with a bar in the details of a case."""

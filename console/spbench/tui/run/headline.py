@@ -18,7 +18,7 @@ from spbench.tui.feed import Feed, LiveSource, ReplaySource
 from spbench.tui.run.findings import MUTED, RunFinding, status_colour
 from spbench.tui.widgets.text import cell_width, fit
 from spbench_core.events import clock
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 BAR_WIDTH = 16
 

@@ -15,7 +15,7 @@ from spbench.tui.panes import FilterPane, leave_filter_key
 from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 
 class CasesTable(FilterPane):

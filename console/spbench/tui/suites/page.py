@@ -39,7 +39,7 @@ from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.keys import key
 from spbench_core.catalog import COMMON_FAULTS
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
 # With 100 columns the files are shown, with 160 the cases are next to the text.

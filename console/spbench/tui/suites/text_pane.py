@@ -24,7 +24,7 @@ from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
 from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_suite, parse_text
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""

@@ -25,7 +25,7 @@ from spbench.suites.edit.check import check_text
 from spbench.suites.loader import read_suite_file
 from spbench.suites.shipped import list_shipped_suites, needs_copy
 from spbench.tui.widgets.keys import key
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 FIRST_SUITE = "smoke"
 """The shipped suite that is selected at first: each benchmark once, small, on two ranks."""

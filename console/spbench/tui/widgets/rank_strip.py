@@ -18,7 +18,7 @@ from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.glyphs import format_ratio, slowness_mark
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.text import join_fitting
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 _MAX_COLUMNS_PER_CELL = 3
 """Terminal columns of a cell if there are few ranks."""

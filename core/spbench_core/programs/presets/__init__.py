@@ -1,4 +1,4 @@
-"""The registry of presets: programs whose output is known, by the names that suites use."""
+"""The registry of presets: programs with a known output, by their names in suites."""
 
 from __future__ import annotations
 

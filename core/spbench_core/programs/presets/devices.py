@@ -1,4 +1,4 @@
-"""iperf3 and fio: a network's and a disk's rates, as one JSON document at the program's end."""
+"""iperf3 and fio: rates of a network and of a disk, in a JSON document at the end."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from spbench_core.programs.presets.preset import Preset
 _GBIT_S = {"unit": "Gbit/s", "better": "higher", "scale": 1e-9}
 
 
-def _direction(way: str) -> dict[str, Any]:
-    """Return the figures of one of fio's ways, read or write, of all jobs in one group."""
-    at = ["jobs", 0, way]
+def _list_metrics(direction: str) -> dict[str, Any]:
+    """Return fio's metrics of ``read`` or ``write``, for all jobs in one group."""
+    path = ["jobs", 0, direction]
     return {
-        f"{way}_mb_s": {
-            "path": [*at, "bw_bytes"],
+        f"{direction}_mb_s": {
+            "path": [*path, "bw_bytes"],
             "unit": "MB/s",
             "better": "higher",
             "scale": 1e-6,
         },
-        f"{way}_iops": {"path": [*at, "iops"], "unit": "1/s", "better": "higher"},
-        f"{way}_p99_us": {
-            "path": [*at, "clat_ns", "percentile", "99.000000"],
+        f"{direction}_iops": {"path": [*path, "iops"], "unit": "1/s", "better": "higher"},
+        f"{direction}_p99_us": {
+            "path": [*path, "clat_ns", "percentile", "99.000000"],
             "unit": "us",
             "better": "lower",
             "scale": 1e-3,
@@ -98,7 +98,7 @@ _FIO = Preset(
         "--output-format=json",
     ),
     expects={
-        "json": {**_direction("read"), **_direction("write")},
+        "json": {**_list_metrics("read"), **_list_metrics("write")},
         "must": [r'^\s*"error" : 0,'],
         "never": [r'^\s*"error" : [1-9]', "^verify: bad"],
     },

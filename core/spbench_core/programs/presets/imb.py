@@ -1,4 +1,4 @@
-"""The Intel MPI Benchmarks: several tables in one output, one for each test and number of ranks."""
+"""The Intel MPI Benchmarks: a table for each test and number of ranks in one output."""
 
 from __future__ import annotations
 

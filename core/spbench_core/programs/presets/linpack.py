@@ -1,4 +1,4 @@
-"""HPC Challenge, High-Performance Linpack and STREAM: a node's or a cluster's arithmetic."""
+"""HPC Challenge, High-Performance Linpack and STREAM: compute rates of nodes and clusters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _US = {"unit": "us", "better": "lower"}
 _FAILED_RESIDUALS = r"\b[1-9]\d* tests completed and failed"
 
 
-def _summary(key: str, about: dict[str, Any]) -> dict[str, Any]:
-    """Return a line of HPCC's summary section: a key, and a number that is there if it ran."""
-    return {"pattern": rf"^{key}=(?P<value>\d\S*)$", **about}
+def _summary(key: str, metric: dict[str, Any]) -> dict[str, Any]:
+    """Return the metric of a key in HPCC's summary; the key has a number if the test ran."""
+    return {"pattern": rf"^{key}=(?P<value>\d\S*)$", **metric}
 
 
 _HPCC = Preset(

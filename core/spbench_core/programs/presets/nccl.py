@@ -1,6 +1,6 @@
-"""NVIDIA's nccl-tests: a collective over sizes, out of place and in place, with wrong elements.
+"""nccl-tests of NVIDIA: collectives over sizes, out of place and in place, with their errors.
 
-All programs of the suite print the same table. Newer ones say their version; ``unnamed`` is one
+All programs of the suite print the same table. Newer ones print their version; ``unnamed`` is one
 that does not.
 """
 
@@ -29,7 +29,7 @@ _EXPECTS = {
             "in_place_algbw_gb_s": _GB_S,
             "in_place_busbw_gb_s": _GB_S,
         },
-        # What cannot be done in place (all-to-all) is not checked there.
+        # A collective that cannot run in place (all-to-all) has no check there.
         "must": {"wrong": "0", "in_place_wrong": ["0", "N/A"]},
     },
     "metrics": {

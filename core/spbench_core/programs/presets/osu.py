@@ -1,8 +1,8 @@
 """The OSU micro-benchmarks: latency, bandwidth and message rate of pairs, and the collectives.
 
-Each prints one table over message sizes. Its columns depend on the version and on the options:
-``-f`` adds the fastest and the slowest rank and the iterations, ``-c`` (from 6 on) a word of
-validation, ``-z`` (7) percentiles. Each such table is known by the line above it.
+Each prints a table over message sizes. Its columns depend on the version and on the options: ``-f``
+adds the fastest and the slowest rank and the iterations, ``-c`` (since version 6) the result of the
+validation, ``-z`` (since version 7) percentiles. The line above a table identifies its columns.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _METRICS = {
 
 
 def _tables(first: dict[str, str], *more: dict[str, str]) -> list[dict[str, Any]]:
-    """Return the table of each choice of further columns; titles are mapped to columns."""
+    """Return a table for each choice of optional columns; titles are mapped to columns."""
     return [
-        _table({title: name for part in (first, *chosen) for title, name in part.items()})
+        _table({title: name for part in (first, *choice) for title, name in part.items()})
         for count in range(len(more) + 1)
-        for chosen in itertools.combinations(more, count)
+        for choice in itertools.combinations(more, count)
     ]
 
 

@@ -1,4 +1,4 @@
-"""A preset: a program, how it is started, and what its output is expected to hold."""
+"""A preset: a program, its command line and its expected output."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A program whose output is known.
+    """A program with a known output.
 
     Attributes:
-        name: Its name in suites, ``osu_latency``.
-        summary: What it measures, in a few words.
-        argv: The words that start it, where a case gives none.
-        expects: What `expectation_of` takes: metrics, samples, table, json, must, never.
-        versions: The versions of which a captured output stands among the tests.
+        name: Its name in suites, such as ``osu_latency``.
+        summary: A description in a few words.
+        argv: Its default command line.
+        expects: The parameters of `parse_expectation`: metrics, samples, table, json, must, never.
+        versions: The versions with a captured output among the tests.
         np: The number of ranks that it runs on; None: any.
-        per: Who starts it: each rank, the first rank of each host, or the first rank of the job.
-        reads: The file that it writes its results to, in its working folder; None: its output.
-        env: Variables that it needs.
+        per: The ranks that start it: all, the first of each host, or the first of the job.
+        reads: The file with its results in its working folder; None: its output.
+        env: Environment variables that it needs.
     """
 
     name: str

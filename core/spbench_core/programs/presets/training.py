@@ -1,4 +1,4 @@
-"""Scripts of MXNet and MPI4DL: gradients of a network exchanged, and halos of tiles."""
+"""Scripts of MXNet and MPI4DL: exchanges of a network's gradients and of halos of tiles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PRESETS = (
                     "better": "lower",
                 },
             },
-            # Sums of float32 are wrong by less than 1e-4; -1 says that nothing was checked.
+            # Sums of float32 have errors below 1e-4; -1 means that there was no check.
             "never": [_ITERATION + r".* error (?!0(\.0)?$|0\.0000|\d(\.\d+)?e-(0[5-9]|[1-9]\d)$)"],
         },
         versions=("0b2b0d6",),

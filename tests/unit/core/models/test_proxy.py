@@ -111,4 +111,4 @@ def test_fused_layers_stay_together():
     ],
 )
 def test_a_thinned_convolution_has_whole_groups(conv, by, thinned):
-    assert proxy._thin(conv, by) == thinned
+    assert proxy._thin_part(conv, by) == thinned

@@ -9,7 +9,7 @@ from statistics import fmean, median
 import numpy as np
 import torch
 
-from spbench_core.durations import format_duration
+from spbench_core.number_text import format_duration
 from spbench_parallel.device.streams import is_gpu
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.model.cost_model import NOTABLE_FACTOR, describe_deviation

@@ -11,7 +11,7 @@ from time import perf_counter
 import torch
 from torch.nn import functional
 
-from spbench_core.durations import format_duration
+from spbench_core.number_text import format_duration
 from spbench_parallel.device.failures import is_out_of_memory
 from spbench_parallel.device.memory import free_bytes, release_memory
 from spbench_parallel.device.streams import is_gpu, synchronize_stream

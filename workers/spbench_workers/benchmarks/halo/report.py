@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from spbench_core.durations import format_duration
+from spbench_core.number_text import format_duration
 from spbench_parallel.device.streams import is_gpu, synchronize_stream, time_on_device
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.exchange import Exchange

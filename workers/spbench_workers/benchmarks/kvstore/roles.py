@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spbench_core.catalog.benchmark import ParamError
-from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
+from spbench_core.number_text import TooManyDigitsError, parse_whole
 
 _MOST_DEVICES = 10_000
 """Most devices of one worker; a count is expanded, so a larger one would fill the memory."""

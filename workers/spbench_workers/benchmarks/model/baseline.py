@@ -9,7 +9,7 @@ from statistics import median
 from mpi4py import MPI
 
 from spbench_core.catalog.typed_params import require_value
-from spbench_core.durations import format_duration
+from spbench_core.number_text import format_duration
 from spbench_parallel.device.memory import release_memory
 from spbench_parallel.device.streams import time_on_device
 from spbench_parallel.engine import Engine

@@ -9,8 +9,8 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.tiles import resolve_grid
 from spbench_core.layout.stages import ModelLayout, build_layout
 from spbench_core.layout.tiles import Grid, parse_pair
+from spbench_core.number_text import MAX_DIGITS, parse_whole
 from spbench_core.schedule.orders import INTERLEAVED
-from spbench_core.whole_numbers import MAX_DIGITS, parse_whole
 
 if TYPE_CHECKING:
     from spbench_core.models.layers import Model

@@ -19,6 +19,7 @@ from spbench_core.catalog.benchmark import (
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import scale_unchanged
 from spbench_core.catalog.typed_params import parameter, params_of
+from spbench_core.number_text import parse_whole
 from spbench_core.programs.expectation import (
     ExpectationError,
     OutputExpectation,
@@ -33,7 +34,6 @@ from spbench_core.programs.placeholders import (
 )
 from spbench_core.programs.presets import PRESETS
 from spbench_core.programs.presets.preset import Preset
-from spbench_core.whole_numbers import parse_whole
 
 POSITION = 80
 """Position of the family in lists of benchmarks."""

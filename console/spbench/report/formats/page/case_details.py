@@ -42,7 +42,7 @@ from spbench.report.formats.page.markup import (
 )
 from spbench.report.model import CasePart, ExpectationPart
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MOST_TRACEBACK = 4000
 """The length of the shown end of a traceback, in characters."""

@@ -22,7 +22,7 @@ from spbench.report.formats.page.parts import (
 )
 from spbench.report.formats.page.sweeps import sweeps_part
 from spbench.report.recorded import RecordedRun
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MOST_BYTES = 1_900_000
 """The size of a page, below the limit of 2 MiB of mail systems and issue trackers."""

@@ -13,7 +13,7 @@ from spbench.suites.edit.check import check_text
 from spbench.suites.edit.compose import EditedText, insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.outline import EntryLines, Outline
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 WriteDraft = Callable[[CaseDraft], EditedText]
 """Writes a draft into the edited text; raises UsageError if that is impossible."""

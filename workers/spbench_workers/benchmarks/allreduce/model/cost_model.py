@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from spbench_core.durations import format_duration
+from spbench_core.number_text import format_duration
 from spbench_workers.benchmarks.allreduce.model.critical_path import compute_path
 from spbench_workers.collectives.plan import refusal
 

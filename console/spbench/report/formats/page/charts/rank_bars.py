@@ -12,7 +12,7 @@ from spbench.report.formats.page.markup import Markup, join_markup, tag
 from spbench.report.model import RankPart
 from spbench.report.scale import Scale
 from spbench.stats.summary import lower_median
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 MOST_BARS = 128
 """With more ranks than this, each bar is a host with the time of its slowest rank."""

@@ -1,6 +1,6 @@
 import pytest
 
-from spbench_core.durations import format_duration
+from spbench_core.number_text import format_duration
 
 
 @pytest.mark.parametrize(
