@@ -6,7 +6,7 @@ import pytest
 from textual.app import App
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.suites.edit.check import check_text
+from spbench.suites.loader import check_text
 from spbench.tui.suites.document import SuiteDocument, new_document, open_document
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.tree import FileCheck, check_file, find_same_file, find_suites

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from spbench.suites.edit.check import check_text
 from spbench.suites.edit.compose import insert_case
 from spbench.suites.edit.draft import CaseDraft
+from spbench.suites.loader import check_text
 from spbench.tui.suites.form.draft_reader import read_draft
 from spbench.tui.suites.form.form_texts import CaseTexts, FormTexts
 from spbench_core.catalog import BENCHMARKS

@@ -10,7 +10,7 @@ from spbench.engine.plan import Request, plan_run
 from spbench.errors import MissingError
 from spbench.launch.choice import LaunchChoice
 from spbench.suites.case import Suite
-from spbench.suites.edit.check import check_text
+from spbench.suites.loader import check_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane

@@ -95,7 +95,7 @@ def default_texts(entry: Benchmark) -> dict[str, str]:
 
 
 def _default_text(entry: Benchmark, param: Param, value: Any) -> str:
-    from spbench.suites.edit.ranges import format_bytes
+    from spbench.suites.edit.writing import format_bytes
 
     if param.default is None and param.name in entry.begins_with:
         return ""

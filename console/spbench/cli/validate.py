@@ -10,8 +10,8 @@ from pathlib import Path
 
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.suites.case import Suite
+from spbench.suites.expectations import choose_references
 from spbench.suites.loader import load_suite_file
-from spbench.suites.systems import choose_references
 from spbench_core.number_text import format_quantity
 
 

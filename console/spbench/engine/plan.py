@@ -37,13 +37,13 @@ from spbench.launch.survey.reach import find_unreachable, find_unresolved
 from spbench.record.hidden_values import hide_override, restore_suite
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case, Suite
+from spbench.suites.expectations import choose_references, depends_on_system
 from spbench.suites.inject import inject_faults
 from spbench.suites.launcher_names import AUTO, list_launcher_names
 from spbench.suites.loader import load_suite_file
 from spbench.suites.select import select_matching, select_named
 from spbench.suites.shipped import locate_suite_file
 from spbench.suites.site_file import find_system
-from spbench.suites.systems import choose_references, depends_on_system
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
 
 HostFactsBySettings = Mapping[str, Mapping[str, HostFacts]]

@@ -1,1 +1,1 @@
-"""Suites: from a YAML file to checked cases, every error with its place."""
+"""Suites: from a YAML file to checked cases, with the position of every error."""

@@ -1,4 +1,4 @@
-"""Cases and suites as the rest of the console sees them: complete, checked, immutable."""
+"""Cases and suites for the other packages of the console: complete, checked, immutable."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 """The names of suites, cases and systems."""
 
 RepeatOrder = Literal["interleaved", "together"]
-"""The order of repeats: each a launch of its own, the jobs by turns; or all of a case in one."""
+"""The order of repeats: each in its own launch, interleaved over the jobs, or all in one launch."""
 
 MAX_REPEATS = 1000
-"""The most repeats of a case."""
+"""The limit of repeats of a case."""
 
 MAX_RANK_COUNTS = 100
-"""The most numbers of ranks that a case is run on for its efficiency."""
+"""The limit of numbers of ranks on which a case runs to measure its efficiency."""
 
 MAX_HOSTS_AT_ONCE = 1000
-"""The most hosts on which a case runs at once, a job each."""
+"""The limit of hosts on which a case runs at the same time, in a job on each."""
 
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
-"""The words that may follow a metric's name in an expectation."""
+"""The statistics that may follow a metric's name in an expectation."""
 
 _SKEW = (
     "the slowest rank's median over that of the median rank with the same work; of waits that are "
     "measured, only the shortest counts"
 )
 DERIVED_METRICS = (Metric("skew", "1", "lower", _SKEW),)
-"""Metrics that the report adds to every benchmark's own."""
+"""Metrics that the report adds to those of every benchmark."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatPolicy:
-    """The end of a case's repeats: an interval of its median, or the time that they may take.
+    """The conditions that end the repeats of a case: the interval of its median, or their time.
 
     Attributes:
-        interval: The 95 % interval of the median of time_ms over its launches, over that median.
-        max_time: Seconds of its launches; one that several cases share counts in equal parts.
+        interval: The 95 % interval of the median of time_ms over its launches, divided by that
+            median.
+        max_time: Seconds of its launches; a launch of several cases counts in equal parts.
     """
 
     interval: float
@@ -56,13 +57,13 @@ class RepeatPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ScalingSeries:
-    """What a case shares with the same case on other numbers of ranks.
+    """The series of the same case on several numbers of ranks.
 
     Attributes:
         of: The case's id without its number of ranks.
-        work: Whether the work of all stays the same over them (strong), or a rank's (weak).
-        throughput: The metric of the whole work over time; None: the work is the same at each
-            number of ranks, or in proportion to them.
+        work: The work that stays the same: in total (strong), or per rank (weak).
+        throughput: The metric of the whole work over time; None: the work is the same for all
+            numbers of ranks, or in proportion to them.
     """
 
     of: str
@@ -72,13 +73,13 @@ class ScalingSeries:
 
 @dataclass(frozen=True, slots=True)
 class PerformanceReference:
-    """A value that a metric is expected to have, and the deviations that are allowed.
+    """The expected value of a metric, with the allowed deviations.
 
     Attributes:
         value: The value, in the metric's unit.
-        lower: How far a result may be below it, as a share: -0.1 is 10 %; None: no bound.
-        upper: How far a result may be above it, as a share; None: no bound.
-        system: The system that it belongs to; None: every system.
+        lower: The allowed deviation below the value as a share: -0.1 is 10 %; None: no bound.
+        upper: The allowed deviation above the value as a share; None: no bound.
+        system: The system that it applies to; None: every system.
     """
 
     value: float
@@ -89,17 +90,18 @@ class PerformanceReference:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """``metric: {max: limit}``: a bound on a metric's statistic, judged after the checks.
-
-    ``metric`` is a metric's name, or ``name.stat`` (``time_ms.p95``). A limit that depends on what
-    cases of the run measure is None, and ``expression`` says how it is worked out; once its cases
-    are found, it names them by their ids.
+    """A bound on a metric's statistic, ``metric: {max: limit}``, judged after the checks.
 
     Attributes:
+        metric: The name of a metric, or ``name.stat`` (``time_ms.p95``).
+        op: The kind of bound.
+        limit: The bound. It is None if it depends on metrics of cases of the run.
+        expression: The expression that computes the limit, if it depends on cases. After
+            `references` has resolved the cases, it contains their ids.
         reference: The reference that the limit follows from; None: the suite has the limit itself.
-        systems: The reference of each system, until `spbench.suites.systems` chooses one. The limit
-            is None then.
-        skipped: Why the expectation is not judged; the limit is None then.
+        systems: The reference of each system, until `choose_references` selects one. The limit is
+            then None.
+        skipped: The reason why the expectation is not judged. The limit is then None.
     """
 
     metric: str
@@ -116,14 +118,20 @@ class Case:
     """One benchmark with one set of parameters.
 
     Attributes:
-        id: ``name`` alone, or ``name[key=value,...]`` with the swept keys in file order.
-        params: All parameters of the benchmark, read and completed.
-        np: Ranks. None where neither the suite nor the benchmark says: then all slots.
-        repeat: How often the case runs; all repeats share its id. With ``until`` at least so often.
-        line: Where the case stands in its suite file.
-        at_once: On how many hosts at most it runs at once, each with a job and ``np`` ranks of its
-            own; 0: it is one job over all hosts.
-        scaled: What it shares with the same case on other numbers of ranks; None: there are none.
+        id: ``name``, or ``name[key=value,...]`` with the swept keys in file order.
+        name: The name of its entry in the suite.
+        benchmark: The name of the benchmark.
+        params: All parameters of the benchmark, parsed and completed.
+        np: The number of ranks; None if neither the suite nor the benchmark sets it: all slots.
+        repeat: The number of repeats, which share its id. With ``until`` it is the minimum.
+        expect: Its expectations.
+        launch: Its launch settings.
+        line: Its line in the suite file.
+        inject: The fault to inject, if any.
+        until: The conditions that end its repeats, if any.
+        at_once: The limit of hosts on which it runs at the same time, with a job of ``np`` ranks on
+            each; 0: one job over all hosts.
+        scaled: The series of the same case on other numbers of ranks, if any.
     """
 
     id: str
@@ -152,11 +160,11 @@ class Case:
 
     @property
     def imports_torch(self) -> bool:
-        """Whether its ranks import torch, which takes most of their start and memory."""
+        """Whether its ranks import torch, which takes most of their start time and memory."""
         return self.entry.imports_torch
 
     def estimate_work(self, np: int) -> Work | None:
-        """Return the work of one repeat on so many ranks; None if it is unknown."""
+        """Return the work of one repeat on a number of ranks, or None if it is unknown."""
         estimate = self.entry.work
         if estimate is None:
             return None
@@ -165,7 +173,7 @@ class Case:
         except Exception:
             if not self.entry.plugin:
                 raise
-            return None  # a wrong estimate of a plug-in must not keep its case from running
+            return None  # a case of a plug-in runs even if its estimate fails
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Expansion of a case entry to its cases: product, parallel lists, exclusions, ids."""
+"""Expansion of a case entry to its cases: products, parallel lists, exclusions and ids."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any
 
 from spbench.suites.case import Case, Expectation, RepeatPolicy, ScalingSeries
 from spbench.suites.findings import Findings
-from spbench.suites.scaling import RankCounts, scale_cases
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
-from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.benchmark import Benchmark, ParamError
+from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.scaling import ScalingError, ScalingMode, ScalingTarget
 from spbench_core.number_text import format_quantity
 
 MAX_CASES = 10_000
-"""The most cases that one entry may expand into."""
+"""The limit of cases of one entry."""
 MAX_RANKS = 1_000_000
-"""Ranks of the largest case: more are a slip of the pen."""
+"""The limit of ranks of a case; a larger number is probably a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweptValue:
-    """One value of a swept key: as read, as its case's id shows it, and where it stands."""
+    """A value of a swept key, with its label in the case's id and its path in the file."""
 
     value: Any
     label: str
@@ -32,12 +33,12 @@ class SweptValue:
 
 
 Point = Mapping[str, SweptValue]
-"""One item of each swept key, in file order."""
+"""One value of each swept key, in file order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The swept keys of an entry: ``matrix`` is a product, ``zipped`` are lists in step."""
+    """The swept keys of an entry: ``matrix`` is a product, ``zipped`` has parallel lists."""
 
     matrix: Mapping[str, Sequence[SweptValue]] = field(default_factory=dict)
     zipped: Mapping[str, Sequence[SweptValue]] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Sweep:
 
     @property
     def size(self) -> int:
-        """Number of points before any is excluded."""
+        """The number of points, including excluded ones."""
         rows = min(map(len, self.zipped.values()), default=1)
         return math.prod(map(len, self.matrix.values())) * rows
 
@@ -64,10 +65,23 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEntry:
-    """A case entry whose parameters were read one by one; not yet checked together.
+    """A case entry with separately parsed parameters, which are not yet checked together.
 
-    ``path`` is its place in the file, ``np`` its own number of ranks, ``exclude`` the read values
-    of swept keys to leave out. ``collapse`` lets points of equal id become one case.
+    Attributes:
+        path: Its path in the file.
+        name: The name of its cases.
+        benchmark: The benchmark.
+        fixed: Parameters with one value.
+        sweep: The swept keys.
+        exclude: Points to leave out, as values of swept keys.
+        np: The number of ranks in the entry.
+        repeat: The number of repeats.
+        expect: The expectations.
+        launch: The launch settings.
+        until: The conditions that end repeats.
+        at_once: The limit of hosts on which a case runs at the same time.
+        counts: The numbers of ranks of a scaling series.
+        collapse: Whether points with the same id become one case.
     """
 
     path: KeyPath
@@ -87,7 +101,7 @@ class ParsedEntry:
 
 
 def format_label(value: Any) -> str:
-    """Return a swept value as an id shows it: without spaces, a list as ``8+64``."""
+    """Return the label of a swept value in an id: without spaces, a list as ``8+64``."""
     if isinstance(value, (list, tuple)):
         return "+".join(map(format_label, value))
     if isinstance(value, bool):
@@ -98,194 +112,269 @@ def format_label(value: Any) -> str:
 
 
 def format_case_id(name: str, point: Point) -> str:
-    """Return ``name``, or ``name[key=value,...]`` where keys differ from case to case."""
+    """Return ``name``, or ``name[key=value,...]`` if keys are swept."""
     swept = ",".join(f"{key}={item.label}" for key, item in point.items())
     return f"{name}[{swept}]" if swept else name
 
 
-class _Misfit(Exception):  # noqa: N818 - it never leaves this module
-    """A number of ranks that the parameters at one point of the sweep do not allow."""
+@dataclass(frozen=True, slots=True)
+class _RanksProblem:
+    """An invalid number of ranks, with the path of its value and the expected numbers."""
 
-    def __init__(self, path: KeyPath, given: int, runs_on: str) -> None:
-        super().__init__(path, given, runs_on)
-        self.told = path, given, runs_on
+    path: KeyPath
+    ranks: int
+    expected: str
+
+
+class _RanksError(Exception):
+    """The parameters at one point of the sweep do not allow the number of ranks."""
+
+    def __init__(self, problem: _RanksProblem) -> None:
+        super().__init__(problem)
+        self.problem = problem
 
 
 def expand_entry(entry: ParsedEntry, findings: Findings) -> list[Case]:
-    """Return the cases of an entry, telling ``findings`` of those that cannot be."""
+    """Return the valid cases of an entry, and add errors of others to ``findings``."""
     if entry.sweep.size > MAX_CASES:
-        makes = f"the sweep makes {entry.sweep.size} cases; one entry may make {MAX_CASES}"
-        findings.add_at_value(entry.path, f"{entry.name}: {makes}")
+        reason = f"the sweep makes {entry.sweep.size} cases; one entry may make {MAX_CASES}"
+        findings.add_at_value(entry.path, f"{entry.name}: {reason}")
         return []
-    complete = _completed(entry, findings)
+    points = _complete_points(entry, findings)
+    if len(points) > MAX_CASES:
+        reason = f"its parameters make {len(points)} cases; one entry may make {MAX_CASES}"
+        findings.add_at_value(entry.path, f"{entry.name}: {reason}")
+        return []
+
     line = findings.find_line(entry.path)
-    if len(complete) > MAX_CASES:
-        makes = f"its parameters make {len(complete)} cases; one entry may make {MAX_CASES}"
-        findings.add_at_value(entry.path, f"{entry.name}: {makes}")
-        return []
-    misfits: dict[tuple[KeyPath, int, str], list[Point]] = {}
+    problems: dict[_RanksProblem, list[Point]] = {}
     cases: dict[str, Case] = {}
-    for point, params in complete:
+    for point, params in points:
         try:
-            case = _case(entry, point, params, line)
-        except _Misfit as misfit:
-            misfits.setdefault(misfit.told, []).append(point)
+            case = _make_case(entry, point, params, line)
+        except _RanksError as error:
+            problems.setdefault(error.problem, []).append(point)
         else:
             cases.setdefault(case.id, case)
-    for told, which in misfits.items():
-        _tell_misfit(entry, *told, which if len(which) < len(complete) else [], findings)
+    for problem, affected in problems.items():
+        affects_all = len(affected) == len(points)
+        _report_ranks(entry, problem, [] if affects_all else affected, findings)
     return list(cases.values())
 
 
-def _completed(entry: ParsedEntry, findings: Findings) -> list[tuple[Point, dict[str, Any]]]:
-    """Return all points with their parameters; a benchmark may make several of one of the sweep.
+def _complete_points(entry: ParsedEntry, findings: Findings) -> list[tuple[Point, dict[str, Any]]]:
+    """Return all points with complete parameters; a benchmark may add points of its own sweep.
 
-    Told of are points whose id was there before, and contradictions.
+    Duplicate ids and contradictions are added to ``findings``.
     """
-    refused: dict[tuple[str, str | None], list[str]] = {}
-    seen: set[str] = set()
-    complete: list[tuple[Point, dict[str, Any]]] = []
-    for point in _kept(entry, findings):
-        identity = format_case_id(entry.name, point)
-        if identity in seen and not entry.collapse:
-            findings.add_at_key((*entry.path, "zip"), f"zip makes {identity} twice")
+    errors: dict[tuple[str, str | None], list[str]] = {}
+    ids: set[str] = set()
+    points: list[tuple[Point, dict[str, Any]]] = []
+    for point in _list_points(entry, findings):
+        case_id = format_case_id(entry.name, point)
+        if case_id in ids and not entry.collapse:
+            findings.add_at_key((*entry.path, "zip"), f"zip makes {case_id} twice")
             continue
-        seen.add(identity)
+        ids.add(case_id)
         try:
-            complete += list(_cases(entry, point))
+            points += list(_complete_point(entry, point))
         except ExceptionGroup as group:
             for error in group.exceptions:
                 param = getattr(error, "param", None)
-                refused.setdefault((str(error), param), []).append(identity)
-    for (message, param), identities in refused.items():
-        _tell_refused(entry, identities, message, param, findings)
-    return complete
+                errors.setdefault((str(error), param), []).append(case_id)
+    for (message, param), affected in errors.items():
+        _report_param(entry, affected, message, param, findings)
+    return points
 
 
-def _cases(entry: ParsedEntry, point: Point) -> Iterator[tuple[Point, dict[str, Any]]]:
-    """Yield the cases of one point of the sweep, each with what differs and its parameters.
+def _complete_point(entry: ParsedEntry, point: Point) -> Iterator[tuple[Point, dict[str, Any]]]:
+    """Yield the cases of a point: the point with the benchmark's own sweep, and all parameters.
 
     Raises:
-        ExceptionGroup: of ParamError, where parameters are wrong or do not go over to other ranks.
+        ExceptionGroup: of ParamError, if parameters are invalid or cannot be scaled.
     """
-    given = {**entry.fixed, **{key: item.value for key, item in point.items() if key != "np"}}
+    values = {**entry.fixed, **{key: item.value for key, item in point.items() if key != "np"}}
     if entry.counts is None:
-        for differs, params in entry.benchmark.list_cases(given):
-            yield _with_own(point, differs), params
+        for swept, params in entry.benchmark.list_cases(values):
+            yield _extend_point(point, swept), params
         return
-    for count, differs, params in scale_cases(entry.benchmark, given, entry.np, entry.counts):
+    for count, swept, params in scale_cases(entry.benchmark, values, entry.np, entry.counts):
         np = SweptValue(count, str(count), (*entry.path, "scale", "np"))
-        yield {**_with_own(point, differs), "np": np}, params
+        yield {**_extend_point(point, swept), "np": np}, params
 
 
-def _with_own(point: Point, differs: Mapping[str, Any]) -> Point:
-    """Return a point of the sweep with what the benchmark itself lets differ."""
+def _extend_point(point: Point, swept: Mapping[str, Any]) -> Point:
+    """Return a point with the values that the benchmark itself sweeps."""
     return {
         **point,
-        **{key: SweptValue(value, format_label(value)) for key, value in differs.items()},
+        **{key: SweptValue(value, format_label(value)) for key, value in swept.items()},
     }
 
 
-def _tell_refused(
-    entry: ParsedEntry, identities: list[str], message: str, param: str | None, findings: Findings
+def _report_param(
+    entry: ParsedEntry, case_ids: list[str], message: str, param: str | None, findings: Findings
 ) -> None:
-    """Tell of a contradiction where its parameter stands; it may be derived and stand nowhere."""
-    which = f"{identities[0]}{_more(identities)}"
+    """Add an error at its parameter, or at the entry if the parameter is not in the file."""
+    cases = f"{case_ids[0]}{_count_more(case_ids)}"
     sections = ("params", "matrix", "zip") if param else ()
-    places = ((*entry.path, section, str(param)) for section in sections)
-    path = next(filter(findings.has_value, places), entry.path)
-    findings.add_at_value(path, f"{which}: {message}{_options(entry, findings)}")
+    paths = ((*entry.path, section, str(param)) for section in sections)
+    path = next(filter(findings.has_value, paths), entry.path)
+    findings.add_at_value(path, f"{cases}: {message}{_list_options(entry, findings)}")
 
 
-def _tell_misfit(
-    entry: ParsedEntry,
-    path: KeyPath,
-    given: int,
-    runs_on: str,
-    which: list[Point],
-    findings: Findings,
+def _report_ranks(
+    entry: ParsedEntry, problem: _RanksProblem, affected: list[Point], findings: Findings
 ) -> None:
-    """Tell of a wrong number of ranks; ``which`` is empty where all points have it."""
-    these = "these parameters"
-    if which and (swept := _without_np(which[0])):
-        these = f"{swept}{_more(which)}"
-    option = "" if findings.find_option(path) else _options(entry, findings)
+    """Add an error about a number of ranks; ``affected`` is empty if all points have it."""
+    params = "these parameters"
+    if affected and (swept := _format_without_np(affected[0])):
+        params = f"{swept}{_count_more(affected)}"
+    options = "" if findings.find_option(problem.path) else _list_options(entry, findings)
     name = entry.benchmark.name
-    findings.add_at_value(path, f"np is {given}, but {name} with {these} {runs_on}{option}")
+    message = f"np is {problem.ranks}, but {name} with {params} {problem.expected}{options}"
+    findings.add_at_value(problem.path, message)
 
 
-def _without_np(point: Point) -> str:
+def _format_without_np(point: Point) -> str:
     return ",".join(f"{key}={item.label}" for key, item in point.items() if key != "np")
 
 
-def _more(things: Sequence[object]) -> str:
-    return f" and {len(things) - 1} more" if len(things) > 1 else ""
+def _count_more(items: Sequence[object]) -> str:
+    return f" and {len(items) - 1} more" if len(items) > 1 else ""
 
 
-def _options(entry: ParsedEntry, findings: Findings) -> str:
+def _list_options(entry: ParsedEntry, findings: Findings) -> str:
     options = findings.list_options(entry.path)
     return f" (with {' '.join(options)})" if options else ""
 
 
-def _kept(entry: ParsedEntry, findings: Findings) -> list[Point]:
-    """Return the points that no exclude leaves out; each exclude must leave out some."""
-    points = list(entry.sweep.iterate_points())
-    matched = [False] * len(entry.exclude)
-    kept = []
-    for point in points:
-        hits = [all(point[k].value == v for k, v in rule.items()) for rule in entry.exclude]
-        matched = [before or hit for before, hit in zip(matched, hits, strict=True)]
-        if not any(hits):
-            kept.append(point)
-    for index, used in enumerate(matched):
-        if not used:
+def _list_points(entry: ParsedEntry, findings: Findings) -> list[Point]:
+    """Return the points that are not excluded; each exclude must match a point."""
+    used = [False] * len(entry.exclude)
+    points = []
+    for point in entry.sweep.iterate_points():
+        matches = [
+            all(point[key].value == value for key, value in rule.items()) for rule in entry.exclude
+        ]
+        used = [before or match for before, match in zip(used, matches, strict=True)]
+        if not any(matches):
+            points.append(point)
+    for index, is_used in enumerate(used):
+        if not is_used:
             findings.add_at_value((*entry.path, "exclude", index), "this exclude matches no case")
-    if not kept:
+    if not points:
         findings.add_at_key((*entry.path, "exclude"), f"exclude leaves no case of {entry.name}")
-    return kept
+    return points
 
 
-def _case(entry: ParsedEntry, point: Point, params: dict[str, Any], line: int) -> Case:
+def _make_case(entry: ParsedEntry, point: Point, params: dict[str, Any], line: int) -> Case:
     """Return the case at one point.
 
     Raises:
-        _Misfit: Its number of ranks does not fit its parameters.
+        _RanksError: Its number of ranks does not fit its parameters.
     """
     return Case(
         id=format_case_id(entry.name, point),
         name=entry.name,
         benchmark=entry.benchmark.name,
         params=params,
-        np=_ranks(entry, point, params),
+        np=_resolve_ranks(entry, point, params),
         repeat=entry.repeat,
         expect=entry.expect,
         launch=entry.launch,
         line=line,
         until=entry.until,
         at_once=entry.at_once,
-        scaled=_scaled(entry, point),
+        scaled=_find_series(entry, point),
     )
 
 
-def _scaled(entry: ParsedEntry, point: Point) -> ScalingSeries | None:
+def _find_series(entry: ParsedEntry, point: Point) -> ScalingSeries | None:
     if entry.counts is None:
         return None
-    of = format_case_id(entry.name, {key: item for key, item in point.items() if key != "np"})
-    return ScalingSeries(of, entry.counts.work, entry.benchmark.throughput)
+    others = {key: item for key, item in point.items() if key != "np"}
+    case_id = format_case_id(entry.name, others)
+    return ScalingSeries(case_id, entry.counts.work, entry.benchmark.throughput)
 
 
-def _ranks(entry: ParsedEntry, point: Point, params: dict[str, Any]) -> int | None:
-    """Return the number of ranks at a point; a given one must fit the parameters."""
-    needed = entry.benchmark.ranks(params)
-    given = point["np"].value if "np" in point else entry.np
+def _resolve_ranks(entry: ParsedEntry, point: Point, params: dict[str, Any]) -> int | None:
+    """Return the number of ranks at a point; None: all slots.
+
+    Raises:
+        _RanksError: The number does not fit the parameters.
+    """
+    supported = entry.benchmark.ranks(params)
+    ranks = point["np"].value if "np" in point else entry.np
     path = point["np"].path if "np" in point else (*entry.path, "np")
-    for count in (given, needed.exact):
+    for count in (ranks, supported.exact):
         if count is not None and count > MAX_RANKS:
-            raise _Misfit(path, count, f"runs on at most {MAX_RANKS} ranks")
-    if given is None:
-        return needed.exact
-    if needed.exact not in (None, given):
-        raise _Misfit(path, given, f"runs on {format_quantity(needed.exact, 'rank')}")
-    if given < needed.minimum:
-        raise _Misfit(path, given, f"needs at least {needed.minimum}")
-    return int(given)
+            raise _RanksError(_RanksProblem(path, count, f"runs on at most {MAX_RANKS} ranks"))
+    if ranks is None:
+        return supported.exact
+    if supported.exact not in (None, ranks):
+        expected = f"runs on {format_quantity(supported.exact, 'rank')}"
+        raise _RanksError(_RanksProblem(path, ranks, expected))
+    if ranks < supported.minimum:
+        expected = f"needs at least {supported.minimum}"
+        raise _RanksError(_RanksProblem(path, ranks, expected))
+    return int(ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class RankCounts:
+    """The numbers of ranks of an entry's cases; ``by`` is the parameter that follows them."""
+
+    np: Sequence[int]
+    work: ScalingMode
+    by: str | None = None
+
+
+def scale_cases(
+    benchmark: Benchmark, values: Params, np: int | None, counts: RankCounts
+) -> Iterator[tuple[int, Params, Params]]:
+    """Yield the cases on each number of ranks.
+
+    Each has the number of ranks, the parameters that the benchmark sweeps, and all parameters.
+
+    Args:
+        benchmark: The benchmark.
+        values: The parameters of the case in the suite.
+        np: Its number of ranks, if the benchmark does not determine it.
+        counts: The numbers of ranks.
+
+    Raises:
+        ExceptionGroup: of ParamError, if the case cannot be scaled to one of the numbers.
+    """
+    params = benchmark.complete(values)
+    base_ranks = benchmark.ranks(params).exact or np
+    errors: list[Exception] = []
+    for count in counts.np:
+        target = ScalingTarget(count, base_ranks, counts.work, counts.by)
+        try:
+            scaled = _scale_params(benchmark, values, params, target)
+            for swept, complete in benchmark.list_cases(scaled):
+                yield count, swept, complete
+        except ParamError as error:
+            errors.append(error)
+        except ExceptionGroup as group:
+            errors += [_add_ranks(count, error) for error in group.exceptions]
+    if errors:
+        unique = list({str(error): error for error in errors}.values())
+        raise ExceptionGroup(f"ranks of {benchmark.name}", unique)
+
+
+def _scale_params(
+    benchmark: Benchmark, values: Params, params: Params, target: ScalingTarget
+) -> Params:
+    if benchmark.scaled is None:
+        raise ScalingError(f"{benchmark.name} does not go over to other numbers of ranks")
+    try:
+        return benchmark.scaled(values, params, target)
+    except ScalingError as error:
+        raise ScalingError(f"scale: {error}") from None
+
+
+def _add_ranks(count: int, error: Exception) -> Exception:
+    """Return an error with the number of ranks in its message."""
+    param = getattr(error, "param", None)
+    return ParamError(param, f"on {format_quantity(count, 'rank')}: {error}")

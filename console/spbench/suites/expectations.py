@@ -1,17 +1,19 @@
-"""Reads the ``expect:`` of a case entry: metrics, statistics, bounds and references."""
+"""Expectations of a case entry: metrics, statistics, bounds, and references of systems."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Literal
 
 from spbench.errors import did_you_mean
-from spbench.suites.case import DERIVED_METRICS, STATISTICS, Expectation, PerformanceReference
+from spbench.suites.case import DERIVED_METRICS, STATISTICS, Case, Expectation, PerformanceReference
 from spbench.suites.expression import CaseMetric, ExpressionError, parse_expression
 from spbench.suites.findings import Findings
-from spbench.suites.systems import derive_bounds
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark, Metric
 
@@ -20,160 +22,215 @@ _TOLERANCES = ("lower", "upper")
 
 
 def list_metrics(
-    benchmark: Benchmark, given: Mapping[str, Any] | None = None
+    benchmark: Benchmark, params: Mapping[str, Any] | None = None
 ) -> tuple[Metric, ...]:
-    """Return the metrics that an expectation on a benchmark can name: its own, then the report's.
+    """Return the metrics that an expectation can name: the benchmark's, then the report's.
 
-    Each may be followed by one of `STATISTICS`, as ``time_ms.p95``. Of a benchmark whose parameters
-    say which metrics there are, only ``given`` ones tell; None: those that it always has.
+    Each may be followed by one of `STATISTICS`, such as ``time_ms.p95``.
+
+    Args:
+        benchmark: The benchmark.
+        params: Its parameters, on which the metrics may depend. None: the metrics that it always
+            has.
 
     Raises:
-        ExceptionGroup: The parameters are wrong.
+        ExceptionGroup: The parameters are invalid.
     """
-    if given is None or not benchmark.has_chosen_metrics:
+    if params is None or not benchmark.has_chosen_metrics:
         return (*benchmark.metrics, *DERIVED_METRICS)
-    return (*benchmark.list_metrics(benchmark.complete(given)), *DERIVED_METRICS)
+    return (*benchmark.list_metrics(benchmark.complete(params)), *DERIVED_METRICS)
 
 
-def list_metric_names(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the names of `metrics_of`."""
-    return [metric.name for metric in list_metrics(benchmark, given)]
+def list_metric_names(benchmark: Benchmark, params: Mapping[str, Any] | None = None) -> list[str]:
+    """Return the names of `list_metrics`."""
+    return [metric.name for metric in list_metrics(benchmark, params)]
 
 
 def parse_expectations(
     benchmark: Benchmark,
     params: Mapping[str, Any],
-    given: Any,
+    data: Any,
     path: KeyPath,
     findings: Findings,
 ) -> tuple[Expectation, ...]:
-    """Return the expectations at ``path``, telling ``findings`` of those that cannot be judged.
+    """Return the expectations in the data at ``path``, and add errors to ``findings``.
 
-    Wrong parameters are told elsewhere: the metrics that they would make are not known then.
+    Names of metrics are not checked if the parameters are invalid, which is reported elsewhere.
     """
-    known: list[str] | None = None
+    names: list[str] | None = None
     with suppress(ExceptionGroup):
-        known = list_metric_names(benchmark, params)
-    read: list[Expectation] = []
-    for metric, bounds in given.items() if isinstance(given, dict) else ():
-        here = (*path, metric)
-        if known is not None and (problem := describe_unknown_metric(benchmark, known, metric)):
-            findings.add_at_key(here, problem)
+        names = list_metric_names(benchmark, params)
+    expectations: list[Expectation] = []
+    for metric, bounds in data.items() if isinstance(data, dict) else ():
+        metric_path = (*path, metric)
+        if names is not None and (problem := describe_unknown_metric(benchmark, names, metric)):
+            findings.add_at_key(metric_path, problem)
         if bounds == {}:
-            findings.add_at_value(
-                here, f"{metric} has no bound: give max, min, reference or systems"
-            )
+            message = f"{metric} has no bound: give max, min, reference or systems"
+            findings.add_at_value(metric_path, message)
         if isinstance(bounds, dict):
-            read += _read_entry(metric, bounds, here, findings)
-    return tuple(read)
+            expectations += _parse_entry(metric, bounds, metric_path, findings)
+    return tuple(expectations)
 
 
-def describe_unknown_metric(benchmark: Benchmark, known: Iterable[str], metric: str) -> str:
-    """Return why a benchmark has no such ``metric.statistic``; an empty text where it has it."""
+def describe_unknown_metric(benchmark: Benchmark, names: Iterable[str], metric: str) -> str:
+    """Return an error if a benchmark has no such ``metric.statistic``; otherwise empty."""
     name, dot, statistic = metric.partition(".")
-    if name not in known:
-        near = did_you_mean(name, known) or f" (known: {', '.join(known)})"
-        return f"{benchmark.name} has no metric {name!r}{near}"
+    if name not in names:
+        hint = did_you_mean(name, names) or f" (known: {', '.join(names)})"
+        return f"{benchmark.name} has no metric {name!r}{hint}"
     if dot and statistic not in STATISTICS:
-        near = did_you_mean(statistic, STATISTICS) or f" (known: {', '.join(STATISTICS)})"
-        return f"unknown statistic {statistic!r}{near}"
+        hint = did_you_mean(statistic, STATISTICS) or f" (known: {', '.join(STATISTICS)})"
+        return f"unknown statistic {statistic!r}{hint}"
     return ""
 
 
-def _read_entry(
+def _parse_entry(
     metric: str, entry: dict[str, Any], path: KeyPath, findings: Findings
 ) -> list[Expectation]:
-    """Return the expectations of one metric: from bounds, a reference, or one for each system."""
+    """Return the expectations of a metric from bounds, a reference, or one per system."""
     if "systems" in entry:
-        for key in _keys_in((*_OPS, "reference", *_TOLERANCES), entry):
+        for key in _list_present((*_OPS, "reference", *_TOLERANCES), entry):
             message = f"{metric}: systems has a reference for each system; leave out {key}"
             findings.add_at_key((*path, key), message)
-        systems = _read_systems(entry["systems"], (*path, "systems"), findings)
+        systems = _parse_systems(entry["systems"], (*path, "systems"), findings)
         op: Literal["max", "min"] = (
             "min" if all(reference.upper is None for reference in systems.values()) else "max"
         )
         return [Expectation(metric, op, None, systems=systems)] if systems else []
     if "reference" in entry:
-        for key in _keys_in(_OPS, entry):
+        for key in _list_present(_OPS, entry):
             message = f"{metric}: {key} follows from the reference; leave out one of the two"
             findings.add_at_key((*path, key), message)
-        reference = _read_reference(entry, path, findings)
+        reference = _parse_reference(entry, path, findings)
         return derive_bounds(metric, reference) if reference else []
     # A misspelt "reference" is reported with the shape of the file.
-    known = entry.keys() <= {*_OPS, *_TOLERANCES}
-    for key in _keys_in(_TOLERANCES, entry) if known else ():
-        findings.add_at_key((*path, key), f"{key} is a share of a reference: add the key reference")
-    return _bounds(metric, entry, path, findings)
+    if entry.keys() <= {*_OPS, *_TOLERANCES}:
+        for key in _list_present(_TOLERANCES, entry):
+            message = f"{key} is a share of a reference: add the key reference"
+            findings.add_at_key((*path, key), message)
+    return _parse_bounds(metric, entry, path, findings)
 
 
-def _keys_in(keys: Iterable[str], entry: Mapping[str, Any]) -> list[str]:
+def _list_present(keys: Iterable[str], entry: Mapping[str, Any]) -> list[str]:
     return [key for key in keys if key in entry]
 
 
-def _read_systems(data: Any, path: KeyPath, findings: Findings) -> dict[str, PerformanceReference]:
+def _parse_systems(data: Any, path: KeyPath, findings: Findings) -> dict[str, PerformanceReference]:
     entries = data if isinstance(data, dict) else {}
     systems: dict[str, PerformanceReference] = {}
     for name, entry in entries.items():
         if isinstance(entry, dict) and "reference" in entry:
-            reference = _read_reference(entry, (*path, name), findings, str(name))
+            reference = _parse_reference(entry, (*path, name), findings, str(name))
             systems |= {str(name): reference} if reference else {}
     return systems
 
 
-def _read_reference(
+def _parse_reference(
     entry: dict[str, Any], path: KeyPath, findings: Findings, system: str | None = None
 ) -> PerformanceReference | None:
-    """Return a reference; None if it has errors, of which some are those of the file's shape."""
+    """Return a reference, or None if it has errors; `messages` reports errors of its shape."""
     for key in ("reference", *_TOLERANCES):
         if key in entry and entry[key] is None:
             findings.add_at_value((*path, key), f"{key} is empty: give it a number or leave it out")
     if entry.keys() == {"reference"}:
         message = "reference has no tolerance: give lower, upper or both"
         findings.add_at_key((*path, "reference"), message)
-    value = _number(entry["reference"])
-    lower, upper = (_number(entry.get(key)) for key in _TOLERANCES)
+    value = _parse_number(entry["reference"])
+    lower, upper = (_parse_number(entry.get(key)) for key in _TOLERANCES)
     if value is None or value <= 0 or (lower is None and upper is None):
         return None
     return PerformanceReference(value, lower, upper, system)
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and math.isfinite(value) else None
 
 
-def _bounds(
+def _parse_bounds(
     metric: str, bounds: dict[str, Any], path: KeyPath, findings: Findings
 ) -> list[Expectation]:
     for op in (op for op, limit in bounds.items() if limit is None):
         findings.add_at_value((*path, op), f"{op} is empty: give it a number or leave it out")
-    limits = {
-        op: _limit(op, bounds[op], path, findings) for op in _OPS if bounds.get(op) is not None
-    }
-    read = [_expectation(metric, op, limit) for op, limit in limits.items() if limit is not None]
-    numbers = {item.op: item.limit for item in read if item.limit is not None}
+    expectations = []
+    for op in _OPS:
+        if bounds.get(op) is None:
+            continue
+        limit = _parse_limit(op, bounds[op], path, findings)
+        if limit is not None:
+            expectations.append(_make_expectation(metric, op, limit))
+    numbers = {item.op: item.limit for item in expectations if item.limit is not None}
     if {"max", "min"} <= numbers.keys() and numbers["min"] > numbers["max"]:
         message = f"{metric}: min {numbers['min']:g} is above max {numbers['max']:g}"
         findings.add_at_value(path, message)
-    return read
+    return expectations
 
 
-def _limit(op: str, given: Any, path: KeyPath, findings: Findings) -> float | str | None:
-    """Return a number, the text of an expression of cases' figures, or None where it is neither."""
-    if not isinstance(given, str):
-        return _number(given)
+def _parse_limit(op: str, value: Any, path: KeyPath, findings: Findings) -> float | str | None:
+    """Return a number, the text of an expression of metrics of cases, or None for an error."""
+    if not isinstance(value, str):
+        return _parse_number(value)
     try:
-        expression = parse_expression(given)
-        return given if expression.metrics else expression.evaluate(_no_figure)
+        expression = parse_expression(value)
+        return value if expression.metrics else expression.evaluate(_reject_metric)
     except ExpressionError as error:
         findings.add_in_text((*path, op), error.position, f"{op} is no limit: {error}")
         return None
 
 
-def _no_figure(figure: CaseMetric) -> float:
-    raise AssertionError(figure)
+def _reject_metric(metric: CaseMetric) -> float:
+    raise AssertionError(metric)
 
 
-def _expectation(metric: str, op: Literal["max", "min"], limit: float | str) -> Expectation:
+def _make_expectation(metric: str, op: Literal["max", "min"], limit: float | str) -> Expectation:
     if isinstance(limit, str):
         return Expectation(metric, op, None, limit)
     return Expectation(metric, op, limit)
+
+
+def depends_on_system(cases: Iterable[Case]) -> bool:
+    """Return whether an expectation of a case has a reference for each system."""
+    return any(item.systems is not None for case in cases for item in case.expect)
+
+
+def choose_references(cases: Sequence[Case], system: str) -> tuple[Case, ...]:
+    """Return the cases with the bounds of one system.
+
+    An expectation without a reference for the system is kept, with the reason why it is skipped.
+    """
+    return tuple(
+        replace(case, expect=tuple(_choose_bounds(case.expect, system))) if case.expect else case
+        for case in cases
+    )
+
+
+def _choose_bounds(expect: Iterable[Expectation], system: str) -> Iterator[Expectation]:
+    for item in expect:
+        if item.systems is None:
+            yield item
+        elif system in item.systems:
+            yield from derive_bounds(item.metric, item.systems[system])
+        else:
+            systems = ", ".join(item.systems)
+            skipped = f"no reference for system {system} (suite has {systems})"
+            yield replace(item, systems=None, skipped=skipped)
+
+
+def derive_bounds(metric: str, reference: PerformanceReference) -> list[Expectation]:
+    """Return the bounds of a metric that follow from a reference: max, min, or both.
+
+    A bound is exact in decimal digits: 0.7 with 10 % is 0.77, so that a result of 0.77 passes.
+    """
+    bounds = []
+    if reference.upper is not None:
+        maximum = _deviate(reference.value, reference.upper)
+        bounds.append(Expectation(metric, "max", maximum, reference=reference))
+    if reference.lower is not None:
+        minimum = _deviate(reference.value, reference.lower)
+        bounds.append(Expectation(metric, "min", minimum, reference=reference))
+    return bounds
+
+
+def _deviate(value: float, share: float) -> float:
+    bound = float(Decimal(repr(value)) * (1 + Decimal(repr(share))))
+    return min(bound, sys.float_info.max)

@@ -1,14 +1,14 @@
-"""The expressions that bounds may be: arithmetic over numbers and figures of cases of the run.
+"""Expressions in bounds: arithmetic with numbers and metrics of cases of the run.
 
 ::
 
     sum:     product (("+" | "-") product)*
     product: factor (("*" | "/") factor)*
-    factor:  "-" factor | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")" | figure | number
-    figure:  "case" "(" (NAME | '"' ID '"') ")" "." METRIC ("." STATISTIC)?
-    number:  as in YAML, or a number of bytes with its unit, as 64KiB
+    factor:  "-" factor | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")" | metric | number
+    metric:  "case" "(" (NAME | '"' ID '"') ")" "." METRIC ("." STATISTIC)?
+    number:  a number of YAML, or a number of bytes with its unit, such as 64KiB
 
-They are read and worked out here, by nothing but arithmetic on floats.
+They are parsed and evaluated here, with arithmetic on floats only.
 """
 
 from __future__ import annotations
@@ -34,23 +34,26 @@ _METRIC = re.compile(r"\w+(?:\.\w+)?", re.A)
 
 
 class ExpressionError(Exception):
-    """An expression that cannot be read or worked out.
+    """An expression that cannot be parsed or evaluated.
 
     Attributes:
-        at: Characters of it before the place that is wrong; 0 where it is the whole.
+        position: The index of the character at the error; 0 if it is the whole expression.
     """
 
-    def __init__(self, message: str, at: int = 0) -> None:
+    def __init__(self, message: str, position: int = 0) -> None:
         super().__init__(message)
-        self.position = at
+        self.position = position
 
 
 @dataclass(frozen=True, slots=True)
 class CaseMetric:
-    """``case(NAME).metric.statistic``: a figure of a case, named by its name or by its id.
+    """A metric of a case in an expression: ``case(NAME).metric.statistic``.
 
-    ``named`` says where the name, with its quotes, begins and ends in the text; ``at`` where the
-    metric begins.
+    Attributes:
+        case: The name or the id of the case.
+        metric: The metric, possibly with a statistic.
+        name_span: Start and end of the case's name in the text, including quotes.
+        metric_start: Start of the metric in the text.
     """
 
     case: str
@@ -60,194 +63,198 @@ class CaseMetric:
 
 
 MetricLookup = Callable[[CaseMetric], float]
-"""Returns a figure's value, or raises `ExpressionError`."""
-_Value = Callable[[MetricLookup], float]
+"""Returns the value of a metric, or raises `ExpressionError`."""
+_Evaluator = Callable[[MetricLookup], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression that was read: its text, and the figures in it in their order."""
+    """A parsed expression: its text, and its metrics of cases in their order."""
 
     text: str
     metrics: tuple[CaseMetric, ...]
-    _value: _Value
+    _evaluator: _Evaluator
 
     def evaluate(self, look_up: MetricLookup) -> float:
-        """Return what it comes to.
+        """Return the value of the expression.
 
         Raises:
-            ExpressionError: It divides by zero, is no finite number, or a figure is not known.
+            ExpressionError: It divides by zero, the result is not finite, or a metric is unknown.
         """
-        value = self._value(look_up)
+        value = self._evaluator(look_up)
         if not math.isfinite(value):
             raise ExpressionError("it comes to no finite number")
         return value
 
     def substitute_cases(self, ids: tuple[str, ...]) -> str:
-        """Return the text with these ids, one for each figure, in place of the cases' names."""
+        """Return the text with the case of each metric replaced by an id."""
         text = self.text
-        for figure, case in reversed([*zip(self.metrics, ids, strict=True)]):
-            start, end = figure.name_span
-            text = text[:start] + _written(case) + text[end:]
+        # From the last to the first, so that earlier spans stay valid.
+        for metric, case_id in reversed([*zip(self.metrics, ids, strict=True)]):
+            start, end = metric.name_span
+            text = text[:start] + _quote_case(case_id) + text[end:]
         return text
 
 
-def _written(case: str) -> str:
+def _quote_case(case: str) -> str:
     quoted = case.replace('"', '""')
     return case if _NAME.fullmatch(case) else f'"{quoted}"'
 
 
 @lru_cache(maxsize=1000)
 def parse_expression(text: str) -> Expression:
-    """Return the expression that a text is.
+    """Parse an expression.
 
     Raises:
-        ExpressionError: It is none.
+        ExpressionError: The text is not a valid expression.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"it is longer than {MAX_LENGTH} characters")
-    return _Reader(text).read()
+    return _Parser(text).parse()
 
 
-class _Reader:
-    """Reads an expression, part by part, into a function that works it out."""
+class _Parser:
+    """A recursive descent parser of an expression into a function that evaluates it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        self._position = 0
         self._depth = 0
-        self._figures: list[CaseMetric] = []
+        self._metrics: list[CaseMetric] = []
 
-    def read(self) -> Expression:
-        value = self._sum()
-        if self._start() < len(self._text):
-            raise self._unexpected("+, -, *, / or the end")
-        return Expression(self._text, tuple(self._figures), value)
+    def parse(self) -> Expression:
+        evaluator = self._parse_sum()
+        if self._skip_space() < len(self._text):
+            raise self._make_error("+, -, *, / or the end")
+        return Expression(self._text, tuple(self._metrics), evaluator)
 
-    # Words
+    # Tokens
 
-    def _start(self) -> int:
-        """Return where the next word begins."""
-        space = _SPACE.match(self._text, self._at)
-        self._at = space.end() if space else self._at
-        return self._at
+    def _skip_space(self) -> int:
+        """Return the start of the next token."""
+        space = _SPACE.match(self._text, self._position)
+        self._position = space.end() if space else self._position
+        return self._position
 
-    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.match(self._text, self._start())
-        self._at = found.end() if found else self._at
-        return found
+    def _accept(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Consume the next token if it matches."""
+        match = pattern.match(self._text, self._skip_space())
+        self._position = match.end() if match else self._position
+        return match
 
-    def _sign(self, *signs: str) -> str:
-        """Return the next sign and go on, if it is one of these; else an empty text."""
-        found = _SIGN.match(self._text, self._start())
-        if found is None or found[0] not in signs:
+    def _accept_sign(self, *signs: str) -> str:
+        """Consume and return the next sign if it is one of these; otherwise return ''."""
+        match = _SIGN.match(self._text, self._skip_space())
+        if match is None or match[0] not in signs:
             return ""
-        self._at = found.end()
-        return found[0]
+        self._position = match.end()
+        return match[0]
 
-    def _need(self, sign: str) -> None:
-        if not self._sign(sign):
-            raise self._unexpected(sign)
+    def _expect_sign(self, sign: str) -> None:
+        if not self._accept_sign(sign):
+            raise self._make_error(sign)
 
-    def _unexpected(self, expected: str) -> ExpressionError:
-        at = self._start()
-        found = _WORD.match(self._text, at) or _NUMBER.match(self._text, at)
-        shown = found[0] if found else self._text[at : at + 1]
-        told = repr(shown[:40]) if shown else "the end"
-        return ExpressionError(f"expected {expected}, not {told}", at)
+    def _make_error(self, expected: str) -> ExpressionError:
+        position = self._skip_space()
+        match = _WORD.match(self._text, position) or _NUMBER.match(self._text, position)
+        token = match[0] if match else self._text[position : position + 1]
+        actual = repr(token[:40]) if token else "the end"
+        return ExpressionError(f"expected {expected}, not {actual}", position)
 
-    # Parts
+    # Rules of the grammar
 
-    def _sum(self) -> _Value:
-        return self._chain(self._product, "+", "-")
+    def _parse_sum(self) -> _Evaluator:
+        return self._parse_chain(self._parse_product, "+", "-")
 
-    def _product(self) -> _Value:
-        return self._chain(self._factor, "*", "/")
+    def _parse_product(self) -> _Evaluator:
+        return self._parse_chain(self._parse_factor, "*", "/")
 
-    def _chain(self, part: Callable[[], _Value], *signs: str) -> _Value:
-        first = part()
-        rest = list[tuple[str, _Value]]()
-        while sign := self._sign(*signs):
-            rest.append((sign, part()))
+    def _parse_chain(self, parse: Callable[[], _Evaluator], *signs: str) -> _Evaluator:
+        first = parse()
+        operands = list[tuple[str, _Evaluator]]()
+        while sign := self._accept_sign(*signs):
+            operands.append((sign, parse()))
 
-        def value(look_up: MetricLookup) -> float:
-            result = first(look_up)
-            for sign, operand in rest:
-                result = _apply(sign, result, operand(look_up))
-            return result
+        def evaluate(look_up: MetricLookup) -> float:
+            value = first(look_up)
+            for sign, operand in operands:
+                value = _apply(sign, value, operand(look_up))
+            return value
 
-        return value if rest else first
+        return evaluate if operands else first
 
-    def _factor(self) -> _Value:
+    def _parse_factor(self) -> _Evaluator:
         negative = False
-        while self._sign("-"):
+        while self._accept_sign("-"):
             negative = not negative
-        value = self._plain()
-        return (lambda look_up: -value(look_up)) if negative else value
+        evaluate = self._parse_operand()
+        return (lambda look_up: -evaluate(look_up)) if negative else evaluate
 
-    def _plain(self) -> _Value:
-        if self._sign("("):
-            return self._deeper(self._group)
-        if number := self._take(_NUMBER):
-            constant = _constant(number)
+    def _parse_operand(self) -> _Evaluator:
+        if self._accept_sign("("):
+            return self._parse_nested(self._parse_group)
+        if number := self._accept(_NUMBER):
+            constant = _parse_constant(number)
             return lambda _: constant
-        before = self._start()
-        word = self._take(_WORD)
+        start = self._skip_space()
+        word = self._accept(_WORD)
         if word and word[0] == "case":
-            return self._figure()
+            return self._parse_metric()
         if word and word[0] in ("min", "max"):
-            self._need("(")
-            return self._deeper(lambda: self._choice(min if word[0] == "min" else max))
-        self._at = before
-        raise self._unexpected("a number, case(NAME).metric, min(...), max(...) or (")
+            self._expect_sign("(")
+            choose = min if word[0] == "min" else max
+            return self._parse_nested(lambda: self._parse_choice(choose))
+        self._position = start
+        raise self._make_error("a number, case(NAME).metric, min(...), max(...) or (")
 
-    def _deeper(self, read: Callable[[], _Value]) -> _Value:
+    def _parse_nested(self, parse: Callable[[], _Evaluator]) -> _Evaluator:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise ExpressionError(f"it nests deeper than {MAX_DEPTH} levels", self._at)
-        value = read()
+            raise ExpressionError(f"it nests deeper than {MAX_DEPTH} levels", self._position)
+        evaluate = parse()
         self._depth -= 1
-        return value
+        return evaluate
 
-    def _group(self) -> _Value:
-        value = self._sum()
-        self._need(")")
-        return value
+    def _parse_group(self) -> _Evaluator:
+        evaluate = self._parse_sum()
+        self._expect_sign(")")
+        return evaluate
 
-    def _choice(self, choose: Callable[[list[float]], float]) -> _Value:
-        values = [self._sum()]
-        while self._sign(","):
-            values.append(self._sum())
-        self._need(")")
-        return lambda look_up: choose([value(look_up) for value in values])
+    def _parse_choice(self, choose: Callable[[list[float]], float]) -> _Evaluator:
+        arguments = [self._parse_sum()]
+        while self._accept_sign(","):
+            arguments.append(self._parse_sum())
+        self._expect_sign(")")
+        return lambda look_up: choose([evaluate(look_up) for evaluate in arguments])
 
-    def _figure(self) -> _Value:
-        self._need("(")
-        begin = self._start()
-        case = self._case()
-        end = self._at
-        self._need(")")
-        self._need(".")
-        at = self._start()
-        metric = self._take(_METRIC)
-        if metric is None:
-            raise self._unexpected("a metric, as in case(NAME).time_ms.p50,")
-        figure = CaseMetric(case, metric[0], (begin, end), at)
-        self._figures.append(figure)
-        return lambda look_up: look_up(figure)
+    def _parse_metric(self) -> _Evaluator:
+        self._expect_sign("(")
+        name_start = self._skip_space()
+        case = self._parse_case()
+        name_end = self._position
+        self._expect_sign(")")
+        self._expect_sign(".")
+        metric_start = self._skip_space()
+        match = self._accept(_METRIC)
+        if match is None:
+            raise self._make_error("a metric, as in case(NAME).time_ms.p50,")
+        metric = CaseMetric(case, match[0], (name_start, name_end), metric_start)
+        self._metrics.append(metric)
+        return lambda look_up: look_up(metric)
 
-    def _case(self) -> str:
-        if quoted := self._take(_QUOTED):
-            one, other = quoted.groups()
-            return one.replace('""', '"') if one else other.replace("''", "'")
-        if name := self._take(_NAME):
-            if self._text[self._at : self._at + 1] == "[":
-                raise ExpressionError('an id with brackets stands in quotes: case("...")', self._at)
+    def _parse_case(self) -> str:
+        if quoted := self._accept(_QUOTED):
+            double, single = quoted.groups()
+            return double.replace('""', '"') if double else single.replace("''", "'")
+        if name := self._accept(_NAME):
+            if self._text[self._position : self._position + 1] == "[":
+                message = 'an id with brackets stands in quotes: case("...")'
+                raise ExpressionError(message, self._position)
             return name[0]
-        raise self._unexpected("a case's name, or its id in quotes,")
+        raise self._make_error("a case's name, or its id in quotes,")
 
 
-def _constant(number: re.Match[str]) -> float:
+def _parse_constant(number: re.Match[str]) -> float:
     if number["unit"]:
         try:
             return float(read_bytes(number[0]))

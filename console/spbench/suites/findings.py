@@ -1,4 +1,4 @@
-"""Collects every error of a suite file, each with its place, and raises them at once."""
+"""Errors of a suite file, collected with their positions and raised together."""
 
 from __future__ import annotations
 
@@ -11,47 +11,49 @@ from spbench.suites.yaml_nodes import Document, KeyPath, Mark, NodeMarks
 class Findings:
     """The errors found so far in one suite file.
 
-    A value that came from ``--set`` has no place of its own: its errors stand where the value
-    that it replaces stands, name the option, and are told once however many cases share it.
+    A value from ``--set`` is not in the file. Its errors have the position of the value that it
+    replaces and name the option. Each is reported once, independently of the number of cases.
     """
 
     def __init__(self, file: str, document: Document) -> None:
         self._file = file
         self._document = document
         self._count = 0
-        self._found: dict[tuple[str, ...] | Diagnostic, Diagnostic] = {}
+        self._diagnostics: dict[tuple[str, ...] | Diagnostic, Diagnostic] = {}
         self._options: dict[KeyPath, str] = {}
-        self._moved: dict[KeyPath, Sequence[int]] = {}
+        self._kept_items: dict[KeyPath, Sequence[int]] = {}
         self._unreadable = {problem.mark for problem in document.problems}
         for mark, message in document.problems:
             self._add(mark, message)
 
     @property
     def count(self) -> int:
-        """Number of errors found so far, those that are told only once included."""
+        """The number of errors so far, including those that are reported only once."""
         return self._count
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """The errors found so far, each once."""
-        return list(self._found.values())
+        """The errors so far, each once."""
+        return list(self._diagnostics.values())
 
     def mark_option(self, path: KeyPath, option: str) -> None:
-        """Remember that the value at a path came from a command-line option."""
+        """Record that the value at a path came from a command-line option."""
         self._options[path] = option
 
-    def record_kept_items(self, path: KeyPath, kept: Sequence[int]) -> None:
-        """Remember that of the list at a path only the items ``kept`` are left, by index."""
-        before = self._moved.get(path)
-        self._moved[path] = [before[at] for at in kept] if before is not None else kept
+    def record_kept_items(self, path: KeyPath, indices: Sequence[int]) -> None:
+        """Record the indices of the remaining items of the list at a path."""
+        before = self._kept_items.get(path)
+        if before is not None:
+            indices = [before[index] for index in indices]
+        self._kept_items[path] = indices
 
     def list_options(self, path: KeyPath) -> list[str]:
-        """Return the options that gave the values at or below a path, each once."""
-        below = (o for p, o in self._options.items() if p[: len(path)] == path)
-        return list(dict.fromkeys(below))
+        """Return the options that set values at or below a path, each once."""
+        options = (o for p, o in self._options.items() if p[: len(path)] == path)
+        return list(dict.fromkeys(options))
 
     def find_option(self, path: KeyPath) -> str | None:
-        """Return the option that gave the value at a path, None where the file did."""
+        """Return the option that set the value at a path; None: it is from the file."""
         return next((o for p, o in self._options.items() if path[: len(p)] == p), None)
 
     def has_value(self, path: KeyPath) -> bool:
@@ -60,12 +62,12 @@ class Findings:
 
     def find_line(self, path: KeyPath) -> int:
         """Return the line on which the value at a path begins."""
-        return self._place(path).value.line
+        return self._find_marks(path).value.line
 
     def add(self, mark: Mark, message: str) -> None:
-        """Add an error at a place; after an error in the YAML there, it only counts.
+        """Add an error at a position; if there is a YAML error already, only count it.
 
-        Such a value is read as empty, so a second error would be about a value that nobody wrote.
+        An invalid YAML value is read as empty, so that a second error would be misleading.
         """
         if mark in self._unreadable:
             self._count += 1
@@ -75,63 +77,65 @@ class Findings:
     def _add(self, mark: Mark, message: str) -> None:
         self._count += 1
         diagnostic = Diagnostic(self._file, mark.line, mark.column, message)
-        self._found.setdefault(diagnostic, diagnostic)
+        self._diagnostics.setdefault(diagnostic, diagnostic)
 
     def add_at_key(self, path: KeyPath, message: str) -> None:
         """Add an error at the key (or the list's item) of a path."""
-        self._add_or_mark(path, self._place(path).key, message)
+        self._add_at(path, self._find_marks(path).key, message)
 
     def add_at_value(self, path: KeyPath, message: str) -> None:
         """Add an error at the value of a path."""
-        self._add_or_mark(path, self._place(path).value, message)
+        self._add_at(path, self._find_marks(path).value, message)
 
-    def add_in_text(self, path: KeyPath, at: int, message: str) -> None:
-        """Add an error at a character of the text at a path, counted from 0.
+    def add_in_text(self, path: KeyPath, index: int, message: str) -> None:
+        """Add an error at a character (from 0) of the text at a path.
 
-        Where the file has the text in another form (with escapes, in several lines, from an
-        option), its place is the text's beginning, and the message says which character.
+        If the file has the text in another form (with escapes, in several lines, from an option),
+        the position is the start of the text, and the message contains the character's number.
         """
-        mark = self._place(path).value
-        inside = self._in_text(path, at)
-        if at and inside is None:
-            message = f"{message} (at its character {at + 1})"
-        self._add_or_mark(path, inside or mark, message)
+        start = self._find_marks(path).value
+        mark = self._find_character(path, index)
+        if index and mark is None:
+            message = f"{message} (at its character {index + 1})"
+        self._add_at(path, mark or start, message)
 
-    def _in_text(self, path: KeyPath, at: int) -> Mark | None:
-        node = self._document.root.find_node(self._standing(path))
+    def _find_character(self, path: KeyPath, index: int) -> Mark | None:
+        """Return the position of a character, or None if the text is in another form."""
+        node = self._document.root.find_node(self._find_file_path(path))
         if node is None or node.text is None or self.find_option(path) is not None:
             return None
         line, column = node.mark
         quotes = node.end.column - column - len(node.text)
         verbatim = node.end.line == line and quotes in (0, 2)
-        return Mark(line, column + at + quotes // 2) if verbatim else None
+        return Mark(line, column + index + quotes // 2) if verbatim else None
 
-    def _place(self, path: KeyPath) -> NodeMarks:
-        """Return where a path of the data stands in the file."""
-        return self._document.find_marks(self._standing(path))
+    def _find_marks(self, path: KeyPath) -> NodeMarks:
+        """Return the positions of a path of the data in the file."""
+        return self._document.find_marks(self._find_file_path(path))
 
-    def _standing(self, path: KeyPath) -> KeyPath:
-        """Return a path of the data as the file has it, where lists may be longer."""
+    def _find_file_path(self, path: KeyPath) -> KeyPath:
+        """Return the path in the file for a path of the data, with removed items of lists."""
         for length in range(1, len(path)):
             index = path[length]
-            if isinstance(index, int) and path[:length] in self._moved:
-                path = (*path[:length], self._moved[path[:length]][index], *path[length + 1 :])
+            kept_items = self._kept_items.get(path[:length])
+            if isinstance(index, int) and kept_items is not None:
+                path = (*path[:length], kept_items[index], *path[length + 1 :])
         return path
 
-    def _add_or_mark(self, path: KeyPath, mark: Mark, message: str) -> None:
+    def _add_at(self, path: KeyPath, mark: Mark, message: str) -> None:
         option = self.find_option(path)
         if option is None:
             self.add(mark, message)
         else:
             self._count += 1
-            told = Diagnostic(self._file, mark.line, mark.column, f"{option}: {message}")
-            self._found.setdefault((option, message), told)
+            diagnostic = Diagnostic(self._file, mark.line, mark.column, f"{option}: {message}")
+            self._diagnostics.setdefault((option, message), diagnostic)
 
     def raise_if_any(self) -> None:
-        """Raise all errors found.
+        """Raise all errors, if there are any.
 
         Raises:
-            SuiteError: There are some.
+            SuiteError: There are errors.
         """
-        if self._found:
+        if self._diagnostics:
             raise SuiteError(self.diagnostics)

@@ -1,4 +1,4 @@
-"""Files that the user names, which may be pipes: ``<(command)``, ``/dev/stdin``, a FIFO."""
+"""Files named by the user, which may be pipes: ``<(command)``, ``/dev/stdin``, a FIFO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PIPE_TIMEOUT = 2.0
-"""Seconds in which a program must open a pipe for writing."""
+"""Seconds within which a program must open the other end of a pipe."""
 _POLL = 0.02
 _CHUNK = 1 << 16
 
@@ -44,7 +44,7 @@ def _read_pipe(file: int, path: Path, size: int) -> bytes:
     while len(content) < size:
         try:
             part = os.read(file, min(_CHUNK, size - len(content)))
-        except BlockingIOError:  # it has a writer, and no bytes at this time
+        except BlockingIOError:  # it has a writer, but no bytes at the moment
             has_writer = True
             select.select([file], [], [])
             continue
@@ -62,15 +62,15 @@ def _read_pipe(file: int, path: Path, size: int) -> bytes:
 
 
 def write_stream(path: Path, chunks: Iterable[str]) -> None:
-    """Write parts of a text to a pipe or a device.
+    """Write chunks of text to a pipe or a device.
 
     Raises:
-        OSError: It cannot be written, or nothing opens the pipe for reading.
+        OSError: It cannot be written, or no program opens the pipe for reading.
     """
     deadline = time.monotonic() + PIPE_TIMEOUT
     while True:
         try:
-            # without O_NONBLOCK this would wait for ever for a pipe's reader
+            # Without O_NONBLOCK this would wait without a limit for a reader of the pipe.
             file = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC)
             break
         except OSError as error:

@@ -1,4 +1,4 @@
-"""``--inject FAULT[@CASE]``: plants faults in cases, which the run must then find."""
+"""Fault injection, ``--inject FAULT[@CASE]``: the run must detect the faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spbench_core.catalog import COMMON_FAULTS, parse_fault
 
 
 def list_faults(case: Case) -> tuple[str, ...]:
-    """Return the faults that change anything in a case: its benchmark's own, then the common."""
+    """Return the faults that affect a case: those of its benchmark, then the common ones."""
     return (*case.entry.list_faults(dict(case.params)), *COMMON_FAULTS)
 
 
@@ -21,14 +21,14 @@ def inject_faults(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ..
     Raises:
         UsageError: As `plant` does, or a case would have two faults.
     """
-    planted = tuple(cases)
+    faulty = tuple(cases)
     for text in texts:
-        planted = inject_fault(planted, text)
-    return planted
+        faulty = inject_fault(faulty, text)
+    return faulty
 
 
 def inject_fault(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
-    """Return the cases with a fault planted in each that knows it, or in the one CASE named.
+    """Return the cases with a fault in each that supports it, or only in CASE.
 
     Args:
         cases: The selected cases.
@@ -36,32 +36,32 @@ def inject_fault(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
             a factor.
 
     Raises:
-        UsageError: No selected case is called CASE, none of them knows the fault, or one that does
-            has a fault already.
+        UsageError: No selected case has the name CASE, no case supports the fault, or a case has
+            a fault already.
     """
-    fault, at, target = text.partition("@")
+    fault, separator, target = text.partition("@")
     try:
         name, _ = parse_fault(fault)
     except ValueError as error:
         raise UsageError(f"--inject {text}: {error}") from None
-    chosen = {case.id for case in cases if not at or target in (case.id, case.name)}
-    if not chosen and at:
-        words = dict.fromkeys(word for case in cases for word in (case.id, case.name))
-        near = did_you_mean(target, words)
-        raise UsageError(f"--inject {text}: no selected case is called {target!r}{near}")
-    spoilt = {case.id for case in cases if case.id in chosen and name in list_faults(case)}
-    if not spoilt:
-        raise UsageError(_unknown(text, name, [case for case in cases if case.id in chosen]))
+    targets = [case for case in cases if not separator or target in (case.id, case.name)]
+    if not targets and separator:
+        names = dict.fromkeys(name for case in cases for name in (case.id, case.name))
+        hint = did_you_mean(target, names)
+        raise UsageError(f"--inject {text}: no selected case is called {target!r}{hint}")
+    affected = {case.id for case in targets if name in list_faults(case)}
+    if not affected:
+        raise UsageError(_describe_unknown(text, name, targets))
     for case in cases:
-        if case.id in spoilt and case.inject is not None:
+        if case.id in affected and case.inject is not None:
             raise UsageError(
                 f"--inject {text}: case {case.id} has the fault {case.inject} already, and takes "
                 "one; name other cases with FAULT@CASE, or start a second run"
             )
-    return tuple(replace(case, inject=fault) if case.id in spoilt else case for case in cases)
+    return tuple(replace(case, inject=fault) if case.id in affected else case for case in cases)
 
 
-def _unknown(text: str, fault: str, cases: Iterable[Case]) -> str:
-    known = list(dict.fromkeys(name for case in cases for name in list_faults(case)))
-    near = did_you_mean(fault, known)
-    return f"--inject {text}: no selected case knows {fault!r}; they know {', '.join(known)}{near}"
+def _describe_unknown(text: str, fault: str, cases: Iterable[Case]) -> str:
+    faults = list(dict.fromkeys(name for case in cases for name in list_faults(case)))
+    hint = did_you_mean(fault, faults)
+    return f"--inject {text}: no selected case knows {fault!r}; they know {', '.join(faults)}{hint}"

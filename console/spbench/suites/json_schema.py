@@ -15,20 +15,20 @@ from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import UNSWEPT_KINDS
 
 SCHEMA_ID = "urn:spbench:suite:1"
-"""The schema's ``$id``: a name, not an address, as the project has none."""
+"""The ``$id`` of the schema: a URN, because the project has no address."""
 SCHEMA_FILE = Path(__file__).parents[1] / "schemas" / "suite.schema.json"
-"""The schema as a file, at a place that stays, for editors."""
+"""The file of the schema, at a fixed path for editors."""
 _NP = {"type": "integer", "minimum": 1, "description": "ranks"}
 
 
 def build_suite_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12), with each benchmark's own parameters."""
+    """Return the JSON Schema (draft 2020-12), with the parameters of each benchmark."""
     schema = build_json_schema(SuiteFile)
     definitions = schema["$defs"]
     for name in ("LaunchSettings", "SuiteLaunch"):
         env = definitions[name]["properties"]["env"]
-        for written in env.get("patternProperties", {}).values():
-            written["type"] = ["string", "number", "boolean"]  # read as it is written
+        for value in env.get("patternProperties", {}).values():
+            value["type"] = ["string", "number", "boolean"]  # read as its text in the file
         env["additionalProperties"] = False
     definitions["Bound"]["properties"]["systems"]["additionalProperties"] = False
     entry = definitions["CaseEntry"]
@@ -38,50 +38,50 @@ def build_suite_schema() -> dict[str, Any]:
     entry["allOf"] = [
         {
             "if": {"properties": {"benchmark": {"const": name}}, "required": ["benchmark"]},
-            "then": {"properties": _sections(benchmark)},
+            "then": {"properties": _build_sections(benchmark)},
         }
         for name, benchmark in BENCHMARKS.items()
     ]
     for benchmark in BENCHMARKS.values():
-        definitions |= _parameters(benchmark)
+        definitions |= _build_definitions(benchmark)
     return {"$schema": schema.pop("$schema"), "$id": SCHEMA_ID, **schema, "title": SCHEMA}
 
 
-def _sections(benchmark: Benchmark) -> dict[str, Any]:
-    def named(shape: str) -> dict[str, Any]:
+def _build_sections(benchmark: Benchmark) -> dict[str, Any]:
+    def refer_to(shape: str) -> dict[str, Any]:
         return {"$ref": f"#/$defs/{benchmark.name}.{shape}"}
 
     metrics = "|".join(map(re.escape, list_metric_names(benchmark)))
-    if benchmark.has_chosen_metrics:  # its parameters say which there are
+    if benchmark.has_chosen_metrics:  # any name, because metrics depend on parameters
         metrics = "[A-Za-z][A-Za-z0-9_]*"
     return {
-        "params": named("params"),
-        "matrix": named("lists"),
-        "zip": named("lists"),
-        "exclude": {"items": named("points")},
+        "params": refer_to("params"),
+        "matrix": refer_to("lists"),
+        "zip": refer_to("lists"),
+        "exclude": {"items": refer_to("points")},
         "expect": {"propertyNames": {"pattern": rf"^({metrics})(\.({'|'.join(STATISTICS)}))?$"}},
     }
 
 
-def _parameters(benchmark: Benchmark) -> dict[str, Any]:
-    """Return a benchmark's parameters with one value each, with lists, and as points left out."""
-    one = {param.name: param.json_schema() for param in benchmark.params}
-    one |= {alias: one[name] for alias, name in benchmark.aliases.items()}
-    with_np = one | {"np": _NP}
+def _build_definitions(benchmark: Benchmark) -> dict[str, Any]:
+    """Return the schemas of a benchmark's ``params``, of its sweeps and of excluded points."""
+    params = {param.name: param.json_schema() for param in benchmark.params}
+    params |= {alias: params[name] for alias, name in benchmark.aliases.items()}
+    with_np = params | {"np": _NP}
     unswept = {param.name for param in benchmark.params if param.kind in UNSWEPT_KINDS}
-    lists = {name: _list_of(of) for name, of in with_np.items() if name not in unswept}
+    lists = {name: _build_list(schema) for name, schema in with_np.items() if name not in unswept}
     return {
-        f"{benchmark.name}.params": _closed(one),
-        f"{benchmark.name}.lists": _closed(lists),
-        f"{benchmark.name}.points": _closed(with_np) | {"minProperties": 1},
+        f"{benchmark.name}.params": _build_object(params),
+        f"{benchmark.name}.lists": _build_object(lists),
+        f"{benchmark.name}.points": _build_object(with_np) | {"minProperties": 1},
     }
 
 
-def _list_of(schema: dict[str, Any]) -> dict[str, Any]:
-    bare = {key: value for key, value in schema.items() if key not in ("default", "description")}
-    described = {"description": schema["description"]} if "description" in schema else {}
-    return described | {"type": "array", "items": bare, "minItems": 1}
+def _build_list(schema: dict[str, Any]) -> dict[str, Any]:
+    items = {key: value for key, value in schema.items() if key not in ("default", "description")}
+    description = {"description": schema["description"]} if "description" in schema else {}
+    return description | {"type": "array", "items": items, "minItems": 1}
 
 
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+def _build_object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}

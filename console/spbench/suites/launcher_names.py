@@ -1,4 +1,4 @@
-"""The names of launchers: those of spbench, and those of plug-ins."""
+"""The names of launchers: built-in ones and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ def _find_problem(offer: Offer) -> str | None:
     return None
 
 
-def _known(name: Any) -> Any:
-    """Return a name that is one, as the validator of a field.
+def _validate_name(name: Any) -> Any:
+    """Validate the name of a launcher.
 
     Raises:
         PydanticCustomError: There is no launcher of that name.
     """
-    own = (AUTO, *LAUNCHERS)
-    if not isinstance(name, str) or (name not in own and name not in load_plugin_launchers()):
-        *most, last = map(repr, (AUTO, *list_launcher_names()))
-        expected = f"{', '.join(most)} or {last}"
+    built_in = (AUTO, *LAUNCHERS)
+    if not isinstance(name, str) or (name not in built_in and name not in load_plugin_launchers()):
+        *names, last = map(repr, (AUTO, *list_launcher_names()))
+        expected = f"{', '.join(names)} or {last}"
         raise PydanticCustomError(
             "literal_error", "Input should be {expected}", {"expected": expected}
         )
     return name
 
 
-class _Names:
+class _NameSchema:
     """The JSON Schema of a launcher's name."""
 
     @staticmethod
@@ -80,4 +80,4 @@ class _Names:
         return {"enum": [AUTO, *list_launcher_names()], "type": "string"}
 
 
-LauncherName = Annotated[str, BeforeValidator(_known), _Names]
+LauncherName = Annotated[str, BeforeValidator(_validate_name), _NameSchema]

@@ -1,15 +1,16 @@
-"""Loads a suite file: YAML, its shape, its parameters, its cases; all errors in one pass."""
+"""Loader of suite files: YAML, shape, parameters and cases; reports all errors at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
 from spbench.suites.case import MAX_HOSTS_AT_ONCE, Case, RepeatPolicy, Suite
-from spbench.suites.expand import ParsedEntry, Sweep, expand_entry
+from spbench.suites.expand import ParsedEntry, RankCounts, Sweep, expand_entry
 from spbench.suites.expectations import parse_expectations
 from spbench.suites.findings import Findings
 from spbench.suites.given_files import read_start
@@ -18,7 +19,6 @@ from spbench.suites.model import ScaleEntry, SuiteFile, merge_settings
 from spbench.suites.overrides import apply_overrides, read_as_text
 from spbench.suites.parameters import ParameterReader
 from spbench.suites.references import ExpandedEntry, resolve_references
-from spbench.suites.scaling import RankCounts
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.shipped import find_suite_file
 from spbench.suites.wording import validate_suite
@@ -31,11 +31,11 @@ MAX_BYTES = 4 << 20
 
 
 def load_suite_file(path: Path, overrides: Sequence[str] = (), inject: str | None = None) -> Suite:
-    """Return the suite of a file, with ``--set`` overrides and ``--inject`` applied.
+    """Load the suite of a file, with ``--set`` overrides and ``--inject`` applied.
 
     Raises:
-        UsageError: The file cannot be read, or an override or the fault is wrong.
-        SuiteError: The file has errors; it holds them all.
+        UsageError: The file cannot be read, or an override or the fault is invalid.
+        SuiteError: The file has errors; the exception contains all of them.
     """
     return load_suite_text(read_suite_file(path), path, overrides, inject)
 
@@ -43,11 +43,11 @@ def load_suite_file(path: Path, overrides: Sequence[str] = (), inject: str | Non
 def load_suite_text(
     text: str, path: Path, overrides: Sequence[str] = (), inject: str | None = None
 ) -> Suite:
-    """Return the suite of a text as `load` does; ``path`` is what the errors name.
+    """Load the suite of a text like `load_suite_file`; errors name ``path``.
 
     Raises:
-        UsageError: An override or the fault is wrong.
-        SuiteError: The text has errors; it holds them all.
+        UsageError: An override or the fault is invalid.
+        SuiteError: The text has errors; the exception contains all of them.
     """
     try:
         document = parse_yaml(text)
@@ -57,20 +57,21 @@ def load_suite_text(
     findings = Findings(str(path), document)
     data = document.root.data
     if not isinstance(data, dict):
-        what = "the file is empty" if data is None else "this is not a mapping"
-        begin = "a suite begins with 'schema: spbench.suite/1'"
-        findings.add(document.root.mark, f"{what}; {begin}")
+        problem = "the file is empty" if data is None else "this is not a mapping"
+        hint = "a suite begins with 'schema: spbench.suite/1'"
+        findings.add(document.root.mark, f"{problem}; {hint}")
         findings.raise_if_any()
     _keep_env_text(data, document)
     unknown = apply_overrides(data, overrides, findings)
     file = validate_suite(data, findings)
-    cases = _Entries(data, file, findings).cases()
+    cases = tuple(_EntryLoader(data, file, findings).load_cases())
     findings.raise_if_any()
     if unknown:
         raise UsageError(unknown[0])
-    assert file is not None  # else there were findings
-    planted = inject_fault(cases, inject) if inject is not None else tuple(cases)
-    return Suite(path, text, file.name, file.description, file.launch, planted, file.order)
+    assert file is not None  # otherwise findings were raised
+    if inject is not None:
+        cases = inject_fault(cases, inject)
+    return Suite(path, text, file.name, file.description, file.launch, cases, file.order)
 
 
 def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> str:
@@ -78,10 +79,10 @@ def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None)
 
     Args:
         path: The file.
-        open_: Opens the file; None: `read_start` does.
+        open_: Opens the file; None: `read_start` is used.
 
     Raises:
-        UsageError: It cannot be read, or is no text.
+        UsageError: It cannot be read, or is not a text file.
     """
     try:
         if open_ is None:
@@ -90,42 +91,49 @@ def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None)
             with open_(path) as file:
                 raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        folders = (path.parent, path.parent / "suites")
-        names = {near.name: near for folder in folders for near in sorted(folder.glob("*.y*ml"))}
-        near = get_close_matches(path.name, names, n=1)
-        advice = f" (did you mean {names[near[0]].relative_to(path.parent)}?)" if near else ""
-        raise UsageError(f"cannot read {path}: there is no such file{advice}") from None
+        hint = _suggest_file(path)
+        raise UsageError(f"cannot read {path}: there is no such file{hint}") from None
     except IsADirectoryError:
         raise UsageError(f"cannot read {path}: it is a folder, name a suite file in it") from None
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot read {path}: {why}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {path}: {reason}") from None
     if len(raw) > MAX_BYTES:
         raise UsageError(f"cannot read {path}: a suite file has at most {MAX_BYTES >> 20} MiB")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        place = f"byte {error.start} is 0x{raw[error.start]:02x}"
-        raise UsageError(f"cannot read {path}: it is not UTF-8 text ({place})") from None
+        detail = f"byte {error.start} is 0x{raw[error.start]:02x}"
+        raise UsageError(f"cannot read {path}: it is not UTF-8 text ({detail})") from None
     if "\0" in text:
         raise UsageError(f"cannot read {path}: it is a binary file, not YAML text")
     return text
 
 
+def _suggest_file(path: Path) -> str:
+    """Return a hint to a suite file with a similar name, or an empty text."""
+    folders = (path.parent, path.parent / "suites")
+    paths = {file.name: file for folder in folders for file in sorted(folder.glob("*.y*ml"))}
+    matches = get_close_matches(path.name, paths, n=1)
+    if not matches:
+        return ""
+    return f" (did you mean {paths[matches[0]].relative_to(path.parent)}?)"
+
+
 def _keep_env_text(data: dict[str, Any], document: Document) -> None:
-    """Put back the text of the values of every ``env``: ``1`` is ``"1"`` there, not a number."""
+    """Restore the text of the values of every ``env``: ``1`` is ``"1"`` there, not a number."""
     cases = data.get("cases")
     indices = range(len(cases)) if isinstance(cases, list) else ()
-    of_cases: list[KeyPath] = [("cases", index, "launch") for index in indices]
-    for path in [("launch",), *of_cases]:
+    case_paths: list[KeyPath] = [("cases", index, "launch") for index in indices]
+    for path in [("launch",), *case_paths]:
         node = document.root.find_node((*path, "env"))
         if node is not None:
             launch = data["launch"] if len(path) == 1 else data["cases"][path[1]]["launch"]
             launch["env"] = read_as_text(node)
 
 
-class _Entries:
-    """The entries of ``cases:``; ``file`` is None where their shape already has errors."""
+class _EntryLoader:
+    """A loader of the entries of ``cases:``; ``file`` is None if the shape has errors."""
 
     def __init__(self, data: dict[str, Any], file: SuiteFile | None, findings: Findings) -> None:
         entries = data.get("cases")
@@ -133,15 +141,15 @@ class _Entries:
         self._file = file
         self._findings = findings
 
-    def cases(self) -> list[Case]:
+    def load_cases(self) -> list[Case]:
         expanded: list[ExpandedEntry] = []
         names: dict[str, int] = {}
         for index, raw in enumerate(self._entries):
             if not isinstance(raw, dict):
                 continue
             self._check_name(raw.get("name"), index, names)
-            benchmark = self._benchmark(raw.get("benchmark"), index)
-            if benchmark is not None and (entry := self._entry(benchmark, raw, index)):
+            benchmark = self._find_benchmark(raw.get("benchmark"), index)
+            if benchmark is not None and (entry := self._parse_entry(benchmark, raw, index)):
                 cases = expand_entry(entry, self._findings)
                 expanded.append(ExpandedEntry(entry.path, cases))
         return resolve_references(expanded, [*names], self._findings)
@@ -155,40 +163,41 @@ class _Entries:
             self._findings.add_at_value(("cases", index, "name"), message)
         names.setdefault(name, line)
 
-    def _benchmark(self, name: Any, index: int) -> Benchmark | None:
-        if not isinstance(name, str) or name in BENCHMARKS:
-            return BENCHMARKS.get(name) if isinstance(name, str) else None
-        near = did_you_mean(name, BENCHMARKS) or "; `spbench benchmarks` lists them"
-        message = f"unknown benchmark {name!r}{near}"
+    def _find_benchmark(self, name: Any, index: int) -> Benchmark | None:
+        if not isinstance(name, str):
+            return None
+        if name in BENCHMARKS:
+            return BENCHMARKS[name]
+        hint = did_you_mean(name, BENCHMARKS) or "; `spbench benchmarks` lists them"
+        message = f"unknown benchmark {name!r}{hint}"
         self._findings.add_at_value(("cases", index, "benchmark"), message)
         return None
 
-    def _entry(self, benchmark: Benchmark, raw: dict[str, Any], index: int) -> ParsedEntry | None:
-        """Return an entry to expand; None where its parameters have errors one by one."""
+    def _parse_entry(
+        self, benchmark: Benchmark, raw: dict[str, Any], index: int
+    ) -> ParsedEntry | None:
+        """Return an entry to expand, or None if one of its parameters is invalid."""
         path: KeyPath = ("cases", index)
         findings = self._findings
-        before = findings.count
+        errors_before = findings.count
         reader = ParameterReader(benchmark, raw, path, findings)
         fixed = reader.read_fixed()
         sweep = reader.read_sweep()
         exclude = reader.read_exclude(sweep)
-        wrong = findings.count > before
-        first = {
-            key: item.value for key, item in next(sweep.iterate_points(), {}).items() if key != "np"
-        }
-        given = (fixed | first, raw.get("expect"))
-        expect = parse_expectations(benchmark, *given, (*path, "expect"), findings)
-        if wrong:
+        has_errors = findings.count > errors_before
+
+        # Metrics may depend on parameters; those of the first point stand for all points.
+        first_point = next(sweep.iterate_points(), {})
+        swept = {key: item.value for key, item in first_point.items() if key != "np"}
+        expect = parse_expectations(
+            benchmark, fixed | swept, raw.get("expect"), (*path, "expect"), findings
+        )
+        if has_errors:
             return None
+
         np = raw.get("np")
         name = raw.get("name")
-        file = self._file
-        own = file.cases[index] if file else None
-        if file and file.order == "together" and own and own.until:
-            findings.add_at_key((*path, "until"), _TOGETHER)
-        if own and own.scale:
-            self._check_scale(own.scale, sweep, path)
-        return ParsedEntry(
+        entry = ParsedEntry(
             path=path,
             name=name if isinstance(name, str) else "this case",
             benchmark=benchmark,
@@ -196,13 +205,28 @@ class _Entries:
             sweep=sweep,
             exclude=exclude,
             np=np if type(np) is int and np >= 1 else None,
-            repeat=own.repeat if own else 1,
-            at_once=_at_once(own.per_host) if own else 0,
-            counts=_counts(own.scale) if own and own.scale else None,
-            until=RepeatPolicy(**own.until.model_dump()) if own and own.until else None,
+            repeat=1,
             expect=expect,
-            launch=merge_settings(file.launch, own.launch) if file and own else LaunchSettings(),
+            launch=LaunchSettings(),
             collapse=bool(findings.list_options(path)),
+        )
+        return self._add_settings(entry, index) if self._file else entry
+
+    def _add_settings(self, entry: ParsedEntry, index: int) -> ParsedEntry:
+        """Return an entry with its settings from the file, which has no errors of its shape."""
+        assert self._file is not None, "the shape is valid"
+        case = self._file.cases[index]
+        if self._file.order == "together" and case.until:
+            self._findings.add_at_key((*entry.path, "until"), _TOGETHER)
+        if case.scale:
+            self._check_scale(case.scale, entry.sweep, entry.path)
+        return replace(
+            entry,
+            repeat=case.repeat,
+            at_once=_read_at_once(case.per_host),
+            counts=_read_counts(case.scale) if case.scale else None,
+            until=RepeatPolicy(**case.until.model_dump()) if case.until else None,
+            launch=merge_settings(self._file.launch, case.launch),
         )
 
     def _check_scale(self, scale: ScaleEntry, sweep: Sweep, path: KeyPath) -> None:
@@ -213,12 +237,36 @@ class _Entries:
             self._findings.add_at_key((*path, "scale"), message)
 
 
-def _counts(scale: ScaleEntry) -> RankCounts:
+def _read_counts(scale: ScaleEntry) -> RankCounts:
     return RankCounts(tuple(scale.np), scale.work, scale.by)
 
 
-def _at_once(per_host: bool | int) -> int:
-    """Return on how many hosts a case runs at once; 0: it is one job over all of them."""
+def _read_at_once(per_host: bool | int) -> int:
+    """Return the limit of hosts with a job of a case; 0: one job over all hosts."""
     if isinstance(per_host, bool):
         return MAX_HOSTS_AT_ONCE if per_host else 0
     return per_host
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedText:
+    """The suite of a text, or its errors in the order of their positions."""
+
+    suite: Suite | None
+    diagnostics: Sequence[Diagnostic] = ()
+
+
+def check_text(text: str, path: Path, overrides: Sequence[str] = ()) -> CheckedText:
+    """Load a text in an editor, and return its suite or its errors without raising.
+
+    Args:
+        text: The whole text, which may be incomplete.
+        path: The file that the diagnostics name.
+        overrides: Options of ``--set``; their errors have the position of line 1.
+    """
+    try:
+        return CheckedText(load_suite_text(text, path, overrides))
+    except SuiteError as error:
+        return CheckedText(None, tuple(error.diagnostics))
+    except UsageError as error:
+        return CheckedText(None, (Diagnostic(str(path), 1, 1, str(error)),))

@@ -1,4 +1,4 @@
-"""The shape of a suite file: its keys and their types; the catalog's rules are checked later."""
+"""The model of a suite file: its keys and their types, without the catalog's rules."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=100)]
 SweptLists = dict[str, Annotated[list[Any], Field(min_length=1)]]
 
 
-def _expression(value: Any) -> Any:
+def _validate_expression(value: Any) -> Any:
     if type(value) is not str:
         raise PydanticCustomError("expression_type", "an expression")
     return value
 
 
-Limit = float | Annotated[str, BeforeValidator(_expression)]
-"""A number, or an expression of figures of cases, which is read later."""
+Limit = float | Annotated[str, BeforeValidator(_validate_expression)]
+"""A number, or an expression of metrics of cases, which is parsed later."""
 
 
 _Lower = Annotated[float, Field(gt=-1, le=0)]
@@ -162,8 +162,8 @@ class SuiteFile(StrictModel):
 
 
 def merge_settings(suite: LaunchSettings, case: LaunchSettings) -> LaunchSettings:
-    """Return the suite's launch settings with what a case sets itself; ``env`` merges by name."""
-    own = {name: getattr(case, name) for name in case.model_fields_set}
-    if "env" in own:
-        own["env"] = suite.env | case.env
-    return suite.model_copy(update=own)
+    """Return the suite's launch settings, updated by those of a case; ``env`` by name."""
+    changes = {name: getattr(case, name) for name in case.model_fields_set}
+    if "env" in changes:
+        changes["env"] = suite.env | case.env
+    return suite.model_copy(update=changes)

@@ -1,4 +1,4 @@
-"""Finds the cases that expectations refer to: ``case(NAME)`` becomes the id of one case."""
+"""References of expectations to cases: ``case(NAME)`` becomes the id of a case."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from spbench.suites.expression import CaseMetric, ExpressionError, parse_express
 from spbench.suites.findings import Findings
 from spbench.suites.yaml_nodes import KeyPath
 
-_SHOWN = 3
+_MAX_SHOWN = 3
+"""Names in a message; the number of further ones follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpandedEntry:
-    """The cases of one entry, and the entry's place in the file."""
+    """The cases of an entry, with the entry's path in the file."""
 
     path: KeyPath
     cases: Sequence[Case]
@@ -27,43 +28,45 @@ class ExpandedEntry:
 def resolve_references(
     entries: Sequence[ExpandedEntry], names: Sequence[str], findings: Findings
 ) -> list[Case]:
-    """Return the cases of all entries, each expression naming the cases of the run by their ids.
+    """Return the cases of all entries, with ids of cases in their expressions.
 
     Args:
         entries: The entries that could be expanded.
-        names: The names of all entries; one whose cases have errors of their own is not unknown.
-        findings: Told of names that no case has, or several, and of figures that theirs lack.
+        names: The names of all entries, including those with errors.
+        findings: Collects errors: names of no case or of several, and unknown metrics.
     """
     cases = [case for entry in entries for case in entry.cases]
     if not any(item.expression for case in cases for item in case.expect):
         return cases
-    index = _Index(cases, names)
+    index = _CaseIndex(cases, names)
     return [
-        _referred(case, entry.path, index, findings) for entry in entries for case in entry.cases
+        _resolve_case(case, entry.path, index, findings)
+        for entry in entries
+        for case in entry.cases
     ]
 
 
-def _referred(case: Case, path: KeyPath, index: _Index, findings: Findings) -> Case:
-    expect = (_found(item, case, path, index, findings) for item in case.expect)
+def _resolve_case(case: Case, path: KeyPath, index: _CaseIndex, findings: Findings) -> Case:
+    expect = (_resolve_expectation(item, case, path, index, findings) for item in case.expect)
     return replace(case, expect=tuple(expect))
 
 
-def _found(
-    item: Expectation, case: Case, path: KeyPath, index: _Index, findings: Findings
+def _resolve_expectation(
+    item: Expectation, case: Case, path: KeyPath, index: _CaseIndex, findings: Findings
 ) -> Expectation:
     if item.expression is None:
         return item
-    place: KeyPath = (*path, "expect", item.metric, item.op)
+    limit_path: KeyPath = (*path, "expect", item.metric, item.op)
     expression = parse_expression(item.expression)
     try:
-        ids = tuple(index.find(figure, case) for figure in expression.metrics)
+        ids = tuple(index.find_id(metric, case) for metric in expression.metrics)
     except ExpressionError as error:
-        findings.add_in_text(place, error.position, f"{item.op} is no limit: {error}")
+        findings.add_in_text(limit_path, error.position, f"{item.op} is no limit: {error}")
         return item
     return replace(item, expression=expression.substitute_cases(ids))
 
 
-class _Index:
+class _CaseIndex:
     """The cases of a suite by id and by name."""
 
     def __init__(self, cases: Sequence[Case], names: Sequence[str]) -> None:
@@ -72,70 +75,80 @@ class _Index:
         for case in cases:
             self._by_name.setdefault(case.name, []).append(case)
 
-    def find(self, figure: CaseMetric, of: Case) -> str:
-        """Return the id of the case that a figure in an expectation of a case is one of.
+    def find_id(self, metric: CaseMetric, referrer: Case) -> str:
+        """Return the id of the case that a metric in an expectation belongs to.
+
+        Args:
+            metric: The metric.
+            referrer: The case with the expectation.
 
         Raises:
-            ExpressionError: There is none, there are several, or it has no such figure.
+            ExpressionError: No case or several cases match, or the case has no such metric.
         """
-        case = self._by_id.get(figure.case) or self._like(figure, of)
-        if case is None:  # its entry has errors of its own
-            return figure.case
-        known = list_metric_names(case.entry, case.params)
-        if problem := describe_unknown_metric(case.entry, known, figure.metric):
-            raise ExpressionError(problem, figure.metric_start)
+        case = self._by_id.get(metric.case) or self._find_by_name(metric, referrer)
+        if case is None:  # its entry has errors, which are reported elsewhere
+            return metric.case
+        names = list_metric_names(case.entry, case.params)
+        if problem := describe_unknown_metric(case.entry, names, metric.metric):
+            raise ExpressionError(problem, metric.metric_start)
         return case.id
 
-    def _like(self, figure: CaseMetric, of: Case) -> Case | None:
-        name, fixed = _parts(figure.case)
-        known = self._by_name.get(name)
-        if known is None:
-            words = [*self._by_id, *self._by_name]
-            near = did_you_mean(figure.case, words) or f" (known: {_some([*self._by_name])})"
-            raise ExpressionError(f"no case is called {figure.case!r}{near}", figure.name_span[0])
-        if not known:
+    def _find_by_name(self, metric: CaseMetric, referrer: Case) -> Case | None:
+        """Return the case of a name that agrees with the referrer in its swept values."""
+        name, fixed = _split_id(metric.case)
+        cases = self._by_name.get(name)
+        if cases is None:
+            names = [*self._by_id, *self._by_name]
+            hint = did_you_mean(metric.case, names)
+            hint = hint or f" (known: {_shorten_list([*self._by_name])})"
+            raise ExpressionError(f"no case is called {metric.case!r}{hint}", metric.name_span[0])
+        if not cases:
             return None
-        fitting = [case for case in known if fixed.items() <= _swept(case).items()]
-        if len(fitting) > 1:
-            fitting = [case for case in fitting if _alike(case, of, fixed)]
-        if len(fitting) != 1:
-            raise ExpressionError(_which(figure.case, known, fitting), figure.name_span[0])
-        return fitting[0]
+        matches = [case for case in cases if fixed.items() <= _list_swept(case).items()]
+        if len(matches) > 1:
+            matches = [case for case in matches if _agrees(case, referrer, fixed)]
+        if len(matches) != 1:
+            message = _describe_mismatch(metric.case, cases, matches)
+            raise ExpressionError(message, metric.name_span[0])
+        return matches[0]
 
 
-def _which(name: str, known: Sequence[Case], fitting: Sequence[Case]) -> str:
-    if fixed := [case.id for case in fitting]:
-        told = f"several cases are {name!r} here ({_some(fixed)})"
+def _describe_mismatch(name: str, cases: Sequence[Case], matches: Sequence[Case]) -> str:
+    if matches:
+        ids = [case.id for case in matches]
+        problem = f"several cases are {name!r} here ({_shorten_list(ids)})"
     else:
-        ids = [case.id for case in known]
-        told = f"no case of {name!r} has the same values as this one (there are {_some(ids)})"
-    return f'{told}; name one by its id in quotes, as case("{known[0].id}")'
+        ids = [case.id for case in cases]
+        problem = (
+            f"no case of {name!r} has the same values as this one (there are {_shorten_list(ids)})"
+        )
+    return f'{problem}; name one by its id in quotes, as case("{cases[0].id}")'
 
 
-def _some(words: Sequence[str]) -> str:
-    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return ", ".join(words[:_SHOWN]) + more
+def _shorten_list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return ", ".join(names[:_MAX_SHOWN]) + more
 
 
-def _parts(case: str) -> tuple[str, dict[str, str]]:
-    """Return the name in an id, and its swept values as the id shows them."""
+def _split_id(case: str) -> tuple[str, dict[str, str]]:
+    """Return the name in an id, and the labels of its swept values by key."""
     name, bracket, inside = case.partition("[")
     pairs = inside.removesuffix("]").split(",") if bracket else []
     return name, dict(pair.partition("=")[::2] for pair in pairs)
 
 
-def _swept(case: Case) -> dict[str, str]:
-    return _parts(case.id)[1]
+def _list_swept(case: Case) -> dict[str, str]:
+    return _split_id(case.id)[1]
 
 
-def _alike(case: Case, of: Case, fixed: Mapping[str, str]) -> bool:
-    """Whether two cases agree in what one sweeps and the other has as well."""
-    free = _swept(case).keys() - fixed.keys()
-    return all(_value(case, key, case) == _value(of, key, case) for key in free)
+def _agrees(case: Case, referrer: Case, fixed: Mapping[str, str]) -> bool:
+    """Return whether a case has the referrer's values for its swept keys, if both have them."""
+    keys = _list_swept(case).keys() - fixed.keys()
+    return all(_find_value(case, key, case) == _find_value(referrer, key, case) for key in keys)
 
 
-def _value(case: Case, key: str, other: Case) -> Any:
-    """Return what a case has for a key; where it has none, what the other case has for it."""
+def _find_value(case: Case, key: str, other: Case) -> Any:
+    """Return the value of a key in a case, or in another case if it has none."""
     if key == "np":
         return case.np
     param = case.entry.find_param(key)

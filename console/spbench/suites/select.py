@@ -1,4 +1,4 @@
-"""``--case ID`` and ``-k EXPR``: chooses cases by name, or by words in it as pytest does."""
+"""Selection of cases: ``--case ID`` by name, and ``-k EXPR`` by words like in pytest."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ _TOKEN = re.compile(r"[()]|[^\s()]+")
 _Test = Callable[[str], bool]
 
 
-def select_named(cases: Sequence[Case], words: Sequence[str]) -> tuple[Case, ...]:
-    """Return the cases that the words name: one by its id, all points of a sweep by their name.
+def select_named(cases: Sequence[Case], names: Sequence[str]) -> tuple[Case, ...]:
+    """Return the cases with an id or a name; the points of a sweep have the same name.
 
     Raises:
-        UsageError: A word names none of them.
+        UsageError: No case has one of the names.
     """
-    known = dict.fromkeys(word for case in cases for word in (case.id, case.name))
-    for word in words:
-        if word not in known:
-            raise UsageError(f"--case {word}: no case is called so{did_you_mean(word, known)}")
-    meant = set(words)
-    return tuple(case for case in cases if case.id in meant or case.name in meant)
+    choices = dict.fromkeys(name for case in cases for name in (case.id, case.name))
+    for name in names:
+        if name not in choices:
+            raise UsageError(f"--case {name}: no case is called so{did_you_mean(name, choices)}")
+    selected = set(names)
+    return tuple(case for case in cases if case.id in selected or case.name in selected)
 
 
 def select_matching(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
-    """Return the cases whose id or benchmark fits the expression; a blank one fits all.
+    """Return the cases with an id or benchmark that matches; a blank expression matches all.
 
     Words are case-insensitive substrings, joined by ``and``, ``or``, ``not`` and parentheses.
 
     Raises:
-        UsageError: The expression cannot be read.
-        NothingSelected: No case fits it.
+        UsageError: The expression cannot be parsed.
+        NothingSelected: No case matches.
     """
-    test = _Reader(expression).read() if expression.strip() else (lambda _: True)
-    chosen = tuple(case for case in cases if test(f"{case.id}\n{case.benchmark}".lower()))
-    if not chosen:
-        number = format_quantity(len(cases), "case")
-        raise NothingSelected(f"-k {expression!r} selects none of the {number}")
-    return chosen
+    test = _Parser(expression).parse() if expression.strip() else (lambda _: True)
+    selected = tuple(case for case in cases if test(f"{case.id}\n{case.benchmark}".lower()))
+    if not selected:
+        count = format_quantity(len(cases), "case")
+        raise NothingSelected(f"-k {expression!r} selects none of the {count}")
+    return selected
 
 
-class _Reader:
-    """Reads an expression into a test of a case's words.
+class _Parser:
+    """A parser of expressions into tests of a case's text.
 
     expression: term (``or`` term)*; term: factor (``and`` factor)*;
     factor: ``not`` factor, ``(`` expression ``)`` or a word.
@@ -55,60 +55,62 @@ class _Reader:
     def __init__(self, expression: str) -> None:
         self._expression = expression
         self._tokens: list[re.Match[str]] = list(_TOKEN.finditer(expression))
-        self._at = 0
+        self._index = 0
         self._depth = 0
 
-    def read(self) -> _Test:
-        test = self._any_of()
-        if self._at < len(self._tokens):
-            raise self._error("and, or, or the end")
+    def parse(self) -> _Test:
+        test = self._parse_expression()
+        if self._index < len(self._tokens):
+            raise self._make_error("and, or, or the end")
         return test
 
-    def _next(self, *words: str) -> bool:
-        found = self._at < len(self._tokens) and self._tokens[self._at][0] in words
-        self._at += found
-        return found
+    def _accept(self, token: str) -> bool:
+        """Consume the next token if it is this one; return whether it is."""
+        accepted = self._index < len(self._tokens) and self._tokens[self._index][0] == token
+        self._index += accepted
+        return accepted
 
-    def _error(self, expected: str) -> UsageError:
-        if self._at >= len(self._tokens):
-            found = "the end"
+    def _make_error(self, expected: str) -> UsageError:
+        if self._index >= len(self._tokens):
+            actual = "the end"
         else:
-            token = self._tokens[self._at]
-            found = f"{token[0]!r} (column {token.start() + 1})"
-        return UsageError(f"-k {self._expression!r}: expected {expected}, not {found}")
+            token = self._tokens[self._index]
+            actual = f"{token[0]!r} (column {token.start() + 1})"
+        return UsageError(f"-k {self._expression!r}: expected {expected}, not {actual}")
 
-    def _any_of(self) -> _Test:
-        tests = [self._all_of()]
-        while self._next("or"):
-            tests.append(self._all_of())
-        return lambda words: any(test(words) for test in tests)
+    def _parse_expression(self) -> _Test:
+        tests = [self._parse_term()]
+        while self._accept("or"):
+            tests.append(self._parse_term())
+        return lambda text: any(test(text) for test in tests)
 
-    def _all_of(self) -> _Test:
-        tests = [self._factor()]
-        while self._next("and"):
-            tests.append(self._factor())
-        return lambda words: all(test(words) for test in tests)
+    def _parse_term(self) -> _Test:
+        tests = [self._parse_factor()]
+        while self._accept("and"):
+            tests.append(self._parse_factor())
+        return lambda text: all(test(text) for test in tests)
 
-    def _factor(self) -> _Test:
+    def _parse_factor(self) -> _Test:
         negated = False
-        while self._next("not"):
+        while self._accept("not"):
             negated = not negated
-        test = self._group() if self._next("(") else self._word()
-        return (lambda words: not test(words)) if negated else test
+        test = self._parse_group() if self._accept("(") else self._parse_word()
+        return (lambda text: not test(text)) if negated else test
 
-    def _group(self) -> _Test:
+    def _parse_group(self) -> _Test:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise UsageError(f"-k: its parentheses nest deeper than {MAX_DEPTH} levels")
-        test = self._any_of()
-        if not self._next(")"):
-            raise self._error("and, or, or )")
+        test = self._parse_expression()
+        if not self._accept(")"):
+            raise self._make_error("and, or, or )")
         self._depth -= 1
         return test
 
-    def _word(self) -> _Test:
-        if self._at >= len(self._tokens) or self._tokens[self._at][0] in ("and", "or", "(", ")"):
-            raise self._error("a word, not, or (")
-        word = self._tokens[self._at][0].lower()
-        self._at += 1
-        return lambda words: word in words
+    def _parse_word(self) -> _Test:
+        reserved = ("and", "or", "(", ")")
+        if self._index >= len(self._tokens) or self._tokens[self._index][0] in reserved:
+            raise self._make_error("a word, not, or (")
+        word = self._tokens[self._index][0].lower()
+        self._index += 1
+        return lambda text: word in text

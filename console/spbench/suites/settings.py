@@ -1,4 +1,4 @@
-"""Launch settings: the ``launch:`` keys of a suite, and models of files in general."""
+"""Launch settings: the ``launch:`` keys of a suite, and the base model of files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spbench.suites.launcher_names import AUTO, LauncherName
 from spbench_core.events.rank_events import SILENCE_LIMIT
 
 MIN_SILENCE_TIMEOUT = 4.0
-"""The least `silence_timeout`: a sign of life comes once a second, and relays are named first."""
+"""The least `silence_timeout`: heartbeats come once a second, and relays are reported first."""
 SchedulerName = Literal["slurm", "pbs", "lsf", "flux"]
 SCHEDULERS: tuple[SchedulerName, ...] = get_args(SchedulerName)
 """The scheduler modules of ``spbench.batch``."""
@@ -26,28 +26,29 @@ SCHEDULERS: tuple[SchedulerName, ...] = get_args(SchedulerName)
 _ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
-def _variable(name: str) -> str:
+def _validate_variable(name: str) -> str:
     if name.startswith("SPBENCH_") or not re.fullmatch(_ENV_NAME, name):
         use = "letters, digits and _ with no digit first; SPBENCH_... is spbench's own"
         raise ValueError(f"{name!r} cannot name an environment variable: use {use}")
     return name
 
 
-EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME), BeforeValidator(_variable)]
+EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME), BeforeValidator(_validate_variable)]
 
 
 def parse_time_limit(text: str) -> int:
-    """Return the seconds of a time limit: ``45m``, ``2h``, ``1d``, ``1:30:00`` or ``1-12:00:00``.
+    """Parse a time limit in seconds: ``45m``, ``2h``, ``1d``, ``1:30:00``, ``1-12:00:00``.
 
     Raises:
-        ValueError: It is none; ``1:30`` is refused, for schedulers do not agree on what it means.
+        ValueError: It is invalid. ``1:30`` is rejected, because its meaning depends on the
+            scheduler.
     """
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if short := re.fullmatch(r"(\d{1,6})([smhd])", text):
         seconds = int(short[1]) * units[short[2]]
     elif clock := re.fullmatch(r"(?:(\d{1,3})-)?(\d{1,3}):([0-5]\d):([0-5]\d)", text):
-        days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
-        seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
+        days, hours, minutes, last = (int(part or 0) for part in clock.groups())
+        seconds = ((days * 24 + hours) * 60 + minutes) * 60 + last
     else:
         seconds = 0
     if not seconds:
@@ -55,25 +56,25 @@ def parse_time_limit(text: str) -> int:
     return seconds
 
 
-def _checked_limit(text: str) -> str:
+def _validate_limit(text: str) -> str:
     parse_time_limit(text)
     return text
 
 
-def _one_word(text: str) -> str:
+def _validate_word(text: str) -> str:
     if not re.fullmatch(r"[^\s'\"\\`$\x00-\x1f\x7f]+", text):
         raise ValueError(f"{text!r} must be one word without blanks, quotes, $ and backslashes")
     return text
 
 
-def _one_line(text: str) -> str:
+def _validate_line(text: str) -> str:
     if not text.strip() or not text.isprintable():
         raise ValueError(f"{text!r} must be one line of text that is not empty")
     return text
 
 
-Word = Annotated[str, AfterValidator(_one_word)]
-Line = Annotated[str, AfterValidator(_one_line)]
+Word = Annotated[str, AfterValidator(_validate_word)]
+Line = Annotated[str, AfterValidator(_validate_line)]
 
 
 class StrictModel(BaseModel):
@@ -90,7 +91,7 @@ def build_json_schema(model: type[BaseModel], **options: Any) -> dict[str, Any]:
     return {"$schema": draft, **model.model_json_schema(by_alias=True, **options)}
 
 
-def _mount(mount: str) -> str:
+def _validate_mount(mount: str) -> str:
     if not re.fullmatch(r"/[^:]*(:/[^:]*(:[A-Za-z,]+)?)?", mount):
         raise ValueError(f"{mount!r} is no mount: write PATH or PATH:INSIDE[:ro], whole paths")
     return mount
@@ -103,7 +104,7 @@ class Container(StrictModel):
     runtime: Literal["apptainer", "podman", "docker"] = Field(
         default="apptainer", description="the program that starts it on each host"
     )
-    mounts: tuple[Annotated[str, AfterValidator(_mount)], ...] = Field(
+    mounts: tuple[Annotated[str, AfterValidator(_validate_mount)], ...] = Field(
         default=(),
         strict=False,
         description="PATH or PATH:INSIDE[:ro], beside working folder, /tmp",
@@ -176,7 +177,7 @@ class BatchSettings(StrictModel):
     account: Word | None = Field(default=None, description="the account that pays")
     partition: Word | None = Field(default=None, description="the partition or queue")
     qos: Word | None = Field(default=None, description="the quality of service")
-    time: Annotated[str, AfterValidator(_checked_limit)] | None = Field(
+    time: Annotated[str, AfterValidator(_validate_limit)] | None = Field(
         default=None, description="the time limit: 45m, 2h, 1:30:00", examples=["1:30:00"]
     )
     nodes: int | None = Field(default=None, ge=1, description="nodes of the allocation")

@@ -1,4 +1,4 @@
-"""The suites and hostfiles that come with spbench: found by name, and copied into a folder."""
+"""The suites and hostfiles that come with spbench: lookup by name, and copies of them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def find_shipped_folder() -> Path:
-    """Return the folder that holds ``suites`` and ``hostfiles``: in a wheel it is ours."""
+    """Return the folder with ``suites`` and ``hostfiles``, in a wheel or in a checkout."""
     packaged = _PACKAGE / "shipped"
     return packaged if packaged.is_dir() else Path(__file__).parents[3]
 
 
 def list_shipped_suites() -> dict[str, Path]:
-    """Return the suites by name."""
+    """Return the paths of the shipped suites by name."""
     return {path.stem: path for path in sorted((find_shipped_folder() / "suites").glob("*.yaml"))}
 
 
 def is_shipped_name(path: Path) -> bool:
-    """Whether a path is ``shipped:NAME``, which is no file's."""
+    """Return whether a path is ``shipped:NAME``."""
     return str(path).startswith(PREFIX)
 
 
 def resolve_suite_path(folder: Path, suite: Path) -> Path:
-    """Return a suite's path as it is meant in a folder; ``shipped:NAME`` is so in each."""
+    """Return the path of a suite relative to a folder; ``shipped:NAME`` is unchanged."""
     return suite if is_shipped_name(suite) else folder / suite
 
 
 def locate_suite_file(path: Path) -> Path:
-    """Return where the file of ``shipped:NAME`` is or was; any other path as it is.
+    """Return the path for ``shipped:NAME``, whether it exists or not; or the path itself.
 
     A recorded run may name a suite that only an earlier version had.
     """
@@ -46,77 +46,78 @@ def locate_suite_file(path: Path) -> Path:
 
 
 def find_suite_file(path: Path) -> Path:
-    """Return the file of ``shipped:NAME``; any other path as it is.
+    """Return the existing file for ``shipped:NAME``, or the path itself.
 
     Raises:
         UsageError: No suite of that name comes with spbench.
     """
     if not is_shipped_name(path):
         return path
-    known = list_shipped_suites()
+    suites = list_shipped_suites()
     name = str(path).removeprefix(PREFIX)
-    if name not in known:
-        near = did_you_mean(name, known)
+    if name not in suites:
+        hint = did_you_mean(name, suites)
         raise UsageError(
-            f"no suite {name!r} comes with spbench{near}; there are {', '.join(known)}"
+            f"no suite {name!r} comes with spbench{hint}; there are {', '.join(suites)}"
         )
-    return known[name]
+    return suites[name]
 
 
 def is_shipped(path: Path) -> bool:
-    """Whether a file or folder is one of the shipped ones, or of the demo."""
+    """Return whether a file or folder comes with spbench, also as a part of the demo."""
     real = path.resolve()
-    return is_installed(path) or any(real.is_relative_to(place.resolve()) for place in _places())
+    folders = _list_folders()
+    return is_installed(path) or any(real.is_relative_to(folder.resolve()) for folder in folders)
 
 
 def is_installed(path: Path) -> bool:
-    """Whether a file is part of the installed package, where nobody edits it."""
+    """Return whether a file is part of the installed package, which users do not edit."""
     return path.resolve().is_relative_to(_PACKAGE.resolve())
 
 
 def needs_copy(path: Path, folder: Path) -> bool:
-    """Whether a file comes with spbench and is not a folder's own, so that a copy is edited.
+    """Return whether a file comes with spbench and is not in a folder, to edit a copy of it.
 
-    A virtual environment in the folder makes no file that is installed there one of its own.
+    Files in a virtual environment in the folder count as not being in the folder.
     """
     inside = path.resolve().is_relative_to(folder.resolve())
     return is_installed(path) or (is_shipped(path) and not inside)
 
 
-def _places() -> Iterator[Path]:
+def _list_folders() -> Iterator[Path]:
     folder = find_shipped_folder()
     yield from (folder / "suites", folder / "hostfiles")
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """The files that were written into a folder, and those that were there and stay."""
+    """The files that were copied into a folder, and existing ones that were kept."""
 
     written: tuple[Path, ...]
     kept: tuple[Path, ...]
 
 
 def copy_shipped(folder: Path, *, force: bool = False) -> CopyResult:
-    """Write the suites and hostfiles into a folder; a file that is there stays.
+    """Copy the suites and hostfiles into a folder; existing files are kept.
 
     Args:
-        folder: The folder; it is made where it is not there.
-        force: Write over files that are there.
+        folder: The folder; it is created if it does not exist.
+        force: Overwrite existing files.
 
     Raises:
-        FailedRunError: Something cannot be written.
+        FailedRunError: A file cannot be written.
     """
-    written = []
-    kept = []
-    for place in _places():
-        for source in sorted(path for path in place.iterdir() if path.is_file()):
-            target = folder / place.name / source.name
-            if os.path.lexists(target) and not force:  # a link to nowhere stays, too
-                kept.append(target)
+    new_files = []
+    existing_files = []
+    for shipped in _list_folders():
+        for source in sorted(path for path in shipped.iterdir() if path.is_file()):
+            target = folder / shipped.name / source.name
+            if os.path.lexists(target) and not force:  # a broken link is kept, too
+                existing_files.append(target)
                 continue
             _write(target, source.read_bytes())
-            written.append(target)
-    return CopyResult(tuple(written), tuple(kept))
+            new_files.append(target)
+    return CopyResult(tuple(new_files), tuple(existing_files))
 
 
 def _write(target: Path, content: bytes) -> None:

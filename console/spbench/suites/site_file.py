@@ -1,4 +1,4 @@
-"""Site files, ``spbench.site/1``: the name of a system, and what its batch jobs ask for.
+"""Site files, ``spbench.site/1``: the name of a system and settings of its batch jobs.
 
 ::
 
@@ -55,7 +55,7 @@ def find_user_site() -> Path:
 
 
 def read_site_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> SiteFile:
-    """Return a site file.
+    """Read and check a site file.
 
     Args:
         path: The file.
@@ -63,7 +63,7 @@ def read_site_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) 
 
     Raises:
         UsageError: It cannot be read.
-        SuiteError: It has errors; it holds them all.
+        SuiteError: It has errors; the exception contains all of them.
     """
     try:
         document = parse_yaml(read_suite_file(path, open_))
@@ -83,10 +83,10 @@ def read_site_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) 
 
 
 def find_system(home: Path, warn: Callable[[str], None]) -> str:
-    """Return the name of this system: that of a site file, or else of this host.
+    """Return the name of this system, from a site file or from the host's name.
 
     The site file of the home comes first, then that of the user's configuration. A file that
-    somebody else may have written is skipped with a warning.
+    another user may have written is skipped with a warning.
 
     Raises:
         UsageError: A site file cannot be read.

@@ -14,9 +14,8 @@ from spbench.launch.devices import find_shortage
 from spbench.launch.jobs import select_cases
 from spbench.record.runs.folder import working_folder
 from spbench.suites.case import Case, Suite
-from spbench.suites.edit.check import CheckedText, check_text
 from spbench.suites.edit.outline import EntryLines, Outline
-from spbench.suites.loader import load_suite_text
+from spbench.suites.loader import CheckedText, check_text, load_suite_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from places import SUITES
-from spbench.suites.edit.check import check_text
-from spbench.suites.loader import load_suite_file
+from spbench.suites.loader import check_text, load_suite_file
 
 HALO = SUITES / "halo.yaml"
 PATH = Path("mine.yaml")

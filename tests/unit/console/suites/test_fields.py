@@ -13,7 +13,7 @@ from spbench.suites.edit.fields import (
     list_launch_fields,
     list_param_fields,
 )
-from spbench.suites.edit.typed import format_sweep, format_text, parse_sweep, parse_text
+from spbench.suites.edit.form_values import format_sweep, format_text, parse_sweep, parse_text
 from spbench.suites.expectations import list_metrics
 from spbench.suites.launcher_names import LAUNCHERS
 from spbench.suites.loader import load_suite_text

@@ -25,7 +25,7 @@ SUITE = "schema: spbench.suite/1\nname: piped\ncases:\n  - {name: a, benchmark: 
 
 @pytest.fixture
 def pipe(tmp_path, monkeypatch):
-    monkeypatch.setattr(given_files, "PATIENCE", 0.1)
+    monkeypatch.setattr(given_files, "PIPE_TIMEOUT", 0.1)
     path = tmp_path / "pipe"
     os.mkfifo(path)
     return path
@@ -55,7 +55,7 @@ def test_a_pipe_without_reader_is_an_error(pipe):
 
 @pytest.mark.timeout(20)
 def test_a_report_is_written_to_a_pipe(pipe, monkeypatch):
-    monkeypatch.setattr(given_files, "PATIENCE", 10.0)
+    monkeypatch.setattr(given_files, "PIPE_TIMEOUT", 10.0)
     contents = []
     reader = threading.Thread(target=lambda: contents.append(pipe.read_text()))
     reader.start()

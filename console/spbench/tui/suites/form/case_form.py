@@ -19,7 +19,7 @@ from textual.widgets import Button, Input, Static, TextArea
 from spbench.suites.case import STATISTICS
 from spbench.suites.edit.compose import EditedText
 from spbench.suites.edit.draft import CaseDraft
-from spbench.suites.edit.field import Field
+from spbench.suites.edit.fields import Field
 from spbench.suites.expectations import list_metrics
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm, Modal

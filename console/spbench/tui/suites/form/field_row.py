@@ -11,7 +11,7 @@ from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from spbench.suites.edit.field import Field
+from spbench.suites.edit.fields import Field
 from spbench.tui.suites.editor import PROBLEM_SIGN, TextBox
 from spbench.tui.suites.form.form_texts import ExpectationTexts, ReferenceTexts, find_error
 from spbench.tui.widgets.text import fit

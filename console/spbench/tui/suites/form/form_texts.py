@@ -9,9 +9,13 @@ from typing import Any
 
 from spbench.errors import SpbenchError
 from spbench.suites.edit.draft import CaseDraft
-from spbench.suites.edit.field import Field
-from spbench.suites.edit.fields import list_case_fields, list_launch_fields, list_param_fields
-from spbench.suites.edit.typed import format_sweep, format_text, parse_sweep, parse_text
+from spbench.suites.edit.fields import (
+    Field,
+    list_case_fields,
+    list_launch_fields,
+    list_param_fields,
+)
+from spbench.suites.edit.form_values import format_sweep, format_text, parse_sweep, parse_text
 from spbench.suites.edit.writing import format_flow
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import LIST_KINDS

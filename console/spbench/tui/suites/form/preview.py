@@ -9,10 +9,10 @@ from pathlib import Path
 from spbench.engine.estimate import RunEstimate
 from spbench.errors import SpbenchError
 from spbench.suites.case import Case, Suite
-from spbench.suites.edit.check import check_text
 from spbench.suites.edit.compose import EditedText, insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.outline import EntryLines, Outline
+from spbench.suites.loader import check_text
 from spbench_core.number_text import format_quantity
 
 WriteDraft = Callable[[CaseDraft], EditedText]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Any
 
 from spbench.errors import UsageError
-from spbench.suites.edit import ranges
-from spbench.suites.edit.field import Field
-from spbench.suites.edit.writing import format_flow, format_scalar
+from spbench.suites.edit.fields import Field
+from spbench.suites.edit.writing import format_bytes, format_flow, format_scalar
 from spbench.suites.expression import ExpressionError, parse_expression
 from spbench.suites.parameters import read_value
-from spbench.suites.scalars import parse_scalar
 from spbench.suites.wording import find_shape_error
-from spbench.suites.yaml_nodes import YamlError, parse_yaml
+from spbench.suites.yaml_nodes import YamlError, parse_scalar, parse_yaml
 from spbench_core.catalog.parameters import LIST_KINDS
 
 _MAPPING = "write {NAME: VALUE, ...}, in brackets where there are several"
@@ -80,8 +79,8 @@ def parse_sweep(field: Field, text: str) -> list[Any]:
     values = [value for item in _items(field, text) for value in _expanded(field, item)]
     if not values:
         raise _empty(field)
-    if len(values) > ranges.MAX_VALUES:
-        most = f"a sweep has at most {ranges.MAX_VALUES}"
+    if len(values) > MAX_VALUES:
+        most = f"a sweep has at most {MAX_VALUES}"
         raise UsageError(f"{field.name}: these are {len(values)} values; {most}")
     return values
 
@@ -167,15 +166,15 @@ def _items(
 
 
 def _expanded(field: Field, item: Any) -> list[Any]:
-    parts = ranges.split_range(item) if isinstance(item, str) and field.kind in _RANGED else None
+    parts = split_range(item) if isinstance(item, str) and field.kind in _RANGED else None
     if parts is None:
         return [_checked(field, item)]
     first, last, how, by = parts
     ends = [_read(field, _scalar(field, word)) for word in (first, last)]
     try:
-        least, most = (ranges.parse_decimal(str(end)) for end in ends)
-        amount = ranges.parse_decimal(_step(field, by) if how == "+" else by)
-        numbers = ranges.expand_range(least, most, how, amount)
+        least, most = (parse_decimal(str(end)) for end in ends)
+        amount = parse_decimal(_step(field, by) if how == "+" else by)
+        numbers = expand_range(least, most, how, amount)
     except ValueError as error:
         raise UsageError(f"{field.name}: {error}") from None
     return [_checked(field, _value(field, number)) for number in numbers]
@@ -191,5 +190,61 @@ def _step(field: Field, by: str) -> str:
 def _value(field: Field, number: Decimal) -> int | float | str:
     whole = number == number.to_integral_value()
     if field.kind == "bytes" and whole:
-        return ranges.format_bytes(int(number))
+        return format_bytes(int(number))
     return int(number) if whole and field.kind != "float" else float(number)
+
+
+MAX_VALUES = 1000
+"""How many values a swept parameter may take."""
+
+RANGE_SYNTAX = "write FIRST..LAST *FACTOR or FIRST..LAST +STEP"
+
+_RANGE = re.compile(r"\s*(\S+?)\s*\.\.\s*(\S+?)\s*(?:([*+])\s*(\S+)\s*)?")
+
+
+def split_range(text: str) -> tuple[str, str, str, str] | None:
+    """Return first, last, ``*`` or ``+``, and by how much; None where the text is no range."""
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        return None
+    first, last, how, by = found.groups()
+    return first, last, how or "+", by or "1"
+
+
+def parse_decimal(text: str) -> Decimal:
+    """Return a number as it is written.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        read = Decimal(text)
+    except DecimalException:
+        raise ValueError(f"{text!r} is no number; {RANGE_SYNTAX}") from None
+    if not read.is_finite():
+        raise ValueError(f"{text!r} is no finite number; {RANGE_SYNTAX}")
+    return read
+
+
+def expand_range(first: Decimal, last: Decimal, how: str, by: Decimal) -> list[Decimal]:
+    """Return the numbers from ``first`` up to ``last``, which is among them where it is met.
+
+    Raises:
+        ValueError: They do not rise, or are more than `MAX_VALUES`.
+    """
+    rises = by > 0 if how == "+" else by > 1 and first > 0
+    if last < first or not rises:
+        raise ValueError(f"{first}..{last} {how}{by} does not rise from its first to its last")
+    found = [first]
+    while (after := _next(found[-1], how, by)) is not None and after <= last:
+        found.append(after)
+        if len(found) > MAX_VALUES:
+            raise ValueError(f"{first}..{last} {how}{by} makes more than {MAX_VALUES} values")
+    return found
+
+
+def _next(value: Decimal, how: str, by: Decimal) -> Decimal | None:
+    try:
+        return value + by if how == "+" else value * by
+    except DecimalException:  # greater than any number
+        return None
