@@ -39,8 +39,9 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace existing files")] = False,
 ) -> None:
     """Write the shipped suites and hostfiles into a folder."""
-    from spbench.suites.shipped import copy_shipped
     from spbench_core.quantities import format_quantity
+
+    from spbench.suites.shipped import copy_shipped
 
     copied = copy_shipped(folder, force=force)
     suites = folder / "suites"
