@@ -39,7 +39,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace existing files")] = False,
 ) -> None:
     """Write the shipped suites and hostfiles into a folder."""
-    from spbench_core.quantities import format_quantity
+    from spbench_core.number_text import format_quantity
 
     from spbench.suites.shipped import copy_shipped
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 from spbench.planner.output.plan_description import (
     STAGE_LEGEND,

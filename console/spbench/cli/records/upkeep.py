@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 from spbench.cli.request import HomeOption, RunArgument
 from spbench.errors import UsageError

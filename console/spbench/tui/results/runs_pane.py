@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.message import Message

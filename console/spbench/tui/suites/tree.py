@@ -21,8 +21,7 @@ from textual.widgets.tree import TreeNode
 from spbench.errors import UsageError
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
-from spbench.suites.edit.check import check_text
-from spbench.suites.loader import read_suite_file
+from spbench.suites.loader import check_text, read_suite_file
 from spbench.suites.shipped import list_shipped_suites, needs_copy
 from spbench.tui.widgets.keys import key
 from spbench_core.number_text import format_quantity

@@ -11,9 +11,8 @@ from typing import Any
 
 from spbench.errors import SpbenchError
 from spbench.suites.edit.draft import CaseDraft
-from spbench.suites.edit.field import Field
-from spbench.suites.edit.fields import list_bound_fields, list_reference_fields
-from spbench.suites.edit.typed import parse_sweep, parse_text
+from spbench.suites.edit.fields import Field, list_bound_fields, list_reference_fields
+from spbench.suites.edit.form_values import parse_sweep, parse_text
 from spbench.suites.yaml_nodes import YamlError, parse_yaml
 from spbench.tui.suites.form.form_texts import (
     COMMENT,
