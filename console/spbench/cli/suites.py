@@ -39,9 +39,8 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace existing files")] = False,
 ) -> None:
     """Write the shipped suites and hostfiles into a folder."""
-    from spbench_core.number_text import format_quantity
-
     from spbench.suites.shipped import copy_shipped
+    from spbench_core.number_text import format_quantity
 
     copied = copy_shipped(folder, force=force)
     suites = folder / "suites"

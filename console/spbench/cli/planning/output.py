@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spbench_core.number_text import format_quantity
-
 from spbench.planner.output.plan_description import (
     STAGE_LEGEND,
     describe_links,
@@ -36,6 +34,7 @@ from spbench.report.text_tables import (
     render_table,
     wrap_text,
 )
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.planner.cluster.machines import Cluster

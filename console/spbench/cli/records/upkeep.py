@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from spbench_core.number_text import format_quantity
 
 from spbench.cli.request import HomeOption, RunArgument
 from spbench.errors import UsageError
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder

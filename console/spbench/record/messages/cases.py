@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from spbench_core.number_text import format_quantity
-
 from spbench.record.case_state import CaseState, RepeatsEnd
 from spbench.record.number_formatting import format_factor, format_percent, format_value
 from spbench.stats.summary import median, median_interval
+from spbench_core.number_text import format_quantity
 
 
 def describe_limit(item: Mapping[str, Any]) -> str:

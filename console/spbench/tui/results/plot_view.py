@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from spbench_core.number_text import format_quantity
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
@@ -26,6 +25,7 @@ from spbench.report.series import (
 from spbench.tui.cells import format_moment
 from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench_core.events.statuses import CaseStatus
+from spbench_core.number_text import format_quantity
 
 
 class PlotView(Vertical):

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
-from spbench_core.number_text import format_quantity
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.message import Message
@@ -21,6 +20,7 @@ from spbench.tui.panes import FilterPane, leave_filter_key
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RunStatus
+from spbench_core.number_text import format_quantity
 
 COLUMNS = (
     Column("mark", "", 1),
