@@ -26,7 +26,7 @@ PARAMS = {"image_size": 32, "grid": "1x3", "iterations": 2, "warmup": 1, "device
 
 def limits_of(world, path):
     context = context_on(world, "halo.exchange", PARAMS)
-    with patch.object(report, "path_of", lambda _: path):
+    with patch.object(report, "find_message_path", lambda _: path):
         exchange.run(context)
     return told_by(world, context)
 
