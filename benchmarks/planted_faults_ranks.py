@@ -92,12 +92,15 @@ def outcome(world: World, combination: Combination) -> Row:
         inject=None if fault == NONE else fault,
     )
     refusal = None
-    skipped: dict[str, Any] = {"_time": lambda *_: (array("d", [1.0]), 0.0)}
+    skipped: dict[str, Any] = {"_time_steps": lambda *_: (array("d", [1.0]), 0.0)}
     if fault.startswith("full:"):
         skipped["_validate"] = lambda *_: None
     elif fault != NONE:
         skipped["_check_full_size"] = lambda *_: None
-    with patch.multiple(benchmark, **skipped), patch.object(fault_injection, "plant", planting):
+    with (
+        patch.multiple(benchmark, **skipped),
+        patch.object(fault_injection, "inject_fault", planting),
+    ):
         try:
             benchmark.run(context)
         except CannotRunError as error:
