@@ -13,7 +13,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout import micro_batches as batches
-from spbench_core.layout.balance import balance_layers, check_stages, read_balance
+from spbench_core.layout.balance import Balance, balance_layers, check_stages, read_balance
 from spbench_core.layout.stages import ModelLayout, build_layout
 from spbench_core.layout.tiles import Box, Grid, Interval, parse_pair
 from spbench_core.layout.window import expand_pair
@@ -26,7 +26,7 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.losses import CROSS_ENTROPY, DICE
 from spbench_parallel.models.imported.layouts import BatchSettings, check_layout
-from spbench_parallel.models.imported.model import build_model
+from spbench_parallel.models.imported.model import ImportedModel, build_model
 from spbench_parallel.models.imported.tracing import trace_network
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
@@ -136,8 +136,6 @@ class ParallelNetwork:
         check_same_operators(comm, model.network)
 
         self.layout = _create_layout(stages, grids, members, replicas, comm)
-        costs = [float(count.multiply_adds) for count in model.counts]
-        ranks = [stage.ranks for stage in self.layout.stages]
         try:
             _check_choices(
                 schedule=schedule,
@@ -151,14 +149,10 @@ class ParallelNetwork:
             _check_schedule(schedule, recompute, tiled=bool(grids))
             if loss == DICE and not model.is_segmentation:
                 raise ValueError("loss dice is of pixels' classes, and the network tells images'")
-            check_stages(stages, len(costs))
+            check_stages(stages, len(model.counts))
             max_members = max(stage.members for stage in self.layout.stages)
             batches.check_batch_size(batch_size, micro_batches, mirrored=False, members=max_members)
-            layers = (
-                balance_layers(costs, ranks)
-                if balance is None
-                else read_balance(",".join(map(str, balance)), stages, len(costs))
-            )
+            layers = _choose_layers(model, self.layout, balance)
         except ValueError as error:
             raise CannotRunError(f"rank {comm.rank}: {error}") from None
 
@@ -273,6 +267,20 @@ def _check_choices(**arguments: str | bool | None) -> None:
         if argument not in _CHOICES[name]:
             choices = ", ".join(map(str, _CHOICES[name]))
             raise ValueError(f"{name} {argument!r} is none of {choices}")
+
+
+def _choose_layers(
+    model: ImportedModel, layout: ModelLayout, balance: Sequence[int] | None
+) -> Balance:
+    """Return the layers of each stage: as requested, or balanced by multiply-adds.
+
+    Raises:
+        ValueError: The requested balance does not fit the layers.
+    """
+    if balance is not None:
+        return read_balance(",".join(map(str, balance)), len(layout.stages), len(model.counts))
+    costs = [float(count.multiply_adds) for count in model.counts]
+    return balance_layers(costs, [stage.ranks for stage in layout.stages])
 
 
 def _end_stages_in_maps(plan: ModelPlan, rank: int, *, is_requested: bool) -> ModelPlan:

@@ -48,9 +48,9 @@ class Admission:
 def connect_to_console(addresses: Sequence[str], hello: bytes) -> Admission | None:
     """Connect to the first address that answers a hello.
 
-    The result is None if none does within CONNECT_TIMEOUT. A connection that has sent its hello is
-    never closed while the other end keeps it: the console may only be slow, and would interpret the
-    close as the end of a rank.
+    The result is None if no address does within CONNECT_TIMEOUT. A connection that has sent its
+    hello is never closed while the other end keeps it: the console may only be slow, and would
+    interpret the close as the end of a rank.
     """
     # An address that drops packets must leave time for the others.
     share = rank_events.CONNECT_TIMEOUT / len(addresses)
