@@ -121,8 +121,10 @@ class WeightSharing:
         """
         flat = self.copies[0].flat
         others = self.comm.size - 1
-        ring_bytes = flat.nbytes * others
-        return ring_bytes if flat.element_size() == 2 else 2 * ring_bytes // self.comm.size
+        bytes_to_others = flat.nbytes * others
+        return (
+            bytes_to_others if flat.element_size() == 2 else 2 * bytes_to_others // self.comm.size
+        )
 
     def sum(self) -> None:
         """Set every copy to the sum of all copies. All ranks of the group must call it."""
