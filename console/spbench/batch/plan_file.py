@@ -26,7 +26,7 @@ class BatchLaunch(StrictModel):
         timeouts: Seconds for each case.
         library: The MPI library, by a name of `Launcher.libraries`.
         env: Environment variables that may affect the results.
-        asked: The requested placement of ranks, from `Launch.asked`.
+        asked: The requested placement of ranks, from `Launch.requested_placement`.
     """
 
     number: int = Field(ge=1)
