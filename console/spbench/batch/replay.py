@@ -164,7 +164,7 @@ class LaunchReplay:
         return self._find_cause(fault)
 
     def _find_cause(self, fault: Fault | None) -> Fault:
-        """Return the find_cause, from the ranks' events, their files and the launcher's output."""
+        """Return the cause, from events, files and the launcher's output."""
         # After a misfit, ranks do not know each other, and each ends without the last event of the
         # others. None of them is to blame.
         is_misfit = self.watch.misfit is not None
@@ -288,9 +288,7 @@ def _decode_line(source: RankFile, line: bytes, number: int) -> Event:
     if event["seq"] != number:
         raise EventError(f"wrote event {event['seq']} where {number} was due")
     if (event["event"] == "hello") != (number == 0):
-        raise EventError(
-            "did not begin with hello" if number == 0 else "launcher_report hello twice"
-        )
+        raise EventError("did not begin with hello" if number == 0 else "said hello twice")
     if number == 0:
         source.identity = RankIdentity(event["host"], event["pid"], event.get("rank"))
     return event
