@@ -14,10 +14,10 @@ from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.survey.facts import HostFacts
 from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
-from spbench.tui.hosts import asking as asking_module
+from spbench.tui.hosts import host_survey as asking_module
 from spbench.tui.hosts import page as page_module
-from spbench.tui.hosts.findings_pane import FindingsPane
 from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
+from spbench.tui.hosts.panes import FindingsPane
 from spbench.tui.widgets.heat_map import HeatMap
 from tui.driving import SIZES, console, in_one_write, shown, until
 from unit.events import measured, recorded, run_end
@@ -101,7 +101,7 @@ def linked(home):
 async def ready(pilot):
     """Wait until this machine has been examined."""
     app = pilot.app
-    await until(pilot, lambda: app.screen.query("#map") and app.screen._asking.machine_findings)
+    await until(pilot, lambda: app.screen.query("#map") and app.screen._survey.machine_findings)
     await until(pilot, lambda: app.screen._table.total > 0)
     return app.screen
 
@@ -162,7 +162,7 @@ async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(folder, s
         go_on.wait(10)
         return (), None
 
-    monkeypatch.setattr(page_module, "_last_links", slowly)
+    monkeypatch.setattr(page_module, "_read_last_links", slowly)
     app = console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: begun)
@@ -179,9 +179,9 @@ async def test_this_machine_is_examined_for_no_number_of_ranks(folder, survey, m
     async with app.run_test(size=(120, 40)) as pilot:
         page = await ready(pilot)
         assert (
-            "2 of" in " ".join(f.text for f in page._asking.machine_findings) or os.cpu_count() == 2
+            "2 of" in " ".join(f.text for f in page._survey.machine_findings) or os.cpu_count() == 2
         )
-        assert not [f for f in page._asking.machine_findings if "would share" in f.text]
+        assert not [f for f in page._survey.machine_findings if "would share" in f.text]
 
 
 def test_a_link_that_is_as_fast_as_the_others_is_not_called_worse(tmp_path):
@@ -205,12 +205,12 @@ async def test_one_host_is_asked_alone_and_asking_can_be_stopped(folder, survey)
         await pilot.press("tab", "down", "down", "enter")
         await until(pilot, lambda: survey.asked[1:] == [["node03"]])
         await pilot.press("d")
-        await until(pilot, lambda: len(page._asking.pending) == 4)
+        await until(pilot, lambda: len(page._survey.pending) == 4)
         assert survey.asked[2] == ["node01", "node02", "node04"], "none is asked twice at once"
         await pilot.press("escape")
         await until(pilot, lambda: survey.ended == 3)
         await until(pilot, lambda: "· not asked" in row_of(app, "node01"))
-        assert page._asking.pending == set()
+        assert page._survey.pending == set()
         survey.answer.set()
         await pilot.press("up", "x")
         await until(pilot, lambda: "✗ unreachable" in row_of(app, "node02"))

@@ -18,7 +18,7 @@ from spbench.suites.loader import load_suite_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
-from spbench.tui.plan.plan_rows import memory_bars
+from spbench.tui.plan.sheet import memory_bars
 from tui.driving import SIZES, console, in_one_write, shown, until
 from unit import events as make
 

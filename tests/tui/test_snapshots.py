@@ -23,7 +23,8 @@ from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.survey.facts import HostFacts
 from spbench.record.runs.playback import find_demo_run
 from spbench.tui.dialogs import Confirm
-from spbench.tui.hosts import asking, sources
+from spbench.tui.hosts import host_survey as asking
+from spbench.tui.hosts import sources
 from spbench.tui.pages import PAGES
 from spbench.tui.suites import parsed_suite as reading
 from spbench.tui.tab_bar import Tab, TabBar

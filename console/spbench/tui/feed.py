@@ -34,7 +34,7 @@ MAX_LOG_LINES = 10_000
 
 
 REPLAY_SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, None)
-"""The speeds that keys step through; None is as fast as possible."""
+"""The speeds that keys step through, with None for as fast as possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class ReplaySource:
 
     def step_speed(self, faster: bool) -> None:
         """Change the speed to the next one of `REPLAY_SPEEDS`, up or down."""
-        # None is the highest speed.
+        # The unlimited speed, None, sorts last.
         order = [math.inf if speed is None else speed for speed in REPLAY_SPEEDS]
         current = math.inf if self.speed is None else self.speed
         if faster:

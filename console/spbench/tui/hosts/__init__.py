@@ -1,1 +1,1 @@
-"""The Hosts page: hostfiles, what each host has, and what was measured between them."""
+"""The Hosts page: hostfiles, facts about each host, and measured links."""

@@ -1,4 +1,4 @@
-"""The hosts of one source, with what each has said of itself."""
+"""The hosts of one source as rows of a table, with the facts about each."""
 
 from __future__ import annotations
 
@@ -59,39 +59,39 @@ class HostRows:
     """Rows of hosts in the order in which ranks fill them.
 
     Args:
-        facts: What is known of hosts, by name; grows as they answer.
-        asking: The hosts that are being asked.
+        facts: Facts by host name; grows while hosts answer.
+        pending: The hosts that have been queried but have not answered.
     """
 
-    def __init__(self, facts: Mapping[str, HostFacts], asking: set[str]) -> None:
+    def __init__(self, facts: Mapping[str, HostFacts], pending: set[str]) -> None:
         self._facts = facts
-        self._asking = asking
+        self._pending = pending
         self._slots: dict[str, int | None] = {}
 
     def show(self, hosts: Hosts | None) -> None:
-        """Take the hosts of another source."""
+        """Show the hosts of another source."""
         self._slots = {}
         for host in hosts.entries if hosts else ():
-            before = self._slots.get(host.name)
-            counts = [count for count in (before, host.slots) if count is not None]
+            slots = self._slots.get(host.name)
+            counts = [count for count in (slots, host.slots) if count is not None]
             self._slots[host.name] = sum(counts) if counts else None
 
     def status(self, host: str) -> str:
-        """Return a host's status, or how far it was asked."""
-        if host in self._asking:
+        """Return the status of a host, or the status of its query."""
+        if host in self._pending:
             return ASKING
         return self._facts[host].status if host in self._facts else NOT_ASKED
 
     def keys(self) -> Sequence[Hashable]:
-        """Return the hosts' names."""
+        """Return the names of the hosts."""
         return list(self._slots)
 
     def version(self, key: Hashable) -> Hashable:
-        """Return what changes when the host's cells do."""
+        """Return values that change with the cells of a host."""
         return self.status(str(key)), id(self._facts.get(str(key)))
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return the host's cells."""
+        """Return the cells of a host."""
         host = str(key)
         slots = self._slots[host]
         head = (host, "" if slots is None else str(slots), status_cell(self.status(host)))
@@ -110,7 +110,7 @@ class HostRows:
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return what the host is sorted by; by status the worst come first."""
+        """Return the sort key of a host; the worst status sorts first."""
         host = str(key)
         if column in ("host", "slots", "status"):
             worst = _WORST_FIRST.index(self.status(host))
@@ -122,13 +122,13 @@ class HostRows:
         return getattr(facts, name)
 
     def text(self, key: Hashable) -> str:
-        """Return all that a filter may look for."""
+        """Return the text that a filter searches."""
         cells = (cell.text if isinstance(cell, TableCell) else cell for cell in self.cells(key))
         return " ".join(cells).lower()
 
 
 def status_cell(status: str) -> TableCell:
-    """Return a host's status: sign, word and colour."""
+    """Return the status of a host with sign and colour."""
     sign = {ASKING: "…", NOT_ASKED: "·"}.get(status) or _SIGNS[status]
     return TableCell(
         f"{sign} {status}", _STYLES.get(status, "running" if status == ASKING else "muted")
@@ -136,5 +136,5 @@ def status_cell(status: str) -> TableCell:
 
 
 def finding_span(status: str) -> tuple[str, str]:
-    """Return a finding's status behind its sign, and its colour."""
+    """Return the status of a finding with its sign, and its colour."""
     return f"{_SIGNS[status]} {status}", _COLOURS[status]

@@ -1,4 +1,4 @@
-"""The last measured links as a heat map."""
+"""A heat map of the last measured links."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from spbench.report.times import format_day_and_time
 from spbench.tui.widgets.heat_map import HeatMap, Matrix
 
 MAX_RANKS_DRAWN = 256
-"""Ranks of the largest matrix of ranks that is drawn; with more it is that of hosts."""
+"""Largest number of ranks of a matrix of ranks; with more, hosts are drawn."""
 NO_LINKS = "No run here measured links between ranks yet; suites/links.yaml does."
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledMatrix:
-    """The labels of a heat map, and its square matrices of values and of slowness."""
+    """Labels of a heat map, and its square matrices of values and of slowness."""
 
     labels: list[str]
     values: Matrix
@@ -51,7 +51,7 @@ ranks on each two hosts, or all ranks."""
         super().__init__(classes="pane", id="links")
         self.border_title = "Links"
         self._matrix: LinkMatrix | None = None
-        self._at = 0
+        self._table_index = 0
         self._by_host = False
 
     def compose(self) -> ComposeResult:
@@ -60,13 +60,13 @@ ranks on each two hosts, or all ranks."""
         yield Static("", id="worst", markup=False)
 
     def on_mount(self) -> None:
-        """Show no map before there is one."""
+        """Hide the map until links are known."""
         self.query_one(HeatMap).display = False
 
-    def show_matrix(self, found: tuple[RunSummary, LinkMatrix] | None) -> None:
-        """Show what a run measured."""
-        if found is not None:
-            run, self._matrix = found
+    def show_matrix(self, measured: tuple[RunSummary, LinkMatrix] | None) -> None:
+        """Show the links that a run measured; None changes nothing."""
+        if measured is not None:
+            run, self._matrix = measured
             self.border_title = Content(f"Links, {format_day_and_time(run.started)}")
             self.border_subtitle = Content(f"{run.id} {self._matrix.case}")
             self._draw()
@@ -74,11 +74,11 @@ ranks on each two hosts, or all ranks."""
     def next_table(self) -> None:
         """Show the next measurement or message size."""
         if self._matrix:
-            self._at = (self._at + 1) % len(self._matrix.tables)
+            self._table_index = (self._table_index + 1) % len(self._matrix.tables)
             self._draw()
 
     def toggle_hosts(self) -> None:
-        """Show hosts instead of ranks, or ranks instead of hosts."""
+        """Switch between links of ranks and of hosts."""
         self._by_host = not self._by_host
         self._draw()
 
@@ -87,59 +87,63 @@ ranks on each two hosts, or all ranks."""
             self.run_worker(self._show(self._matrix), group="map", exclusive=True)
 
     async def _show(self, matrix: LinkMatrix) -> None:
-        table = matrix.tables[min(self._at, len(matrix.tables) - 1)]
-        hosts = self._by_host or len(table.ranks) > MAX_RANKS_DRAWN
-        drawn = await asyncio.to_thread(_host_map if hosts else _rank_map, table)
+        table = matrix.tables[min(self._table_index, len(matrix.tables) - 1)]
+        by_host = self._by_host or len(table.ranks) > MAX_RANKS_DRAWN
+        labelled = await asyncio.to_thread(
+            _build_host_matrix if by_host else _build_rank_matrix, table
+        )
         if not self.app.is_running:
             return
         chart = self.query_one(HeatMap)
         chart.display = True
-        chart.update(drawn.labels, drawn.values, table.unit, table.better, slowness=drawn.slowness)
-        self.query_one("#measured", Static).update(self._words(matrix, table, hosts))
+        chart.update(
+            labelled.labels, labelled.values, table.unit, table.better, slowness=labelled.slowness
+        )
+        self.query_one("#measured", Static).update(self._describe(matrix, table, by_host))
         self.query_one("#worst", Static).update(describe_worst_link(table))
 
-    def _words(self, matrix: LinkMatrix, table: LinkTable, hosts: bool) -> str:
-        many = len(matrix.tables)
-        which = f" (m: {matrix.tables.index(table) + 1} of {many})" if many > 1 else ""
-        between = "hosts, the worst pair of each two" if hosts else "ranks"
-        return f"{table.title}{which}, between {between}"
+    def _describe(self, matrix: LinkMatrix, table: LinkTable, by_host: bool) -> str:
+        count = len(matrix.tables)
+        position = f" (m: {matrix.tables.index(table) + 1} of {count})" if count > 1 else ""
+        ends = "hosts, the worst pair of each two" if by_host else "ranks"
+        return f"{table.title}{position}, between {ends}"
 
 
 def describe_worst_link(table: LinkTable) -> str:
-    """Return the link that is slowest against what is usual of its kind, in a sentence."""
+    """Describe the link that is slowest compared with the median of its kind."""
     slowness = table.compute_slowness()
     if not slowness:
         return ""
-    source, target = pair = max(slowness, key=lambda one: slowness[one])
+    source, target = pair = max(slowness, key=lambda link: slowness[link])
     kind = "within a host" if table.within_host(pair) else "between hosts"
-    ends = " to ".join(f"rank {rank}{_where(table, rank)}" for rank in (source, target))
+    ends = " to ".join(f"rank {rank}{_format_host(table, rank)}" for rank in (source, target))
     ratio = slowness[pair]
-    worse = "near the median"
+    comparison = "near the median"
     if ratio > 1 + SIMILAR:
-        worse = f"{format_factor(ratio)} worse than the median"
-    return f"Slowest: {ends}, {format_value(table.values[pair], table.unit)}, {worse} {kind}."
+        comparison = f"{format_factor(ratio)} worse than the median"
+    return f"Slowest: {ends}, {format_value(table.values[pair], table.unit)}, {comparison} {kind}."
 
 
-def _where(table: LinkTable, rank: int) -> str:
+def _format_host(table: LinkTable, rank: int) -> str:
     return f" on {table.hosts[rank]}" if rank in table.hosts else ""
 
 
-def _rank_map(table: LinkTable) -> LabelledMatrix:
+def _build_rank_matrix(table: LinkTable) -> LabelledMatrix:
     ranks = table.ranks
     slowness = table.compute_slowness()
     return LabelledMatrix(
         [f"{rank} {table.hosts.get(rank, '')}".rstrip() for rank in ranks],
         [[table.get_value(source, target) for target in ranks] for source in ranks],
-        [[_either(slowness, source, target) for target in ranks] for source in ranks],
+        [[_get_slowness(slowness, source, target) for target in ranks] for source in ranks],
     )
 
 
-def _either(slowness: dict[RankPair, float], source: int, target: int) -> float | None:
+def _get_slowness(slowness: dict[RankPair, float], source: int, target: int) -> float | None:
     return slowness.get((source, target), slowness.get((target, source)))
 
 
-def _host_map(table: LinkTable) -> LabelledMatrix:
-    """The worst pair of ranks on each two hosts, both directions alike."""
+def _build_host_matrix(table: LinkTable) -> LabelledMatrix:
+    """Return for each two hosts the worst pair of ranks, in both directions."""
     values = table.worst_by_host()
     worst: dict[HostPair, float] = defaultdict(float)
     for (source, target), ratio in table.compute_slowness().items():
@@ -150,6 +154,9 @@ def _host_map(table: LinkTable) -> LabelledMatrix:
     hosts = list(dict.fromkeys(host for pair in values for host in pair))
     return LabelledMatrix(
         hosts,
-        [[values.get((one, other)) for other in hosts] for one in hosts],
-        [[worst.get((one, other)) for other in hosts] for one in hosts],
+        [
+            [values.get((source_host, target_host)) for target_host in hosts]
+            for source_host in hosts
+        ],
+        [[worst.get((source_host, target_host)) for target_host in hosts] for source_host in hosts],
     )

@@ -1,4 +1,4 @@
-"""The Hosts page: hostfiles, the facts of each host, and the speed of the links between them."""
+"""The Hosts page: hostfiles, facts about each host, and measured links."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ from spbench.record.runs.folder import list_runs
 from spbench.record.runs.history import RunSummary
 from spbench.report.links import LinkMatrix, find_last_link_matrix
 from spbench.tui.context import ConsoleContext
-from spbench.tui.hosts.asking import HostSurvey
-from spbench.tui.hosts.findings_pane import FindingsPane
-from spbench.tui.hosts.hosts_pane import HostsPane
+from spbench.tui.hosts.host_survey import HostSurvey
 from spbench.tui.hosts.links_pane import LinksPane
+from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.hosts.sources import COLUMNS, HostSource, SourceRows, read_sources
 from spbench.tui.page import Page
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
 
 POLL_INTERVAL = 5.0
-"""Seconds between two looks at the hostfiles and the runs."""
+"""Time between two reads of hostfiles and runs, in seconds."""
 WIDE_WIDTH = 100
-"""Columns from which the sources take a third of them."""
+"""Columns from which the sources take a third of the width."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-wide")]
 
 NewestRun = tuple[tuple[str, bool], ...]
-"""The newest run, and whether it has ended; () without runs."""
+"""The newest run, and whether it has ended; empty without runs."""
 
 
 class SourcesPane(Vertical):
-    """This machine, the command line's hosts and the hostfiles near."""
+    """Sources of hosts: this machine, the command line, and hostfiles."""
 
     HELP = """\
 Where hosts come from: this machine, the command line, and the hostfiles in the folder where the
@@ -47,7 +46,7 @@ marks those in use. With this machine, a suite that names a hostfile uses that."
 
 
 class HostsPage(Page):
-    """Hostfiles, what doctor knows of each host, and the links between them."""
+    """Hostfiles, facts and findings of hosts, and the links between them."""
 
     NAME = "hosts"
     HELP = """\
@@ -77,19 +76,19 @@ the links that were measured last."""
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
         self._sources = SourceRows()
-        self._asking = HostSurvey(context.options.environ)
-        self._looking: Worker[None] | None = None
-        self._looked = -POLL_INTERVAL
+        self._survey = HostSurvey(context.options.environ)
+        self._poll_worker: Worker[None] | None = None
+        self._polled_at = -POLL_INTERVAL
         self._shown: object = None
-        self._measured: NewestRun | None = None
+        self._newest_run: NewestRun | None = None
 
     def compose_body(self) -> ComposeResult:
-        """Return sources and hosts, and below them findings and links."""
+        """Yield sources and hosts, and below them findings and links."""
         with Grid(id="body"):
             with SourcesPane(classes="pane") as pane:
                 pane.border_title = "Hostfiles"
                 yield LineTable(COLUMNS, self._sources, id="sources")
-            yield HostsPane(self._asking.facts, self._asking.pending)
+            yield HostsPane(self._survey.facts, self._survey.pending)
             yield FindingsPane()
             yield LinksPane()
 
@@ -101,63 +100,67 @@ the links that were measured last."""
     def _hosts(self) -> HostsPane:
         return self.query_one(HostsPane)
 
-    def _source(self) -> HostSource | None:
+    def _get_source(self) -> HostSource | None:
         return self._sources.sources.get(self._table.cursor_key)
 
-    # What there is
+    # Updates
 
     def refresh_page(self) -> None:
-        """Show what has become known; every few seconds, look for hostfiles and measured links."""
-        looking = self._looking is not None and not self._looking.is_finished
-        if not looking and time.monotonic() - self._looked >= POLL_INTERVAL:
-            self._looking = self.run_worker(self._look(), group="look")
-        shown = (self._asking.version, self._hosts.host, self.context.launch_choice)
+        """Show new answers; read hostfiles and measured links periodically."""
+        is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
+        if not is_polling and time.monotonic() - self._polled_at >= POLL_INTERVAL:
+            self._poll_worker = self.run_worker(self._poll(), group="look")
+        shown = (self._survey.version, self._hosts.host, self.context.launch_choice)
         if shown != self._shown:
             self._shown = shown
-            self._tell()
+            self._show_survey()
 
-    async def _look(self) -> None:
-        opening = self.context.options
-        read = await asyncio.to_thread(read_sources, opening)
+    async def _poll(self) -> None:
+        options = self.context.options
+        sources = await asyncio.to_thread(read_sources, options)
         if not self.app.is_running:
             return
-        found: dict[Hashable, HostSource] = {source.name: source for source in read}
-        if found != self._sources.sources:
-            self._show_sources(found)
-        measured, matrix = await asyncio.to_thread(_last_links, opening.home, self._measured)
-        if measured != self._measured and self.app.is_running:
-            self._measured = measured
+        sources_by_name: dict[Hashable, HostSource] = {source.name: source for source in sources}
+        if sources_by_name != self._sources.sources:
+            self._show_sources(sources_by_name)
+        newest_run, matrix = await asyncio.to_thread(
+            _read_last_links, options.home, self._newest_run
+        )
+        if newest_run != self._newest_run and self.app.is_running:
+            self._newest_run = newest_run
             self.query_one(LinksPane).show_matrix(matrix)
-        self._looked = time.monotonic()
+        self._polled_at = time.monotonic()
 
-    def _show_sources(self, found: dict[Hashable, HostSource]) -> None:
+    def _show_sources(self, sources: dict[Hashable, HostSource]) -> None:
         first = not self._sources.sources
-        self._sources.sources = found
+        self._sources.sources = sources
         self._table.update_rows()
         self._show_source()
         if first:
-            machine = next(iter(found.values())).hosts
-            self._start(self._asking.examine_machine(machine.names[0] if machine else "localhost"))
+            machine = next(iter(sources.values())).hosts
+            self._start_survey(
+                self._survey.examine_machine(machine.names[0] if machine else "localhost")
+            )
 
     def _show_source(self) -> None:
-        source = self._source()
+        source = self._get_source()
         if source is not None:
             self._hosts.show_source(source)
 
-    def _tell(self) -> None:
-        """Show what is known of the hosts by now."""
-        asked = self._asking.pending
+    def _show_survey(self) -> None:
+        """Show the current state of the survey."""
+        pending = self._survey.pending
         hosts = self._hosts
         self._sources.launch_choice = self.context.launch_choice
         self._table.update_rows()
-        hosts.show_progress(f"asking {len(asked)}, esc stops" if asked else "")
-        source = self._source()
-        facts = self._asking.facts
+        hosts.show_progress(f"asking {len(pending)}, esc stops" if pending else "")
+        source = self._get_source()
+        facts = self._survey.facts
         names = source.hosts.names if source and source.hosts else ()
         self.query_one(FindingsPane).show(
             hosts.host,
             facts.get(hosts.host or ""),
-            self._asking.machine_findings if hosts.host == socket.gethostname() else (),
+            self._survey.machine_findings if hosts.host == socket.gethostname() else (),
             [facts[name] for name in names if name in facts],
         )
 
@@ -167,7 +170,7 @@ the links that were measured last."""
             self._show_source()
 
     def on_line_table_row_selected(self, event: LineTable.RowSelected) -> None:
-        """Use a source, or ask a host."""
+        """Use a source, or query a host."""
         if event.table is self._table:
             self.action_use()
         else:
@@ -175,12 +178,12 @@ the links that were measured last."""
 
     # Actions
 
-    def _start(self, asking: Coroutine[None, None, None]) -> None:
-        self.run_worker(asking, group="asking")
+    def _start_survey(self, queries: Coroutine[None, None, None]) -> None:
+        self.run_worker(queries, group="asking")
 
     def action_use(self) -> None:
-        """Let runs that are started here use the hosts under the cursor."""
-        source = self._source()
+        """Use the hosts under the cursor for runs started in the console."""
+        source = self._get_source()
         if source is None or source.hosts is None:
             self.notify("this file has no valid hosts; fix it first", severity="warning")
             return
@@ -188,22 +191,22 @@ the links that were measured last."""
         self.notify(f"runs from here use {source.name}", markup=False)
 
     def action_examine(self) -> None:
-        """Ask all hosts of the source under the cursor."""
-        source = self._source()
+        """Query all hosts of the source under the cursor."""
+        source = self._get_source()
         if source is not None and source.hosts is not None:
-            self._start(self._asking.ask(source.hosts.names))
+            self._start_survey(self._survey.ask(source.hosts.names))
 
     def action_examine_one(self) -> None:
-        """Ask the host under the cursor."""
+        """Query the host under the cursor."""
         if self._hosts.host is not None:
-            self._start(self._asking.ask([self._hosts.host]))
+            self._start_survey(self._survey.ask([self._hosts.host]))
 
     def action_stop(self) -> None:
-        """Stop asking."""
+        """Stop all queries."""
         self.cancel_work("asking")
 
     def action_filter(self) -> None:
-        """Write a filter."""
+        """Ask for a filter."""
         self._hosts.open_filter()
 
     def action_measure(self) -> None:
@@ -211,14 +214,14 @@ the links that were measured last."""
         self.query_one(LinksPane).next_table()
 
     def action_swap(self) -> None:
-        """Show the links between hosts, or those between ranks."""
+        """Switch between links of ranks and of hosts."""
         self.query_one(LinksPane).toggle_hosts()
 
 
-def _last_links(
+def _read_last_links(
     home: Path, before: NewestRun | None
 ) -> tuple[NewestRun, tuple[RunSummary, LinkMatrix] | None]:
-    """Return the newest run, and the links measured last where that is another than before."""
+    """Return the newest run, and the last measured links if the run is a new one."""
     runs = list_runs(home)[-1:]
-    measured = tuple((run.id, run.report.exists()) for run in runs)
-    return measured, None if measured == before else find_last_link_matrix(home)
+    newest_run = tuple((run.id, run.report.exists()) for run in runs)
+    return newest_run, None if newest_run == before else find_last_link_matrix(home)

@@ -1,4 +1,4 @@
-"""Sources of hosts: this machine, the command line, and the hostfiles near."""
+"""Sources of hosts: this machine, the command line, and hostfiles in the folder."""
 
 from __future__ import annotations
 
@@ -27,9 +27,14 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class HostSource:
-    """Hosts of one origin, or the reason why there are none, and the choice that uses them.
+    """Hosts of one origin.
 
-    ``name`` tells it from all others, ``title`` is short.
+    Attributes:
+        name: A unique name.
+        title: A short name.
+        choice: The launch choice that uses these hosts.
+        hosts: The hosts; None if there is an error.
+        error: An error message; empty if the hosts are valid.
     """
 
     name: str
@@ -40,9 +45,9 @@ class HostSource:
 
 
 def read_sources(options: ConsoleOptions) -> list[HostSource]:
-    """Return all there are to choose from; takes time, for the files are read."""
+    """Return all sources; call it in a thread, since it reads files."""
     machine = Hosts((Host(socket.gethostname(), count_cores()),), THIS_MACHINE)
-    found = [
+    sources = [
         HostSource(
             THIS_MACHINE,
             THIS_MACHINE,
@@ -50,18 +55,22 @@ def read_sources(options: ConsoleOptions) -> list[HostSource]:
             machine,
         )
     ]
-    given = options.launch_choice
-    if given.hostfile is not None or given.hosts is not None:
-        found.append(_given(given))
-    for near in read_hostfiles(options.folder):
-        choice = LaunchChoice(near.path, launcher=given.launcher)
-        if near.path != given.hostfile:
-            found.append(HostSource(str(near.path), near.path.name, choice, near.hosts, near.error))
-    return found
+    choice = options.launch_choice
+    if choice.hostfile is not None or choice.hosts is not None:
+        sources.append(_read_command_line(choice))
+    for nearby in read_hostfiles(options.folder):
+        file_choice = LaunchChoice(nearby.path, launcher=choice.launcher)
+        if nearby.path != choice.hostfile:
+            sources.append(
+                HostSource(
+                    str(nearby.path), nearby.path.name, file_choice, nearby.hosts, nearby.error
+                )
+            )
+    return sources
 
 
-def _given(choice: LaunchChoice) -> HostSource:
-    """The hosts of the command line, without those that it leaves out."""
+def _read_command_line(choice: LaunchChoice) -> HostSource:
+    """Return the hosts of the command line, without the excluded ones."""
     name = str(choice.hostfile or choice.hosts)
     title = choice.hostfile.name if choice.hostfile else name
     try:
@@ -74,7 +83,7 @@ def _given(choice: LaunchChoice) -> HostSource:
 
 
 class SourceRows:
-    """Rows of the sources to choose from."""
+    """Rows of the sources."""
 
     def __init__(self) -> None:
         self.sources: dict[Hashable, HostSource] = {}
@@ -85,7 +94,7 @@ class SourceRows:
         return list(self.sources)
 
     def version(self, key: Hashable) -> Hashable:
-        """Return what changes when the cells do."""
+        """Return values that change with the cells of a source."""
         source = self.sources[key]
         return self._is_used(source), source.error, source.hosts
 
@@ -96,7 +105,7 @@ class SourceRows:
         )
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return the mark of the hosts in use, the name, and how many there are."""
+        """Return the mark of the hosts in use, title, and numbers of hosts and slots."""
         source = self.sources[key]
         mark = TableCell("●" if self._is_used(source) else "", "accent")
         if source.hosts is None:
@@ -109,7 +118,7 @@ class SourceRows:
         return mark, source.title, str(len(source.hosts.names)), str(source.hosts.slots)
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return what the row is sorted by."""
+        """Return the sort key of a source."""
         source = self.sources[key]
         values = {
             "used": self._is_used(source),

@@ -1,1 +1,1 @@
-"""The Plan page: a profile and a cluster to a plan, its step, its memory, and its run."""
+"""The Plan page: planning a pipeline, and comparing it with a run."""

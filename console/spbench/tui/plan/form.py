@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Button, Input, Label
+from textual.content import Content
+from textual.reactive import reactive
+from textual.suggester import Suggester
+from textual.widgets import Button, Input, Label, Static
 
+from spbench.errors import SpbenchError
 from spbench.planner.cluster.machines import PRESETS
-from spbench.planner.nearby_files import NearbyFiles
+from spbench.planner.nearby_files import NearbyFiles, complete_path, find_nearby_files
 from spbench.planner.plans import Mode
 from spbench.planner.request import PlanRequest, parse_plan_request
-from spbench.tui.plan.completion import NameOrPath
-from spbench.tui.plan.mode_switch import ModeSwitch
+from spbench.report.links import find_last_link_matrix
+from spbench.tui.chooser import Choice
+from spbench_core.quantities import format_quantity
 
 PROFILE = "profile"
 CLUSTER = "cluster"
@@ -24,11 +32,74 @@ _BATCH_HINT = "from file"
 _FIRST_BATCH = "32"
 
 
-class PlanForm(Vertical):
-    """The profile, the cluster, the batch and the mode of a plan.
+class ModeSwitch(Static, can_focus=True):
+    """A switch between the two modes of planning."""
+
+    HELP: ClassVar[str] = """\
+best looks for the least step time within the devices' memory; hpgo gives the plan of DAPPLE's
+planner, with its estimate. Space, ← and → change it."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "space,left,right",
+            "turn",
+            "Other mode",
+            show=False,
+            id="plan.other-mode",
+            tooltip="The other of the two modes",
+        )
+    ]
+    ALLOW_SELECT: ClassVar[bool] = False
+    DEFAULT_CSS = """
+    ModeSwitch { width: auto; height: 1; }
+    ModeSwitch:focus { background: $primary 25%; }
+    """
+    mode: reactive[Mode] = reactive[Mode]("best")
+
+    def render(self) -> Content:
+        """Return both modes, each with a sign for its state."""
+        shown = (
+            Content.styled(f"● {mode}", "bold") if mode == self.mode else Content(f"○ {mode}")
+            for mode in ("best", "hpgo")
+        )
+        return Content("  ").join(shown)
+
+    def on_click(self) -> None:
+        """Select the other mode."""
+        self.action_turn()
+
+    def action_turn(self) -> None:
+        """Select the other mode."""
+        self.mode = "hpgo" if self.mode == "best" else "best"
+
+
+class NameOrPath(Suggester):
+    """A suggester of the first name with the typed prefix, or else of a path.
 
     Args:
-        folder: Where relative paths begin.
+        folder: The folder of relative paths.
+
+    Attributes:
+        names: The names.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._folder = folder
+        self.names: Sequence[str] = ()
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """Return the completed text; None if no name or path matches."""
+        for name in self.names:
+            if name.startswith(value):
+                return name
+        return await asyncio.to_thread(complete_path, self._folder, value)
+
+
+class PlanForm(Vertical):
+    """The fields for profile, cluster, batch and mode of a plan.
+
+    Args:
+        folder: The folder of relative paths.
         home: The folder of the runs.
     """
 
@@ -81,33 +152,33 @@ from, enter plans, escape leaves the fields."""
             yield ModeSwitch()
             yield Button("Plan", id="plan", variant="primary", compact=True)
 
-    def offer(self, near: NearbyFiles) -> None:
-        """Complete these names, and begin with the newest ones where nothing is typed."""
-        self._profiles.known = (*near.profiles, *near.torchgraphs)
-        self._clusters.known = (*near.clusters, *PRESETS)
-        for id, names in ((PROFILE, near.profiles), (CLUSTER, self._clusters.known)):
+    def offer(self, files: NearbyFiles) -> None:
+        """Offer these files as completions, and fill empty fields with the newest ones."""
+        self._profiles.names = (*files.profiles, *files.torchgraphs)
+        self._clusters.names = (*files.clusters, *PRESETS)
+        for id, names in ((PROFILE, files.profiles), (CLUSTER, self._clusters.names)):
             box = self.query_one(f"#{id}", Input)
             if not box.value and names and not box.has_focus:
                 box.value = names[0]
 
     def set_text(self, id: str, text: str) -> None:
-        """Put a text into a field."""
+        """Set the text of a field."""
         box = self.query_one(f"#{id}", Input)
         box.value = text
         box.cursor_position = len(text)
 
     def request(self) -> PlanRequest:
-        """Return what the fields ask for.
+        """Return the request of the fields.
 
         Raises:
-            PlannerError: A field is empty, or no number.
+            PlannerError: A field is empty or not a number.
         """
         return parse_plan_request(
-            profile=self._text(PROFILE),
-            cluster=self._text(CLUSTER),
-            global_batch_size=self._text("batch"),
-            profile_batch_size=self._text("measured-at"),
-            micro_batch_size=self._text("micro"),
+            profile=self._get_text(PROFILE),
+            cluster=self._get_text(CLUSTER),
+            global_batch_size=self._get_text("batch"),
+            profile_batch_size=self._get_text("measured-at"),
+            micro_batch_size=self._get_text("micro"),
             mode=self.mode,
             home=self._home,
             folder=self._folder,
@@ -115,8 +186,37 @@ from, enter plans, escape leaves the fields."""
 
     @property
     def mode(self) -> Mode:
-        """The chosen mode."""
+        """The selected mode."""
         return self.query_one(ModeSwitch).mode
 
-    def _text(self, id: str) -> str:
+    def _get_text(self, id: str) -> str:
         return self.query_one(f"#{id}", Input).value
+
+
+def list_profiles(folder: Path) -> list[Choice]:
+    """Return the profiles in and near a folder."""
+    files = find_nearby_files(folder)
+    return [
+        *(Choice(name, "a profile of spbench") for name in files.profiles),
+        *(Choice(name, "torchgraph text; say its batch size") for name in files.torchgraphs),
+    ]
+
+
+def list_clusters(folder: Path, home: Path) -> list[Choice]:
+    """Return cluster files, the last run that measured links, and presets."""
+    choices = [Choice(name, "a cluster file") for name in find_nearby_files(folder).clusters]
+    try:
+        measured = find_last_link_matrix(home)
+    except SpbenchError:
+        measured = None
+    if measured is not None:
+        choices.append(Choice(measured[0].id, "the links that this run has measured"))
+    for name, preset in PRESETS.items():
+        counts = " in ".join(
+            (
+                format_quantity(preset.device_count, "device"),
+                format_quantity(len(preset.machines), "machine"),
+            )
+        )
+        choices.append(Choice(name, f"{counts}, as the DAPPLE paper has them"))
+    return choices

@@ -1,4 +1,4 @@
-"""The Plan page: the stages of a model over a cluster, predicted and measured."""
+"""The Plan page: the stages of a model on a cluster, predicted and measured."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
-from spbench.tui.plan.choosing import list_clusters, list_profiles
-from spbench.tui.plan.form import CLUSTER, PROFILE, PlanForm
-from spbench.tui.plan.mode_switch import ModeSwitch
+from spbench.tui.plan.form import (
+    CLUSTER,
+    PROFILE,
+    ModeSwitch,
+    PlanForm,
+    list_clusters,
+    list_profiles,
+)
 from spbench.tui.plan.sheet import NO_PLAN, Sheet
 from spbench.tui.widgets.keys import key
 from spbench_core.number_text import format_quantity
@@ -33,17 +38,17 @@ if TYPE_CHECKING:
     from spbench.tui.feed import Feed
 
 POLL_INTERVAL = 5.0
-"""Seconds between two looks for profiles and clusters."""
+"""Time between two searches for profiles and clusters, in seconds."""
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (150, "-wide")]
-"""From how many columns on the memory stands beside the stages."""
+# With 150 columns the memory is next to the stages.
 
 
 class PlanPage(Page):
-    """Fields above, the plan below.
+    """The fields, and the plan below them.
 
     Attributes:
-        planned: The plan that is shown; None before there is one.
-        suite: The file of its suite; None before that is written.
+        planned: The plan that is shown; None before the first one.
+        suite: The file of its suite; None if it is not written.
     """
 
     NAME = "plan"
@@ -103,16 +108,16 @@ stands beside what was predicted."""
         super().__init__(context)
         self.planned: PlanDetails | None = None
         self.suite: Path | None = None
-        self._since: float | None = None
-        self._told = ""
-        self._looked = -POLL_INTERVAL
-        self._awaited: tuple[Path, Feed | None] | None = None
+        self._planning_since: float | None = None
+        self._message = ""
+        self._searched_at = -POLL_INTERVAL
+        self._awaited_run: tuple[Path, Feed | None] | None = None
         self._starting = False
 
     def compose_body(self) -> ComposeResult:
-        """Return the fields and the sheet."""
-        opening = self.context.options
-        yield PlanForm(opening.folder, opening.home)
+        """Yield the fields and the sheet."""
+        options = self.context.options
+        yield PlanForm(options.folder, options.home)
         yield Sheet()
 
     # Parts
@@ -127,52 +132,54 @@ stands beside what was predicted."""
         """The pane of the plan."""
         return self.query_one(Sheet)
 
-    # What goes on
+    # Updates
 
     def refresh_page(self) -> None:
-        """Say how long planning takes, look for files, and at what was measured."""
-        if self._since is not None:
-            self._tell(f"… planning, {time.monotonic() - self._since:.0f} s; escape stops it")
-        if time.monotonic() - self._looked >= POLL_INTERVAL:
-            self._looked = time.monotonic()
-            self.run_worker(self._look(), group="look", exclusive=True)
-        self._look_at_run()
+        """Show the progress of planning, find files, and check the awaited run."""
+        if self._planning_since is not None:
+            self._show_message(
+                f"… planning, {time.monotonic() - self._planning_since:.0f} s; escape stops it"
+            )
+        if time.monotonic() - self._searched_at >= POLL_INTERVAL:
+            self._searched_at = time.monotonic()
+            self.run_worker(self._find_files(), group="look", exclusive=True)
+        self._check_run()
 
-    async def _look(self) -> None:
-        found = await asyncio.to_thread(find_nearby_files, self.context.options.folder)
+    async def _find_files(self) -> None:
+        files = await asyncio.to_thread(find_nearby_files, self.context.options.folder)
         if self.app.is_running:
-            self.form.offer(found)
+            self.form.offer(files)
 
-    def _tell(self, words: str, wrong: bool = False) -> None:
-        if wrong or words != self._told:
-            self._told = words
-            self.sheet.show_message(words, wrong)
+    def _show_message(self, text: str, is_error: bool = False) -> None:
+        if is_error or text != self._message:
+            self._message = text
+            self.sheet.show_message(text, is_error)
 
     def await_run(self, path: Path) -> None:
-        """Show what a run of this suite measures, when it has ended."""
-        self._awaited = (path, self.context.feed)
+        """Show the measurements of a run of this suite when it has ended."""
+        self._awaited_run = (path, self.context.feed)
         self.sheet.show_pending(f"… {path.name} runs; its figures stand here when it has ended")
 
-    def _look_at_run(self) -> None:
+    def _check_run(self) -> None:
         feed = self.context.feed
-        if self._awaited is None or self.planned is None:
+        if self._awaited_run is None or self.planned is None:
             return
-        path, before = self._awaited
+        path, feed_at_start = self._awaited_run
         if self._starting and self.context.starting_since is None:
             self._starting = False
-            if feed is before:
-                self._awaited = None
+            if feed is feed_at_start:
+                self._awaited_run = None
                 self.sheet.show_pending(f"✗ {path.name} was not started")
                 return
         if feed is None or not feed.ended:
             return
         run = feed.state.run
-        if feed is before or run is None or str(path) not in run.argv:
+        if feed is feed_at_start or run is None or str(path) not in run.argv:
             return
-        self._awaited = None
+        self._awaited_run = None
         plan = self.planned.plan
         cases = list(feed.state.cases.values())
-        if len(cases) != 1:  # the file was changed since it was written
+        if len(cases) != 1:  # the user has changed the suite
             self.sheet.show_pending(
                 f"✗ {path.name} ran {format_quantity(len(cases), 'case')}, not the plan alone"
             )
@@ -193,53 +200,53 @@ stands beside what was predicted."""
         self.action_plan()
 
     def action_plan(self) -> None:
-        """Plan what the fields say; what was planned before is forgotten."""
+        """Plan with the current fields, and discard the previous plan."""
         self.cancel_work("planning")
-        self.planned = self.suite = self._awaited = None
-        self._since = None
+        self.planned = self.suite = self._awaited_run = None
+        self._planning_since = None
         try:
             request = self.form.request()
         except SpbenchError as error:
-            self._tell(f"✗ {error}", wrong=True)
+            self._show_message(f"✗ {error}", is_error=True)
             return
-        self._since = time.monotonic()
+        self._planning_since = time.monotonic()
         self.run_worker(self._plan(request), group="planning")
 
     async def _plan(self, request: PlanRequest) -> None:
         try:
             planned = await plan_in_process(request)
         except SpbenchError as error:
-            self._since = None
-            self._tell(f"✗ {error}", wrong=True)
+            self._planning_since = None
+            self._show_message(f"✗ {error}", is_error=True)
         else:
-            self._since = None
+            self._planning_since = None
             self.planned = planned
-            self._told = ""
+            self._message = ""
             self.sheet.show(planned)
             self.sheet.focus()
 
     # Actions
 
     def action_stop(self) -> None:
-        """Stop planning; else leave the fields."""
-        if self._since is not None:
+        """Stop planning, and leave the fields."""
+        if self._planning_since is not None:
             self.cancel_work("planning")
-            self._since = None
-            self._tell(NO_PLAN)
+            self._planning_since = None
+            self._show_message(NO_PLAN)
         self.sheet.focus()
 
     def action_choose(self) -> None:
-        """Choose a cluster where its field has the focus, else a profile."""
+        """Choose a cluster if its field has the focus, or else a profile."""
         focused = self.focused.id if self.focused is not None else None
         self.start_action(self._choose, CLUSTER if focused == CLUSTER else PROFILE)
 
     async def _choose(self, field: str) -> None:
-        """Ask for a profile or a cluster, and put it into its field."""
-        opening = self.context.options
+        """Ask for a profile or a cluster, and enter it into its field."""
+        options = self.context.options
         if field == CLUSTER:
-            choices = await asyncio.to_thread(list_clusters, opening.folder, opening.home)
+            choices = await asyncio.to_thread(list_clusters, options.folder, options.home)
         else:
-            choices = await asyncio.to_thread(list_profiles, opening.folder)
+            choices = await asyncio.to_thread(list_profiles, options.folder)
         if not choices:
             self.show_error("no profile found; measure one: spbench profile resnet --output FILE")
             return
@@ -263,16 +270,16 @@ stands beside what was predicted."""
         self.start_action(self._emit)
 
     async def _emit(self) -> None:
-        path = await self._written()
+        path = await self._write_suite()
         if path is not None:
             self.context.open_suite(path)
 
     def action_verify(self) -> None:
-        """Run the plan; its suite is written where there is none yet."""
+        """Run the plan; write its suite first if it does not exist."""
         self.start_action(self._verify)
 
     async def _verify(self) -> None:
-        path = self.suite or await self._written()
+        path = self.suite or await self._write_suite()
         if path is None:
             return
         if self.context.starting_since is not None:
@@ -282,21 +289,21 @@ stands beside what was predicted."""
         self.context.start_suite(path)
         self._starting = self.context.starting_since is not None
 
-    async def _written(self) -> Path | None:
-        """Ask for a file and write the plan's suite into it; None where that was not done."""
+    async def _write_suite(self) -> Path | None:
+        """Ask for a file and write the suite of the plan; None if it was not written."""
         planned = self.planned
         if planned is None:
             self.show_error("nothing is planned yet: enter plans what the fields say")
             return None
-        made = (planned.plan, planned.profile, planned.cluster)
+        plan_args = (planned.plan, planned.profile, planned.cluster)
         folder = self.context.options.folder
         try:
-            suite = await asyncio.to_thread(emit_suite, *made, folder / "plan.yaml")
-            start = "suites/" if (folder / "suites").is_dir() else ""
+            suite = await asyncio.to_thread(emit_suite, *plan_args, folder / "plan.yaml")
+            prefix = "suites/" if (folder / "suites").is_dir() else ""
             question = (
                 f"File of the suite that runs the plan on {format_quantity(suite.ranks, 'rank')}:"
             )
-            proposed = f"{start}{suite.suite.name}.yaml"
+            proposed = f"{prefix}{suite.suite.name}.yaml"
             name = await self.app.push_screen_wait(AskLine(question, proposed))
             if name is None:
                 return None

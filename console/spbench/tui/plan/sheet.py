@@ -1,7 +1,8 @@
-"""The pane of a plan: stages, other ways, memory, a step, and what was measured."""
+"""The pane of a plan: stages, alternatives, memory, one step, and measurements."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,28 +12,24 @@ from textual.widgets import Static
 
 from spbench.planner.output.plan_description import (
     STAGE_LEGEND,
+    THIS_PLAN,
     describe_plan,
     describe_step_parts,
+    format_baseline_cells,
+    format_memory,
+    format_stage_cells,
+    format_verification_cells,
     list_stage_notes,
 )
 from spbench.planner.output.verification import Verification
 from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
-from spbench.tui.plan.plan_rows import (
-    MEASURED,
-    MEMORY_PARTS,
-    STAGES,
-    WAYS,
-    measured_rows,
-    memory_bars,
-    stage_rows,
-    way_rows,
-)
+from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.tui.plan.step_pane import StepPane
 from spbench.tui.widgets.fixed_rows import FixedRows, fill_table
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.stacked_bars import StackedBars
-from spbench.tui.widgets.table_columns import Column
+from spbench.tui.widgets.stacked_bars import Bar, StackedBars
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 NO_PLAN = "Nothing is planned yet: fill in the fields above (F2 shows what there is), then enter."
 _FREE = {True: "free", False: "less than most"}
@@ -40,11 +37,11 @@ _WHOLE = {
     True: "against the devices' memory",
     False: "against the most of any stage",
 }
-"""What the bars of the memory stand against, by whether that is the devices'."""
+# Both depend on whether the whole of a bar is the memory of the devices.
 
 
 class Sheet(VerticalScroll, can_focus=True):
-    """The pane of a plan; it scrolls."""
+    """The scrolling pane of a plan."""
 
     HELP: ClassVar[str] = """\
 The plan. Stages: the layers of each, its devices, the times of one micro-batch, the all-reduce of
@@ -63,29 +60,29 @@ running pass take of each stage's devices. Below: one step."""
                     pane.border_title = "Plan"
                     pane.border_subtitle = STAGE_LEGEND
                     yield Static("", id="headline", markup=False)
-                    yield _table("stages", STAGES)
+                    yield _make_table("stages", STAGES)
                     yield Static("", id="stage-notes", classes="words", markup=False)
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Alternatives"
-                    yield _table("ways", WAYS)
+                    yield _make_table("ways", WAYS)
             with Vertical(id="right", classes="column"):
                 with Vertical(classes="pane", id="memory") as pane:
                     pane.border_title = "Memory of each device, at its peak"
                     yield StackedBars()
                 with Vertical(classes="pane away", id="measured") as pane:
                     pane.border_title = "Predicted and measured"
-                    yield _table("verified", MEASURED)
+                    yield _make_table("verified", MEASURED)
                     yield Static("", id="elsewhere", classes="words", markup=False)
         pane = StepPane()
         pane.add_class("away")
         yield pane
 
-    def show_message(self, words: str, wrong: bool = False) -> None:
-        """Show words in place of a plan."""
-        said = self.query_one("#said", Static)
-        said.update(words)
-        said.set_class(wrong, "wrong")
-        said.remove_class("away")
+    def show_message(self, text: str, is_error: bool = False) -> None:
+        """Show a message instead of a plan."""
+        message = self.query_one("#said", Static)
+        message.update(text)
+        message.set_class(is_error, "wrong")
+        message.remove_class("away")
         self._show_parts(False)
 
     def show(self, planned: PlanDetails) -> None:
@@ -93,9 +90,11 @@ running pass take of each stage's devices. Below: one step."""
         self.query_one("#said").add_class("away")
         self.query_one("#measured").add_class("away")
         self._show_parts(True)
-        what, *how = describe_plan(planned.plan)
-        title = Content.styled(what, "bold")
-        self.query_one("#headline", Static).update(Content("\n").join([title, *map(Content, how)]))
+        title_text, *details = describe_plan(planned.plan)
+        title = Content.styled(title_text, "bold")
+        self.query_one("#headline", Static).update(
+            Content("\n").join([title, *map(Content, details)])
+        )
         fill_table(self.query_one("#stages", LineTable), STAGES, stage_rows(planned))
         notes = list_stage_notes(planned.plan)
         self.query_one("#stage-notes", Static).update("\n".join(notes))
@@ -107,20 +106,20 @@ running pass take of each stage's devices. Below: one step."""
         self.query_one(StepPane).show(planned.step)
         self.scroll_home(animate=False)
 
-    def show_pending(self, words: str) -> None:
-        """Say what is being measured, or why nothing was."""
+    def show_pending(self, text: str) -> None:
+        """Show the progress of the run of the plan, or why it has no measurements."""
         self.query_one("#measured").remove_class("away")
         self.query_one("#verified").add_class("away")
-        self.query_one("#elsewhere", Static).update(words)
+        self.query_one("#elsewhere", Static).update(text)
 
     def show_measured(self, plan: Plan, verified: Verification) -> None:
-        """Show what was measured beside what was predicted."""
+        """Show the measured next to the predicted times."""
         self.query_one("#measured").remove_class("away")
         table = self.query_one("#verified", LineTable)
         table.remove_class("away")
         fill_table(table, MEASURED, measured_rows(plan, verified))
         self.query_one("#elsewhere", Static).update(describe_step_parts(plan, verified))
-        # Below the plan itself, where a small screen does not show it.
+        # On a small screen the measurements are out of view below the plan.
         self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)
 
     def zoom(self, factor: int) -> None:
@@ -132,5 +131,94 @@ running pass take of each stage's devices. Below: one step."""
             part.set_class(not shown, "away")
 
 
-def _table(id: str, columns: tuple[Column, ...]) -> LineTable:
+def _make_table(id: str, columns: tuple[Column, ...]) -> LineTable:
     return LineTable(columns, FixedRows(columns), id=id)
+
+
+STAGES = (
+    Column("stage", "stage", 5, "right"),
+    Column("layers", "layers", 14, flexible=True),
+    Column("devices", "devices", 7),
+    Column("replicas", "replicas", 8, "right", rank=4),
+    Column("forward", "forward", 7, "right"),
+    Column("backward", "backward", 8, "right"),
+    Column("send", "send", 7, "right", rank=3),
+    Column("all-reduce", "all-reduce", 10, "right", rank=2),
+    Column("memory", "memory", 18),
+)
+WAYS = (
+    Column("way", "way", 19),
+    Column("step", "step", 8, "right"),
+    Column("speedup", "speed-up", 8, "right"),
+    Column("reason", "", 10, flexible=True),
+)
+MEASURED = (
+    Column("stage", "stage", 11, "right"),
+    Column("end", "up to", 12, flexible=True),
+    Column("predicted", "predicted", 9, "right"),
+    Column("measured", "measured", 8, "right"),
+    Column("error", "error", 7, "right"),
+)
+MEMORY_PARTS = ("parameters", "activations", "working")
+"""The parts of a stage's memory; their first letters are the letters of the bars."""
+_NEARLY_FULL = 0.9
+"""Share of a device's memory from which the value is marked."""
+
+Row = Sequence[TableCell | str]
+
+
+def stage_rows(planned: PlanDetails) -> list[Row]:
+    """Return a row for each stage."""
+    rows: list[Row] = []
+    for index, memory in enumerate(planned.memory):
+        stage, layers, _, devices, *times, _ = format_stage_cells(planned.plan, index)
+        replicas = str(planned.plan.stages[index].replicas)
+        rows.append((stage, layers, devices, replicas, *times, _memory_cell(memory)))
+    return rows
+
+
+def way_rows(plan: Plan) -> list[Row]:
+    """Return a row for each alternative, with the plan marked."""
+    return [
+        (
+            TableCell(name, "accent") if name == THIS_PLAN else name,
+            step,
+            speedup,
+            TableCell(reason, "muted"),
+        )
+        for name, step, speedup, reason in format_baseline_cells(plan)
+    ]
+
+
+def measured_rows(plan: Plan, verified: Verification) -> list[Row]:
+    """Return a row for each stage, and one for the step."""
+    return [tuple(cells) for cells in format_verification_cells(plan, verified)]
+
+
+def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
+    """Return bars of the memory of each stage, and whether they relate to the devices."""
+    totals, of_devices = find_bar_limits(planned.memory)
+    bars = [
+        Bar(
+            f"stage {index} {_memory_cell(memory).text}",
+            [part / total for part in (memory.fixed, memory.activations, memory.working)],
+        )
+        for index, (memory, total) in enumerate(zip(planned.memory, totals, strict=True))
+    ]
+    return bars, of_devices
+
+
+def _memory_cell(memory: StageMemory) -> TableCell:
+    if memory.capacity is None:
+        return TableCell(_size(memory.peak))
+    full = memory.peak / memory.capacity
+    style = ""
+    if full > 1:
+        style = "failed"
+    elif full > _NEARLY_FULL:
+        style = "slow"
+    return TableCell(f"{_size(memory.peak)} of {_size(memory.capacity)}", style)
+
+
+def _size(count: float) -> str:
+    return format_memory(count)

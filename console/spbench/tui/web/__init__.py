@@ -1,1 +1,1 @@
-"""The console in a browser: textual-serve behind a token, asking no outside host for anything."""
+"""The console in a browser, served by textual-serve with a token."""

@@ -1,4 +1,4 @@
-"""Serves the console to browsers: each tab runs one of its own, and none without the token."""
+"""The server of the console for browsers with the token; each tab runs a console."""
 
 from __future__ import annotations
 
@@ -21,26 +21,29 @@ from textual_serve.server import Server, to_int
 from spbench.errors import UsageError
 
 COOKIE = "spbench"
-"""The beginning of a cookie's name. Cookies do not belong to a port: with equal names, a second
-server on this host would overwrite the cookie of the first."""
+"""Prefix of the name of a cookie.
+
+Cookies are shared by all ports of a host. With equal names, a second server on this host would
+overwrite the cookie of the first.
+"""
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'{sockets}; frame-ancestors 'none'"
 )
-"""The browser itself refuses to ask any other host, whatever a page contains."""
+"""Makes browsers reject requests to other hosts, independent of the page."""
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:\d+)?|\[[0-9A-Fa-f:.]+\](:\d+)?")
-"""A Host header that can be put into the policy."""
+"""A Host header that is safe to insert into the policy."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ConsoleServer(Server):
-    """textual-serve with a token, our own page, and addresses as the browser wrote them.
+    """A textual-serve server with a token, its own page, and addresses relative to it.
 
     Args:
-        command: The shell line that each browser tab runs.
-        token: What a browser must show; None: nothing.
+        command: The shell command that each browser tab runs.
+        token: The token that a browser must send; None for no token.
     """
 
     def __init__(self, command: str, token: str | None) -> None:
@@ -66,25 +69,26 @@ class ConsoleServer(Server):
         return app
 
     async def on_startup(self, app: web.Application) -> None:
-        """Say nothing: the command says where it serves."""
+        """Print nothing, since the command prints the address."""
 
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse who has no token, and pages of other sites that would use this browser's."""
-        shown = request.query.get("token") or request.cookies.get(self._cookie, "")
-        if self._token is not None and not _equal(shown, self._token):
+        """Reject requests without the token, and requests from pages of other sites."""
+        token = request.query.get("token") or request.cookies.get(self._cookie, "")
+        if self._token is not None and not _tokens_equal(token, self._token):
             text = (
                 "This console needs its token: open the whole address that spbench serve wrote.\n"
             )
             raise web.HTTPForbidden(text=text)
-        # With no token, a page whose name an attacker lets point to this machine would get in.
-        if self._token is None and self._loopback and not _is_loopback(_name(request.host)):
+        # Without a token, a page of a domain that an attacker resolves to this machine (DNS
+        # rebinding) would have access.
+        if self._token is None and self._loopback and not _is_loopback(_get_hostname(request.host)):
             raise web.HTTPForbidden(text="Open this console as localhost, or serve it elsewhere.\n")
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.host:
             raise web.HTTPForbidden(text="This console is not for pages of other sites.\n")
         response = await handler(request)
         if not response.prepared:
-            response.headers["Content-Security-Policy"] = _policy(request.host)
+            response.headers["Content-Security-Policy"] = _build_policy(request.host)
             response.headers["Referrer-Policy"] = "no-referrer"
             if self._token is not None:
                 response.set_cookie(
@@ -94,7 +98,7 @@ class ConsoleServer(Server):
 
     @aiohttp_jinja2.template("app_index.html")
     async def handle_index(self, request: web.Request) -> dict[str, Any]:
-        """Return the page's context; the page knows its address better than a server behind it."""
+        """Return the template context; addresses are relative, for servers behind a proxy."""
         return {
             "font_size": to_int(request.query.get("fontsize", "16"), 16),
             "config": {"static": {"url": "static/"}},
@@ -102,7 +106,7 @@ class ConsoleServer(Server):
         }
 
     async def run(self, host: str, port: int, tell: Callable[[str], None]) -> None:
-        """Serve until a signal comes; ``tell`` is told the address once it can be opened.
+        """Serve until a signal comes; ``tell`` is called with the address when ready.
 
         Raises:
             UsageError: The address cannot be listened on.
@@ -114,33 +118,33 @@ class ConsoleServer(Server):
             try:
                 await site.start()
             except OSError as error:
-                raise UsageError(_why(host, port, error)) from None
+                raise UsageError(_describe_bind_error(host, port, error)) from None
             bound = runner.addresses[0]
             self._cookie = f"{COOKIE}-{bound[1]}-{secrets.token_hex(4)}"
             self._loopback = _is_loopback(str(bound[0]))
-            tell(self._address(bound))
-            await _signalled()
+            tell(self._format_address(bound))
+            await _wait_for_signal()
         finally:
             await runner.cleanup()
 
-    def _address(self, bound: Sequence[Any]) -> str:
+    def _format_address(self, bound: Sequence[Any]) -> str:
         host = f"[{bound[0]}]" if ":" in str(bound[0]) else bound[0]
         token = "" if self._token is None else f"?token={self._token}"
         return f"http://{host}:{bound[1]}{self._path}{token}"
 
 
-def _equal(shown: str, token: str) -> bool:
-    return hmac.compare_digest(shown.encode(errors="replace"), token.encode())
+def _tokens_equal(received: str, token: str) -> bool:
+    return hmac.compare_digest(received.encode(errors="replace"), token.encode())
 
 
-def _policy(host: str) -> str:
-    """Return the policy of a page at this host; an odd Host header is not repeated in it."""
+def _build_policy(host: str) -> str:
+    """Return the policy of a page at a host; an unsafe Host header is left out."""
     sockets = f" ws://{host} wss://{host}" if _HOST.fullmatch(host) else ""
     return _POLICY.format(sockets=sockets)
 
 
-def _name(host: str) -> str:
-    """The name in a Host header, without its port; empty where there is none."""
+def _get_hostname(host: str) -> str:
+    """Return the name in a Host header without its port; empty if it is invalid."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -154,13 +158,13 @@ def _is_loopback(name: str) -> bool:
         return False
 
 
-def _why(host: str, port: int, error: OSError) -> str:
+def _describe_bind_error(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is taken; choose another with --port, or 0 for any free one"
     return f"cannot listen on {host}:{port}: {error.strerror or error}"
 
 
-async def _signalled() -> None:
+async def _wait_for_signal() -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

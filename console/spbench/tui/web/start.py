@@ -1,4 +1,4 @@
-"""Starts the server of the console."""
+"""Start of the server of the console."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from spbench.errors import MissingError
 
 
 def serve_console(
-    words: Sequence[str], *, host: str, port: int, with_token: bool, tell: Callable[[str], None]
+    args: Sequence[str], *, host: str, port: int, with_token: bool, tell: Callable[[str], None]
 ) -> None:
-    """Serve ``spbench tui`` with these words to browsers until a signal comes.
+    """Serve ``spbench tui`` with these arguments to browsers until a signal comes.
 
     Raises:
         MissingError: textual-serve is not installed.
@@ -25,6 +25,6 @@ def serve_console(
     except ImportError as error:
         missing = f"spbench serve needs textual-serve ({error.name} is missing)"
         raise MissingError(f"{missing}; pip install 'spbench[serve]'") from None
-    command = shlex.join([sys.executable, "-m", "spbench", "tui", *words])
+    command = shlex.join([sys.executable, "-m", "spbench", "tui", *args])
     token = secrets.token_urlsafe(18) if with_token else None
     asyncio.run(ConsoleServer(command, token).run(host, port, tell))

@@ -1,4 +1,4 @@
-"""The survey of hosts over ssh: those that are being asked, and the facts that they gave."""
+"""The survey of hosts over ssh: pending hosts, and the facts about the others."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from spbench.launch.survey.survey import survey_hosts
 from spbench.suites.settings import LaunchSettings
 
 _RANKS = 1
-"""Ranks that doctor looks for room for: nobody has said yet how many there will be."""
+"""Number of ranks that doctor checks this machine for; the real number is unknown."""
 
 
 class HostSurvey:
-    """Facts of hosts by name, and the names of those that are being asked.
+    """Facts about hosts, and the hosts that have not answered.
 
     Args:
-        env: The environment of ssh, and of the question to this machine.
+        env: The environment of ssh and of the survey of this machine.
 
     Attributes:
-        machine: What doctor has found on this machine.
-        version: Grows with everything that becomes known.
+        facts: Facts by host name.
+        pending: The names of hosts that have been queried but have not answered.
+        machine_findings: The findings of doctor on this machine.
+        version: Grows with every change.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -36,11 +38,11 @@ class HostSurvey:
         self.version = 0
 
     async def ask(self, hosts: Iterable[str]) -> None:
-        """Ask hosts, except those that are being asked; when this is cancelled they all are."""
-        mine = {host: None for host in hosts if host not in self.pending}
-        self.pending.update(mine)
+        """Query hosts that are not pending; a cancellation cancels all queries."""
+        queried = {host: None for host in hosts if host not in self.pending}
+        self.pending.update(queried)
         self.version += 1
-        answers = survey_hosts(mine, LaunchSettings(), self._env)
+        answers = survey_hosts(queried, LaunchSettings(), self._env)
         try:
             async with aclosing(cast("AsyncGenerator[HostFacts, None]", answers)):
                 async for facts in answers:
@@ -48,13 +50,13 @@ class HostSurvey:
                     self.pending.discard(facts.host)
                     self.version += 1
         finally:
-            self.pending.difference_update(mine)
+            self.pending.difference_update(queried)
             self.version += 1
 
     async def examine_machine(self, host: str) -> None:
-        """Ask this machine, which takes no ssh, and look for its launchers."""
-        found, _ = await asyncio.gather(
+        """Query this machine, which needs no ssh, and check its launchers."""
+        findings, _ = await asyncio.gather(
             asyncio.to_thread(examine_machine, None, _RANKS, self._env), self.ask([host])
         )
-        self.machine_findings = found
+        self.machine_findings = findings
         self.version += 1

@@ -1,0 +1,139 @@
+"""The hosts of the source under the cursor, with a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from spbench.launch.finding import Finding
+from spbench.launch.survey.differences import find_differences
+from spbench.launch.survey.facts import HostFacts
+from spbench.tui.hosts.host_rows import COLUMNS, HostRows, finding_span
+from spbench.tui.hosts.sources import HostSource
+from spbench.tui.panes import FilterPane, leave_filter_key
+from spbench.tui.widgets.line_table import LineTable
+
+
+class HostsPane(FilterPane):
+    """The table of the hosts of a source, with a filter.
+
+    Args:
+        facts: Facts by host name; grows while hosts answer.
+        pending: The hosts that have been queried but have not answered.
+    """
+
+    HELP = """\
+The hosts in the order in which ranks fill them, and what each has said of itself: ✓ ok, ! with a
+note, ✗ with something missing or out of reach, · not asked yet. d asks all of them over ssh, enter
+the one under the cursor, escape stops asking. What was found, and how to fix it, stands below."""
+    BINDINGS: ClassVar[list[BindingType]] = [leave_filter_key("hosts", "hosts")]
+    DEFAULT_CSS = """
+    HostsPane #source-error { height: 1fr; color: $text-error; display: none; }
+    """
+
+    def __init__(self, facts: Mapping[str, HostFacts], pending: set[str]) -> None:
+        super().__init__("Hosts")
+        self._rows = HostRows(facts, pending)
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="words that a host's row must have", id="filter", compact=True)
+        yield Static("", id="source-error", markup=False)
+        yield LineTable(COLUMNS, self._rows, id="hosts", empty="no hosts")
+
+    @property
+    def host(self) -> str | None:
+        """The host under the cursor."""
+        key = self.table.cursor_key
+        return None if key is None else str(key)
+
+    def show_source(self, source: HostSource) -> None:
+        """Show the hosts of a source, or its error."""
+        self._rows.show(source.hosts)
+        self.border_title = Content(f"Hosts of {source.title}")
+        error = self.query_one("#source-error", Static)
+        error.update(source.error)
+        error.display = bool(source.error)
+        self.table.display = not source.error
+        self.table.set_rows(self._rows)
+
+    def show_progress(self, text: str) -> None:
+        """Show the progress of the survey, and the answers of hosts."""
+        self.border_subtitle = Content(text)
+        self.table.update_rows()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the key to the page if the filter is closed."""
+        return action != "leave_filter" or self.query_one(Input).has_class("open")
+
+
+class FindingsPane(VerticalScroll, can_focus=True):
+    """The findings on a host with their remedies, and the differences between hosts."""
+
+    HELP = """\
+What was found on the host under the cursor: ✓ there, ! a note, ✗ missing; a line that begins with
+→ is how to fix it. Below: in what the hosts of this source differ."""
+    DEFAULT_CSS = """
+    FindingsPane { scrollbar-size-vertical: 1; }
+    FindingsPane Static { height: auto; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(classes="pane", id="findings")
+        self.border_title = "Findings"
+
+    def compose(self) -> ComposeResult:
+        yield Static("")
+
+    def show(
+        self,
+        host: str | None,
+        facts: HostFacts | None,
+        machine: Sequence[Finding],
+        others: Iterable[HostFacts],
+    ) -> None:
+        """Show the findings on a host.
+
+        Args:
+            host: The host under the cursor.
+            facts: The facts about it; None if it was not queried.
+            machine: The findings of doctor if the host is this machine.
+            others: All queried hosts, for the differences between them.
+        """
+        self.border_title = Content(f"Findings of {host}" if host else "Findings")
+        lines = [*_render_findings(facts, machine), *_render_differences(others)]
+        if not lines:
+            lines = [Content(_explain_empty(host, facts))]
+        self.query_one(Static).update(Content("\n").join(lines))
+
+
+def _explain_empty(host: str | None, facts: HostFacts | None) -> str:
+    if host is None:
+        return "no host is chosen"
+    return "not asked yet: d asks all hosts, enter this one" if facts is None else "nothing amiss"
+
+
+def _render_findings(facts: HostFacts | None, machine: Sequence[Finding]) -> Iterator[Content]:
+    host_findings = facts.findings if facts else ()
+    for finding in dict.fromkeys((*host_findings, *machine)):
+        yield from _render_finding(finding)
+
+
+def _render_differences(others: Iterable[HostFacts]) -> Iterator[Content]:
+    findings = find_differences(others)
+    if findings:
+        yield Content.styled("The hosts differ", "bold underline")
+    for finding in findings:
+        yield from _render_finding(finding)
+
+
+def _render_finding(finding: Finding) -> Iterator[Content]:
+    text = f" {finding.subject}: {finding.text}"
+    yield Content.assemble(finding_span(finding.status), text)
+    if finding.mend:
+        yield Content.styled(f"  → {finding.mend}", "italic")
