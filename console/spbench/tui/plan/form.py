@@ -22,7 +22,7 @@ from spbench.planner.plans import Mode
 from spbench.planner.request import PlanRequest, parse_plan_request
 from spbench.report.links import find_last_link_matrix
 from spbench.tui.chooser import Choice
-from spbench_core.quantities import format_quantity
+from spbench_core.number_text import format_quantity
 
 PROFILE = "profile"
 CLUSTER = "cluster"
