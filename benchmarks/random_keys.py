@@ -91,7 +91,7 @@ async def tried(
     furnish(folder)
     draw = random.Random(seed)
     last = deque[Drawn](maxlen=REMEMBERED)
-    asking = HostsPage._start
+    asking = HostsPage._start_survey
     setattr(HostsPage, "_start", _ask_nobody)  # noqa: B010 mypy allows no other way
     done = 0
     try:
