@@ -92,7 +92,7 @@ async def tried(
     draw = random.Random(seed)
     last = deque[Drawn](maxlen=REMEMBERED)
     asking = HostsPage._start_survey
-    setattr(HostsPage, "_start", _ask_nobody)  # noqa: B010 mypy allows no other way
+    setattr(HostsPage, "_start_survey", _ask_nobody)  # noqa: B010 mypy allows no other way
     done = 0
     try:
         with contextlib.chdir(folder):
@@ -104,7 +104,7 @@ async def tried(
     except BaseException as error:
         return error, last
     finally:
-        setattr(HostsPage, "_start", asking)  # noqa: B010
+        setattr(HostsPage, "_start_survey", asking)  # noqa: B010
     return None, last
 
 
