@@ -163,7 +163,7 @@ def expand_entry(entry: ParsedEntry, findings: Findings) -> list[Case]:
 
 
 def _complete_points(entry: ParsedEntry, findings: Findings) -> list[tuple[Point, dict[str, Any]]]:
-    """Return all points with complete parameters; a benchmark may add points of its own sweep.
+    """Return all points with complete parameters; a benchmark may add its own points.
 
     Duplicate ids and contradictions are added to ``findings``.
     """

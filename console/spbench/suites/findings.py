@@ -81,11 +81,11 @@ class Findings:
 
     def add_at_key(self, path: KeyPath, message: str) -> None:
         """Add an error at the key (or the list's item) of a path."""
-        self._add_at(path, self._find_marks(path).key, message)
+        self._add_at_mark(path, self._find_marks(path).key, message)
 
     def add_at_value(self, path: KeyPath, message: str) -> None:
         """Add an error at the value of a path."""
-        self._add_at(path, self._find_marks(path).value, message)
+        self._add_at_mark(path, self._find_marks(path).value, message)
 
     def add_in_text(self, path: KeyPath, index: int, message: str) -> None:
         """Add an error at a character (from 0) of the text at a path.
@@ -97,7 +97,7 @@ class Findings:
         mark = self._find_character(path, index)
         if index and mark is None:
             message = f"{message} (at its character {index + 1})"
-        self._add_at(path, mark or start, message)
+        self._add_at_mark(path, mark or start, message)
 
     def _find_character(self, path: KeyPath, index: int) -> Mark | None:
         """Return the position of a character, or None if the text is in another form."""
@@ -122,7 +122,7 @@ class Findings:
                 path = (*path[:length], kept_items[index], *path[length + 1 :])
         return path
 
-    def _add_at(self, path: KeyPath, mark: Mark, message: str) -> None:
+    def _add_at_mark(self, path: KeyPath, mark: Mark, message: str) -> None:
         option = self.find_option(path)
         if option is None:
             self.add(mark, message)

@@ -17,13 +17,13 @@ _CHUNK = 1 << 16
 
 
 def read_start(path: Path, size: int) -> bytes:
-    """Return a file's first bytes, at most ``size``.
+    """Return the first bytes of a file, at most ``size``.
 
-    A pipe is read until its writers close it, however long they take. Nothing tells a FIFO without
-    a writer from one that gets a writer in an hour, so the first writer has `PATIENCE` seconds.
+    A pipe is read until its writers close it, without a time limit. But the first writer must open
+    it within `PIPE_TIMEOUT` seconds, because a FIFO may never get a writer.
 
     Raises:
-        OSError: It cannot be read, or nothing opens the pipe for writing.
+        OSError: It cannot be read, or no program opens the pipe for writing.
         ValueError: The path has a NUL character.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

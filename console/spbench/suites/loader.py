@@ -186,7 +186,7 @@ class _EntryLoader:
         exclude = reader.read_exclude(sweep)
         has_errors = findings.count > errors_before
 
-        # Metrics may depend on parameters; those of the first point stand for all points.
+        # Metrics may depend on parameters; those of the first point count for all.
         first_point = next(sweep.iterate_points(), {})
         swept = {key: item.value for key, item in first_point.items() if key != "np"}
         expect = parse_expectations(

@@ -18,7 +18,7 @@ from spbench.suites.launcher_names import AUTO, LauncherName
 from spbench_core.events.rank_events import SILENCE_LIMIT
 
 MIN_SILENCE_TIMEOUT = 4.0
-"""The least `silence_timeout`: heartbeats come once a second, and relays are reported first."""
+"""The least `silence_timeout`: heartbeats come every second, and relays are reported first."""
 SchedulerName = Literal["slurm", "pbs", "lsf", "flux"]
 SCHEDULERS: tuple[SchedulerName, ...] = get_args(SchedulerName)
 """The scheduler modules of ``spbench.batch``."""

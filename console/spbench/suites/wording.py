@@ -1,4 +1,4 @@
-"""pydantic's errors about the shape of a file, in plain sentences at their places."""
+"""Messages for pydantic's errors about the shape of a file, with their positions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NAME = "letters, digits and . _ - with a letter or digit first"
 
 
 def validate_suite(data: Mapping[str, Any], findings: Findings) -> SuiteFile | None:
-    """Return the suite file as a model, or None after telling ``findings`` what is wrong."""
+    """Return the suite file as a model, or None after adding errors to ``findings``."""
     try:
         return SuiteFile.model_validate(data)
     except ValidationError as error:
@@ -53,18 +53,18 @@ def validate_suite(data: Mapping[str, Any], findings: Findings) -> SuiteFile | N
 def report_errors(
     error: ValidationError, data: Any, findings: Findings, model: type[BaseModel]
 ) -> None:
-    """Tell ``findings`` what is wrong in the data of a file, by pydantic's errors of its model."""
+    """Add the errors of pydantic about the data of a file to ``findings``."""
     grouped: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
-        grouped.setdefault(_within(data, detail), []).append(detail)
+        grouped.setdefault(_find_path(data, detail), []).append(detail)
     for path, details in grouped.items():
-        _tell(path, _of_one_form(path, details, grouped), findings, model)
+        _report_path(path, _drop_text_error(path, details, grouped), findings, model)
 
 
-def _of_one_form(
+def _drop_text_error(
     path: KeyPath, details: list[ErrorDetails], grouped: Mapping[KeyPath, Any]
 ) -> list[ErrorDetails]:
-    """Return the errors without that of text, where keys were given and can stand in its place."""
+    """Return the errors without that of text, if keys were given and are allowed, too."""
     inside = any(other[: len(path)] == path != other for other in grouped)
     if not inside and all(detail["type"] != "missing" for detail in details):
         return details
@@ -72,7 +72,7 @@ def _of_one_form(
 
 
 def find_shape_error(**part: Any) -> str | None:
-    """Return the first thing that is wrong in the shape of these keys of a suite, if any is."""
+    """Return the first error in the shape of some keys of a suite, or None."""
     findings = Findings("", Document(Node(Mark(1, 1), None)))
     entry = {"name": "case", "benchmark": "benchmark"}
     validate_suite({"schema": SCHEMA, "name": "suite", "cases": [entry], **part}, findings)
@@ -84,7 +84,7 @@ def find_shape_error(**part: Any) -> str | None:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a message shows it."""
+    """Return a value for a message."""
     if value is None:
         return "empty"
     if isinstance(value, Mapping):
@@ -96,8 +96,8 @@ def format_value(value: Any) -> str:
     return repr(value)
 
 
-def _within(data: Any, detail: ErrorDetails) -> KeyPath:
-    """Return the part of an error's location that is in the data; unions and keys add to it."""
+def _find_path(data: Any, detail: ErrorDetails) -> KeyPath:
+    """Return the part of an error's location that is in the data, without unions and keys."""
     path: KeyPath = ()
     for part in detail["loc"]:
         keys: Any = data if isinstance(data, dict) else ()
@@ -108,109 +108,112 @@ def _within(data: Any, detail: ErrorDetails) -> KeyPath:
     return path
 
 
-def _tell(
+def _report_path(
     path: KeyPath, details: list[ErrorDetails], findings: Findings, model: type[BaseModel]
 ) -> None:
-    changing = []
+    others = []
     for detail in details:
-        at = findings.add_at_key if detail["loc"][-1:] == ("[key]",) else findings.add_at_value
+        add = findings.add_at_key if detail["loc"][-1:] == ("[key]",) else findings.add_at_value
         if detail["type"] == "missing":
-            at(path, f"{_whole(path, model)} lacks the key {detail['loc'][-1]!r}")
-        elif detail["type"] == "value_error":  # a validator's own sentence
-            at(path, str(detail["ctx"]["error"]))
+            add(path, f"{_name_container(path, model)} lacks the key {detail['loc'][-1]!r}")
+        elif detail["type"] == "value_error":  # the message of a validator
+            add(path, str(detail["ctx"]["error"]))
         elif detail["type"] != "none_required":
-            changing.append(detail)
-    if not changing:
+            others.append(detail)
+    if not others:
         return
-    if changing[0]["type"] == "extra_forbidden":
-        findings.add_at_key(path, _unknown_key(path, model))
+    if others[0]["type"] == "extra_forbidden":
+        findings.add_at_key(path, _describe_unknown_key(path, model))
     elif not path:
-        findings.add_at_value(path, f"{_whole(path, model)} begins with 'schema: {_schema(model)}'")
+        findings.add_at_value(
+            path, f"{_name_container(path, model)} begins with 'schema: {_read_schema(model)}'"
+        )
     else:
-        at = findings.add_at_key if changing[0]["loc"][-1:] == ("[key]",) else findings.add_at_value
-        at(path, _wrong_value(path, changing) + _example(path, model))
+        add = findings.add_at_key if others[0]["loc"][-1:] == ("[key]",) else findings.add_at_value
+        add(path, _describe_value(path, others) + _format_example(path, model))
 
 
-def _wrong_value(path: KeyPath, details: list[ErrorDetails]) -> str:
+def _describe_value(path: KeyPath, details: list[ErrorDetails]) -> str:
     value = details[0]["input"]
     name = "a case" if path[:1] == ("cases",) and len(path) == 2 else format_path(path)
     if details[0]["type"] == "string_pattern_mismatch":
         return f"{name} is {format_value(value)}; use {_NAME}"
-    expected = dict.fromkeys(_expected(detail) for detail in details)
+    expected = dict.fromkeys(_describe_expected(detail) for detail in details)
     hint = ""
     if "text" in expected and isinstance(value, (bool, int, float)):
         hint = " (put it in quotes)"
-    choices = [word for d in details for word in _choices(d)]
+    choices = [word for d in details for word in _list_choices(d)]
     if isinstance(value, str):
         hint = did_you_mean(value, choices) if len(choices) > 1 else ""
-    told = (
-        _of_length(value)
+    actual = (
+        _format_length(value)
         if details[0]["type"] in ("too_short", "too_long")
         else format_value(value)
     )
-    return f"{name} must be {' or '.join(expected)}, not {told}{hint}"
+    return f"{name} must be {' or '.join(expected)}, not {actual}{hint}"
 
 
-def _of_length(value: Any) -> str:
-    """Return a list or a mapping of wrong length as a message shows it."""
+def _format_length(value: Any) -> str:
+    """Return a list or a mapping of wrong length for a message."""
     if len(value) == 0:
         return "an empty mapping" if value == {} else format_value(value)
     return f"with {len(value)}"
 
 
-def _expected(detail: ErrorDetails) -> str:
+def _describe_expected(detail: ErrorDetails) -> str:
     context = dict(detail.get("ctx", {}))
     if detail["type"] == "literal_error":
-        *most, last = _choices(detail)
-        return f"{', '.join(most)} or {last}" if most else last
-    least = context.get("min_length", 1)
-    context["items"] = "one item" if least == 1 else f"{least} items"
+        *choices, last = _list_choices(detail)
+        return f"{', '.join(choices)} or {last}" if choices else last
+    minimum = context.get("min_length", 1)
+    context["items"] = "one item" if minimum == 1 else f"{minimum} items"
     context["whole"] = "a mapping" if context.get("field_type") == "Dictionary" else "a list"
     template = _EXPECTED.get(detail["type"])
     return template.format(**context) if template else f"valid ({detail['msg']})"
 
 
-def _choices(detail: ErrorDetails) -> list[str]:
+def _list_choices(detail: ErrorDetails) -> list[str]:
     if detail["type"] != "literal_error":
         return []
     return str(detail["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
 
 
-def _unknown_key(path: KeyPath, model: type[BaseModel]) -> str:
-    known = [field.alias or name for name, field in _fields(path[:-1], model).items()]
-    near = did_you_mean(str(path[-1]), known) or f" (known: {', '.join(known)})"
-    return f"unknown key {path[-1]!r} in {_whole(path[:-1], model)}{near}"
+def _describe_unknown_key(path: KeyPath, model: type[BaseModel]) -> str:
+    keys = [field.alias or name for name, field in _find_fields(path[:-1], model).items()]
+    hint = did_you_mean(str(path[-1]), keys) or f" (known: {', '.join(keys)})"
+    return f"unknown key {path[-1]!r} in {_name_container(path[:-1], model)}{hint}"
 
 
-def _example(path: KeyPath, model: type[BaseModel]) -> str:
-    field = _fields(path[:-1], model).get(str(path[-1]))
+def _format_example(path: KeyPath, model: type[BaseModel]) -> str:
+    field = _find_fields(path[:-1], model).get(str(path[-1]))
     return f" (such as {json.dumps(field.examples[0])})" if field and field.examples else ""
 
 
-def _fields(path: KeyPath, model: Any) -> dict[str, FieldInfo]:
+def _find_fields(path: KeyPath, model: Any) -> dict[str, FieldInfo]:
     """Return the fields of the model at a path; a list or a mapping has none."""
     for part in path:
         keys = getattr(model, "model_fields", None)
         model = keys[part].annotation if keys else get_args(model)[-1]
         if get_origin(model) in (Union, UnionType):
-            model = next((one for one in get_args(model) if hasattr(one, "model_fields")), model)
+            models = (option for option in get_args(model) if hasattr(option, "model_fields"))
+            model = next(models, model)
     return getattr(model, "model_fields", {})
 
 
-def _whole(path: KeyPath, model: type[BaseModel]) -> str:
+def _name_container(path: KeyPath, model: type[BaseModel]) -> str:
     if not path:
-        return "the " + _schema(model).removeprefix("spbench.").partition("/")[0]
+        return "the " + _read_schema(model).removeprefix("spbench.").partition("/")[0]
     return "the case" if len(path) == 2 and path[0] == "cases" else format_path(path)
 
 
-def _schema(model: type[BaseModel]) -> str:
+def _read_schema(model: type[BaseModel]) -> str:
     return str(get_args(model.model_fields["schema_"].annotation)[0])
 
 
 def format_path(path: KeyPath) -> str:
-    """Return a path as a message names it: from its case on, ``launch.args[0]``."""
+    """Return a path for a message, relative to its case: ``launch.args[0]``."""
     inner = path[2:] if len(path) > 2 and path[0] == "cases" else path
-    words = ""
+    text = ""
     for part in inner:
-        words += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return words.removeprefix(".")
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")

@@ -1,8 +1,8 @@
-"""YAML 1.2 text to plain data that remembers where each key and value stands.
+"""Parser of YAML 1.2 text to nodes with the position of each key and value.
 
-PyYAML parses (with libyaml where it is there); building the data is ours, because PyYAML's own
-loaders read YAML 1.1 scalars (``no`` is false, ``010`` is 8), keep the last of two equal keys and
-forget the places.
+PyYAML parses the text, with libyaml if it is installed. The nodes are built here, because the
+loaders of PyYAML read YAML 1.1 scalars (``no`` is false, ``010`` is 8), keep the last of two equal
+keys and lose the positions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def parse_scalar(text: str) -> Scalar:
     """Return the value of a plain scalar by the YAML 1.2 core schema.
 
     Raises:
-        TooManyDigitsError: It is a whole number of more than `MAX_DIGITS` digits.
+        TooManyDigitsError: The text is a whole number of more than `MAX_DIGITS` digits.
     """
     if text in _NULL:
         return None
@@ -52,36 +52,35 @@ def parse_scalar(text: str) -> Scalar:
 
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands: ``("cases", 0, "params", "halo_len")``."""
+"""The path of a value: ``("cases", 0, "params", "halo_len")``."""
 
 MAX_NODES = 100_000
 MAX_DEPTH = 50
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
-_UNREADABLE = re.compile(
-    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # as YAML has it
-)
+_UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that YAML does not allow."""
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
-"""What escapes of YAML can write, and neither arguments nor environments can hold."""
+"""Characters that YAML can escape, but that arguments and environments cannot contain."""
 
 
 class Mark(NamedTuple):
-    """A place in the text: line and column, both from 1."""
+    """A position in the text: line and column, both from 1."""
 
     line: int
     column: int
 
 
 class NodeMarks(NamedTuple):
-    """The places of a key (or a list's item) and of its value."""
+    """The positions of a key (or an item of a list) and of its value."""
 
     key: Mark
     value: Mark
 
 
 class YamlError(Exception):
-    """Text that cannot be read further: where, and why."""
+    """Text that cannot be parsed, with the position and the reason."""
 
     def __init__(self, mark: Mark, message: str) -> None:
         super().__init__(message)
@@ -89,7 +88,7 @@ class YamlError(Exception):
 
 
 class Problem(NamedTuple):
-    """Something that is wrong in text that can still be read."""
+    """An error in text that can still be parsed."""
 
     mark: Mark
     message: str
@@ -97,14 +96,15 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value with its place; an alias is the node that it names, at the alias's own place.
+    """A value with its position; an alias has the node that it names at its own position.
 
     Attributes:
-        content: A scalar, a list of nodes, or a dict of key to (place of the key, node).
-        text: A scalar as it is written, without its quotes; None for lists and mappings.
-        flow: Whether a list or mapping is written in brackets.
-        size: Nodes in it, itself included and aliases written out.
-        end: Where the text after it begins; a block ends with the last value in it.
+        mark: The position.
+        content: A scalar, a list of nodes, or a dict of key to (position of the key, node).
+        text: The text of a scalar, without its quotes; None for lists and mappings.
+        flow: Whether a list or mapping is in brackets.
+        size: The number of nodes, including itself and expanded aliases.
+        end: The position after the node; a block ends with its last value.
     """
 
     mark: Mark
@@ -124,7 +124,7 @@ class Node:
         return self.content
 
     def list_children(self) -> dict[str | int, tuple[Mark, Node]]:
-        """Return what stands below it, by key or index, with the place of the key."""
+        """Return its children by key or index, with the positions of the keys."""
         if isinstance(self.content, dict):
             return {**self.content}
         if isinstance(self.content, list):
@@ -132,7 +132,7 @@ class Node:
         return {}
 
     def find_node(self, path: KeyPath) -> Node | None:
-        """Return the node at a path below it, None where there is none."""
+        """Return the node at a path below this one, or None."""
         node = self
         for part in path:
             child = node.list_children().get(part)
@@ -144,13 +144,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The one document of a YAML text, and what is wrong in it."""
+    """The document of a YAML text, with its errors."""
 
     root: Node
     problems: tuple[Problem, ...] = field(default=())
 
     def find_marks(self, path: KeyPath) -> NodeMarks:
-        """Return where a path stands; where it is missing, its nearest parent that is there."""
+        """Return the positions of a path, or of its nearest parent if it is missing."""
         node = self.root
         key = self.root.mark
         for part in path:
@@ -162,69 +162,74 @@ class Document:
 
 
 def parse_yaml(text: str) -> Document:
-    """Return the document of a YAML text.
+    """Parse the document of a YAML text.
 
     Raises:
-        YamlError: The text is no YAML, or nests or expands without end.
+        YamlError: The text is not YAML, or its nesting or expansion exceeds the limits.
     """
     text = text.removeprefix("\ufeff")
-    if bad := _UNREADABLE.search(text):
-        before = text[: bad.start()]
-        mark = Mark(before.count("\n") + 1, bad.start() - before.rfind("\n"))
-        raise YamlError(mark, f"the character U+{ord(bad[0]):04X} cannot stand in YAML")
+    if match := _UNREADABLE.search(text):
+        before = text[: match.start()]
+        mark = Mark(before.count("\n") + 1, match.start() - before.rfind("\n"))
+        raise YamlError(mark, f"the character U+{ord(match[0]):04X} cannot stand in YAML")
     try:
-        return _Builder(yaml.parse(text, Loader=_PARSER)).document()
+        return _Builder(yaml.parse(text, Loader=_PARSER)).build()
     except yaml.MarkedYAMLError as error:
-        raise YamlError(_mark(error.problem_mark or error.context_mark), _why(error)) from None
+        mark = _convert_mark(error.problem_mark or error.context_mark)
+        raise YamlError(mark, _describe_error(error)) from None
 
 
-def _mark(mark: Any) -> Mark:
+def _convert_mark(mark: Any) -> Mark:
     return Mark(mark.line + 1, mark.column + 1)
 
 
-def _why(error: yaml.MarkedYAMLError) -> str:
+def _describe_error(error: yaml.MarkedYAMLError) -> str:
     context = f" ({error.context})" if error.context else ""
     return f"invalid YAML: {error.problem}{context}"
 
 
 class _Builder:
-    """Builds nodes from parser events."""
+    """A builder of nodes from parser events."""
 
     def __init__(self, events: Iterable[Any]) -> None:
         self._events = iter(events)
         self._anchors: dict[str, Node | None] = {}  # None while the node is still open
         self._problems: list[Problem] = []
-        self._written = 0  # nodes in the text itself; an alias adds none
+        self._node_count = 0  # nodes in the text itself; an alias adds none
 
-    def document(self) -> Document:
+    def build(self) -> Document:
         next(self._events)  # the stream's start
         event = next(self._events)
         if isinstance(event, yaml.StreamEndEvent):
             return Document(Node(Mark(1, 1), None, ""))
-        root = self._node(next(self._events), 1)
+        root = self._build_node(next(self._events), 1)
         next(self._events)  # the document's end
         event = next(self._events)
         if not isinstance(event, yaml.StreamEndEvent):
-            self._blame(event, "a second document begins here; keep each suite in its own file")
+            self._add_problem(
+                event, "a second document begins here; keep each suite in its own file"
+            )
         return Document(root, tuple(self._problems))
 
-    def _blame(self, event: Any, message: str) -> None:
-        self._problems.append(Problem(_mark(event.start_mark), message))
+    def _add_problem(self, event: Any, message: str) -> None:
+        self._problems.append(Problem(_convert_mark(event.start_mark), message))
 
-    def _node(self, event: Any, depth: int) -> Node:
+    def _build_node(self, event: Any, depth: int) -> Node:
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event)
+            return self._build_alias(event)
         if depth > MAX_DEPTH:
-            raise YamlError(_mark(event.start_mark), f"nested deeper than {MAX_DEPTH} levels")
-        self._written += 1
+            raise YamlError(
+                _convert_mark(event.start_mark), f"nested deeper than {MAX_DEPTH} levels"
+            )
+        self._node_count += 1
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         if isinstance(event, yaml.ScalarEvent):
-            node = self._scalar(event)
+            node = self._build_scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            node = self._sequence(event, depth)
+            node = self._build_sequence(event, depth)
         else:
-            node = self._mapping(event, depth)
+            node = self._build_mapping(event, depth)
         if node.size > MAX_NODES:
             raise YamlError(node.mark, self._explain_size())
         if event.anchor is not None:
@@ -232,36 +237,36 @@ class _Builder:
         return node
 
     def _explain_size(self) -> str:
-        if self._written > MAX_NODES:
+        if self._node_count > MAX_NODES:
             return f"the file has more than {MAX_NODES} values; split it into several files"
         return f"its aliases expand to more than {MAX_NODES} values"
 
-    def _alias(self, event: Any) -> Node:
-        mark = _mark(event.start_mark)
+    def _build_alias(self, event: Any) -> Node:
+        mark = _convert_mark(event.start_mark)
         if event.anchor not in self._anchors:
             raise YamlError(mark, f"the alias *{event.anchor} names no anchor above it")
         node = self._anchors[event.anchor]
         if node is None:
             raise YamlError(mark, f"the alias *{event.anchor} stands inside its own anchor")
-        return replace(node, mark=mark, end=_mark(event.end_mark))
+        return replace(node, mark=mark, end=_convert_mark(event.end_mark))
 
-    def _scalar(self, event: Any) -> Node:
+    def _build_scalar(self, event: Any) -> Node:
         text = event.value
-        mark = _mark(event.start_mark)
+        mark = _convert_mark(event.start_mark)
         try:
             value: Scalar = parse_scalar(text) if not event.style else text
             if event.tag not in (None, "!"):
-                value = self._tagged(event, text)
+                value = self._convert_tagged(event, text)
             elif event.tag == "!":
                 value = text
         except TooManyDigitsError as error:
-            self._blame(event, f"{error} (put text in quotes)")
+            self._add_problem(event, f"{error} (put text in quotes)")
             value = None
-        if bad := _UNUSABLE.search(text):
-            self._blame(event, f"no program can be given a text with U+{ord(bad[0]):04X}")
-        return Node(mark, value, text, end=_mark(event.end_mark))
+        if match := _UNUSABLE.search(text):
+            self._add_problem(event, f"no program can be given a text with U+{ord(match[0]):04X}")
+        return Node(mark, value, text, end=_convert_mark(event.end_mark))
 
-    def _tagged(self, event: Any, text: str) -> Scalar:
+    def _convert_tagged(self, event: Any, text: str) -> Scalar:
         kind = event.tag.removeprefix(_TAG)
         if kind == "str":
             return text
@@ -270,44 +275,44 @@ class _Builder:
             return float(value)
         types = {"int": int, "float": float, "bool": bool, "null": type(None)}
         if kind not in types or kind == event.tag:
-            self._refuse_tag(event)
+            self._reject_tag(event)
         elif type(value) is not types[kind]:
-            self._blame(event, f"{text!r} is no !!{kind}")
+            self._add_problem(event, f"{text!r} is no !!{kind}")
         return value
 
-    def _refuse_tag(self, event: Any) -> None:
+    def _reject_tag(self, event: Any) -> None:
         tag = event.tag
         shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
-        self._blame(event, f"the tag {shown} is not read here; remove it")
+        self._add_problem(event, f"the tag {shown} is not read here; remove it")
 
-    def _sequence(self, event: Any, depth: int) -> Node:
+    def _build_sequence(self, event: Any, depth: int) -> Node:
         if event.tag not in (None, "!", _TAG + "seq"):
-            self._refuse_tag(event)
+            self._reject_tag(event)
         items: list[Node] = []
         size = 1
         while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._node(item, depth + 1))
+            items.append(self._build_node(item, depth + 1))
             size += items[-1].size
-        end = items[-1].end if items and not event.flow_style else _mark(item.end_mark)
-        return Node(_mark(event.start_mark), items, None, event.flow_style, size, end)
+        end = items[-1].end if items and not event.flow_style else _convert_mark(item.end_mark)
+        return Node(_convert_mark(event.start_mark), items, None, event.flow_style, size, end)
 
-    def _mapping(self, event: Any, depth: int) -> Node:
+    def _build_mapping(self, event: Any, depth: int) -> Node:
         if event.tag not in (None, "!", _TAG + "map"):
-            self._refuse_tag(event)
+            self._reject_tag(event)
         entries: dict[str, tuple[Mark, Node]] = {}
         size = 1
-        end = _mark(event.end_mark)
+        end = _convert_mark(event.end_mark)
         while not isinstance(item := next(self._events), yaml.MappingEndEvent):
-            key = self._node(item, depth + 1)
-            value = self._node(next(self._events), depth + 1)
+            key = self._build_node(item, depth + 1)
+            value = self._build_node(next(self._events), depth + 1)
             size += value.size + 1
             end = value.end
-            if self._usable(key, entries):
+            if self._is_usable(key, entries):
                 entries[key.content] = key.mark, value
-        end = _mark(item.end_mark) if event.flow_style else end
-        return Node(_mark(event.start_mark), entries, None, event.flow_style, size, end)
+        end = _convert_mark(item.end_mark) if event.flow_style else end
+        return Node(_convert_mark(event.start_mark), entries, None, event.flow_style, size, end)
 
-    def _usable(self, key: Node, entries: dict[str, tuple[Mark, Node]]) -> bool:
+    def _is_usable(self, key: Node, entries: dict[str, tuple[Mark, Node]]) -> bool:
         if not isinstance(key.content, str):
             shown = f"the key {key.text!r}" if key.text is not None else "a list or mapping as key"
             self._problems.append(Problem(key.mark, f"{shown} is not text; put keys in quotes"))

@@ -1,4 +1,4 @@
-"""A case entry as a form holds it, and as it is read from and written into a suite's text."""
+"""Drafts of case entries: the data of a form, parsed from and formatted for a suite's text."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from spbench.suites.yaml_nodes import Node
 SweptValues = Mapping[str, Sequence[Any]]
 
 _BLOCKS = ("matrix", "zip", "expect")
-"""Sections that are easier to read and to change with one line for each key."""
+"""Sections with one line for each key, which are easier to read and to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseDraft:
-    """One entry of ``cases:``, not checked: what it holds is what stands in the file.
+    """An unchecked entry of ``cases:``, with the values of the file.
 
     Attributes:
-        np: Ranks; None where they follow from the parameters.
-        expect: Metric or metric.statistic to its bounds, ``{"max": 5.0}``, to a reference with
-            tolerances, or to ``systems`` with a reference for each.
+        np: The number of ranks; None: it follows from the parameters.
+        expect: For each metric or metric.statistic its bounds, ``{"max": 5.0}``, a reference with
+            tolerances, or ``systems`` with a reference for each.
         launch: The case's own launch settings; values of ``env`` are text.
-        comment: The comment above the entry, line by line and without its marks.
+        comment: The lines of the comment above the entry, without comment marks.
     """
 
     name: str
@@ -45,7 +45,7 @@ class CaseDraft:
 
 
 def draft_to_data(draft: CaseDraft) -> dict[str, Any]:
-    """Return the keys of the entry with their values, those left out that say nothing."""
+    """Return the keys of the entry with their values, without defaults."""
     keys = {
         "name": draft.name,
         "benchmark": draft.benchmark,
@@ -61,10 +61,10 @@ def draft_to_data(draft: CaseDraft) -> dict[str, Any]:
         "expect": draft.expect,
         "launch": draft.launch,
     }
-    said = {key: to_plain(value) for key, value in keys.items()}
+    data = {key: to_plain(value) for key, value in keys.items()}
     return {
         key: value
-        for key, value in said.items()
+        for key, value in data.items()
         if key in ("name", "benchmark") or value not in (None, {}, [])
     }
 
@@ -80,7 +80,7 @@ def format_comment(draft: CaseDraft, indent: int) -> list[str]:
 
 
 def parse_draft(node: Node, comment: str | None) -> CaseDraft:
-    """Return the entry that a node holds, which must have the shape of one."""
+    """Return the entry of a node, which must have the shape of an entry."""
     data: dict[str, Any] = node.data
     launch = data.get("launch", {})
     if env := node.find_node(("launch", "env")):

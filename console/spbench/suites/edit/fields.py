@@ -1,4 +1,4 @@
-"""Fields of a form, all of them from the catalog and from the model of suites."""
+"""Fields of a form, from the catalog's parameters and from the model of suites."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import UNSWEPT_KINDS, Param, ParamKind
 
 FieldKind = Literal[ParamKind, "env", "keys"]
-"""The kinds of parameters, and of settings: variables by name, and text or keys of its own."""
-_SAID: dict[FieldKind, str] = {
+"""The kinds of parameters, and of settings: ``env`` for variables, ``keys`` for text or keys."""
+_DESCRIPTIONS: dict[FieldKind, str] = {
     "int": "a whole number",
     "float": "a number",
     "pair": "N or RxC",
@@ -38,11 +38,16 @@ class Field:
     """A field of a form.
 
     Attributes:
-        default: What holds where nothing is typed; empty where other fields decide.
-        accepts: What may be typed, in words: ``a whole number, 1 to 1000``.
-        choices: Words to choose from; with kind ``int`` a number may stand in their place.
+        name: The name of the parameter or setting.
+        kind: The kind of its values.
+        help: A description.
+        default: The value of an empty field; empty if it depends on other fields.
+        accepts: A description of valid input: ``a whole number, 1 to 1000``.
+        choices: Words to choose from; with kind ``int`` a number is allowed, too.
+        minimum: The least number.
+        maximum: The greatest number.
         param: Its parameter; None for np and for settings.
-        path: Where a setting stands in a suite; empty for parameters and np, which can be swept.
+        path: The path of a setting in a suite; empty for parameters and np, which can be swept.
     """
 
     name: str
@@ -58,22 +63,25 @@ class Field:
 
     @property
     def can_sweep(self) -> bool:
-        """Whether a case may run over a list of its values."""
+        """Whether a case can sweep over a list of its values."""
         return not self.path and self.kind not in UNSWEPT_KINDS
 
 
 def describe_accepted(kind: FieldKind, choices: tuple[str, ...], bounds: str) -> str:
-    """Return in words what a field takes."""
-    said = [", ".join(choices)] if choices else []
-    said += [_SAID[kind]] if kind in _SAID else []
-    return ", ".join(filter(None, [" or ".join(said), bounds]))
+    """Return a description of the valid input of a field."""
+    descriptions = [", ".join(choices)] if choices else []
+    if kind in _DESCRIPTIONS:
+        descriptions.append(_DESCRIPTIONS[kind])
+    return ", ".join(filter(None, [" or ".join(descriptions), bounds]))
 
 
-def format_bounds(least: str | None, most: str | None) -> str:
-    """Return bounds in words; empty where there are none."""
-    if least is not None and most is not None:
-        return f"{least} to {most}"
-    return f"from {least}" if least is not None else f"up to {most}" if most is not None else ""
+def format_bounds(minimum: str | None, maximum: str | None) -> str:
+    """Return a description of bounds; empty without bounds."""
+    if minimum is not None and maximum is not None:
+        return f"{minimum} to {maximum}"
+    if minimum is not None:
+        return f"from {minimum}"
+    return "" if maximum is None else f"up to {maximum}"
 
 
 _TYPES: dict[str, FieldKind] = {
@@ -87,40 +95,40 @@ _BOUNDS = ("minimum", "maximum", "exclusiveMinimum")
 
 def list_param_fields(benchmark: Benchmark) -> tuple[Field, ...]:
     """Return the fields of a benchmark's parameters."""
-    return tuple(map(_of_param, benchmark.params))
+    return tuple(map(_make_param_field, benchmark.params))
 
 
 def list_launch_fields() -> tuple[Field, ...]:
     """Return the fields of the launch settings."""
-    return _of_model(LaunchSettings, LaunchSettings.model_fields, ("launch",))
+    return _list_model_fields(LaunchSettings, LaunchSettings.model_fields, ("launch",))
 
 
 def list_case_fields() -> tuple[Field, ...]:
     """Return the fields of a case itself: name, np, repeat."""
-    name, np, repeat = _of_model(CaseEntry, ("name", "np", "repeat"), ("case",))
+    name, np, repeat = _list_model_fields(CaseEntry, ("name", "np", "repeat"), ("case",))
     return name, replace(np, path=()), repeat
 
 
 def list_bound_fields(metric: str) -> tuple[Field, ...]:
-    """Return the fields of an expectation on one of `metrics_of`, or a statistic of it."""
-    return _of_model(Bound, ("max", "min"), ("case", "expect", metric))
+    """Return the fields of a bound on a metric of `list_metrics` or a statistic of it."""
+    return _list_model_fields(Bound, ("max", "min"), ("case", "expect", metric))
 
 
 def list_reference_fields(metric: str) -> tuple[Field, ...]:
-    """Return the fields of a reference of one of `metrics_of`, or of a statistic of it."""
-    return _of_model(Bound, ("reference", "lower", "upper"), ("case", "expect", metric))
+    """Return the fields of a reference of a metric of `list_metrics` or a statistic of it."""
+    return _list_model_fields(Bound, ("reference", "lower", "upper"), ("case", "expect", metric))
 
 
-def _of_param(param: Param) -> Field:
+def _make_param_field(param: Param) -> Field:
     choices = ("on", "off") if param.kind == "bool" else param.choices
     default = param.default if isinstance(param.default, list) else [param.default]
-    least, most = (_shown(param, number) for number in (param.minimum, param.maximum))
+    minimum, maximum = (_format_value(param, number) for number in (param.minimum, param.maximum))
     return Field(
         name=param.name,
         kind=param.kind,
         help=param.help,
-        default=", ".join(_shown(param, item) or "" for item in default),
-        accepts=describe_accepted(param.kind, choices, format_bounds(least, most)),
+        default=", ".join(_format_value(param, item) or "" for item in default),
+        accepts=describe_accepted(param.kind, choices, format_bounds(minimum, maximum)),
         choices=choices,
         minimum=param.minimum,
         maximum=param.maximum,
@@ -128,7 +136,7 @@ def _of_param(param: Param) -> Field:
     )
 
 
-def _shown(param: Param, value: Any) -> str | None:
+def _format_value(param: Param, value: Any) -> str | None:
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is not None and param.kind in ("bytes", "bytes_list"):
@@ -136,21 +144,23 @@ def _shown(param: Param, value: Any) -> str | None:
     return f"{value:.15g}" if isinstance(value, (int, float)) else value
 
 
-def _of_model(
+def _list_model_fields(
     model: type[BaseModel], names: Iterable[str], path: tuple[str, ...]
 ) -> tuple[Field, ...]:
     properties = model.model_json_schema()["properties"]
-    return tuple(_of_schema(name, properties[name], (*path, name)) for name in names)
+    return tuple(_make_schema_field(name, properties[name], (*path, name)) for name in names)
 
 
-def _of_schema(name: str, schema: Mapping[str, Any], path: tuple[str, ...]) -> Field:
+def _make_schema_field(name: str, schema: Mapping[str, Any], path: tuple[str, ...]) -> Field:
     """Return the field of one key of a model, from its JSON Schema."""
     parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
-    choices = tuple(word for part in parts for word in part.get("enum", _choices(part)))
-    typed = [known for part in parts if (known := _kind(part)) is not None]
-    kind: FieldKind = typed[0] if typed else "choice" if choices else "text"
+    choices = tuple(word for part in parts for word in part.get("enum", _list_choices(part)))
+    kind: FieldKind = "choice" if choices else "text"
+    kinds = [part_kind for part in parts if (part_kind := _find_kind(part)) is not None]
+    if kinds:
+        kind = kinds[0]
     bounds = {key: part[key] for part in parts for key in _BOUNDS if key in part}
-    least, most, above = (f"{bounds[key]:g}" if key in bounds else None for key in _BOUNDS)
+    minimum, maximum, above = (f"{bounds[key]:g}" if key in bounds else None for key in _BOUNDS)
     default = schema.get("default")
     default = format_scalar(default) if isinstance(default, bool) else default
     return Field(
@@ -159,7 +169,7 @@ def _of_schema(name: str, schema: Mapping[str, Any], path: tuple[str, ...]) -> F
         help=schema["description"],
         default="" if default in (None, [], {}) else str(default),
         accepts=describe_accepted(
-            kind, choices, f"above {above}" if above else format_bounds(least, most)
+            kind, choices, f"above {above}" if above else format_bounds(minimum, maximum)
         ),
         choices=choices,
         minimum=bounds.get("minimum"),
@@ -168,12 +178,12 @@ def _of_schema(name: str, schema: Mapping[str, Any], path: tuple[str, ...]) -> F
     )
 
 
-def _kind(part: Mapping[str, Any]) -> FieldKind | None:
-    """Return the kind of a field by its type; keys of their own stand elsewhere in the schema."""
+def _find_kind(part: Mapping[str, Any]) -> FieldKind | None:
+    """Return the kind of a field by its type; nested keys have a reference in the schema."""
     return "keys" if "$ref" in part else _TYPES.get(part["type"])
 
 
-def _choices(part: Mapping[str, Any]) -> list[str]:
+def _list_choices(part: Mapping[str, Any]) -> list[str]:
     if part.get("type") == "boolean":
         return ["true", "false"]
     return [part["const"]] if "const" in part else []

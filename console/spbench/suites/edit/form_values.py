@@ -1,4 +1,4 @@
-"""Texts of a form's fields, read as YAML reads them, refused with the loader's own sentence."""
+"""Parser of the texts in a form's fields, by YAML's rules and with the loader's messages."""
 
 from __future__ import annotations
 
@@ -18,43 +18,47 @@ from spbench.suites.wording import find_shape_error
 from spbench.suites.yaml_nodes import YamlError, parse_scalar, parse_yaml
 from spbench_core.catalog.parameters import LIST_KINDS
 
+MAX_VALUES = 1000
+"""The limit of values of a swept parameter."""
+RANGE_SYNTAX = "write FIRST..LAST *FACTOR or FIRST..LAST +STEP"
+_RANGE = re.compile(r"\s*(\S+?)\s*\.\.\s*(\S+?)\s*(?:([*+])\s*(\S+)\s*)?")
 _MAPPING = "write {NAME: VALUE, ...}, in brackets where there are several"
 _RANGED = ("int", "float", "pair", "bytes")
 
 
 def parse_text(field: Field, text: str) -> Any:
-    """Return what is typed as it is to stand in a suite.
+    """Return the value in a suite for the text of a field.
 
     Raises:
-        UsageError: The loader would refuse it; this is its sentence.
+        UsageError: The loader would reject it; the message is that of the loader.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     text = text.strip()
     if not text:
-        raise _empty(field)
+        raise _make_empty_error(field)
     if field.kind == "lines" and field.param is not None:
-        return _checked(field, lines)  # blanks at the ends are a pattern's own
+        return _validate(field, lines)  # blanks at the ends belong to a pattern
     if field.kind == "lines":
-        return _checked(field, [line.strip() for line in text.splitlines() if line.strip()])
+        return _validate(field, [line.strip() for line in text.splitlines() if line.strip()])
     if field.kind == "env":
-        return _checked(field, _variables(field, text))
+        return _validate(field, _parse_variables(field, text))
     if field.kind == "words":
-        return _checked(field, _words(field, text))
+        return _validate(field, _parse_words(field, text))
     if field.kind == "data":
-        values = _items(field, text, _MAPPING)
+        values = _parse_items(field, text, _MAPPING)
         if len(values) != 1:
             raise UsageError(f"{field.name}: {text!r} are several values; {_MAPPING}")
-        return _checked(field, values[0])
+        return _validate(field, values[0])
     if field.kind in LIST_KINDS:
-        return _checked(field, [_scalar(field, part.strip()) for part in text.split(",")])
+        return _validate(field, [_parse_scalar(field, part.strip()) for part in text.split(",")])
     if field.kind == "keys" and text.startswith("{"):
-        (value,) = _items(field, text, "write {KEY: VALUE, ...}")
-        return _checked(field, value)
-    return _checked(field, text if field.kind in ("text", "keys") else _scalar(field, text))
+        (value,) = _parse_items(field, text, "write {KEY: VALUE, ...}")
+        return _validate(field, value)
+    return _validate(field, text if field.kind in ("text", "keys") else _parse_scalar(field, text))
 
 
 def format_text(field: Field, value: Any) -> str:
-    """Return a value of a suite as one would type it for `read_text`."""
+    """Return the text of a value of a suite, for `parse_text`."""
     if field.kind == "data" or (field.kind == "keys" and isinstance(value, Mapping)):
         return value if isinstance(value, str) else format_flow(value)
     if field.kind == "words" and isinstance(value, list):
@@ -67,48 +71,48 @@ def format_text(field: Field, value: Any) -> str:
 
 
 def parse_sweep(field: Field, text: str) -> list[Any]:
-    """Return the values of a sweep as they are to stand in a suite.
+    """Return the values in a suite for the text of a sweep.
 
-    ``64, 128, 256`` are values; ``64..1024 *2`` and ``1..9 +2`` are values in short.
+    The text is a list such as ``64, 128, 256``, or a range such as ``64..1024 *2`` or ``1..9 +2``.
 
     Raises:
-        UsageError: The loader would refuse one of them, or they are none or too many.
+        UsageError: The loader would reject a value, or there are no values or too many.
     """
     if not field.can_sweep:
         raise UsageError(f"{field.name} takes one value; only parameters and np can be swept")
-    values = [value for item in _items(field, text) for value in _expanded(field, item)]
+    values = [value for item in _parse_items(field, text) for value in _expand_item(field, item)]
     if not values:
-        raise _empty(field)
+        raise _make_empty_error(field)
     if len(values) > MAX_VALUES:
-        most = f"a sweep has at most {MAX_VALUES}"
-        raise UsageError(f"{field.name}: these are {len(values)} values; {most}")
+        limit = f"a sweep has at most {MAX_VALUES}"
+        raise UsageError(f"{field.name}: these are {len(values)} values; {limit}")
     return values
 
 
 def format_sweep(values: Iterable[Any]) -> str:
-    """Return the values of a sweep as one would type them for `read_sweep`."""
+    """Return the text of the values of a sweep, for `parse_sweep`."""
     return ", ".join(map(format_flow, values))
 
 
-def _empty(field: Field) -> UsageError:
+def _make_empty_error(field: Field) -> UsageError:
     return UsageError(f"{field.name} is empty: give it a value or leave it out")
 
 
-def _scalar(field: Field, text: str) -> Any:
+def _parse_scalar(field: Field, text: str) -> Any:
     try:
         return parse_scalar(text)
     except ValueError:
         raise UsageError(f"{field.name}: the number has too many digits") from None
 
 
-def _words(field: Field, text: str) -> list[str]:
+def _parse_words(field: Field, text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
         raise UsageError(f"{field.name}: {text!r} cannot be split into words: {error}") from None
 
 
-def _variables(field: Field, text: str) -> dict[str, str]:
+def _parse_variables(field: Field, text: str) -> dict[str, str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         if "=" not in line:
@@ -116,15 +120,15 @@ def _variables(field: Field, text: str) -> dict[str, str]:
     return {name.strip(): value for name, _, value in (line.partition("=") for line in lines)}
 
 
-def _checked(field: Field, value: Any) -> Any:
-    """Return a value once the loader takes it, a whole number as one.
+def _validate(field: Field, value: Any) -> Any:
+    """Return a value if the loader accepts it; a whole number as an int.
 
     Raises:
-        UsageError: It does not.
+        UsageError: The loader would reject it.
     """
     if not field.path:
-        read = _read(field, value)
-        return read if field.kind == "int" else value
+        parsed = _parse_param(field, value)
+        return parsed if field.kind == "int" else value
     *above, name = field.path[1:]
     part = {name: value}
     for key in reversed(above):
@@ -145,106 +149,98 @@ def _check_limit(field: Field, text: str) -> None:
         raise UsageError(f"{field.name} is no limit: {error}") from None
 
 
-def _read(field: Field, value: Any) -> Any:
-    """Return a value of a parameter or of np in its own type."""
+def _parse_param(field: Field, value: Any) -> Any:
+    """Parse a value of a parameter or of np."""
     try:
         return read_value(field.param, value).value
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def _items(
-    field: Field, text: str, how: str = "write values with commas between, or FIRST..LAST *FACTOR"
+def _parse_items(
+    field: Field, text: str, hint: str = "write values with commas between, or FIRST..LAST *FACTOR"
 ) -> list[Any]:
     try:
         document = parse_yaml(f"[{text}]")
     except YamlError:
         document = None
     if document is None or document.problems or not isinstance(document.root.content, list):
-        raise UsageError(f"{field.name}: {text.strip()!r} cannot be read; {how}")
+        raise UsageError(f"{field.name}: {text.strip()!r} cannot be read; {hint}")
     return list(document.root.data)
 
 
-def _expanded(field: Field, item: Any) -> list[Any]:
+def _expand_item(field: Field, item: Any) -> list[Any]:
     parts = split_range(item) if isinstance(item, str) and field.kind in _RANGED else None
     if parts is None:
-        return [_checked(field, item)]
-    first, last, how, by = parts
-    ends = [_read(field, _scalar(field, word)) for word in (first, last)]
+        return [_validate(field, item)]
+    first, last, sign, step = parts
+    ends = [_parse_param(field, _parse_scalar(field, word)) for word in (first, last)]
     try:
-        least, most = (parse_decimal(str(end)) for end in ends)
-        amount = parse_decimal(_step(field, by) if how == "+" else by)
-        numbers = expand_range(least, most, how, amount)
+        start, end = (parse_decimal(str(end)) for end in ends)
+        amount = parse_decimal(_parse_step(field, step) if sign == "+" else step)
+        numbers = expand_range(start, end, sign, amount)
     except ValueError as error:
         raise UsageError(f"{field.name}: {error}") from None
-    return [_checked(field, _value(field, number)) for number in numbers]
+    return [_validate(field, _convert_number(field, number)) for number in numbers]
 
 
-def _step(field: Field, by: str) -> str:
-    """Return a step as a number; one of bytes may have a unit, and be below the least value."""
+def _parse_step(field: Field, text: str) -> str:
+    """Return the text of a step; a step of bytes may have a unit, and be below the minimum."""
     if field.kind != "bytes" or field.param is None:
-        return by
-    return str(replace(field.param, minimum=None, maximum=None).read(by))
+        return text
+    return str(replace(field.param, minimum=None, maximum=None).read(text))
 
 
-def _value(field: Field, number: Decimal) -> int | float | str:
-    whole = number == number.to_integral_value()
-    if field.kind == "bytes" and whole:
+def _convert_number(field: Field, number: Decimal) -> int | float | str:
+    is_whole = number == number.to_integral_value()
+    if field.kind == "bytes" and is_whole:
         return format_bytes(int(number))
-    return int(number) if whole and field.kind != "float" else float(number)
-
-
-MAX_VALUES = 1000
-"""How many values a swept parameter may take."""
-
-RANGE_SYNTAX = "write FIRST..LAST *FACTOR or FIRST..LAST +STEP"
-
-_RANGE = re.compile(r"\s*(\S+?)\s*\.\.\s*(\S+?)\s*(?:([*+])\s*(\S+)\s*)?")
+    return int(number) if is_whole and field.kind != "float" else float(number)
 
 
 def split_range(text: str) -> tuple[str, str, str, str] | None:
-    """Return first, last, ``*`` or ``+``, and by how much; None where the text is no range."""
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    """Return first, last, ``*`` or ``+``, and the amount; None if the text is not a range."""
+    match = _RANGE.fullmatch(text)
+    if match is None:
         return None
-    first, last, how, by = found.groups()
-    return first, last, how or "+", by or "1"
+    first, last, sign, amount = match.groups()
+    return first, last, sign or "+", amount or "1"
 
 
 def parse_decimal(text: str) -> Decimal:
-    """Return a number as it is written.
+    """Parse a finite decimal number.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a finite number.
     """
     try:
-        read = Decimal(text)
+        number = Decimal(text)
     except DecimalException:
         raise ValueError(f"{text!r} is no number; {RANGE_SYNTAX}") from None
-    if not read.is_finite():
+    if not number.is_finite():
         raise ValueError(f"{text!r} is no finite number; {RANGE_SYNTAX}")
-    return read
+    return number
 
 
-def expand_range(first: Decimal, last: Decimal, how: str, by: Decimal) -> list[Decimal]:
-    """Return the numbers from ``first`` up to ``last``, which is among them where it is met.
+def expand_range(first: Decimal, last: Decimal, sign: str, amount: Decimal) -> list[Decimal]:
+    """Return the numbers from ``first`` to ``last``; ``last`` is included if it is reached.
 
     Raises:
-        ValueError: They do not rise, or are more than `MAX_VALUES`.
+        ValueError: They do not increase, or are more than `MAX_VALUES`.
     """
-    rises = by > 0 if how == "+" else by > 1 and first > 0
-    if last < first or not rises:
-        raise ValueError(f"{first}..{last} {how}{by} does not rise from its first to its last")
-    found = [first]
-    while (after := _next(found[-1], how, by)) is not None and after <= last:
-        found.append(after)
-        if len(found) > MAX_VALUES:
-            raise ValueError(f"{first}..{last} {how}{by} makes more than {MAX_VALUES} values")
-    return found
+    increases = amount > 0 if sign == "+" else amount > 1 and first > 0
+    if last < first or not increases:
+        raise ValueError(f"{first}..{last} {sign}{amount} does not rise from its first to its last")
+    numbers = [first]
+    while (number := _compute_next(numbers[-1], sign, amount)) is not None and number <= last:
+        numbers.append(number)
+        if len(numbers) > MAX_VALUES:
+            raise ValueError(f"{first}..{last} {sign}{amount} makes more than {MAX_VALUES} values")
+    return numbers
 
 
-def _next(value: Decimal, how: str, by: Decimal) -> Decimal | None:
+def _compute_next(value: Decimal, sign: str, amount: Decimal) -> Decimal | None:
     try:
-        return value + by if how == "+" else value * by
-    except DecimalException:  # greater than any number
+        return value + amount if sign == "+" else value * amount
+    except DecimalException:  # exceeds the largest Decimal
         return None

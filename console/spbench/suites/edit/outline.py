@@ -15,45 +15,45 @@ _LONE_DASH = re.compile(r" *-\s*(#.*)?")
 
 
 class SuiteText:
-    """A text by its lines, counted from 1 and ended where YAML ends them."""
+    """A text with lines that are counted from 1 and end like lines of YAML."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.newline = "\r\n" if "\r\n" in text else "\n"
-        self._starts = [0, *(found.end() for found in _BREAK.finditer(text))]
+        self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
 
     def find_line_start(self, number: int) -> int:
-        """Return where a line begins; after the last line, the end of the text."""
+        """Return the offset of a line, or of the text's end after the last line."""
         return self._starts[number - 1] if number <= len(self._starts) else len(self.text)
 
     def read_line(self, number: int) -> str:
-        """Return a line without its end."""
+        """Return a line without its line end."""
         return self.text[self.find_line_start(number) : self.find_line_start(number + 1)].rstrip(
             "\r\n\x85\u2028\u2029"
         )
 
     def find_line(self, offset: int) -> int:
-        """Return the line on which a character stands."""
+        """Return the line of a character."""
         return bisect_right(self._starts, offset)
 
     def find_offset(self, mark: Mark) -> int:
-        """Return the characters before a mark."""
+        """Return the offset of a mark."""
         return self.find_line_start(mark.line) + mark.column - 1
 
     def find_end(self, node: Node) -> int:
-        """Return where a node's own text ends, without the lines that a block scalar swallows."""
+        """Return the end of a node's text, without blank lines after a block scalar."""
         return len(self.text[: self.find_offset(node.end)].rstrip())
 
     def find_last_line(self, node: Node) -> int:
-        """Return the line on which a node ends."""
+        """Return the last line of a node."""
         return self.find_line(self.find_end(node) - 1)
 
     def is_blank(self, number: int) -> bool:
-        """Say whether a line of the text is empty."""
+        """Return whether a line of the text is blank."""
         return number <= len(self._starts) and not self.read_line(number).strip()
 
     def find_comment_indent(self, number: int) -> int | None:
-        """Return the columns before a line's ``#``; None where it is no line of comment."""
+        """Return the columns before the ``#`` of a comment line; None for other lines."""
         line = self.read_line(number)
         bare = line.lstrip()
         return len(line) - len(bare) if bare.startswith("#") else None
@@ -64,9 +64,9 @@ class EntryLines:
     """The lines of an entry.
 
     Attributes:
-        top: The first line of the comment directly above it; ``first`` where there is none.
+        top: The first line of the comment directly above it, or else ``first``.
         first: The line of its dash.
-        last: Its last line, comments that are indented as a part of it included.
+        last: Its last line, including comments with its indentation.
         indent: Columns before its dash.
     """
 
@@ -77,40 +77,42 @@ class EntryLines:
 
 
 class Outline:
-    """The places of a suite's cases.
+    """The positions of a suite's cases.
 
     Attributes:
-        cases: The node of ``cases:``; None where there is no such key.
-        items: The nodes of the entries; empty where ``cases:`` is no list of lines.
-        spans: Their lines.
+        source: The text.
+        document: The parsed text.
+        cases: The node of ``cases:``, or None.
+        items: The nodes of the entries; empty if ``cases:`` is not a list in block style.
+        spans: The lines of the entries.
     """
 
     def __init__(self, text: str) -> None:
-        """Read the text.
+        """Parse the text.
 
         Raises:
-            UsageError: It is no YAML.
+            UsageError: It is not YAML.
         """
         self.source = SuiteText(text.removeprefix(BYTE_ORDER_MARK))
-        self.document = _document(self.source.text)
+        self.document = _parse_document(self.source.text)
         self.cases = self.document.root.find_node(("cases",))
-        written = self.cases is not None and isinstance(self.cases.content, list)
         self.items: list[Node] = []
-        if self.cases is not None and written and not self.cases.flow:
-            self.items = self.cases.content
+        cases = self.cases
+        if cases is not None and isinstance(cases.content, list) and not cases.flow:
+            self.items = cases.content
         self.spans: list[EntryLines] = []
         for item in self.items:
-            self.spans.append(self._span(item))
+            self.spans.append(self._find_span(item))
 
     def find_entry(self, line: int) -> int | None:
-        """Return the entry that spans a line, its comment included; None between entries."""
-        found = (at for at, span in enumerate(self.spans) if span.top <= line <= span.last)
-        return next(found, None)
+        """Return the entry at a line, including its comment; None between entries."""
+        indices = (i for i, span in enumerate(self.spans) if span.top <= line <= span.last)
+        return next(indices, None)
 
     def find_last_before(self, line: int) -> int | None:
-        """Return the last entry that begins on a line or above it, None above the first."""
-        begun = [at for at, span in enumerate(self.spans) if span.top <= line]
-        return begun[-1] if begun else None
+        """Return the last entry that begins at or above a line; None above the first."""
+        indices = [i for i, span in enumerate(self.spans) if span.top <= line]
+        return indices[-1] if indices else None
 
     def find_item(self, index: int) -> Node:
         """Return an entry's node.
@@ -123,7 +125,7 @@ class Outline:
         return self.items[index]
 
     def read_comment(self, index: int) -> str | None:
-        """Return the comment above an entry, without its marks."""
+        """Return the comment above an entry, without comment marks."""
         span = self.spans[index]
         lines = [
             self.source.read_line(number).strip()[1:] for number in range(span.top, span.first)
@@ -132,36 +134,36 @@ class Outline:
 
     @property
     def has_blank_lines(self) -> bool:
-        """Whether blank lines stand between the entries, as in the shipped suites."""
+        """Whether there are blank lines between the entries, like in the shipped suites."""
         pairs = zip(self.spans, self.spans[1:], strict=False)
         between = [self.source.is_blank(after.top - 1) for _, after in pairs]
         return any(between) or not between
 
-    def _span(self, item: Node) -> EntryLines:
-        page = self.source
+    def _find_span(self, item: Node) -> EntryLines:
+        source = self.source
         first = item.mark.line
-        if page.read_line(first)[: item.mark.column - 1].strip() != "-":
+        if source.read_line(first)[: item.mark.column - 1].strip() != "-":
             first -= 1
-            while first > 1 and not _LONE_DASH.fullmatch(page.read_line(first)):
+            while first > 1 and not _LONE_DASH.fullmatch(source.read_line(first)):
                 first -= 1
-        indent = len(page.read_line(first)) - len(page.read_line(first).lstrip())
+        indent = len(source.read_line(first)) - len(source.read_line(first).lstrip())
         top = first
         before = self.spans[-1].last if self.spans else 0
-        while top - 1 > before and _within(page.find_comment_indent(top - 1), indent):
+        while top - 1 > before and _is_within(source.find_comment_indent(top - 1), indent):
             top -= 1
-        last = page.find_last_line(item)
-        while (deep := page.find_comment_indent(last + 1)) is not None and deep > indent:
+        last = source.find_last_line(item)
+        while (deep := source.find_comment_indent(last + 1)) is not None and deep > indent:
             last += 1
         return EntryLines(top, first, last, indent)
 
 
-def _within(comment: int | None, indent: int) -> bool:
+def _is_within(comment: int | None, indent: int) -> bool:
     return comment is not None and comment <= indent
 
 
-def _document(text: str) -> Document:
+def _parse_document(text: str) -> Document:
     try:
         return parse_yaml(text)
     except YamlError as error:
-        where = f"line {error.mark.line} cannot be read: {error}"
-        raise UsageError(f"{where}; fix it before the form changes the text") from None
+        problem = f"line {error.mark.line} cannot be read: {error}"
+        raise UsageError(f"{problem}; fix it before the form changes the text") from None

@@ -1,4 +1,4 @@
-"""Plain data as YAML text, in the style of the shipped suites; the loader reads the same back."""
+"""Formatter of plain data as YAML text, in the style of the shipped suites."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from spbench.suites.yaml_nodes import parse_scalar
 
 WIDTH = 100
-"""Columns that a line keeps within where its values allow."""
+"""The maximum of columns of a line, unless a value is longer."""
 
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+( [A-Za-z0-9_./+-]+)*")
@@ -19,35 +19,35 @@ _TO_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value as dicts, lists and scalars of one's own."""
+    """Return a copy of a value with dicts and lists instead of other containers."""
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     return list(map(to_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def format_scalar(value: bool | int | float | str | None) -> str:
-    """Return a scalar as it stands in YAML 1.2; text is quoted where it would read as another."""
+    """Return a scalar in YAML 1.2; text is quoted if it would be read as another type."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(repr(value), repr(value))
-    return _text(value) if isinstance(value, str) else str(value)
+    return _format_text(value) if isinstance(value, str) else str(value)
 
 
-def _text(text: str) -> str:
-    if _PLAIN.fullmatch(text) and not _DASHES.fullmatch(text) and _stays_text(text):
+def _format_text(text: str) -> str:
+    if _PLAIN.fullmatch(text) and not _DASHES.fullmatch(text) and _is_text(text):
         return text
-    # JSON's quoting is YAML's as well, but for characters that YAML takes for ends of lines.
-    return _TO_ESCAPE.sub(lambda found: f"\\u{ord(found[0]):04x}", _quoted(text))
+    # JSON's quoting is valid in YAML, except for characters that YAML reads as line ends.
+    return _TO_ESCAPE.sub(lambda match: f"\\u{ord(match[0]):04x}", _quote(text))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _stays_text(text: str) -> bool:
+def _is_text(text: str) -> bool:
     try:
         return isinstance(parse_scalar(text), str)
     except ValueError:
@@ -70,30 +70,30 @@ def format_flow(value: Any) -> str:
 def format_key(key: str, value: Any, indent: int, block: bool = False) -> list[str]:
     """Return the lines of a key with its value, indented by ``indent`` columns.
 
-    The value stands on the key's line where it is short enough, else below it. A mapping that is
-    to be a ``block`` has one line for each of its keys.
+    The value is on the key's line if it is short enough, and otherwise below it. A mapping with
+    ``block`` has one line for each of its keys.
     """
     head = " " * indent + format_scalar(key) + ":"
-    one = f"{head} {format_flow(value)}"
+    line = f"{head} {format_flow(value)}"
     if not value or not isinstance(value, (Mapping, list, tuple)):
-        return [one]
+        return [line]
     if isinstance(value, Mapping) and block:
-        return [head, *_key_by_key(value, indent + 2)]
+        return [head, *_format_block(value, indent + 2)]
     below = " " * (indent + 2) + format_flow(value)
-    if len(one) <= WIDTH:
-        return [one]
+    if len(line) <= WIDTH:
+        return [line]
     if len(below) <= WIDTH:
         return [head, below]
     if isinstance(value, Mapping):
-        return [head, *_key_by_key(value, indent + 2)]
-    return [head, *_wrapped(value, indent + 2)]
+        return [head, *_format_block(value, indent + 2)]
+    return [head, *_wrap_list(value, indent + 2)]
 
 
-def _key_by_key(value: Mapping[str, Any], indent: int) -> list[str]:
+def _format_block(value: Mapping[str, Any], indent: int) -> list[str]:
     return [line for key, item in value.items() for line in format_key(key, item, indent)]
 
 
-def _wrapped(items: Sequence[Any], indent: int) -> list[str]:
+def _wrap_list(items: Sequence[Any], indent: int) -> list[str]:
     """Return a list in brackets over as many lines as it needs."""
     lines = [" " * indent + "["]
     for number, item in enumerate(items, 1):
