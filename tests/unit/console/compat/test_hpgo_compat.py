@@ -45,6 +45,6 @@ def test_a_missing_profile_and_wrong_machines_are_one_sentence(tmp_path):
 
 def test_the_planner_s_names_are_there_and_others_are_not():
     assert all(callable(getattr(planner, name)) for name in planner.__all__)
-    assert set(planner.__all__) == set(planner._FROM)
+    assert set(planner.__all__) == set(planner._MODULES)
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         _ = planner.nonsense
