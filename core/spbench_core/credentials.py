@@ -54,7 +54,7 @@ class _Part(NamedTuple):
 
 
 def holds_secret(name: str, value: str = "") -> bool:
-    """Return whether a variable is likely to be a credential, by its name or its value."""
+    """Return whether a variable is probably a credential, by name or value."""
     if name.startswith(_NETWORK_PREFIXES):
         name = _NETWORK_KEY.sub("", name)
     if _SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
@@ -98,7 +98,7 @@ def name_secrets(args: Sequence[str], secrets: Mapping[str, str] | None = None) 
 
 
 def quote_assignment(name: str, value: str, secrets: Mapping[str, str]) -> str:
-    """Return ``NAME=VALUE`` for a shell, with credentials replaced like in `quote_args`."""
+    """Return ``NAME=VALUE`` for a shell, without credentials."""
     if holds_secret(name, value):
         return f'{name}="${name}"'
     return f"{name}={quote_args([value], secrets)}"
@@ -137,7 +137,7 @@ def _split_arg(arg: str, secrets: Mapping[str, str]) -> list[_Part]:
 
 
 def _find_secrets(arg: str, secrets: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
-    """Yield the start and end of each credential in an argument, and its variable's name or ''."""
+    """Yield start, end and variable name (or '') of credentials in an argument."""
     values = {value: name for name, value in secrets.items() if len(value) >= _MIN_LENGTH}
     for match in _ASSIGNMENT.finditer(arg):
         name = match["name"]

@@ -1,4 +1,4 @@
-"""Facts of this host, read without torch: accelerators, adapters, cores and memory.
+"""Facts of this host, read without torch: GPUs, adapters, cores, memory.
 
 `doctor` sends the source of this module to the hosts, and runs it with the Python of each host.
 Therefore it uses the standard library only, and the syntax of Python 3.6.
@@ -92,7 +92,7 @@ def read_driver_version() -> "str | None":
 
 
 def read_driver_cuda() -> "str | None":
-    """Return the newest CUDA version that the driver's library supports, such as ``13.0``, or None.
+    """Return the newest CUDA version of the driver's library, or None.
 
     It may be newer than the kernel driver's, because NVIDIA's containers include such libraries.
     """
@@ -131,7 +131,7 @@ def _read_number(path: Path) -> "int | None":
 
 
 def _measure_shared_memory() -> "float | None":
-    """Return the size of /dev/shm in GiB; ranks of NCCL on one host exchange data there."""
+    """Return the size of /dev/shm in GiB; NCCL's ranks on a host need it."""
     try:
         status = os.statvfs(SHARED_MEMORY)
     except OSError:
@@ -140,7 +140,7 @@ def _measure_shared_memory() -> "float | None":
 
 
 def list_adapters() -> "list[dict[str, str]]":
-    """Return name, port, state and rate of each port of each InfiniBand or RoCE adapter.
+    """Return name, port, state and rate of the ports of InfiniBand and RoCE.
 
     State and rate are the kernel's texts, such as ``ACTIVE`` and ``200 Gb/sec (4X HDR)``.
     """
@@ -156,7 +156,7 @@ def list_adapters() -> "list[dict[str, str]]":
 
 
 def collect_facts() -> "dict[str, object]":
-    """Return usable cores, memory in GiB, load over one minute, GPUs, adapters and limits.
+    """Return cores, memory in GiB, load over one minute, GPUs and adapters.
 
     ``governor`` is the frequency governor of the first core, or None. ``limits`` are those of
     `read_limits`.
@@ -187,7 +187,7 @@ def read_processor() -> "str | None":
 
 
 def read_limits() -> "dict[str, int | None]":
-    """Return the soft limits of locked memory in bytes and of open files; None: no limit."""
+    """Return the soft limits of locked bytes and of open files; None: no limit."""
     import resource
 
     soft = {
@@ -200,7 +200,7 @@ def read_limits() -> "dict[str, int | None]":
 
 
 def inspect_folder(path: str) -> "dict[str, object]":
-    """Return inode number and file system of a folder; the number is None if it does not exist.
+    """Return inode number (None if it does not exist) and file system of a folder.
 
     A folder that hosts share has the same number on all of them.
     """

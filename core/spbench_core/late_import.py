@@ -8,7 +8,7 @@ from typing import Any
 
 
 def make_lazy_getattr(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` (PEP 562) that imports names from other modules.
+    """Return a package's ``__getattr__`` (PEP 562) that imports names lazily.
 
     Args:
         package: The package.

@@ -10,7 +10,7 @@ _WITHOUT_CUDA = re.compile(r"--(disable|without)-cuda\b|--(enable|with)-cuda=no\
 
 
 def parse_library_name(text: str) -> str:
-    """Return the name and version in an MPI library's version text: ``MVAPICH2 2.3.7``.
+    """Return name and version of an MPI library: ``MVAPICH2 2.3.7``.
 
     The first line of the text may contain tabs, NULs, a colon and a package name.
     """

@@ -1,4 +1,4 @@
-"""Plug-ins: modules of other distributions that add benchmarks, launchers and report formats.
+"""Plug-ins: benchmarks, launchers and formats of other distributions.
 
 Entry points name the modules. Each module defines ``SPBENCH_PLUGIN_API``, the version of the
 interface that it was made for, and the object that the group of its entry point requires. An
@@ -62,7 +62,7 @@ def list_warnings() -> tuple[str, ...]:
 
 
 def leave_out(plugin: str, reason: str) -> None:
-    """Record and report that a plug-in, or an object of it, is left out; once per reason."""
+    """Record and report a plug-in, or its object, as left out; once per reason."""
     warning = f"plug-in {plugin}: {reason}"
     with _lock:
         if warning in _warnings:
@@ -156,7 +156,7 @@ def guard_function(
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the class of an exception and its text on one line, shortened if it is long."""
+    """Return the class and the shortened text of an exception on one line."""
     text = " ".join(str(error).split())[:_MAX_ERROR_LENGTH]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -1,4 +1,4 @@
-"""Cases and suites for the other packages of the console: complete, checked, immutable."""
+"""Cases and suites for other packages: complete, checked, immutable."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DERIVED_METRICS = (Metric("skew", "1", "lower", _SKEW),)
 
 @dataclass(frozen=True, slots=True)
 class RepeatPolicy:
-    """The conditions that end the repeats of a case: the interval of its median, or their time.
+    """The conditions that end the repeats of a case.
 
     Attributes:
         interval: The 95 % interval of the median of time_ms over its launches, divided by that
@@ -90,7 +90,7 @@ class PerformanceReference:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A bound on a metric's statistic, ``metric: {max: limit}``, judged after the checks.
+    """A bound on a metric, ``metric: {max: limit}``, judged after the checks.
 
     Attributes:
         metric: The name of a metric, or ``name.stat`` (``time_ms.p95``).

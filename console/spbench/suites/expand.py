@@ -1,4 +1,4 @@
-"""Expansion of a case entry to its cases: products, parallel lists, exclusions and ids."""
+"""Expansion of a case entry to its cases: sweeps, exclusions and ids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_RANKS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SweptValue:
-    """A value of a swept key, with its label in the case's id and its path in the file."""
+    """A value of a swept key, with its label in ids and its path in the file."""
 
     value: Any
     label: str
@@ -38,7 +38,7 @@ Point = Mapping[str, SweptValue]
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The swept keys of an entry: ``matrix`` is a product, ``zipped`` has parallel lists."""
+    """The swept keys of an entry: a product, and parallel (zipped) lists."""
 
     matrix: Mapping[str, Sequence[SweptValue]] = field(default_factory=dict)
     zipped: Mapping[str, Sequence[SweptValue]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEntry:
-    """A case entry with separately parsed parameters, which are not yet checked together.
+    """A case entry with parsed parameters, not yet checked together.
 
     Attributes:
         path: Its path in the file.
@@ -188,7 +188,7 @@ def _complete_points(entry: ParsedEntry, findings: Findings) -> list[tuple[Point
 
 
 def _complete_point(entry: ParsedEntry, point: Point) -> Iterator[tuple[Point, dict[str, Any]]]:
-    """Yield the cases of a point: the point with the benchmark's own sweep, and all parameters.
+    """Yield the cases of a point, each as an extended point and parameters.
 
     Raises:
         ExceptionGroup: of ParamError, if parameters are invalid or cannot be scaled.
@@ -214,7 +214,7 @@ def _extend_point(point: Point, swept: Mapping[str, Any]) -> Point:
 def _report_param(
     entry: ParsedEntry, case_ids: list[str], message: str, param: str | None, findings: Findings
 ) -> None:
-    """Add an error at its parameter, or at the entry if the parameter is not in the file."""
+    """Add an error at its parameter, or at the entry if it is not in the file."""
     cases = f"{case_ids[0]}{_count_more(case_ids)}"
     sections = ("params", "matrix", "zip") if param else ()
     paths = ((*entry.path, section, str(param)) for section in sections)
@@ -225,7 +225,7 @@ def _report_param(
 def _report_ranks(
     entry: ParsedEntry, problem: _RanksProblem, affected: list[Point], findings: Findings
 ) -> None:
-    """Add an error about a number of ranks; ``affected`` is empty if all points have it."""
+    """Add an error about ranks; ``affected`` is empty if all points have it."""
     params = "these parameters"
     if affected and (swept := _format_without_np(affected[0])):
         params = f"{swept}{_count_more(affected)}"
@@ -322,7 +322,7 @@ def _resolve_ranks(entry: ParsedEntry, point: Point, params: dict[str, Any]) -> 
 
 @dataclass(frozen=True, slots=True)
 class RankCounts:
-    """The numbers of ranks of an entry's cases; ``by`` is the parameter that follows them."""
+    """The numbers of ranks of an entry; the parameter ``by`` follows them."""
 
     np: Sequence[int]
     work: ScalingMode

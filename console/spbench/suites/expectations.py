@@ -1,4 +1,4 @@
-"""Expectations of a case entry: metrics, statistics, bounds, and references of systems."""
+"""Expectations of a case entry: bounds and references of metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOLERANCES = ("lower", "upper")
 def list_metrics(
     benchmark: Benchmark, params: Mapping[str, Any] | None = None
 ) -> tuple[Metric, ...]:
-    """Return the metrics that an expectation can name: the benchmark's, then the report's.
+    """Return the metrics that an expectation can name.
 
     Each may be followed by one of `STATISTICS`, such as ``time_ms.p95``.
 
@@ -74,7 +74,7 @@ def parse_expectations(
 
 
 def describe_unknown_metric(benchmark: Benchmark, names: Iterable[str], metric: str) -> str:
-    """Return an error if a benchmark has no such ``metric.statistic``; otherwise empty."""
+    """Return an error for an unknown ``metric.statistic``; otherwise empty."""
     name, dot, statistic = metric.partition(".")
     if name not in names:
         hint = did_you_mean(name, names) or f" (known: {', '.join(names)})"
@@ -129,7 +129,7 @@ def _parse_systems(data: Any, path: KeyPath, findings: Findings) -> dict[str, Pe
 def _parse_reference(
     entry: dict[str, Any], path: KeyPath, findings: Findings, system: str | None = None
 ) -> PerformanceReference | None:
-    """Return a reference, or None if it has errors; `messages` reports errors of its shape."""
+    """Return a reference, or None if it has errors."""
     for key in ("reference", *_TOLERANCES):
         if key in entry and entry[key] is None:
             findings.add_at_value((*path, key), f"{key} is empty: give it a number or leave it out")
@@ -167,7 +167,7 @@ def _parse_bounds(
 
 
 def _parse_limit(op: str, value: Any, path: KeyPath, findings: Findings) -> float | str | None:
-    """Return a number, the text of an expression of metrics of cases, or None for an error."""
+    """Return a number, the text of an expression, or None for an error."""
     if not isinstance(value, str):
         return _parse_number(value)
     try:

@@ -1,4 +1,4 @@
-"""Files named by the user, which may be pipes: ``<(command)``, ``/dev/stdin``, a FIFO."""
+"""Files named by the user, which may be pipes: ``<(command)``, a FIFO."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from spbench_core.catalog import COMMON_FAULTS, parse_fault
 
 
 def list_faults(case: Case) -> tuple[str, ...]:
-    """Return the faults that affect a case: those of its benchmark, then the common ones."""
+    """Return the faults that affect a case: its benchmark's, then common ones."""
     return (*case.entry.list_faults(dict(case.params)), *COMMON_FAULTS)
 
 

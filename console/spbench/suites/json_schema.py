@@ -64,7 +64,7 @@ def _build_sections(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def _build_definitions(benchmark: Benchmark) -> dict[str, Any]:
-    """Return the schemas of a benchmark's ``params``, of its sweeps and of excluded points."""
+    """Return the schemas of a benchmark's ``params``, sweeps and exclusions."""
     params = {param.name: param.json_schema() for param in benchmark.params}
     params |= {alias: params[name] for alias, name in benchmark.aliases.items()}
     with_np = params | {"np": _NP}

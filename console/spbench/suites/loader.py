@@ -1,4 +1,4 @@
-"""Loader of suite files: YAML, shape, parameters and cases; reports all errors at once."""
+"""Loader of suite files, which reports all errors at once."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _suggest_file(path: Path) -> str:
 
 
 def _keep_env_text(data: dict[str, Any], document: Document) -> None:
-    """Restore the text of the values of every ``env``: ``1`` is ``"1"`` there, not a number."""
+    """Restore the text of the values of every ``env``: ``1`` is ``"1"``."""
     cases = data.get("cases")
     indices = range(len(cases)) if isinstance(cases, list) else ()
     case_paths: list[KeyPath] = [("cases", index, "launch") for index in indices]
@@ -213,7 +213,7 @@ class _EntryLoader:
         return self._add_settings(entry, index) if self._file else entry
 
     def _add_settings(self, entry: ParsedEntry, index: int) -> ParsedEntry:
-        """Return an entry with its settings from the file, which has no errors of its shape."""
+        """Return an entry with its settings from the file, which has no errors."""
         assert self._file is not None, "the shape is valid"
         case = self._file.cases[index]
         if self._file.order == "together" and case.until:

@@ -1,4 +1,4 @@
-"""The model of a suite file: its keys and their types, without the catalog's rules."""
+"""The model of a suite file: keys and types, without the catalog's rules."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _list_keys(data: dict[str, Any]) -> list[str]:
 
 
 def _list_cases(data: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any], Benchmark | None]]:
-    """Yield index, data and benchmark of each case entry; the benchmark may be unknown."""
+    """Yield index, data and benchmark (None if unknown) of each case entry."""
     cases = data.get("cases")
     for index, case in enumerate(cases if isinstance(cases, list) else ()):
         if isinstance(case, dict):
@@ -126,7 +126,7 @@ class _Override:
         return True
 
     def _set_batch(self, key: str) -> bool:
-        """Set a key of the suite's ``launch.batch``; errors of its shape are reported later."""
+        """Set a key of ``launch.batch``; errors of its shape are reported later."""
         if key not in BatchSettings.model_fields:
             return False
         launch = self._data.setdefault("launch", {})
@@ -217,7 +217,7 @@ class _SweepCollapse:
         return _is_alias(self._benchmark, key, self._name)
 
     def _reduce_rule(self, rule: Any) -> Any:
-        """Return an exclude without the key; None if it has another value or no other keys."""
+        """Return an exclude without the key; None if it no longer applies."""
         keys = [key for key in rule if self._is_key(key)] if isinstance(rule, dict) else []
         if not keys:
             return rule

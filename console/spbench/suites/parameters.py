@@ -1,4 +1,4 @@
-"""Reader of the parameters of a case entry, one by one: names, values, sweeps, exclusions.
+"""Reader of the parameters of a case entry, with sweeps and exclusions.
 
 It works on the data of the file, so that every error is reported even if other parts of the file
 have a wrong shape.
@@ -127,7 +127,7 @@ class ParameterReader:
         return None
 
     def _claim_name(self, name: str, path: KeyPath) -> bool:
-        """Record the path of a name; report an error and return False if it is set already."""
+        """Record the path of a name; report and return False if it is set already."""
         first_path = self._paths.setdefault(name, path)
         section = path[-2]
         first_section = first_path[-2]

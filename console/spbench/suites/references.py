@@ -142,7 +142,7 @@ def _list_swept(case: Case) -> dict[str, str]:
 
 
 def _agrees(case: Case, referrer: Case, fixed: Mapping[str, str]) -> bool:
-    """Return whether a case has the referrer's values for its swept keys, if both have them."""
+    """Return whether a case agrees with the referrer in its swept keys."""
     keys = _list_swept(case).keys() - fixed.keys()
     return all(_find_value(case, key, case) == _find_value(referrer, key, case) for key in keys)
 

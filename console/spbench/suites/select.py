@@ -1,4 +1,4 @@
-"""Selection of cases: ``--case ID`` by name, and ``-k EXPR`` by words like in pytest."""
+"""Selection of cases: ``--case ID`` by name, and ``-k EXPR`` by words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def select_named(cases: Sequence[Case], names: Sequence[str]) -> tuple[Case, ...
 
 
 def select_matching(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
-    """Return the cases with an id or benchmark that matches; a blank expression matches all.
+    """Return the cases with a matching id or benchmark; blank matches all.
 
     Words are case-insensitive substrings, joined by ``and``, ``or``, ``not`` and parentheses.
 

@@ -37,7 +37,7 @@ EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME), BeforeValidator(_
 
 
 def parse_time_limit(text: str) -> int:
-    """Parse a time limit in seconds: ``45m``, ``2h``, ``1d``, ``1:30:00``, ``1-12:00:00``.
+    """Parse a time limit in seconds: ``45m``, ``1d``, ``1:30:00``, ``1-12:00:00``.
 
     Raises:
         ValueError: It is invalid. ``1:30`` is rejected, because its meaning depends on the
@@ -86,7 +86,7 @@ class StrictModel(BaseModel):
 
 
 def build_json_schema(model: type[BaseModel], **options: Any) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the files that a model reads or writes."""
+    """Return the JSON Schema (draft 2020-12) of the files of a model."""
     draft = "https://json-schema.org/draft/2020-12/schema"
     return {"$schema": draft, **model.model_json_schema(by_alias=True, **options)}
 

@@ -1,4 +1,4 @@
-"""The suites and hostfiles that come with spbench: lookup by name, and copies of them."""
+"""The suites and hostfiles that come with spbench, and copies of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def find_shipped_folder() -> Path:
-    """Return the folder with ``suites`` and ``hostfiles``, in a wheel or in a checkout."""
+    """Return the folder with ``suites`` and ``hostfiles``."""
     packaged = _PACKAGE / "shipped"
     return packaged if packaged.is_dir() else Path(__file__).parents[3]
 
@@ -36,7 +36,7 @@ def resolve_suite_path(folder: Path, suite: Path) -> Path:
 
 
 def locate_suite_file(path: Path) -> Path:
-    """Return the path for ``shipped:NAME``, whether it exists or not; or the path itself.
+    """Return the path for ``shipped:NAME``, which may not exist; or the path.
 
     A recorded run may name a suite that only an earlier version had.
     """
@@ -76,7 +76,7 @@ def is_installed(path: Path) -> bool:
 
 
 def needs_copy(path: Path, folder: Path) -> bool:
-    """Return whether a file comes with spbench and is not in a folder, to edit a copy of it.
+    """Return whether a file comes with spbench and is not in a folder.
 
     Files in a virtual environment in the folder count as not being in the folder.
     """

@@ -1,4 +1,4 @@
-"""Site files, ``spbench.site/1``: the name of a system and settings of its batch jobs.
+"""Site files, ``spbench.site/1``: name and batch settings of a system.
 
 ::
 
@@ -106,6 +106,6 @@ def find_system(home: Path, warn: Callable[[str], None]) -> str:
 
 
 def derive_system_name(host: str) -> str:
-    """Return the name that the hosts of a cluster share: ``node`` of ``node017.example.org``."""
+    """Return the common name of a cluster's hosts: ``node`` for ``node017.org``."""
     label = host.partition(".")[0]
     return label.rstrip("0123456789").rstrip("-_") or label

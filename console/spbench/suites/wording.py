@@ -97,7 +97,7 @@ def format_value(value: Any) -> str:
 
 
 def _find_path(data: Any, detail: ErrorDetails) -> KeyPath:
-    """Return the part of an error's location that is in the data, without unions and keys."""
+    """Return the part of an error's location that is in the data."""
     path: KeyPath = ()
     for part in detail["loc"]:
         keys: Any = data if isinstance(data, dict) else ()

@@ -96,7 +96,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value with its position; an alias has the node that it names at its own position.
+    """A value with its position; an alias is a copy at its own position.
 
     Attributes:
         mark: The position.

@@ -1,4 +1,4 @@
-"""The catalog: name, parameters, rank count, metrics and faults of every benchmark.
+"""The catalog: parameters, rank counts, metrics and faults of all benchmarks.
 
 A new benchmark is one folder with an ``entry.py`` in `FAMILIES`, or a plug-in. The entries of a
 family are imported on demand, because most commands and all ranks need few of them.
@@ -49,7 +49,7 @@ def parse_fault(text: str) -> tuple[str, float | None]:
 
 
 class Catalog(MutableMapping[str, Benchmark]):
-    """The entries by name: built-in ones in the order of the families, then those of plug-ins.
+    """The entries by name: those of spbench by family, then those of plug-ins.
 
     A name is looked up in its family only. Plug-ins are loaded only if spbench has no entry of that
     name, or if all entries are listed.

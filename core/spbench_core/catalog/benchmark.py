@@ -1,4 +1,4 @@
-"""Entries of the catalog: parameters, metrics, checks and rank counts of a benchmark as data."""
+"""Entries of the catalog: the properties of a benchmark as data."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def describe_iteration(time: Metric) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The numbers of ranks that a benchmark runs on: ``exact``, or any from ``minimum`` up.
+    """The numbers of ranks of a benchmark: ``exact``, or any from ``minimum`` up.
 
     ``why`` is the reason for ``exact`` if it is not obvious.
     """

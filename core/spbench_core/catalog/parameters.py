@@ -101,7 +101,7 @@ class Param:
         return parsed
 
     def format_argument(self, value: Any) -> str:
-        """Return a value as one argument of a command line, in the form that `read` accepts."""
+        """Return a value as an argument of a command line, which `read` accepts."""
         if isinstance(value, bool):
             return str(value).lower()
         if self.kind == "data":
@@ -276,7 +276,7 @@ def _read_texts(value: Any) -> list[str]:
 
 
 def _read_data(value: Any) -> Any:
-    """Return a mapping or a list of mappings, with text keys; a text is parsed as JSON."""
+    """Return a mapping or a list of mappings, with text keys; texts are JSON."""
     if isinstance(value, str):
         try:
             value = json.loads(value, parse_int=parse_whole)

@@ -1,4 +1,4 @@
-"""Registration of benchmarks: built-in ones from the family folders, and those of plug-ins."""
+"""Registration of benchmarks from the family folders and from plug-ins."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def has_family(name: str) -> bool:
 
 
 def load_family_modules(name: str) -> list[ModuleType]:
-    """Import and return the modules of one name in all families, in the order of lists."""
+    """Import the modules of one name in all families, in the order of lists."""
     folders = _find_folders()
     return [
         import_module(f"{FAMILIES}.{family}.{name}")
@@ -105,7 +105,7 @@ def _read_attribute(family: str, name: str) -> Any:
 
 
 def load_family_entries(family: str) -> Table:
-    """Return the entries of one of spbench's own families, without an import of others.
+    """Return the entries of a family of spbench, without importing others.
 
     Raises:
         RegistrationError: An entry is invalid, or the module does not define ``BENCHMARKS``.
@@ -185,7 +185,7 @@ def _find_defects(entry: Benchmark, plugin: str) -> Iterator[str]:
 
 
 def _check_parts(entry: Benchmark, *, defaults: bool) -> None:
-    """Check the metrics and parameters of an entry in the way that suites and views use them.
+    """Check metrics and parameters of an entry like suites and views use them.
 
     Args:
         entry: The entry.
@@ -209,7 +209,7 @@ def _check_parts(entry: Benchmark, *, defaults: bool) -> None:
 
 
 def _guard_entry(entry: Benchmark, plugin: str) -> Benchmark:
-    """Return an entry of a plug-in, wrapped so that errors of its functions name the plug-in."""
+    """Wrap an entry of a plug-in so that errors of its functions name the plug-in."""
     functions: dict[str, Any] = {}
     defaults = {field.name: field.default for field in fields(Benchmark)}
     for name, returns in _FUNCTIONS.items():

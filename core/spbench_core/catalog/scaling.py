@@ -1,4 +1,4 @@
-"""Scaling of a case: strong scaling keeps the total work, weak scaling the work per rank."""
+"""Scaling of a case: strong keeps the total work, weak the work per rank."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def scale_unchanged(values: Params, _: Params, target: ScalingTarget) -> Params:
 
 
 def choose_scaled_param(target: ScalingTarget, names: tuple[str, ...]) -> str:
-    """Return the parameter that follows the ranks: the target's, or the first of ``names``.
+    """Return the parameter that follows the ranks, by default the first name.
 
     Raises:
         ScalingError: The target's parameter is not one of ``names``.

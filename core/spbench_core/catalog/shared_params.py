@@ -1,4 +1,4 @@
-"""Parameters of several benchmarks, defined once so that names and bounds are the same."""
+"""Parameters of several benchmarks, with the same names and bounds in all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DTYPES = ("fp32", "fp64", "fp16", "bf16")
 
 
 def warmup(default: int) -> Param:
-    """Return the parameter ``warmup``: iterations before the timed ones, without results."""
+    """Return the parameter ``warmup``: the iterations before the timed ones."""
     return Param("warmup", "int", default, "iterations run and dropped first", minimum=0)
 
 

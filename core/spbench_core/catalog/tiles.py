@@ -63,7 +63,7 @@ ONE_W_DIM = Param(
 
 
 def resolve_tiles(params: Params) -> Params:
-    """Fill in grid, slice_method and num_spatial_parts from those of them that are set.
+    """Fill in grid, slice_method and num_spatial_parts from each other.
 
     Raises:
         ParamError: The parameters contradict each other, no such grid has this number of tiles, the
@@ -103,7 +103,7 @@ def _resolve_grid(params: Params) -> Params:
 
 
 def resolve_grid(parts: int | None, method: str | None, grid: Grid | None) -> Grid:
-    """Return the grid that fits num_spatial_parts, slice_method and grid, if they are set.
+    """Return the grid that num_spatial_parts, slice_method and grid describe.
 
     Raises:
         ParamError: They contradict each other, or no such grid has this number of tiles.
@@ -248,7 +248,7 @@ def scale_tiles(values: Params, params: Params, target: ScalingTarget) -> Params
 
 
 def scale_exchange(values: Params, params: Params, target: ScalingTarget) -> Params:
-    """Return the parameters of an exchange with one tile per rank, in weak scaling only.
+    """Return the parameters of an exchange with one tile per rank (weak only).
 
     Raises:
         ScalingError: Scaling is strong, or `scale_tiles` raises it.

@@ -1,4 +1,4 @@
-"""Parameters of a benchmark as a dataclass, for its catalog entry and for its module."""
+"""Parameters of a benchmark as a dataclass, for its entry and its module."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read_params(cls: type[ParamsT], values: Mapping[str, Any]) -> ParamsT:
 
 
 def require_value(value: ValueT | None) -> ValueT:
-    """Return the value of an optional parameter that the entry has filled in for this case."""
+    """Return the value of an optional parameter, which the entry has filled in."""
     assert value is not None, "the entry fills it in"
     return value
 

@@ -1,4 +1,4 @@
-"""Files of a batch job without a console: its launches, and the events that their ranks wrote.
+"""Files of a batch job without a console: launches and events of ranks.
 
 ::
 
@@ -103,7 +103,7 @@ def list_launches(job: Path) -> list[LaunchFolder]:
 
 
 def read_cases(folder: Path) -> list[dict[str, Any]]:
-    """Return the cases of a job or a launch; empty if the file cannot be read or parsed."""
+    """Return the cases of a job or a launch; empty if the file is unreadable."""
     try:
         cases = json.loads(_read_text(folder / CASES_FILE, MAX_CASES_BYTES))
     except (OSError, ValueError):
@@ -112,7 +112,7 @@ def read_cases(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_complete_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file without line ends; an incomplete last line is left out.
+    """Yield the complete lines of a file, without line ends.
 
     A line that is longer than an event can be is cut at `MAX_LINE`, and so is not a valid event.
     """

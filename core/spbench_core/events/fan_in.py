@@ -1,4 +1,4 @@
-"""Fan-in: the bytes of many ranks in frames over one connection, in both directions.
+"""Fan-in: frames of many ranks over one connection, in both directions.
 
 A frame is a line ``CHANNEL SIZE`` and then SIZE bytes. Each rank behind a relay has a channel,
 counted from 1; size 0 ends it. Channel 0 belongs to the relay; its frames are empty heartbeats.

@@ -1,4 +1,4 @@
-"""Facts about a rank that do not change in a launch: host, cores, network and versions."""
+"""Facts about a rank that are constant in a launch: host, cores, versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
-    """Facts about a rank, which its ``ready`` event reports. A new fact is a field here.
+    """Facts about a rank in its ``ready`` event. A new fact is a field here.
 
     Attributes:
         host: The name of its host.
@@ -43,7 +43,7 @@ class RankFacts:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], host: str) -> Self:
-        """Return the facts in a ``ready`` event; ``host`` is the host if the event has none."""
+        """Return the facts in a ``ready`` event; ``host`` is the default host."""
         facts = {name: event[name] for name in _NAMES & event.keys()}
         lists = {name: tuple(facts.get(name, ())) for name in ("cpus", "nodes")}
         return cls(**{"host": host} | facts | lists)

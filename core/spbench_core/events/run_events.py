@@ -1,4 +1,4 @@
-"""The console's events in ``events.jsonl``, ``spbench.events/1``: of a run, its jobs and its cases.
+"""The console's events, ``spbench.events/1``: of a run, its jobs and cases.
 
 They are mixed with the rank events. They have ``event`` and ``time`` (seconds since the epoch,
 UTC), but neither ``seq`` nor a sending rank.

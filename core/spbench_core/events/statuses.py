@@ -1,4 +1,4 @@
-"""The closed sets of statuses: of runs, cases, launches and ranks, of checks, and of log events.
+"""The statuses of runs, cases, launches, ranks, checks and log events.
 
 Their values are those of events, reports and JSON. `state_machines` has the transitions.
 """
@@ -151,7 +151,7 @@ class CheckOutcome(StrEnum):
 
 
 class Activity(StrEnum):
-    """The activities of a rank in a case that spbench itself uses; benchmarks name others.
+    """The activities of a rank that spbench itself uses; benchmarks have more.
 
     In ``running`` a rank runs a program, and reports only the number of lines as its progress. In
     ``waiting`` its program waits for a line that another rank's program prints.
@@ -184,7 +184,7 @@ def restarts_deadline(before: PhaseProgress | None, current: PhaseProgress) -> b
 
 
 class LogLevel(StrEnum):
-    """The level of a rank's log event; some levels are signals between ranks and console."""
+    """The level of a rank's log event; some are signals to the console."""
 
     INFO = "info"
     WARNING = "warning"

@@ -1,4 +1,4 @@
-"""Balance of a pipeline: the layers of each stage, given by the user or chosen by cost."""
+"""Balance of a pipeline: the layers of each stage, given or by cost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_stages(stages: int, layers: int) -> None:
 
 
 def balance_layers(costs: Sequence[float], ranks: Sequence[int]) -> Balance:
-    """Return the balance with the fastest slowest stage; among these, the most even one.
+    """Return the most even balance among those with the fastest slowest stage.
 
     The time of stage ``i`` is the sum of its layers' costs divided by ``ranks[i]``, because its
     tiles or members share the work. Among the balances with the least maximum time, it is one with

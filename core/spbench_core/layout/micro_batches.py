@@ -1,4 +1,4 @@
-"""Micro-batches: the parts of a step's images for the pipeline, and the shares of their members.
+"""Micro-batches: the parts of a step's images that go through a pipeline.
 
 No image is dropped: if a number does not divide evenly, the first parts have one more image.
 """
@@ -38,7 +38,7 @@ class MicroBatch:
 
 
 def split_evenly(count: int, parts: int) -> tuple[int, ...]:
-    """Split ``count`` in parts that differ by at most one, the larger first: 5 in 2 is 3, 2."""
+    """Split ``count`` in nearly equal parts, the larger first: 5 in 2 is 3, 2."""
     size, larger = divmod(count, parts)
     return (size + 1,) * larger + (size,) * (parts - larger)
 
@@ -46,7 +46,7 @@ def split_evenly(count: int, parts: int) -> tuple[int, ...]:
 def split_batch(
     batch_size: int, parts: int, *, mirrored: bool = False, times: int = 1
 ) -> tuple[MicroBatch, ...]:
-    """Return the micro-batches of a replica's step, in the order of the sequential model.
+    """Return a replica's micro-batches, in the order of the sequential model.
 
     Without mirrored pipelines ``batch_size`` images are split in ``parts``. With them a step has
     ``times`` pairs of ``batch_size`` images each. The first half of a pair goes through direction

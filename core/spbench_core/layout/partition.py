@@ -1,4 +1,4 @@
-"""Partitions of an image: the pixels that each rank owns, and the pixels that ranks exchange.
+"""Partitions of an image: the pixels that ranks own and exchange.
 
 One table, `Transfers`, describes halo exchange, gathering of tiles and redistribution. Every rank
 computes it from the same few numbers, so that ranks never exchange sizes.
@@ -72,7 +72,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Pixels that a rank exchanges with a ``peer``; ``box`` is in coordinates of the image."""
+    """A box of the image that a rank exchanges with a ``peer``."""
 
     peer: int
     box: Box

@@ -61,7 +61,7 @@ def _intersect(a: Interval, b: Interval) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A grid of ``rows x cols`` tiles over an image; tile ``t`` is in row ``t // cols``."""
+    """A grid of ``rows x cols`` tiles; tile ``t`` is in row ``t // cols``."""
 
     rows: int
     cols: int
@@ -81,7 +81,7 @@ class Grid:
 
 
 def part_bounds(index: int, parts: int, length: int) -> Interval:
-    """Return the balanced interval of part ``index`` of ``parts`` over ``length`` pixels."""
+    """Return the balanced interval of a part of ``length`` pixels."""
     return index * length // parts, (index + 1) * length // parts
 
 

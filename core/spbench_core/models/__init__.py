@@ -1,1 +1,1 @@
-"""The networks of the model benchmarks, with the shapes of their layers, without torch."""
+"""The networks of the model benchmarks and the shapes of their layers."""

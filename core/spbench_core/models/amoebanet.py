@@ -184,7 +184,7 @@ def _relu_conv_norm(filters: int) -> Chain:
 
 
 def _bottleneck(channels: int, *inner: tuple[tuple[int, int], int]) -> Chain:
-    """Return convolutions (kernel, stride) with a quarter of the channels between two of 1x1."""
+    """Return a bottleneck: 1x1, (kernel, stride) at a quarter of the width, 1x1."""
     narrow = channels // 4
     convs = [Conv(narrow), *(Conv(narrow, *sizes) for sizes in inner), Conv(channels)]
     steps: list[tuple[str, Part]] = []
@@ -194,7 +194,7 @@ def _bottleneck(channels: int, *inner: tuple[tuple[int, int], int]) -> Chain:
 
 
 def _factorized_reduce(filters: int, shift: bool) -> Chain:
-    """Return two convolutions that read every other pixel, and so halve height and width."""
+    """Return two convolutions with stride 2, which halve height and width."""
     half = filters // 2
     halves = (("first", Conv(half, stride=2)), ("second", Conv(half, stride=2, shifted=shift)))
     return chain(relu=Relu(), conv=Concat(halves), norm=Norm())

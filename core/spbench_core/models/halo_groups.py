@@ -1,4 +1,4 @@
-"""Groups of layers that share a halo exchange (halo_D2 of MPI4DL, ``fused_layers``)."""
+"""Groups of layers that share a halo exchange (halo_D2 of MPI4DL)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spbench_core.models.parts import ModelError
 
 
 def group_layers(model: Model, first: int, last: int, fused_layers: int) -> tuple[range, ...]:
-    """Split the layers of a stage in groups of ``fused_layers``; the last may have fewer.
+    """Split a stage in groups of ``fused_layers``; the last may have fewer.
 
     The model's last layer is in no group, because it turns the whole map into a vector.
     """

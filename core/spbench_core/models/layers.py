@@ -41,7 +41,7 @@ class Layer(ABC):
         return range(inputs)
 
     def list_passed_inputs(self, outputs: int) -> Sequence[int | None]:
-        """Return for each output the index of the input that it passes on unchanged, or None."""
+        """Return for each output the index of the unchanged input, or None."""
         return [None] * outputs
 
     def count(self, flow: Flow) -> Count:
@@ -70,7 +70,7 @@ class Plain(Layer):
 
 @dataclass(frozen=True)
 class Cell(Layer):
-    """A cell of a network from an architecture search: sums of two operations, concatenated.
+    """A cell from an architecture search: concatenated sums of operations.
 
     Its inputs are the outputs of the two previous cells; the first cell uses its only input twice.
     States 0 and 1 are the prepared inputs. State 2 + i is the sum of operations 2i and 2i + 1.

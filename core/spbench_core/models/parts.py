@@ -241,7 +241,7 @@ class Flatten(Part):
 
 @dataclass(frozen=True, slots=True)
 class Linear(Part):
-    """A fully connected layer with a bias, from a vector to a vector of ``outputs`` values."""
+    """A fully connected layer with a bias, to a vector of ``outputs`` values."""
 
     outputs: int
 

@@ -94,7 +94,7 @@ def make_proxy(
     max_kept_values: float = math.inf,
     fused_layers: int = 0,
 ) -> Proxy:
-    """Return the costliest proxy within bounds of time and memory, or the cheapest one.
+    """Return the costliest proxy within bounds, or else the cheapest one.
 
     Args:
         model: The model.
@@ -155,7 +155,7 @@ class _Shrinker:
                 yield Proxy(small, tuple(map(len, kept_layers)), divisor, self._model)
 
     def _is_valid(self, small: Model, indices: Sequence[int], kept_layers: KeptLayers) -> bool:
-        """Return whether a smaller model exists, and its tiles have the pixels of all halos."""
+        """Return whether a smaller model exists and its tiles have all halos."""
         if small.image.height < 2 or small.image.width < 2:
             return False
         try:
@@ -186,14 +186,14 @@ class _Shrinker:
 
 
 def _has_halo(reach: Reach, original: Reach, grid: Grid) -> bool:
-    """Return whether tiles have the pixels that neighbours read, as far as the original's do."""
+    """Return whether tiles have the pixels that their neighbours read."""
     rows = min(max(1, original.rows), original.data.height // grid.rows)
     cols = min(max(1, original.cols), original.data.width // grid.cols)
     return reach.data.height // grid.rows >= rows and reach.data.width // grid.cols >= cols
 
 
 def _choose_layers(model: Model, balance: Balance, limit: int) -> KeptLayers:
-    """Return the layers that each stage keeps: the first ``limit`` of a run of equal ones."""
+    """Keep the first ``limit`` layers of each run of equal ones, by stage."""
     kept_layers: list[tuple[int, ...]] = []
     for first, last in layer_ranges(balance):
         repeats = 0
@@ -207,7 +207,7 @@ def _choose_layers(model: Model, balance: Balance, limit: int) -> KeptLayers:
 
 
 def _is_repeated(model: Model, before: int, index: int) -> bool:
-    """Return whether a layer equals the one before it, and keeps the shape of its input."""
+    """Return whether a layer equals the one before and keeps its input's shape."""
     if model.flows[index] != model.flows[index + 1]:
         return False
     return _drop_name(model.layers[before]) == _drop_name(model.layers[index])

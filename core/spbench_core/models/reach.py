@@ -100,14 +100,14 @@ def find_reaches(model: Model) -> list[Reaches]:
 
 
 def smallest_normalised_size(model: Model) -> int | None:
-    """Return the pixels of the smallest normalised map, or None if no map is normalised."""
+    """Return the pixels of the smallest normalised map, or None."""
     reaches = chain.from_iterable(find_reaches(model))
     sizes = (reach.data.height * reach.data.width for reach in reaches if reach.normalises)
     return min(sizes, default=None)
 
 
 def count_kept_values(model: Model) -> int:
-    """Return the values of one image that a step keeps for backward: inputs of operators."""
+    """Return the values of operators' inputs that a step keeps per image."""
     reaches = chain.from_iterable(find_reaches(model))
     return sum(reach.data.values for reach in reaches)
 

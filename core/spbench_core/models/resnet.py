@@ -1,4 +1,4 @@
-"""Residual networks for small images: as first published (v1), and pre-activation (v2).
+"""Residual networks for small images: original (v1), pre-activation (v2).
 
 They are those of Keras' CIFAR-10 example, which the benchmarks of MPI4DL use too, without the final
 softmax, because the loss takes logits. Like in these benchmarks, the first convolution of a v2
@@ -123,7 +123,7 @@ def _v2(blocks: int, width: int, num_classes: int) -> list[Layer]:
 
 
 def _bottleneck(narrow: int, wide: int, stride: int, activated: bool) -> Chain:
-    """Return the main branch of a block; an ``activated`` input is not normalised again."""
+    """Return a block's main branch; an activated input needs no norm."""
     before = () if activated else (("norm1", Norm()), ("relu1", Relu()))
     after = chain(
         conv1=Conv(narrow, 3, stride, bias=True),

@@ -40,7 +40,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class TensorTable:
-    """The tensors of a model, numbered in the order in which they are made; the image is 0.
+    """The tensors of a model, numbered in their order; the image is 0.
 
     Attributes:
         maps: Their shapes.
@@ -106,7 +106,7 @@ class StageRoutes:
         return tuple(route for route in self.routes if route.source == stage)
 
     def list_inputs(self, stage: int) -> tuple[int, ...]:
-        """Return the tensors that a stage receives, ascending; the first stage has the image."""
+        """Return the tensors that a stage receives, ascending; the image for 0."""
         return _list_tensors(self.list_incoming(stage)) if stage else (0,)
 
     def list_outputs(self, stage: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Balance of a model over stages by estimated cost, and a check of the tiles of a stage."""
+"""Balance of a model by estimated cost, and a check of a stage's tiles."""
 
 from __future__ import annotations
 

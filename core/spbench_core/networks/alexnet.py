@@ -1,4 +1,7 @@
-"""AlexNet: Krizhevsky et al., "ImageNet Classification with Deep Convolutional Networks", 2012."""
+"""AlexNet.
+
+Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from spbench_core.networks.graph import NetworkGraph
 
 
 def alexnet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
-    """Add the layers of AlexNet, with biases and without the two halves of the publication."""
+    """Add the layers of AlexNet, with biases and without its two halves."""
     data = graph.conv(image, 96, 11, stride=4, bias=True, name="conv1")
     data = graph.pool(data, 3, stride=2)
     data = graph.conv(data, 256, 5, pad=2, bias=True, name="conv2")

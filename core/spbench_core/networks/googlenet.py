@@ -1,4 +1,7 @@
-"""GoogLeNet: Szegedy et al., "Going Deeper with Convolutions", 2014. All layers have a bias."""
+"""GoogLeNet; all layers have a bias.
+
+Szegedy et al., "Going Deeper with Convolutions", 2014.
+"""
 
 from __future__ import annotations
 

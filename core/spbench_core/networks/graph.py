@@ -1,4 +1,4 @@
-"""The parameters of a network, collected by passing the shape of an image through its layers.
+"""The parameters of a network, collected while shapes pass its layers.
 
 Names and order of the layers are those of MXNet: a layer without a name is named by its kind and a
 number from 0.
@@ -32,7 +32,7 @@ class Parameter:
 
 
 class NetworkGraph:
-    """A network under construction: each layer adds parameters and returns its output shape.
+    """A network under construction: layers add parameters and return shapes.
 
     Attributes:
         parameters: Weights and biases, in the order in which the layers were added. MXNet numbers
@@ -56,7 +56,7 @@ class NetworkGraph:
         bias: bool = False,
         name: str | None = None,
     ) -> Map:
-        """Add a convolution: weight ``(filters, channels / groups, height, width)``, and a bias.
+        """Add a convolution: weight ``(filters, channels / groups, rows, cols)``.
 
         Raises:
             TooSmallError: The kernel is larger than the padded map.
@@ -101,7 +101,7 @@ class NetworkGraph:
 
 
 def same_padding(kernel: Pair) -> Pair:
-    """Return the padding with which a convolution with an odd kernel keeps height and width."""
+    """Return the padding with which an odd kernel keeps height and width."""
     return Conv(1, kernel).padding
 
 

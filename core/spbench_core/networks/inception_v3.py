@@ -93,7 +93,7 @@ def _pool_tower(graph: NetworkGraph, data: Map, name: str, filters: int) -> Map:
 
 
 def _tower(graph: NetworkGraph, data: Map, name: str, *layers: _Layer, halve: bool = False) -> Map:
-    """Add convolutions that keep height and width; with ``halve`` the last one halves both."""
+    """Add convolutions that keep the size; with ``halve`` the last halves it."""
     for index, (filters, kernel) in enumerate(layers):
         halves = halve and index == len(layers) - 1
         suffix = f"_{index}" if index else ""

@@ -1,4 +1,4 @@
-"""Residual networks: pre-activation (resnet), as first published (v1), with groups (resnext).
+"""Residual networks: pre-activation, original (v1) and grouped (resnext).
 
 Stages, units and names are those of MXNet, so that gradients have the same keys. He et al., "Deep
 Residual Learning for Image Recognition", 2015; "Identity Mappings in Deep Residual Networks",
@@ -60,7 +60,7 @@ def is_small_depth(depth: int) -> bool:
 
 
 def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style: Style) -> None:
-    """Add the layers of a residual network; ``depth`` must exist for the image's height."""
+    """Add the layers of a residual network of a depth for the image's height."""
     units, filters, bottleneck = _list_stages(image.height <= style.small, depth)
     data = _stem(graph, image, filters[0])
     for stage, (count, width) in enumerate(zip(units, filters[1:], strict=True), start=1):
@@ -77,7 +77,7 @@ def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style:
 
 
 def _list_stages(small: bool, depth: int) -> tuple[Sequence[int], Sequence[int], bool]:
-    """Return units by stage, filters of stem and stages, and whether units are bottlenecks."""
+    """Return units by stage, filters by stage, and whether units narrow."""
     if not small:
         bottleneck = depth >= 50
         widths = (64, 256, 512, 1024, 2048) if bottleneck else (64, 64, 128, 256, 512)

@@ -1,4 +1,7 @@
-"""VGG: Simonyan and Zisserman, "Very Deep Convolutional Networks", 2014. All layers have a bias."""
+"""VGG; all layers have a bias.
+
+Simonyan and Zisserman, "Very Deep Convolutional Networks", 2014.
+"""
 
 from __future__ import annotations
 

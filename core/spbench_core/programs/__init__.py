@@ -1,1 +1,1 @@
-"""External programs: their expected output, presets, and the reader of their output."""
+"""External programs: expected output, presets, and the output's reader."""

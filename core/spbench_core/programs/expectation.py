@@ -85,7 +85,7 @@ class JsonMetric:
 
 @dataclass(frozen=True, slots=True)
 class OutputTable:
-    """A table in a program's output: a header line, then rows with a word for each column.
+    """A table in a program's output: a header, and rows of words.
 
     Without `rows` it ends at the first line that is neither blank nor a row. With `rows` it ends at
     the header of another table, and other lines in between, such as those of launchers, are

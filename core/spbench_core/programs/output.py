@@ -31,7 +31,7 @@ MAX_EXAMPLES = 20
 
 
 class LineSplitter:
-    """A splitter of bytes into decoded lines without line ends; invalid bytes are replaced."""
+    """A splitter of bytes into decoded lines; invalid bytes are replaced."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

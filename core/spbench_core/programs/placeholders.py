@@ -12,7 +12,7 @@ _PATTERN = re.compile(r"\{\{([a-z_]\w*(?::\d+)?)\}\}|\{([a-z_]\w*(?::\d+)?)\}")
 
 
 def find_placeholders(text: str) -> Iterator[str]:
-    """Yield the names of the placeholders in a text; ``{{rank}}`` is an escaped ``{rank}``."""
+    """Yield the names of placeholders; ``{{rank}}`` is an escaped ``{rank}``."""
     return (match[2] for match in _PATTERN.finditer(text) if match[2])
 
 

@@ -1,1 +1,1 @@
-"""Pipeline schedules: the order of passes on every rank, and simulations of a step."""
+"""Pipeline schedules: orders of passes, and simulations of a step."""

@@ -1,4 +1,4 @@
-"""List scheduling of two pipelines: each free rank takes the most urgent task in a simulation."""
+"""List scheduling of two pipelines: free ranks take the most urgent task."""
 
 from __future__ import annotations
 

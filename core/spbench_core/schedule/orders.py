@@ -1,4 +1,4 @@
-"""Pipeline schedules: gpipe, 1f1b, 1f1b-deep and zb-h1 with one stage per rank, and interleaved.
+"""Pipeline schedules: gpipe, 1f1b, 1f1b-deep, zb-h1 and interleaved.
 
 All of them sum the same numbers in the same order. The first three have the same bubble, and differ
 in memory. In gpipe a stage keeps the activations of all micro-batches until backward. In 1f1b it
@@ -100,7 +100,7 @@ def stage_order(
 def order_passes(
     schedule: str, stage: int, stages: int, forward: Sequence[Pass], backward: Sequence[Pass]
 ) -> list[Pass]:
-    """Return the passes of a stage in the order of a schedule with whole backward passes.
+    """Order the passes of a stage by a schedule with whole backward passes.
 
     Args:
         schedule: One of `STAGE_SCHEDULES` except zb-h1.
@@ -144,7 +144,7 @@ def interleaved_order(
     *,
     forward_only: bool = False,
 ) -> TaskOrder:
-    """Return the order of a rank that has a stage in each of several rounds over the ranks.
+    """Return the order of a rank with a stage in each of several rounds.
 
     Interleaved 1F1B of Narayanan et al., "Efficient large-scale language model training on GPU
     clusters using Megatron-LM" (SC21), section 2.2. Micro-batches are in groups of as many as a
@@ -217,7 +217,7 @@ def _exceeds(counts: Sequence[int], other: Sequence[int]) -> bool:
 def _one_forward_one_backward(
     forward: Sequence[Pass], backward: Sequence[Pass], ahead: int
 ) -> list[Pass]:
-    """Return the 1F1B order: ``ahead`` warm-up forwards, then a forward before each backward."""
+    """Return ``ahead`` warm-up forwards, then a forward before each backward."""
     ahead = min(ahead, len(forward))
     steady = zip(forward[ahead:], backward, strict=False)
     alternating = [task for pair in steady for task in pair]
@@ -226,7 +226,7 @@ def _one_forward_one_backward(
 
 @lru_cache(maxsize=64)
 def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[TaskKind, ...]:
-    """Return the kinds of a stage's tasks in ZB-H1, each in the order of micro-batches.
+    """Return the kinds of a stage's tasks in ZB-H1.
 
     It is 1F1B in which the gradients of weights are delayed by as many micro-batches as there are
     previous stages. So every stage keeps as many micro-batches as the first stage of 1f1b. After
@@ -246,14 +246,14 @@ def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Task
 
 
 def count_trailing_weights(stage: int, stages: int, micro_batches: int) -> int:
-    """Return the number of gradients of weights after a stage's last gradients of data (ZB-H1)."""
+    """Count gradients of weights after a stage's last gradients of data (ZB-H1)."""
     ahead = min(stages - 1 - stage, micro_batches)
     waiting = min(stage, micro_batches - ahead)
     return waiting + (waiting < micro_batches)
 
 
 def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
-    """Return the ideal bubble: the share of time that ranks are idle if stages have equal work.
+    """Return the ideal bubble: the idle share if stages have equal work.
 
     It is the bubble of every schedule here except zb-h1, with the ``stages`` of a round. It holds
     for any ratio of backward to forward, and for forward only: the last rank waits for ``stages -

@@ -1,4 +1,4 @@
-"""Simulation of a step: the times of each task of each device, and of messages between them.
+"""Simulation of a step: the times of tasks and of messages.
 
 A device runs its tasks one by one, in a given order. A task starts when its devices have reached it
 and its input has arrived. A link carries one message at a time, in the order in which their senders

@@ -1,4 +1,4 @@
-"""Orders of tasks in a step, for one pipeline or for two mirrored ones on the same ranks (GEMS).
+"""Orders of tasks in a step, for one or two mirrored pipelines (GEMS).
 
 Mirrored gpipe runs the halves of a pair one after the other, like GEMS-MASTER (Jain et al., SC20).
 The forward wave of a direction starts on the rank where the backward wave of the other has begun,
@@ -71,7 +71,7 @@ def _measure_cost(layout: ModelLayout, orders: Sequence[TaskOrder]) -> tuple[flo
 def _order_halves(
     layout: ModelLayout, batches: Sequence[MicroBatch], schedule: str, forward_only: bool
 ) -> tuple[TaskOrder, ...]:
-    """Return orders in which the pipelines' micro-batches follow each other, as listed."""
+    """Return orders in which micro-batches follow each other as listed."""
     orders: list[list[Task]] = [[] for _ in range(layout.ranks_per_replica)]
     runs = groupby(enumerate(batches), lambda item: (item[1].pair, item[1].direction))
     for (_, direction), run in runs:

@@ -1,4 +1,4 @@
-"""The timeline of a step: the start and end of each rank's tasks, the bubble, and deadlocks.
+"""The timeline of a step: times of tasks, the bubble, and deadlocks.
 
 Receives block: a task starts when its input has arrived. There are two kinds of sends. The sender
 never waits for a buffered send. A rendezvous send ends when its receiver has reached the task that
@@ -157,7 +157,7 @@ class _Rows:
         return len(self.rows) - 1
 
     def list_parts(self, order: TaskOrder) -> list[tuple[RowTask, Task]]:
-        """Return a rank's tasks, arrivals and waits, each with the task that it belongs to."""
+        """Return a rank's tasks, arrivals and waits, each with its task."""
         if self._pending is None:
             return [((self._tasks[task.series], task.micro_batch), task) for task in order]
         parts = []

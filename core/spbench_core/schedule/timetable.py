@@ -1,4 +1,4 @@
-"""Timetables of a step: when each pass, message and all-reduce of every stage runs."""
+"""Timetables of a step: the times of passes, messages and all-reduces."""
 
 from __future__ import annotations
 

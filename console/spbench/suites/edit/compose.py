@@ -1,4 +1,4 @@
-"""Editor of case entries in the text of a suite; all other text is kept byte for byte.
+"""Editor of case entries in a suite's text; other text is unchanged.
 
 Comments directly above an entry belong to it. Every edit is parsed again before it is returned: an
 edit that would change more than its entry is rejected.
@@ -164,7 +164,7 @@ def _insert_below(outline: Outline, line: int, lines: list[str]) -> str:
 
 
 def _remove_empty_list(outline: Outline, cases: Node) -> tuple[Outline, int]:
-    """Return the text without an empty value of ``cases`` (``[]``, ``~``), and its line."""
+    """Return the text without an empty ``cases`` (``[]``, ``~``), and its line."""
     source = outline.source
     start = source.find_offset(cases.mark)
     end = source.find_offset(cases.end)
@@ -208,7 +208,7 @@ def _confirm(
     others: list[Any],
     line: int = 0,
 ) -> EditedText:
-    """Return an edit if it is correct: the entry equals the draft, and the rest is unchanged.
+    """Return an edit if only its entry has changed, and equals the draft.
 
     Raises:
         UsageError: The edit is not correct.

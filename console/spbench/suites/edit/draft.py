@@ -1,4 +1,4 @@
-"""Drafts of case entries: the data of a form, parsed from and formatted for a suite's text."""
+"""Drafts of case entries: the data of a form and of a suite's text."""
 
 from __future__ import annotations
 

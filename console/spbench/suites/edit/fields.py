@@ -115,7 +115,7 @@ def list_bound_fields(metric: str) -> tuple[Field, ...]:
 
 
 def list_reference_fields(metric: str) -> tuple[Field, ...]:
-    """Return the fields of a reference of a metric of `list_metrics` or a statistic of it."""
+    """Return the fields of a reference of a metric or a statistic of it."""
     return _list_model_fields(Bound, ("reference", "lower", "upper"), ("case", "expect", metric))
 
 
@@ -179,7 +179,7 @@ def _make_schema_field(name: str, schema: Mapping[str, Any], path: tuple[str, ..
 
 
 def _find_kind(part: Mapping[str, Any]) -> FieldKind | None:
-    """Return the kind of a field by its type; nested keys have a reference in the schema."""
+    """Return the kind of a field by its type; nested keys are a reference."""
     return "keys" if "$ref" in part else _TYPES.get(part["type"])
 
 

@@ -1,4 +1,4 @@
-"""Parser of the texts in a form's fields, by YAML's rules and with the loader's messages."""
+"""Parser of the texts in a form's fields, with the loader's messages."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _expand_item(field: Field, item: Any) -> list[Any]:
 
 
 def _parse_step(field: Field, text: str) -> str:
-    """Return the text of a step; a step of bytes may have a unit, and be below the minimum."""
+    """Return the text of a step; bytes may have a unit, and any size."""
     if field.kind != "bytes" or field.param is None:
         return text
     return str(replace(field.param, minimum=None, maximum=None).read(text))
@@ -199,7 +199,7 @@ def _convert_number(field: Field, number: Decimal) -> int | float | str:
 
 
 def split_range(text: str) -> tuple[str, str, str, str] | None:
-    """Return first, last, ``*`` or ``+``, and the amount; None if the text is not a range."""
+    """Return first, last, ``*`` or ``+``, and amount of a range, or None."""
     match = _RANGE.fullmatch(text)
     if match is None:
         return None
@@ -223,7 +223,7 @@ def parse_decimal(text: str) -> Decimal:
 
 
 def expand_range(first: Decimal, last: Decimal, sign: str, amount: Decimal) -> list[Decimal]:
-    """Return the numbers from ``first`` to ``last``; ``last`` is included if it is reached.
+    """Return the numbers from ``first`` to ``last``, inclusive if it is reached.
 
     Raises:
         ValueError: They do not increase, or are more than `MAX_VALUES`.

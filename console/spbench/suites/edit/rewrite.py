@@ -46,7 +46,7 @@ def is_same(value: Any, other: Any) -> bool:
 
 
 def align_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry's data with the keys of its sections in the order of an older entry.
+    """Return an entry's data with its keys in the order of an older entry.
 
     Sections with a significant order are unchanged.
     """
@@ -64,7 +64,7 @@ def _align_value(old: Any, new: Any) -> Any:
 
 
 class _Edits:
-    """Changes of a text that are collected, and then applied from its end to its start."""
+    """Collected changes of a text, which are applied from its end to its start."""
 
     def __init__(self, source: SuiteText) -> None:
         self.source = source
@@ -177,6 +177,6 @@ def _is_block(node: Node) -> bool:
 
 
 def _keeps_order(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether common keys have the same order, and the first one is still first."""
+    """Return whether common keys have the same order, with the same first key."""
     common = [key for key in old if key in new]
     return common == [key for key in new if key in old] and list(new)[:1] == common[:1] != []

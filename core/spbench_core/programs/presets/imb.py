@@ -1,4 +1,4 @@
-"""The Intel MPI Benchmarks: a table for each test and number of ranks in one output."""
+"""The Intel MPI Benchmarks: a table per test and number of ranks."""
 
 from __future__ import annotations
 

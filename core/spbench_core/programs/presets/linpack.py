@@ -1,4 +1,4 @@
-"""HPC Challenge, High-Performance Linpack and STREAM: compute rates of nodes and clusters."""
+"""HPC Challenge, High-Performance Linpack and STREAM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FAILED_RESIDUALS = r"\b[1-9]\d* tests completed and failed"
 
 
 def _summary(key: str, metric: dict[str, Any]) -> dict[str, Any]:
-    """Return the metric of a key in HPCC's summary; the key has a number if the test ran."""
+    """Return the metric of a key in HPCC's summary; it may lack a number."""
     return {"pattern": rf"^{key}=(?P<value>\d\S*)$", **metric}
 
 

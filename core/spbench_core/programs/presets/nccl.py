@@ -1,4 +1,4 @@
-"""nccl-tests of NVIDIA: collectives over sizes, out of place and in place, with their errors.
+"""nccl-tests of NVIDIA: collectives over sizes, with their errors.
 
 All programs of the suite print the same table. Newer ones print their version; ``unnamed`` is one
 that does not.

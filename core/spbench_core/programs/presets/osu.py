@@ -1,4 +1,4 @@
-"""The OSU micro-benchmarks: latency, bandwidth and message rate of pairs, and the collectives.
+"""The OSU micro-benchmarks: latency, bandwidth, rates and collectives.
 
 Each prints a table over message sizes. Its columns depend on the version and on the options: ``-f``
 adds the fastest and the slowest rank and the iterations, ``-c`` (since version 6) the result of the
@@ -37,7 +37,7 @@ _METRICS = {
 
 
 def _tables(first: dict[str, str], *more: dict[str, str]) -> list[dict[str, Any]]:
-    """Return a table for each choice of optional columns; titles are mapped to columns."""
+    """Return a table for each choice of optional columns."""
     return [
         _table({title: name for part in (first, *choice) for title, name in part.items()})
         for count in range(len(more) + 1)

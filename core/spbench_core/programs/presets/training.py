@@ -1,4 +1,4 @@
-"""Scripts of MXNet and MPI4DL: exchanges of a network's gradients and of halos of tiles."""
+"""Scripts of MXNet and MPI4DL: exchanges of gradients and of halos."""
 
 from __future__ import annotations
 
