@@ -107,10 +107,10 @@ def _open_console(**options: Any) -> int:
     return open_console(**options)
 
 
-def _serve_console(words: Sequence[str], **options: Any) -> None:
+def _serve_console(args: Sequence[str], **options: Any) -> None:
     from spbench.tui.web.start import serve_console
 
-    serve_console(words, **options)
+    serve_console(args, **options)
 
 
 def _flush() -> None:

@@ -28,12 +28,12 @@ class ServeConsole(Protocol):
 
     def __call__(
         self,
-        words: Sequence[str],
+        args: Sequence[str],
         *,
         host: str,
         port: int,
         with_token: bool,
-        tell: Callable[[str], None],
+        print_address: Callable[[str], None],
     ) -> None: ...
 
 
@@ -138,7 +138,7 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
         def print_address(address: str) -> None:
             print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)
 
-        serve_console(arguments, host=host, port=port, with_token=not no_token, tell=print_address)
+        serve_console(arguments, host=host, port=port, with_token=not no_token, print_address=print_address)
 
     return serve
 

@@ -23,7 +23,7 @@ class FluxRun:
     helper: str | None = None
     libraries = frozenset({"openmpi", "mpich", "intelmpi", "mvapich", "mvapich2"})
 
-    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
+    def candidates(self, env: Mapping[str, str], interpreter_folder: Path) -> Sequence[Path]:
         """Return none: it is called by name on the nodes."""
         return ()
 

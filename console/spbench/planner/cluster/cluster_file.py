@@ -139,7 +139,7 @@ def _check_machine_pair(names: Any) -> Any:
 
 
 class PairEntry(StrictModel):
-    """Two machines with a link of their own, an entry of ``pairs:``."""
+    """Two machines with their own link, an entry of ``pairs:``."""
 
     machines: Annotated[
         list[Annotated[str, check_reference("machine")]],

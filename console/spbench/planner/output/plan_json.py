@@ -41,7 +41,7 @@ class StagePart(_Part):
 
 
 class BaselinePart(_Part):
-    """Another way to train the same; without a time, ``reason`` says why there is none."""
+    """Another way to train the same model; ``reason`` explains a missing time."""
 
     name: str
     step_ms: float | None

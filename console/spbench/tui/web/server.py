@@ -105,8 +105,8 @@ class ConsoleServer(Server):
             "application": {"name": self.title},
         }
 
-    async def run(self, host: str, port: int, tell: Callable[[str], None]) -> None:
-        """Serve until a signal comes; ``tell`` is called with the address when ready.
+    async def run(self, host: str, port: int, print_address: Callable[[str], None]) -> None:
+        """Serve until a signal comes; ``print_address`` is called with the address when ready.
 
         Raises:
             UsageError: The address cannot be listened on.
@@ -122,7 +122,7 @@ class ConsoleServer(Server):
             bound = runner.addresses[0]
             self._cookie = f"{COOKIE}-{bound[1]}-{secrets.token_hex(4)}"
             self._loopback = _is_loopback(str(bound[0]))
-            tell(self._format_address(bound))
+            print_address(self._format_address(bound))
             await _wait_for_signal()
         finally:
             await runner.cleanup()

@@ -12,7 +12,7 @@ from spbench.errors import MissingError
 
 
 def serve_console(
-    args: Sequence[str], *, host: str, port: int, with_token: bool, tell: Callable[[str], None]
+    args: Sequence[str], *, host: str, port: int, with_token: bool, print_address: Callable[[str], None]
 ) -> None:
     """Serve ``spbench tui`` with these arguments to browsers until a signal comes.
 
@@ -27,4 +27,4 @@ def serve_console(
         raise MissingError(f"{missing}; pip install 'spbench[serve]'") from None
     command = shlex.join([sys.executable, "-m", "spbench", "tui", *args])
     token = secrets.token_urlsafe(18) if with_token else None
-    asyncio.run(ConsoleServer(command, token).run(host, port, tell))
+    asyncio.run(ConsoleServer(command, token).run(host, port, print_address))
