@@ -138,7 +138,9 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
         def print_address(address: str) -> None:
             print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)
 
-        serve_console(arguments, host=host, port=port, with_token=not no_token, print_address=print_address)
+        serve_console(
+            arguments, host=host, port=port, with_token=not no_token, print_address=print_address
+        )
 
     return serve
 

@@ -12,7 +12,12 @@ from spbench.errors import MissingError
 
 
 def serve_console(
-    args: Sequence[str], *, host: str, port: int, with_token: bool, print_address: Callable[[str], None]
+    args: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    with_token: bool,
+    print_address: Callable[[str], None],
 ) -> None:
     """Serve ``spbench tui`` with these arguments to browsers until a signal comes.
 
