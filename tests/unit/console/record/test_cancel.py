@@ -1,10 +1,10 @@
-"""The word that a console leaves before it cancels a run."""
+"""The request that a console writes before it cancels a run."""
 
 from spbench.record.runs.cancel import forget_cancel, read_cancel_origin, request_cancel
 from spbench.record.runs.folder import RunFolder
 
 
-def test_a_word_is_left_and_forgotten(tmp_path):
+def test_cancel_request_is_written_and_removed(tmp_path):
     folder = RunFolder(tmp_path)
     assert read_cancel_origin(folder) is None
     request_cancel(folder)
@@ -14,7 +14,7 @@ def test_a_word_is_left_and_forgotten(tmp_path):
     assert read_cancel_origin(folder) is None
 
 
-def test_a_run_that_cannot_be_written_is_cancelled_all_the_same(tmp_path):
+def test_request_ignores_unwritable_folder_and_invalid_file(tmp_path):
     request_cancel(RunFolder(tmp_path / "gone"))
     (tmp_path / "cancel.json").write_text("[]")
     assert read_cancel_origin(RunFolder(tmp_path)) is None

@@ -1,4 +1,4 @@
-"""The cases of a run in numbers."""
+"""Counts of the cases of a run, and their description."""
 
 import pytest
 
@@ -7,33 +7,43 @@ from spbench.record.run_parts import CaseCounts, count_cases
 from spbench_core.events.statuses import CaseStatus
 
 
-def case(status, started=1.0):
+def build_case(status, started=1.0):
     state = CaseState(identity=None)
     state.verdict = CaseVerdict(status=CaseStatus(status), started=started)
     return state
 
 
 @pytest.mark.parametrize(
-    ("cases", "going", "ended"),
+    ("cases", "running_text", "ended_text"),
     [
-        ([case("passed"), case("running"), case("waiting", None)], "1/3 cases", None),
         (
-            [case("passed"), case("cancelled"), case("cancelled", None)],
+            [build_case("passed"), build_case("running"), build_case("waiting", None)],
+            "1/3 cases",
+            None,
+        ),
+        (
+            [build_case("passed"), build_case("cancelled"), build_case("cancelled", None)],
             None,
             "1/3 passed, 1 did not run",
         ),
-        ([case("passed"), case("failed"), case("timeout")], None, "1/3 passed"),
-        ([case("passed"), case("skipped", None), case("skipped", None)], None, "1/3 passed, 2 did"),
+        ([build_case("passed"), build_case("failed"), build_case("timeout")], None, "1/3 passed"),
+        (
+            [build_case("passed"), build_case("skipped", None), build_case("skipped", None)],
+            None,
+            "1/3 passed, 2 did",
+        ),
         ([], "0/0 cases", "0/0 passed"),
     ],
 )
-def test_what_never_ran_is_not_counted_as_run(cases, going, ended):
+def test_description_excludes_cases_that_never_ran(cases, running_text, ended_text):
     counts = count_cases(cases)
-    if going:
-        assert counts.describe(ended=False) == going
-    if ended:
-        assert counts.describe(ended=True).startswith(ended)
+    if running_text:
+        assert counts.describe(ended=False) == running_text
+    if ended_text:
+        assert counts.describe(ended=True).startswith(ended_text)
 
 
-def test_a_case_that_was_cut_short_did_begin():
-    assert count_cases([case("cancelled"), case("cancelled", None)]) == CaseCounts(2, 0, 0, 1)
+def test_cancelled_case_counts_as_started():
+    assert count_cases([build_case("cancelled"), build_case("cancelled", None)]) == CaseCounts(
+        2, 0, 0, 1
+    )

@@ -1,4 +1,4 @@
-"""Durations of cases and of the starts of jobs, from the times that a report has."""
+"""Durations of cases and of job starts, computed from the times in a report."""
 
 import pytest
 
@@ -7,27 +7,27 @@ from spbench.record.runs.index import find_past_durations
 from spbench_core.events.statuses import CaseStatus
 from unit.events import recorded, whole_run
 
-WORKS = [hash_work("compute.gemm", 1, 2, {"n": 512})]
+WORK_HASHES = [hash_work("compute.gemm", 1, 2, {"n": 512})]
 MACHINE = {"id": "abc", "hosts": ["node01"], "cores": [2]}
 
 
-def times(name, started, finished, *launches, status="passed", repeats=1):
+def case_times(name, started, finished, *launches, status="passed", repeats=1):
     return CaseTimes(name, CaseStatus(status), started, finished, launches or (1,), repeats)
 
 
-def test_a_fault_of_another_case_is_no_other_work():
-    def work(*words, case_id="a[n=1]"):
-        return hash_work("compute.gemm", 1, 2, {"n": 1}, words, case_id)
+def test_fault_of_another_case_does_not_change_the_work_hash():
+    def hash_case(*options, case_id="a[n=1]"):
+        return hash_work("compute.gemm", 1, 2, {"n": 1}, options, case_id)
 
-    plain = work()
-    assert work("--inject", "slow=2@b") == work("--inject=slow@b[n=1]") == plain
-    planted = [work("--inject", fault) for fault in ("slow@a", "slow@a[n=1]", "slow")]
-    assert plain not in planted
-    assert len(set(planted)) == 3
+    plain = hash_case()
+    assert hash_case("--inject", "slow=2@b") == hash_case("--inject=slow@b[n=1]") == plain
+    fault_hashes = [hash_case("--inject", fault) for fault in ("slow@a", "slow@a[n=1]", "slow")]
+    assert plain not in fault_hashes
+    assert len(set(fault_hashes)) == 3
 
 
-def test_cases_of_jobs_that_run_one_after_another():
-    cases = [times("a", 2.5, 3.0), times("b", 3.0, 7.0), times("c", 8.0, 8.25, 2)]
+def test_measures_cases_of_consecutive_jobs():
+    cases = [case_times("a", 2.5, 3.0), case_times("b", 3.0, 7.0), case_times("c", 8.0, 8.25, 2)]
     durations = measure_durations(1.0, cases)
     assert {name: value.seconds for name, value in durations.items()} == {
         "a": 0.5,
@@ -41,40 +41,40 @@ def test_cases_of_jobs_that_run_one_after_another():
     }
 
 
-def test_repeats_in_launches_of_their_own_are_not_taken_for_one_long_case():
+def test_repeats_in_separate_launches_are_averaged():
     """Two cases, three launches: 2 s to start, 1 s and 4 s of work."""
-    cases = [times("a", 2.0, 17.0, 1, 2, 3), times("b", 3.0, 21.0, 1, 2, 3)]
+    cases = [case_times("a", 2.0, 17.0, 1, 2, 3), case_times("b", 3.0, 21.0, 1, 2, 3)]
     durations = measure_durations(0.0, cases)
     assert (durations["a"].seconds, durations["b"].seconds) == (1.0, 4.0)
     assert (durations["a"].start, durations["a"].launches) == (2.0, 3)
 
 
-def test_repeats_of_a_case_alone_in_its_job_are_without_the_starts_of_its_launches():
+def test_duration_of_a_single_case_job_excludes_launch_starts():
     """Three launches of 2 s to start and 1 s of work."""
-    durations = measure_durations(0.0, [times("a", 2.0, 9.0, 1, 2, 3)])
+    durations = measure_durations(0.0, [case_times("a", 2.0, 9.0, 1, 2, 3)])
     assert (durations["a"].seconds, durations["a"].start) == (1.0, 2.0)
 
 
-def test_repeats_of_jobs_by_turns():
-    """Two jobs of one case each, three launches of each: 2 s to start, 1 s and 4 s of work."""
-    cases = [times("a", 2.0, 21.0, 1, 3, 5), times("b", 5.0, 27.0, 2, 4, 6)]
+def test_measures_repeats_of_interleaved_jobs():
+    """Two jobs of one case, three launches each: 2 s to start, 1 s and 4 s of work."""
+    cases = [case_times("a", 2.0, 21.0, 1, 3, 5), case_times("b", 5.0, 27.0, 2, 4, 6)]
     durations = measure_durations(0.0, cases)
     assert (durations["a"].seconds, durations["b"].seconds) == (1.0, 4.0)
     assert (durations["a"].start, durations["b"].start) == (2.0, 2.0)
 
 
-def test_repeats_beyond_those_of_the_other_case_of_a_job():
+def test_measures_additional_repeats_of_one_case_of_a_job():
     """Two launches of 2 s to start: 1 s and 4 s of work, then 4 s."""
-    cases = [times("a", 2.0, 3.0, 1), times("b", 3.0, 13.0, 1, 2)]
+    cases = [case_times("a", 2.0, 3.0, 1), case_times("b", 3.0, 13.0, 1, 2)]
     assert measure_durations(0.0, cases)["b"].seconds == 4.0
 
 
 def test_repeats_within_one_launch_share_its_time():
-    assert measure_durations(0.0, [times("a", 1.0, 7.0, repeats=3)])["a"].seconds == 2.0
+    assert measure_durations(0.0, [case_times("a", 1.0, 7.0, repeats=3)])["a"].seconds == 2.0
 
 
-def test_cases_that_were_cut_short_have_no_duration():
-    cases = [times("a", 1.0, 31.0, status="timeout"), times("b", 45.0, 46.0, 2)]
+def test_timed_out_case_has_no_duration():
+    cases = [case_times("a", 1.0, 31.0, status="timeout"), case_times("b", 45.0, 46.0, 2)]
     durations = measure_durations(0.0, cases)
     assert durations.keys() == {"b"}
     assert durations["b"].start is None, "the end of the broken job is part of that time"
@@ -85,7 +85,7 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
-def ended(home, seconds, **machine):
+def record_run(home, seconds, **machine):
     folder = recorded(home, whole_run(), verdict="passed", exit_code=0, finished=9.0)
     case = {
         "id": "a",
@@ -107,24 +107,24 @@ def ended(home, seconds, **machine):
     return folder
 
 
-def test_an_index_without_runs_reads_the_newest_reports_only(home, monkeypatch):
-    runs = sorted(ended(home, seconds).id for seconds in (4, 5, 6))
+def test_empty_index_reads_only_the_newest_reports_first(home, monkeypatch):
+    runs = sorted(record_run(home, seconds).id for seconds in (4, 5, 6))
     monkeypatch.setattr("spbench.record.runs.index.MAX_REPORTS_READ", 2)
-    assert [row.run for row in find_past_durations(home, WORKS, ["node01"], 2)] == runs[:0:-1]
-    assert len(find_past_durations(home, WORKS, ["node01"], 2)) == 3, "the others follow"
+    assert [row.run for row in find_past_durations(home, WORK_HASHES, ["node01"], 2)] == runs[:0:-1]
+    assert len(find_past_durations(home, WORK_HASHES, ["node01"], 2)) == 3, "the others follow"
 
 
-def test_durations_on_the_same_hosts_the_newest_run_first(home):
-    first = ended(home, 4)
-    second = ended(home, 5)
-    ended(home, 6, hosts=["node02"])
-    ended(home, 7, cores=[64])
-    rows = find_past_durations(home, WORKS, ["node01"], 2)
+def test_past_durations_list_the_newest_run_first(home):
+    first = record_run(home, 4)
+    second = record_run(home, 5)
+    record_run(home, 6, hosts=["node02"])
+    record_run(home, 7, cores=[64])
+    rows = find_past_durations(home, WORK_HASHES, ["node01"], 2)
     newest, oldest = sorted((first.id, second.id), reverse=True)
     assert [row.run for row in rows] == [newest, oldest]
     assert {row.seconds for row in rows} == {4.0, 5.0}
     assert {row.start for row in rows} == {2.0}
-    assert len(find_past_durations(home, WORKS, ["node01"], None)) == 3
+    assert len(find_past_durations(home, WORK_HASHES, ["node01"], None)) == 3
     assert (
         find_past_durations(home, [hash_work("compute.gemm", 1, 2, {"n": 64})], ["node01"], 2) == []
     )

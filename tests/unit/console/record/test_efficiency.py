@@ -1,4 +1,4 @@
-"""Efficiencies as people read them."""
+"""Formatted efficiencies, and the time that each belongs to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spbench.record.efficiency import find_efficiency_time, format_efficiency
         (225.04, True, "~> 999 %"),
     ],
 )
-def test_an_efficiency_is_a_percentage(efficiency, disturbed, expected):
+def test_formats_efficiency_as_a_percentage(efficiency, disturbed, expected):
     assert format_efficiency(efficiency, disturbed=disturbed) == expected
 
 
@@ -32,5 +32,5 @@ def test_an_efficiency_is_a_percentage(efficiency, disturbed, expected):
         ("speedup", ["time_ms"], None),
     ],
 )
-def test_an_efficiency_is_that_of_the_time_with_a_reference(metric, references, time):
+def test_efficiency_belongs_to_the_time_with_a_reference(metric, references, time):
     assert find_efficiency_time(metric, references) == time

@@ -1,10 +1,12 @@
+"""Lists of names and case counts in messages."""
+
 import pytest
 
 from spbench.record.messages.enumeration import count_cases, enumerate_names, name_cases
 
 
 @pytest.mark.parametrize(
-    ("names", "text"),
+    ("names", "expected"),
     [
         ("a", "a"),
         ("ab", "a and b"),
@@ -13,18 +15,18 @@ from spbench.record.messages.enumeration import count_cases, enumerate_names, na
         ("abcdefgh", "a, b and 6 more hosts"),
     ],
 )
-def test_three_names_are_written_and_of_more_two(names, text):
-    assert enumerate_names(names, "hosts") == text
+def test_enumerates_three_names_or_two_and_a_count(names, expected):
+    assert enumerate_names(names, "hosts") == expected
 
 
 @pytest.mark.parametrize(
-    ("ids", "named", "total", "count"),
+    ("ids", "list_text", "total", "count_text"),
     [
         ("a", "in a", 1, "in a"),
         ("ab", "in 2 cases: a and b", 12, "in 2 of 12 cases"),
         ("abcd", "in 4 cases: a, b and 2 more", 4, "in all 4 cases"),
     ],
 )
-def test_one_case_is_named_and_several_are_counted(ids, named, total, count):
-    assert name_cases(ids) == named
-    assert count_cases(ids, total) == count
+def test_names_one_case_and_counts_several(ids, list_text, total, count_text):
+    assert name_cases(ids) == list_text
+    assert count_cases(ids, total) == count_text

@@ -1,3 +1,5 @@
+"""Findings of a run: slow ranks, hosts and links."""
+
 import pytest
 
 from spbench.record.findings import collect_findings, names_slow_part
@@ -15,12 +17,12 @@ from unit.events import (
 )
 
 
-def found(events):
+def judge_and_collect(events):
     state = state_of(events)
     for case in state.cases.values():
         case.verdict.stragglers = tuple(find_stragglers(case))
     for job in state.jobs.values():
-        job.ranks.clear()  # these ranks have all the same two
+        job.ranks.clear()  # all these ranks would share the same two cores
     return collect_findings(state)
 
 
@@ -28,41 +30,41 @@ ALIKE = [10.0, 10.2, 9.9, 10.1]
 TWO_HOSTS = ["node01", "node01", "node02", "node02"]
 
 
-def times(*values):
+def constant_times(*values):
     return [[value] * 10 for value in values]
 
 
-def test_a_slow_rank_is_named_with_its_host():
-    assert found(timed(times(10, 10, 10, 20), TWO_HOSTS)) == [
+def test_reports_slow_rank_with_its_host():
+    assert judge_and_collect(timed(constant_times(10, 10, 10, 20), TWO_HOSTS)) == [
         "rank 3 on node02 is 2.00x as slow as the median rank in a for 200 ms; "
         "check its host with: spbench doctor --hosts node02"
     ]
 
 
-def test_the_slow_one_of_two_ranks_is_named():
-    [sentence] = found(timed(times(20, 10), ["node01", "node01"]))
-    assert sentence.startswith("rank 0 on node01 is 2.00x as slow ")
+def test_reports_the_slower_of_two_ranks():
+    [finding] = judge_and_collect(timed(constant_times(20, 10), ["node01", "node01"]))
+    assert finding.startswith("rank 0 on node01 is 2.00x as slow ")
 
 
-def test_a_slow_host_is_named_rather_than_its_ranks():
+def test_reports_slow_host_instead_of_its_ranks():
     hosts = [f"node0{number}" for number in (1, 1, 2, 2, 3, 3)]
-    assert found(timed(times(10, 10, 20, 21, 10, 10), hosts)) == [
+    assert judge_and_collect(timed(constant_times(10, 10, 20, 21, 10, 10), hosts)) == [
         "host node02 is 2.00x as slow as the median rank in a for 200 ms; "
         "check its host with: spbench doctor --hosts node02"
     ]
 
 
-def test_a_host_with_one_slow_rank_of_two_is_not_called_slow():
-    [sentence] = found(timed(times(10, 10, 30, 10), TWO_HOSTS))
-    assert sentence.startswith("rank 2 on node02 is 3.00x as slow ")
+def test_host_with_one_slow_rank_of_two_is_not_slow():
+    [finding] = judge_and_collect(timed(constant_times(10, 10, 30, 10), TWO_HOSTS))
+    assert finding.startswith("rank 2 on node02 is 3.00x as slow ")
 
 
-def test_one_rank_is_compared_with_none():
-    assert found(timed(times(10), ["node01"])) == []
+def test_single_rank_has_no_finding():
+    assert judge_and_collect(timed(constant_times(10), ["node01"])) == []
 
 
-def test_ranks_that_are_alike_are_called_so():
-    assert found(timed(times(*ALIKE), TWO_HOSTS)) == [
+def test_reports_that_similar_ranks_are_not_slow():
+    assert judge_and_collect(timed(constant_times(*ALIKE), TWO_HOSTS)) == [
         "nothing is slow: of 2 hosts and 4 ranks, the slowest takes 1.02x as long as the median of "
         "its kind, in a (counted: quiet cases of compute and memory, timed for 20 ms or more; "
         "named from 1.3x on)"
@@ -70,26 +72,31 @@ def test_ranks_that_are_alike_are_called_so():
 
 
 @pytest.mark.parametrize(("slowest", "start"), [(12.9, "nothing is slow"), (13.1, "rank 3")])
-def test_a_rank_is_named_from_1_3_times_on(slowest, start):
-    assert found(timed(times(10, 10, 10, slowest), TWO_HOSTS))[0].startswith(start)
+def test_reports_rank_above_1_3_times_the_median(slowest, start):
+    assert judge_and_collect(timed(constant_times(10, 10, 10, slowest), TWO_HOSTS))[0].startswith(
+        start
+    )
 
 
-def pairs(*figures):
-    """Figures of the links 0-1, 0-4 and 1-4 within node01, and 0-2, 0-3, 1-2 to node02."""
-    places = {0: "node01", 1: "node01", 2: "node02", 3: "node02", 4: "node01"}
+def link_figures(*figures):
+    """Return figures of links by pair of ranks with hosts.
+
+    The order is 0-1, 0-4, 1-4 within node01, then 0-2, 0-3, 1-2 to node02.
+    """
+    hosts = {0: "node01", 1: "node01", 2: "node02", 3: "node02", 4: "node01"}
     links = [(0, 1), (0, 4), (1, 4), (0, 2), (0, 3), (1, 2)]
     return {
-        ((a, places[a]), (b, places[b])): figure
+        ((a, hosts[a]), (b, hosts[b])): figure
         for (a, b), figure in zip(links, figures, strict=True)
     }
 
 
-LATENCY = pairs(0.5, 0.5, 0.5, 2.0, 2.0, 2.0)
-BANDWIDTH = pairs(8.0, 8.0, 8.0, 1.0, 1.0, 1.0)
+LATENCY = link_figures(0.5, 0.5, 0.5, 2.0, 2.0, 2.0)
+BANDWIDTH = link_figures(8.0, 8.0, 8.0, 1.0, 1.0, 1.0)
 
 
-def test_links_are_compared_with_their_own_kind_only():
-    assert found(measured(LATENCY, BANDWIDTH)) == [
+def test_compares_links_only_with_links_of_the_same_kind():
+    assert judge_and_collect(measured(LATENCY, BANDWIDTH)) == [
         "nothing is slow: of 2 hosts, 5 ranks and 6 links, the slowest takes 1.00x as long as the "
         "median of its kind, in links (counted: cases of links; named from 1.5x on)"
     ]
@@ -99,19 +106,19 @@ def test_links_are_compared_with_their_own_kind_only():
     ("figures", "parts"),
     [
         (
-            {"latency": pairs(0.5, 0.5, 0.5, 2.0, 2.0, 8.0)},
+            {"latency": link_figures(0.5, 0.5, 0.5, 2.0, 2.0, 8.0)},
             ("rank 1 on node01 to rank 2 on node02", "latency 8.00 us, median 2.00 us"),
         ),
         (
-            {"bandwidth": pairs(8.0, 8.0, 8.0, 0.25, 1.0, 1.0)},
+            {"bandwidth": link_figures(8.0, 8.0, 8.0, 0.25, 1.0, 1.0)},
             ("rank 0 on node01 to rank 2 on node02", "bandwidth 250 MB/s, median 1.00 GB/s"),
         ),
         (
-            {"latency": pairs(0.5, 1.5, 0.5, 2.0, 2.0, 2.0)},
+            {"latency": link_figures(0.5, 1.5, 0.5, 2.0, 2.0, 2.0)},
             ("rank 0 on node01 to rank 4 on node01", "latency 1.50 us, median 500 ns"),
         ),
         (
-            {"bandwidth": pairs(8.0, 8.0, 2.0, 1.0, 1.0, 1.0)},
+            {"bandwidth": link_figures(8.0, 8.0, 2.0, 1.0, 1.0, 1.0)},
             ("rank 1 on node01 to rank 4 on node01", "bandwidth 2.00 GB/s, median 8.00 GB/s"),
         ),
     ],
@@ -122,34 +129,36 @@ def test_links_are_compared_with_their_own_kind_only():
         "bandwidth within a host",
     ],
 )
-def test_a_slow_link_is_named_with_both_ends(figures, parts):
-    [sentence] = found(measured(**{"latency": LATENCY, "bandwidth": BANDWIDTH} | figures))
+def test_reports_slow_link_with_both_ends(figures, parts):
+    [finding] = judge_and_collect(
+        measured(**{"latency": LATENCY, "bandwidth": BANDWIDTH} | figures)
+    )
     link, values = parts
-    assert sentence.startswith(f"link from {link} is ")
-    assert f"x as slow as the median link in links ({values}); check " in sentence
+    assert finding.startswith(f"link from {link} is ")
+    assert f"x as slow as the median link in links ({values}); check " in finding
 
 
 @pytest.mark.parametrize(("slowest", "start"), [(2.9, "nothing is slow"), (3.1, "link from")])
-def test_a_link_is_named_from_1_5_times_on(slowest, start):
-    latency = pairs(0.5, 0.5, 0.5, 2.0, 2.0, slowest)
-    assert found(measured(latency, BANDWIDTH))[0].startswith(start)
+def test_reports_link_above_1_5_times_the_median(slowest, start):
+    latency = link_figures(0.5, 0.5, 0.5, 2.0, 2.0, slowest)
+    assert judge_and_collect(measured(latency, BANDWIDTH))[0].startswith(start)
 
 
-def test_a_link_that_is_the_only_one_of_its_kind_is_compared_with_none():
+def test_only_link_of_its_kind_has_no_finding():
     only = {((0, "node01"), (1, "node02")): 50.0}
-    assert found(measured(only, only)) == []
+    assert judge_and_collect(measured(only, only)) == []
 
 
-def test_a_link_is_not_compared_with_its_own_repeats():
+def test_link_is_not_compared_with_its_own_repeats():
     only = {((0, "node01"), (1, "node02")): 0.5}
     *events, verdict = measured(only, {})
     [slower] = [
         event | {"value": 5.0, "repeat": 1} for event in events if event["event"] == "metric"
     ]
-    assert found([*events, slower, verdict]) == []
+    assert judge_and_collect([*events, slower, verdict]) == []
 
 
-def test_links_are_compared_by_the_medians_of_their_repeats():
+def test_compares_links_by_the_medians_of_their_repeats():
     *events, verdict = measured(LATENCY, {})
     later = [
         event | {"repeat": repeat}
@@ -158,26 +167,26 @@ def test_links_are_compared_by_the_medians_of_their_repeats():
         if event["event"] == "metric"
     ]
     outlier = later[0] | {"value": 50.0}
-    [sentence] = found([*events, outlier, *later[1:], verdict])
-    assert sentence.startswith("nothing is slow: of 2 hosts, 5 ranks and 6 links")
+    [finding] = judge_and_collect([*events, outlier, *later[1:], verdict])
+    assert finding.startswith("nothing is slow: of 2 hosts, 5 ranks and 6 links")
 
 
-def test_the_slowest_of_ranks_and_links_is_the_one_that_is_told():
+def test_reports_only_the_link_if_the_rank_is_slow_too_briefly():
     cases = [described("a", 4), described("links", 4, measures="link")]
-    links = measured(pairs(0.5, 0.5, 0.5, 20.0, 2.0, 2.0), BANDWIDTH)
+    links = measured(link_figures(0.5, 0.5, 0.5, 20.0, 2.0, 2.0), BANDWIDTH)
     slow_link = [event for event in links if event["event"] == "metric"]
     slow_rank = [
         rank_event("samples", rank, values=[value]) for rank, value in enumerate([1, 1, 1, 2.0])
     ]
     starts = [rank_event("case_start", rank, case="links") for rank in range(len(TWO_HOSTS))]
     events = [*started(*cases, hosts=TWO_HOSTS), *slow_rank, *starts, *slow_link]
-    [sentence] = found([*events, judged("a"), judged("links")])
-    assert sentence.startswith("link from rank 0 on node01 to rank 2 on node02 is 10.0x as slow")
+    [finding] = judge_and_collect([*events, judged("a"), judged("links")])
+    assert finding.startswith("link from rank 0 on node01 to rank 2 on node02 is 10.0x as slow")
 
 
-def test_a_slow_link_is_named_next_to_a_slow_rank_of_another_case():
+def test_reports_slow_link_and_slow_rank_of_different_cases():
     cases = [described("a", 4), described("links", 4, measures="link")]
-    links = measured(pairs(0.5, 0.5, 0.5, 20.0, 2.0, 2.0), BANDWIDTH)
+    links = measured(link_figures(0.5, 0.5, 0.5, 20.0, 2.0, 2.0), BANDWIDTH)
     slow_link = [event for event in links if event["event"] == "metric"]
     slow_rank = [
         rank_event("samples", rank, values=[value] * 10)
@@ -185,66 +194,73 @@ def test_a_slow_link_is_named_next_to_a_slow_rank_of_another_case():
     ]
     starts = [rank_event("case_start", rank, case="links") for rank in range(len(TWO_HOSTS))]
     events = [*started(*cases, hosts=TWO_HOSTS), *slow_rank, *starts, *slow_link]
-    sentences = found([*events, judged("a"), judged("links")])
-    assert [sentence.split(" is ")[0] for sentence in sentences] == [
+    findings = judge_and_collect([*events, judged("a"), judged("links")])
+    assert [finding.split(" is ")[0] for finding in findings] == [
         "rank 3 on node02",
         "link from rank 0 on node01 to rank 2 on node02",
     ]
 
 
 @pytest.mark.parametrize("status", ["error", "timeout", "cancelled", "skipped"])
-def test_a_case_that_did_not_end_says_nothing(status):
-    events = timed(times(*ALIKE), TWO_HOSTS)
-    assert found([*events, judged("a", status, "why")]) == []
+def test_unfinished_case_has_no_finding(status):
+    events = timed(constant_times(*ALIKE), TWO_HOSTS)
+    assert judge_and_collect([*events, judged("a", status, "why")]) == []
 
 
-def test_a_case_that_timed_out_still_has_its_slow_rank():
-    events = timed(times(10, 10, 10, 20), TWO_HOSTS)
-    [sentence] = found([*events, judged("a", "timeout", "why")])
-    assert sentence.startswith("rank 3 on node02 is 2.00x")
+def test_timed_out_case_reports_its_slow_rank():
+    events = timed(constant_times(10, 10, 10, 20), TWO_HOSTS)
+    [finding] = judge_and_collect([*events, judged("a", "timeout", "why")])
+    assert finding.startswith("rank 3 on node02 is 2.00x")
 
 
-def test_a_rank_that_was_slow_for_a_moment_is_not_named():
-    moment = [[*[10.0] * 6, value, *[10.0] * 3] for value in (10.0, 10.0, 10.0, 900.0)]
-    [sentence] = found(timed(moment, TWO_HOSTS))
-    assert sentence.startswith("nothing is slow")
-    assert sentence.endswith(
+def test_single_slow_iteration_does_not_make_a_rank_slow():
+    samples = [[*[10.0] * 6, value, *[10.0] * 3] for value in (10.0, 10.0, 10.0, 900.0)]
+    [finding] = judge_and_collect(timed(samples, TWO_HOSTS))
+    assert finding.startswith("nothing is slow")
+    assert finding.endswith(
         "; but on average rank 3 on node02 takes 9.90x in a: something interrupted it"
     )
 
 
-def test_cases_that_are_noisy_or_short_do_not_show_that_nothing_is_slow():
-    [sentence] = found(timed([[value] * 10 for value in (1.0, 1.0)], ["node01", "node01"]))
-    assert sentence == (
+def test_short_or_noisy_case_does_not_report_nothing_slow():
+    [finding] = judge_and_collect(
+        timed([[value] * 10 for value in (1.0, 1.0)], ["node01", "node01"])
+    )
+    assert finding == (
         "a is too short to tell: a slow rank takes 1.3x as long as the median rank for 20 ms and "
         "40 % of the iterations in a row; take more iterations"
     )
-    *events, end, verdict = timed(times(*ALIKE), TWO_HOSTS)
+    *events, end, verdict = timed(constant_times(*ALIKE), TWO_HOSTS)
     noisy = rank_event("case_end", 0, case="a", disturbed={"waited": 0.6})
-    assert not any("nothing" in sentence for sentence in found([*events, noisy, end, verdict]))
+    assert not any(
+        "nothing" in finding for finding in judge_and_collect([*events, noisy, end, verdict])
+    )
 
 
-def test_a_rank_that_lags_too_briefly_may_be_slow():
-    brief = [[value] * 10 for value in (1.0, 1.0, 1.0, 1.5)]
-    [sentence] = found(timed(brief, TWO_HOSTS))
-    assert sentence.startswith(
+def test_briefly_lagging_rank_is_reported_but_not_as_slow():
+    samples = [[value] * 10 for value in (1.0, 1.0, 1.0, 1.5)]
+    [finding] = judge_and_collect(timed(samples, TWO_HOSTS))
+    assert finding.startswith(
         "rank 3 on node02 takes 1.50x as long as the median rank in a, but not for 20 ms and 40 % "
     )
-    assert not names_slow_part(sentence)
+    assert not names_slow_part(finding)
 
 
-def whole_job(**milliseconds):
-    """Judged cases of four equal ranks that measure their waits, by the time of ten iterations."""
+def waiting_jobs(**milliseconds):
+    """Return events of judged cases: four equal ranks that measure their waits.
+
+    The argument of a case is the time of each of its ten iterations in ms.
+    """
     waited = metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
     cases = [described(name, 4, measures="job", metrics=[TIME, waited]) for name in milliseconds]
     events = started(*cases, hosts=TWO_HOSTS)
     for name, time_ms in milliseconds.items():
         for rank in range(4):
-            at = {"case": name}
-            events.append(rank_event("case_start", rank, **at))
-            events.append(rank_event("samples", rank, **at, values=[time_ms] * 10))
+            case_field = {"case": name}
+            events.append(rank_event("case_start", rank, **case_field))
+            events.append(rank_event("samples", rank, **case_field, values=[time_ms] * 10))
             waits = {"metric": "waited_ms", "values": [0.1] * 10}
-            events.append(rank_event("samples", rank, **at, **waits))
+            events.append(rank_event("samples", rank, **case_field, **waits))
         events.append(judged(name))
     return events
 
@@ -252,63 +268,70 @@ def whole_job(**milliseconds):
 SLOW = "1.3x as long as the median rank for 20 ms and 40 % of the iterations in a row"
 
 
-def test_cases_of_a_whole_job_say_that_no_rank_lagged():
-    assert found(whole_job(a=10.0)) == [
+def test_case_that_measures_its_job_reports_that_no_rank_lagged():
+    assert judge_and_collect(waiting_jobs(a=10.0)) == [
         "no rank is slow: in 1 case, none takes 1.3x as long as the median rank"
     ]
-    assert found(timed(times(*ALIKE), TWO_HOSTS, measures="job")) == []  # waits are not known
+    assert (
+        judge_and_collect(timed(constant_times(*ALIKE), TWO_HOSTS, measures="job")) == []
+    )  # the waits are unknown
 
 
-def test_cases_that_are_too_short_are_counted():
+def test_counts_cases_that_are_too_short():
     advice = "take more iterations"
-    assert found(whole_job(a=0.5)) == [
+    assert judge_and_collect(waiting_jobs(a=0.5)) == [
         f"a is too short to tell: a slow rank takes {SLOW}; {advice}"
     ]
-    assert found(whole_job(a=0.5, b=0.6, c=10.0)) == [
+    assert judge_and_collect(waiting_jobs(a=0.5, b=0.6, c=10.0)) == [
         "no rank is slow in 1 of 3 cases; 2 cases are too short to tell: a slow rank takes "
         f"{SLOW}; {advice}, as for b"
     ]
 
 
-def test_a_run_with_a_planted_slow_rank_does_not_say_that_nothing_is_slow():
+def test_run_with_injected_slow_rank_does_not_report_nothing_slow():
     case = described("a", 2, inject="slow=1.1")
     hosts = ["node01", "node01"]
     samples = [rank_event("samples", rank, case="a", values=[10.0] * 10) for rank in range(2)]
-    assert found([*started(case, hosts=hosts), *samples, judged("a", "failed", "unseen")]) == []
-
-
-def test_a_failed_case_still_has_its_times():
-    events = timed(times(10, 10, 10, 20), TWO_HOSTS)
-    assert "rank 3" in found([*events, judged("a", "failed", "why")])[0]
-
-
-def test_links_without_a_figure_are_left_out():
-    assert found(measured(LATENCY, pairs(8.0, 8.0, 8.0, None, 0.0, 1.0)))[0].startswith(
-        "nothing is slow"
+    assert (
+        judge_and_collect([*started(case, hosts=hosts), *samples, judged("a", "failed", "unseen")])
+        == []
     )
 
 
-def test_times_of_nothing_are_compared_with_none():
-    assert found(timed(times(0.0, 0.0), ["node01", "node01"])) == []
+def test_failed_case_reports_its_slow_rank():
+    events = timed(constant_times(10, 10, 10, 20), TWO_HOSTS)
+    assert "rank 3" in judge_and_collect([*events, judged("a", "failed", "why")])[0]
 
 
-def with_stolen_time(events, share):
-    """The findings of a run with a hypervisor that took a share of the ranks' time."""
+def test_ignores_links_without_a_figure():
+    assert judge_and_collect(measured(LATENCY, link_figures(8.0, 8.0, 8.0, None, 0.0, 1.0)))[
+        0
+    ].startswith("nothing is slow")
+
+
+def test_zero_times_have_no_finding():
+    assert judge_and_collect(timed(constant_times(0.0, 0.0), ["node01", "node01"])) == []
+
+
+def findings_with_stolen_time(events, share):
+    """Return findings of a run in which a hypervisor took a share of the time."""
     state = state_of(events)
     for case in state.cases.values():
         case.verdict.stragglers = tuple(find_stragglers(case))
-        for part in case.measured.ranks.values():
-            part.disturbed = {"stolen": share}
+        for rank in case.measured.ranks.values():
+            rank.disturbed = {"stolen": share}
     for job in state.jobs.values():
         job.ranks.clear()
     return collect_findings(state)
 
 
 @pytest.mark.parametrize(
-    ("slow_ms", "share", "named"),
+    ("slow_ms", "share", "reported"),
     [(14.0, 0.0, True), (14.0, 0.3, False), (20.0, 0.3, True)],
     ids=["quiet", "noisy and slightly slow", "noisy and twice as slow"],
 )
-def test_a_rank_that_noise_made_slightly_slow_is_not_named(slow_ms, share, named):
-    sentences = with_stolen_time(timed(times(10, 10, 10, slow_ms), TWO_HOSTS), share)
-    assert any(sentence.startswith("rank 3 on node02") for sentence in sentences) is named
+def test_rank_slightly_slowed_by_noise_is_not_reported(slow_ms, share, reported):
+    findings = findings_with_stolen_time(
+        timed(constant_times(10, 10, 10, slow_ms), TWO_HOSTS), share
+    )
+    assert any(finding.startswith("rank 3 on node02") for finding in findings) is reported

@@ -1,3 +1,5 @@
+"""Folders of runs: names, look-up, files, modes and the console that writes them."""
+
 import json
 import os
 import socket
@@ -34,7 +36,7 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
-def finished(home, name):
+def create_finished_run(home, name):
     path = home / "runs" / name
     path.mkdir(parents=True)
     (path / "run.json").write_text("{}")
@@ -50,7 +52,7 @@ def finished(home, name):
         (None, {}, ".spbench"),
     ],
 )
-def test_the_home_is_the_options_then_the_environments(option, environ, expected):
+def test_home_option_precedes_environment_variable(option, environ, expected):
     assert find_home(option, environ) == Path(expected)
 
 
@@ -58,7 +60,7 @@ def test_the_home_is_the_options_then_the_environments(option, environ, expected
     ("suite", "slug"),
     [("Halo Exchange!", "-halo-exchange-"), ("日本", "-run-"), ("x" * 80, f"-{'x' * 24}-")],
 )
-def test_an_id_tells_when_and_what(home, suite, slug):
+def test_run_id_contains_time_and_suite(home, suite, slug):
     folder = create_run(home, suite)
     assert folder.path.is_dir()
     assert folder.path.parent == home / "runs"
@@ -66,33 +68,33 @@ def test_an_id_tells_when_and_what(home, suite, slug):
     assert folder.id[:15].replace("-", "").isdigit()
 
 
-def test_runs_of_the_same_second_have_folders_of_their_own(home):
+def test_runs_of_the_same_second_have_different_ids(home):
     assert len({create_run(home, "a").id for _ in range(20)}) == 20
 
 
-def test_an_id_that_is_taken_is_not_used_again(home, monkeypatch):
-    ends = iter(("0000", "0000", "0001"))
-    monkeypatch.setattr("spbench.record.runs.folder.secrets.token_hex", lambda _: next(ends))
+def test_create_run_skips_an_existing_id(home, monkeypatch):
+    suffixes = iter(("0000", "0000", "0001"))
+    monkeypatch.setattr("spbench.record.runs.folder.secrets.token_hex", lambda _: next(suffixes))
     monkeypatch.setattr("spbench.record.runs.folder.time.strftime", lambda *_: "20260101-000000")
-    names = [create_run(home, "a").id for _ in range(2)]
-    assert names == ["20260101-000000-a-0000", "20260101-000000-a-0001"]
+    ids = [create_run(home, "a").id for _ in range(2)]
+    assert ids == ["20260101-000000-a-0000", "20260101-000000-a-0001"]
 
 
-def test_runs_are_listed_by_age_and_only_where_they_are_runs(home):
+def test_lists_runs_by_age_and_ignores_other_paths(home):
     names = ["20260102-000000-b-0000", "20260101-000000-a-0000"]
     for name in names:
-        finished(home, name)
+        create_finished_run(home, name)
     (home / "runs" / "20260103-000000-c-0000").mkdir()
     (home / "runs" / "notes.txt").write_text("")
     assert [folder.id for folder in list_runs(home)] == sorted(names)
 
 
-def test_a_home_that_is_not_there_has_no_runs(home):
+def test_missing_home_has_no_runs(home):
     assert list_runs(home) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "expected"),
     [
         ("last", "20260102-000000-ab-0002"),
         ("20260101", "20260101-000000-a-0001"),
@@ -106,79 +108,81 @@ def test_a_home_that_is_not_there_has_no_runs(home):
         ("", None),
     ],
 )
-def test_a_run_is_found_by_its_id_its_ends_or_as_the_last(home, name, found):
-    for known in ("20260101-000000-a-0001", "20260102-000000-a-0001", "20260102-000000-ab-0002"):
-        finished(home, known)
-    if found:
-        assert find_run(home, name).id == found
+def test_finds_run_by_id_prefix_suffix_or_last(home, name, expected):
+    for run_id in ("20260101-000000-a-0001", "20260102-000000-a-0001", "20260102-000000-ab-0002"):
+        create_finished_run(home, run_id)
+    if expected:
+        assert find_run(home, name).id == expected
     else:
         with pytest.raises(UsageError):
             find_run(home, name)
 
 
-def test_an_id_may_begin_another(home):
-    for known in ("20260101-000000-a-0001", "20260101-000000-a-0001-more"):
-        finished(home, known)
+def test_exact_id_precedes_a_longer_id(home):
+    for run_id in ("20260101-000000-a-0001", "20260101-000000-a-0001-more"):
+        create_finished_run(home, run_id)
     assert find_run(home, "20260101-000000-a-0001").id == "20260101-000000-a-0001"
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "fragments"),
     [
         ("2026", ["2 runs begin or end with '2026'", "20260101-000000-a-0001", "write more"]),
         ("20260101-000000-a-0009", ["no run", "did you mean 20260101-000000-a-0001"]),
     ],
 )
-def test_a_run_that_is_not_found_is_explained_in_one_sentence(home, name, words):
-    for known in ("20260101-000000-a-0001", "20260101-000000-b-0002"):
-        finished(home, known)
+def test_unknown_run_is_explained_in_one_line(home, name, fragments):
+    for run_id in ("20260101-000000-a-0001", "20260101-000000-b-0002"):
+        create_finished_run(home, run_id)
     with pytest.raises(UsageError) as caught:
         find_run(home, name)
-    for word in words:
-        assert word in str(caught.value)
+    for fragment in fragments:
+        assert fragment in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_there_is_no_last_run_of_none(home):
+def test_last_run_of_missing_home_is_an_error(home):
     with pytest.raises(UsageError, match=r"no run 'last' under .*home"):
         find_run(home, "last")
 
 
-# What cannot be written
+# Write errors
 
 
-def told_once(error):
-    told = str(error)
+def is_single_write_error(error):
+    message = str(error)
     return (
-        error.exit_code is ExitCode.ERROR and "\n" not in told and told.startswith("cannot write ")
+        error.exit_code is ExitCode.ERROR
+        and "\n" not in message
+        and message.startswith("cannot write ")
     )
 
 
-@pytest.mark.parametrize("place", ["a-file", "a-file/below", "/proc/none"])
-def test_a_home_that_cannot_be_written_is_told_in_one_sentence(tmp_path, place):
+@pytest.mark.parametrize("home", ["a-file", "a-file/below", "/proc/none"])
+def test_unwritable_home_is_reported_in_one_line(tmp_path, home):
     (tmp_path / "a-file").write_text("")
     with pytest.raises(MissingError) as caught:
-        create_run(tmp_path / place, "suite")
+        create_run(tmp_path / home, "suite")
     message = str(caught.value)
     assert caught.value.exit_code is ExitCode.MISSING
-    assert message.startswith(f"cannot write {tmp_path / place}")
+    assert message.startswith(f"cannot write {tmp_path / home}")
     assert message.endswith("; choose another folder by --home or SPBENCH_HOME")
     assert "\n" not in message
 
 
-def test_a_full_disk_is_told_in_one_sentence(tmp_path, monkeypatch):
+def test_full_disk_is_reported_in_one_line(tmp_path, monkeypatch):
     path = tmp_path / "events.jsonl"
     monkeypatch.setattr(event_log, "open_to_append", lambda *_: os.open("/dev/full", os.O_RDWR))
     log = EventLog(path)
     with pytest.raises(FailedRunError) as caught:
         log.append(b"{}\n")
     log.close()
-    assert told_once(caught.value)
-    mend = "free some space there or write elsewhere"
-    assert str(caught.value) == f"cannot write {path}: No space left on device; {mend}"
+    assert is_single_write_error(caught.value)
+    remedy = "free some space there or write elsewhere"
+    assert str(caught.value) == f"cannot write {path}: No space left on device; {remedy}"
 
 
-def test_a_torn_last_line_is_cut_off_when_a_log_is_gone_on_with(tmp_path):
+def test_reopening_a_log_removes_its_incomplete_last_line(tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"event":"a"}\n' + b'{"event":' + b"x" * 100_000)
     log = EventLog(path)
@@ -187,14 +191,14 @@ def test_a_torn_last_line_is_cut_off_when_a_log_is_gone_on_with(tmp_path):
     assert path.read_bytes() == b'{"event":"a"}\n{"event":"b"}\n'
 
 
-def test_a_log_that_is_torn_in_its_first_line_begins_anew(tmp_path):
+def test_reopening_a_log_removes_its_incomplete_first_line(tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"event":')
     EventLog(path).close()
     assert path.read_bytes() == b""
 
 
-def test_two_consoles_do_not_write_one_log(tmp_path):
+def test_rejects_a_second_writer_of_a_log(tmp_path):
     path = tmp_path / "events.jsonl"
     first = EventLog(path)
     with pytest.raises(UsageError, match=r"events.jsonl is written by another spbench"):
@@ -203,31 +207,31 @@ def test_two_consoles_do_not_write_one_log(tmp_path):
     EventLog(path).close()
 
 
-def test_a_log_that_cannot_be_made_is_told_in_one_sentence(tmp_path):
+def test_log_in_missing_folder_is_reported_in_one_line(tmp_path):
     with pytest.raises(FailedRunError) as caught:
         EventLog(tmp_path / "missing" / "events.jsonl")
-    assert told_once(caught.value)
+    assert is_single_write_error(caught.value)
     assert str(caught.value).endswith("events.jsonl: No such file or directory")
 
 
-def test_a_job_folder_that_cannot_be_made_is_told_in_one_sentence(tmp_path):
+def test_job_folder_below_a_file_is_reported_in_one_line(tmp_path):
     (tmp_path / "jobs").write_text("")
     with pytest.raises(FailedRunError) as caught:
         RunFolder(tmp_path).job(1)
-    assert told_once(caught.value)
+    assert is_single_write_error(caught.value)
 
 
 # Files
 
 
-def test_a_file_is_written_whole_and_leaves_no_draft(tmp_path):
+def test_write_file_replaces_the_file_without_leftovers(tmp_path):
     for text in ("old", "new"):
         write_file(tmp_path / "below" / "report.json", text)
     assert [path.name for path in (tmp_path / "below").iterdir()] == ["report.json"]
     assert (tmp_path / "below" / "report.json").read_text() == "new"
 
 
-def test_a_file_that_cannot_be_written_leaves_no_draft_and_the_old_one(tmp_path):
+def test_failed_write_keeps_the_target_without_leftovers(tmp_path):
     target = tmp_path / "report.json"
     target.mkdir()
     with pytest.raises(FailedRunError):
@@ -235,33 +239,33 @@ def test_a_file_that_cannot_be_written_leaves_no_draft_and_the_old_one(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_a_file_below_a_file_is_told_in_one_sentence(tmp_path):
+def test_file_below_a_file_is_reported_in_one_line(tmp_path):
     (tmp_path / "a-file").write_text("")
     with pytest.raises(FailedRunError) as caught:
         write_file(tmp_path / "a-file" / "report.json", "text")
-    assert told_once(caught.value)
+    assert is_single_write_error(caught.value)
 
 
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+def test_write_file_writes_into_a_pipe(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    taken = []
-    reader = threading.Thread(target=lambda: taken.append(pipe.read_text()), daemon=True)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
     reader.start()
     write_file(pipe, "text")
     reader.join(2.0)
-    assert taken == ["text"]
+    assert received == ["text"]
     assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1]", "null"])
-def test_json_that_is_missing_or_torn_is_empty(tmp_path, content):
+def test_missing_or_incomplete_json_reads_as_empty(tmp_path, content):
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     assert RunFolder(tmp_path).read_json("run.json") == {}
 
 
-def test_a_folder_that_was_removed_is_not_made_again(home):
+def test_removed_folder_is_not_created_again(home):
     folder = create_run(home, "a")
     folder.path.rmdir()
     with pytest.raises(FailedRunError, match=r"cannot write .*report\.json: No such file"):
@@ -272,51 +276,51 @@ def test_a_folder_that_was_removed_is_not_made_again(home):
 
 
 @pytest.fixture
-def no_umask():
+def zero_umask():
     before = os.umask(0)
     yield
     os.umask(before)
 
 
-def modes_of(folder):
-    """The modes of a run's folder and of all in it."""
+def collect_modes(folder):
+    """Return the modes of a run's folders and of its files, as two sets."""
     folder.write_json("run.json", {})
-    (folder.job(1) / "made").mkdir(folder.path.stat().st_mode & 0o777)
+    (folder.job(1) / "subfolder").mkdir(folder.path.stat().st_mode & 0o777)
     folder.write_json("jobs/1/argv.json", {})
     record(folder, SHORT_RUN)
-    found = [folder.path, *folder.path.rglob("*")]
-    folders = {path.stat().st_mode & 0o777 for path in found if path.is_dir()}
-    return folders, {path.stat().st_mode & 0o777 for path in found if path.is_file()}
+    paths = [folder.path, *folder.path.rglob("*")]
+    folders = {path.stat().st_mode & 0o777 for path in paths if path.is_dir()}
+    return folders, {path.stat().st_mode & 0o777 for path in paths if path.is_file()}
 
 
-def test_a_run_is_its_owners_alone(home, no_umask):
-    assert modes_of(create_run(home, "a")) == ({0o700}, {0o600})
+def test_unshared_run_is_private_to_its_owner(home, zero_umask):
+    assert collect_modes(create_run(home, "a")) == ({0o700}, {0o600})
 
 
 @pytest.mark.parametrize(
     ("umask", "folder", "file"),
     [(0o022, 0o755, 0o644), (0o027, 0o750, 0o640), (0o077, 0o700, 0o600)],
 )
-def test_a_shared_run_is_for_whom_the_umask_allows(home, no_umask, umask, folder, file):
+def test_modes_of_shared_run_follow_the_umask(home, zero_umask, umask, folder, file):
     os.umask(umask)
-    assert modes_of(create_run(home, "a", shared=True)) == ({folder}, {file})
+    assert collect_modes(create_run(home, "a", shared=True)) == ({folder}, {file})
 
 
-def test_a_run_that_another_user_has_not_shared_is_told(home, monkeypatch):
-    theirs = create_run(home, "a")
+def test_unshared_run_of_another_user_is_reported(home, monkeypatch):
+    folder = create_run(home, "a")
     monkeypatch.setattr(os.path, "isfile", lambda path: False)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert list_runs(home) == []
-    with pytest.raises(UsageError, match=f"run {theirs.id} is another user's, who has not shared"):
-        find_run(home, theirs.id)
+    with pytest.raises(UsageError, match=f"run {folder.id} is another user's, who has not shared"):
+        find_run(home, folder.id)
 
 
-def test_json_is_never_nan(tmp_path):
+def test_rejects_nan_in_json(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         RunFolder(tmp_path).write_json("report.json", {"value": float("nan")})
 
 
-def test_events_come_back_as_they_were_written(tmp_path):
+def test_events_are_read_as_written(tmp_path):
     events = [console_event("notice", message=f"{number} ½\n") for number in range(3)]
     log = EventLog(tmp_path / "events.jsonl")
     for event in events:
@@ -325,7 +329,7 @@ def test_events_come_back_as_they_were_written(tmp_path):
     assert list(RecordedEvents(tmp_path / "events.jsonl")) == events
 
 
-def test_a_log_is_appended_to(tmp_path):
+def test_reopened_log_is_appended_to(tmp_path):
     for number in range(2):
         log = EventLog(tmp_path / "events.jsonl")
         log.append(encode(console_event("notice", number=number)))
@@ -333,92 +337,92 @@ def test_a_log_is_appended_to(tmp_path):
     assert [event["number"] for event in RecordedEvents(tmp_path / "events.jsonl")] == [0, 1]
 
 
-def test_a_recorded_run_replays(home):
+def test_recorded_run_can_be_replayed(home):
     assert recorded(home, whole_run()).replay().run.verdict == "passed"
 
 
-# Whether its console lives
+# Liveness of the console
 
 
 @pytest.fixture
 def console():
-    words = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "spbench"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()  # before that /proc may not have its words yet
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "spbench"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()  # before that, /proc may not have its arguments yet
         yield process
         process.kill()
 
 
-def place_of(console, **changes):
-    place = {"pid": console.pid, "host": socket.gethostname(), "started": time.time()}
-    return {"console": place | changes}
+def console_field(console, **changes):
+    field = {"pid": console.pid, "host": socket.gethostname(), "started": time.time()}
+    return {"console": field | changes}
 
 
-def test_a_run_lives_as_long_as_its_console(home, console):
-    folder = recorded(home, SHORT_RUN, **place_of(console))
+def test_run_is_alive_until_its_console_ends(home, console):
+    folder = recorded(home, SHORT_RUN, **console_field(console))
     assert folder.is_alive()
     console.kill()
     console.wait()
     assert not folder.is_alive()
 
 
-def test_of_a_console_on_another_host_only_the_log_tells(home, console):
-    folder = recorded(home, SHORT_RUN, **place_of(console, host="elsewhere"))
+def test_liveness_on_another_host_depends_on_the_log(home, console):
+    folder = recorded(home, SHORT_RUN, **console_field(console, host="elsewhere"))
     assert folder.find_other_host() == "elsewhere"
     assert folder.is_alive() is None
     long_ago = time.time() - QUIET - 60
     os.utime(folder.events, (long_ago, long_ago))
     assert folder.is_alive() is False
     folder.events.unlink()
-    assert folder.is_alive() is None, "it has not begun to write"
+    assert folder.is_alive() is None, "it has not started to write"
 
 
-def test_a_console_of_this_host_is_not_elsewhere(home, console, tmp_path):
-    assert recorded(home, SHORT_RUN, **place_of(console)).find_other_host() is None
-    assert recorded(home, SHORT_RUN, **place_of(console, host=None)).find_other_host() is None
+def test_console_on_this_host_has_no_other_host(home, console, tmp_path):
+    assert recorded(home, SHORT_RUN, **console_field(console)).find_other_host() is None
+    assert recorded(home, SHORT_RUN, **console_field(console, host=None)).find_other_host() is None
     assert RunFolder(tmp_path).find_other_host() is None
 
 
-def test_another_program_of_that_number_is_no_console(home, console):
-    assert not recorded(home, SHORT_RUN, **place_of(console, pid=1)).is_alive()
+def test_pid_of_another_program_is_not_alive(home, console):
+    assert not recorded(home, SHORT_RUN, **console_field(console, pid=1)).is_alive()
 
 
-def test_a_program_with_a_file_in_a_folder_called_spbench_is_no_console():
-    words = [sys.executable, "-c", "input()", "/home/someone/spbench/notes"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as other:
-        while not Path(f"/proc/{other.pid}/cmdline").read_bytes():
+def test_program_with_spbench_in_an_argument_path_is_not_a_console():
+    command = [sys.executable, "-c", "input()", "/home/someone/spbench/notes"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
             time.sleep(0.01)
-        assert process_start(other.pid) is None
+        assert process_start(process.pid) is None
 
 
-def test_a_process_that_began_after_the_run_is_not_its_console(home, console):
-    began = time.time()
-    assert recorded(home, SHORT_RUN, **place_of(console, started=began + 3600)).is_alive()
-    assert not recorded(home, SHORT_RUN, **place_of(console, started=began - 3600)).is_alive()
-    assert not recorded(home, SHORT_RUN, **place_of(console, started=None)).is_alive()
+def test_process_started_after_the_run_is_not_its_console(home, console):
+    now = time.time()
+    assert recorded(home, SHORT_RUN, **console_field(console, started=now + 3600)).is_alive()
+    assert not recorded(home, SHORT_RUN, **console_field(console, started=now - 3600)).is_alive()
+    assert not recorded(home, SHORT_RUN, **console_field(console, started=None)).is_alive()
 
 
-def test_a_console_is_known_whatever_the_system_clock_says(home, console):
-    begun = process_start(console.pid)
+def test_console_is_recognized_despite_clock_changes(home, console):
+    since_boot = process_start(console.pid)
     ahead = time.time() + 7200
     behind = time.time() - 7200
     for started in (ahead, behind):
-        place = place_of(console, started=started, since_boot=begun)
-        assert recorded(home, SHORT_RUN, **place).is_alive()
-        place = place_of(console, started=started, since_boot=begun - 1.0)
-        assert not recorded(home, SHORT_RUN, **place).is_alive()
+        field = console_field(console, started=started, since_boot=since_boot)
+        assert recorded(home, SHORT_RUN, **field).is_alive()
+        field = console_field(console, started=started, since_boot=since_boot - 1.0)
+        assert not recorded(home, SHORT_RUN, **field).is_alive()
 
 
-def test_a_folder_without_run_json_is_not_alive(tmp_path):
+def test_folder_without_run_json_is_not_alive(tmp_path):
     assert not RunFolder(tmp_path).is_alive()
 
 
-def test_run_json_is_json(home):
+def test_run_json_is_valid_json(home):
     folder = recorded(home, SHORT_RUN, verdict="passed")
     assert json.loads((folder.path / "run.json").read_text())["verdict"] == "passed"
 
 
-def test_a_json_file_with_a_huge_number_is_rejected_in_plain_words(tmp_path):
+def test_rejects_json_with_a_huge_number(tmp_path):
     path = tmp_path / "baseline.json"
     path.write_text(f'{{"a": {"9" * 5000}}}')
     with pytest.raises(ValueError, match=r"a number in .*\.json has more than 4300 digits"):

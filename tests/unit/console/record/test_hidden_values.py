@@ -1,4 +1,4 @@
-"""Suites and arguments without credentials, and what a repeated run gets instead."""
+"""Credentials are hidden in suites and arguments, and restored in a repeated run."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def test_hides_credentials_of_all_environments_of_a_suite():
         "",
     ],
 )
-def test_leaves_other_suites_as_they_are(text):
+def test_keeps_suites_without_credentials_unchanged(text):
     assert hide_suite(text) == text
 
 
-def test_a_repeated_run_takes_hidden_values_from_the_environment():
+def test_repeated_run_takes_hidden_values_from_the_environment():
     names = ["HF_TOKEN", "HTTPS_PROXY", "MY_PASSWD", "OTHER_AUTH", "THIRD_AUTH", "WANDB_API_KEY"]
     environ = {name: name.lower() for name in names} | {"NCCL_DEBUG": "other"}
     suite = restore_suite(load(hide_suite(SUITE)), environ)
@@ -97,7 +97,7 @@ def test_a_repeated_run_takes_hidden_values_from_the_environment():
     assert case.params["env"] == {"WANDB_API_KEY": "wandb_api_key", "MODE": "fast"}
 
 
-def test_a_repeated_run_without_the_variable_is_an_error_that_names_it():
+def test_missing_variable_of_a_repeated_run_is_an_error():
     with pytest.raises(UsageError, match="set HTTPS_PROXY in the environment"):
         restore_suite(load(hide_suite(SUITE)), {"HF_TOKEN": "a"})
 

@@ -1,3 +1,5 @@
+"""Summaries, filters and recorded results of past runs."""
+
 import json
 import socket
 from dataclasses import replace
@@ -32,7 +34,7 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
-def folder_of(home, content, name="20260101-000000-a-0000"):
+def write_run(home, content, name="20260101-000000-a-0000"):
     path = home / "runs" / name
     path.mkdir(parents=True)
     text = content if isinstance(content, str) else json.dumps(content)
@@ -40,11 +42,11 @@ def folder_of(home, content, name="20260101-000000-a-0000"):
     return path
 
 
-# In short
+# Summaries
 
 
-def test_a_run_is_told_in_short(home):
-    folder_of(
+def test_summarizes_a_run(home):
+    write_run(
         home,
         {
             "suite": "halo",
@@ -56,9 +58,9 @@ def test_a_run_is_told_in_short(home):
             "finished": 1003.5,
         },
     )
-    [found] = list_summaries(home)
-    assert found == summary(
-        folder=found.folder,
+    [actual] = list_summaries(home)
+    assert actual == summary(
+        folder=actual.folder,
         id="20260101-000000-a-0000",
         suite="halo",
         file="suites/halo.yaml",
@@ -72,25 +74,25 @@ def test_a_run_is_told_in_short(home):
     )
 
 
-def test_run_json_alone_is_read(home):
-    path = folder_of(home, {"suite": "halo", "verdict": "passed"})
+def test_summary_reads_only_run_json(home):
+    path = write_run(home, {"suite": "halo", "verdict": "passed"})
     (path / "report.json").mkdir()
     (path / "events.jsonl").mkdir()
     assert [(run.suite, run.verdict) for run in list_summaries(home)] == [("halo", "passed")]
 
 
-def test_the_oldest_run_comes_first(home):
+def test_lists_the_oldest_run_first(home):
     names = [f"2026010{day}-000000-a-0000" for day in (3, 1, 2)]
     for name in names:
-        folder_of(home, {}, name)
+        write_run(home, {}, name)
     assert [run.id for run in list_summaries(home)] == sorted(names)
 
 
-def test_a_run_without_a_verdict_runs_as_long_as_its_console(home, monkeypatch):
-    alive, dead, afar = (recorded(home, [run_start()]) for _ in range(3))
-    known = {alive: True, dead: False, afar: None}
-    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: known[folder])
-    verdicts = [read_summary(folder).verdict for folder in known]
+def test_run_without_verdict_is_running_while_its_console_lives(home, monkeypatch):
+    alive, dead, remote = (recorded(home, [run_start()]) for _ in range(3))
+    liveness = {alive: True, dead: False, remote: None}
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: liveness[folder])
+    verdicts = [read_summary(folder).verdict for folder in liveness]
     assert verdicts == ["running", "unfinished", "running"]
 
 
@@ -107,15 +109,15 @@ def test_a_run_without_a_verdict_runs_as_long_as_its_console(home, monkeypatch):
         '{"console": {"started": -1}}',
     ],
 )
-def test_a_damaged_run_json_says_nothing(home, text):
-    found = read_summary(folder := find_run(home, folder_of(home, text).name))
-    nothing = dict.fromkeys(("file", "started", "finished", "exit_code", "duration_s", "host"))
-    empty = {"suite": "?", "verdict": "unfinished", "argv": ()}
-    assert found == summary(folder=folder, id=folder.id, **empty, **nothing)
+def test_damaged_run_json_gives_an_empty_summary(home, text):
+    folder = find_run(home, write_run(home, text).name)
+    absent = dict.fromkeys(("file", "started", "finished", "exit_code", "duration_s", "host"))
+    defaults = {"suite": "?", "verdict": "unfinished", "argv": ()}
+    assert read_summary(folder) == summary(folder=folder, id=folder.id, **defaults, **absent)
 
 
-def test_a_run_that_goes_on_has_no_duration(home):
-    folder_of(home, {"console": CONSOLE})
+def test_running_run_has_no_duration(home):
+    write_run(home, {"console": CONSOLE})
     assert [(run.started, run.duration_s) for run in list_summaries(home)] == [(5.0, None)]
 
 
@@ -130,7 +132,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize(
-    ("text", "places"),
+    ("text", "indices"),
     [
         ("", [0, 1, 2, 3]),
         ("  ", [0, 1, 2, 3]),
@@ -154,18 +156,18 @@ RUNS = [
         ("suite:halo verdict:error since:2026-11-01 0003", [2]),
     ],
 )
-def test_every_word_of_a_filter_must_fit(text, places):
-    assert select_runs(RUNS, text) == [RUNS[place] for place in places]
+def test_filter_requires_every_word_to_match(text, indices):
+    assert select_runs(RUNS, text) == [RUNS[index] for index in indices]
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
-def test_every_verdict_can_be_asked_for(verdict):
-    of_each = [replace(RUNS[0], verdict=other) for other in VERDICTS]
-    assert [run.verdict for run in select_runs(of_each, f"verdict:{verdict}")] == [verdict]
+def test_filters_by_each_verdict(verdict):
+    runs = [replace(RUNS[0], verdict=other) for other in VERDICTS]
+    assert [run.verdict for run in select_runs(runs, f"verdict:{verdict}")] == [verdict]
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "expected"),
     [
         ("suit:halo", "no filter is called suit: (did you mean suite?)"),
         ("halo :x", "no filter is called :"),
@@ -175,42 +177,42 @@ def test_every_verdict_can_be_asked_for(verdict):
         ("since:2026-13-01", "since:2026-13-01 names no day"),
     ],
 )
-def test_a_word_that_cannot_be_read_is_told_in_one_sentence(text, named):
+def test_invalid_filter_is_reported_in_one_line(text, expected):
     with pytest.raises(UsageError) as caught:
         select_runs(RUNS, text)
-    assert named in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_the_runs_before_the_last_are_counted_back(home):
+def test_last_tilde_n_counts_runs_back(home):
     names = [f"2026010{day}-000000-a-0000" for day in (1, 2, 3)]
     for name in names:
-        folder_of(home, {}, name)
+        write_run(home, {}, name)
     assert [find_run(home, f"last~{back}").id for back in (0, 1, 2)] == names[::-1]
     with pytest.raises(UsageError, match=r"there are 3 runs under .*, none of them last~3"):
         find_run(home, "last~3")
 
 
-# What it measured
+# Results
 
 
-def reported(home, events):
-    """A run with its report, as the engine leaves it."""
+def record_with_report(home, events):
+    """Record a run with its report, like the engine."""
     folder = recorded(home, events, verdict="passed", console=CONSOLE)
     folder.write_json("report.json", build_report(folder.replay()))
     return folder
 
 
-def rich_run():
-    """A run of which every field of a case is told."""
+def complete_run_events():
+    """Return the events of a run that sets every field of a case."""
     choice = rank_event("choice", 0)
     *events, last = whole_run()
-    ends = next(index for index, event in enumerate(events) if event["event"] == "case_end")
-    return [*events[:ends], choice, *events[ends:], last]
+    end = next(index for index, event in enumerate(events) if event["event"] == "case_end")
+    return [*events[:end], choice, *events[end:], last]
 
 
-def test_report_and_events_tell_the_same(home):
-    folder = reported(home, rich_run())
+def test_report_and_events_give_the_same_run(home):
+    folder = record_with_report(home, complete_run_events())
     by_report = load_run(folder)
     folder.report.unlink()
     assert load_run(folder) == by_report
@@ -226,18 +228,18 @@ def test_report_and_events_tell_the_same(home):
     assert by_report.findings == ("All alike.",)
 
 
-def test_the_report_is_read_where_there_is_one(home):
-    folder = reported(home, whole_run())
+def test_reads_the_report_if_it_exists(home):
+    folder = record_with_report(home, whole_run())
     folder.events.unlink()
     assert load_run(folder).cases["a"].status == "passed"
 
 
-def test_a_report_of_before_there_were_choices_is_read(home):
-    folder = reported(home, whole_run())
+def test_reads_an_old_report_without_choices(home):
+    folder = record_with_report(home, whole_run())
     folder.events.unlink()
     report = folder.read_json("report.json")
-    for part in ("choices", "samples", "measurements"):
-        del report["cases"][0][part]
+    for field in ("choices", "samples", "measurements"):
+        del report["cases"][0][field]
     del report["run"]["findings"]
     folder.write_json("report.json", report)
     assert load_run(folder).cases["a"].choices == {}
@@ -255,59 +257,59 @@ def test_a_report_of_before_there_were_choices_is_read(home):
         lambda report: report["cases"][0]["checks"][0].update(ranks_failed=1),
     ],
 )
-def test_events_stand_in_for_a_damaged_report(home, damage):
-    folder = reported(home, whole_run())
-    whole = load_run(folder)
+def test_reads_events_if_the_report_is_damaged(home, damage):
+    folder = record_with_report(home, whole_run())
+    expected = load_run(folder)
     report = folder.read_json("report.json")
     damage(report)
     folder.write_json("report.json", report)
-    assert load_run(folder) == whole
+    assert load_run(folder) == expected
 
 
-def test_a_torn_report_and_a_damaged_log_are_told(home):
-    folder = reported(home, whole_run())
+def test_rejects_a_damaged_report_with_a_damaged_log(home):
+    folder = record_with_report(home, whole_run())
     folder.report.write_text("{")
     folder.events.write_text("garbage\n")
     with pytest.raises(UsageError, match="the beginning of this run is lost"):
         load_run(folder)
 
 
-def test_a_run_without_anything_recorded_has_no_cases(home):
+def test_run_without_events_has_no_cases(home):
     folder = recorded(home, [])
     folder.events.unlink()
     assert load_run(folder).cases == {}
 
 
-def half_a_run():
+def unfinished_run_events():
     cases = [described("a"), described("b"), described("c")]
     return [*started(*cases), judged("a"), rank_event("case_start", 0, case="b")]
 
 
-def test_a_run_that_goes_on_keeps_its_cases_phases(home, monkeypatch):
+def test_running_run_keeps_the_phases_of_its_cases(home, monkeypatch):
     monkeypatch.setattr(RunFolder, "is_alive", lambda _: True)
-    run = load_run(recorded(home, half_a_run()))
+    run = load_run(recorded(home, unfinished_run_events()))
     assert [case.status for case in run.cases.values()] == ["passed", "running", "waiting"]
 
 
-def test_a_run_whose_console_was_killed_has_verdicts(home):
-    here = CONSOLE | {"host": socket.gethostname()}
-    run = load_run(recorded(home, half_a_run(), console=here))
+def test_run_of_a_killed_console_gets_verdicts(home):
+    console = CONSOLE | {"host": socket.gethostname()}
+    run = load_run(recorded(home, unfinished_run_events(), console=console))
     assert [case.status for case in run.cases.values()] == ["passed", "error", "skipped"]
     assert run.cases["b"].reason == "the console ended during this case"
 
 
-def test_a_metric_that_was_not_measured_is_left_out(home):
-    what = described(metrics=[TIME, metric("rate")])
-    events = [*started(what), rank_event("metric", 0, name="rate", value=None), run_end()]
-    assert load_run(reported(home, events)).cases["a"].metrics == {}
+def test_omits_metric_without_a_value(home):
+    case = described(metrics=[TIME, metric("rate")])
+    events = [*started(case), rank_event("metric", 0, name="rate", value=None), run_end()]
+    assert load_run(record_with_report(home, events)).cases["a"].metrics == {}
 
 
-def test_errors_of_a_run_are_told(home):
+def test_loads_errors_of_a_run(home):
     events = [*started(), judged("a", "error", "why"), run_end("error", 4, ["no host"])]
     assert load_run(recorded(home, events)).errors == ("no host",)
 
 
-def test_links_are_among_the_measurements(home):
+def test_measurements_include_links(home):
     pair = ((0, "node01"), (1, "node02"))
     run = load_run(recorded(home, measured({pair: 1.5}, {pair: 9.0})))
     assert [row["value"] for row in run.cases["links"].measurements] == [1.5, 9.0]

@@ -6,20 +6,20 @@ from spbench.record.run_parts import HISTORY_LENGTH
 from spbench.report.build import build_report
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import check_rank_event
-from unit import events as make
+from unit import events
 
 
-def beats(*loads, rank=0):
-    return [make.rank_event("heartbeat", rank, load=load) for load in loads]
+def heartbeats(*loads, rank=0):
+    return [events.rank_event("heartbeat", rank, load=load) for load in loads]
 
 
-def test_hosts_are_kept_apart_and_the_report_has_mean_and_most():
-    state = make.state_of(
+def test_reports_mean_and_maximum_load_per_host():
+    state = events.state_of(
         [
-            *make.started(hosts=("node01", "node02")),
-            *beats({"cpu": 0.5, "sent": 10}, {"cpu": 1.0, "sent": 30}),
-            *beats({"cpu": 0.2}, rank=1),
-            make.run_end(),
+            *events.started(hosts=("node01", "node02")),
+            *heartbeats({"cpu": 0.5, "sent": 10}, {"cpu": 1.0, "sent": 30}),
+            *heartbeats({"cpu": 0.2}, rank=1),
+            events.run_end(),
         ]
     )
     assert state.host_loads.hosts() == ["node01", "node02"]
@@ -30,11 +30,11 @@ def test_hosts_are_kept_apart_and_the_report_has_mean_and_most():
     assert (second["host"], second["cpu"]["most"], second["gpu"]) == ("node02", 0.2, None)
 
 
-def test_readings_are_bounded_and_means_are_of_all():
-    state = make.state_of(
+def test_history_is_bounded_but_the_mean_covers_all_readings():
+    state = events.state_of(
         [
-            *make.started(),
-            *beats(*({"cpu": 1.0},) * HISTORY_LENGTH, *({"cpu": 0.0},) * HISTORY_LENGTH),
+            *events.started(),
+            *heartbeats(*({"cpu": 1.0},) * HISTORY_LENGTH, *({"cpu": 0.0},) * HISTORY_LENGTH),
         ]
     )
     history = state.host_loads.get("node01", "cpu")
@@ -42,6 +42,6 @@ def test_readings_are_bounded_and_means_are_of_all():
     assert set(history.last) == {0.0}
 
 
-def test_what_is_no_number_is_no_load():
+def test_rejects_a_load_that_is_not_a_number():
     with pytest.raises(EventError, match="load"):
-        check_rank_event(make.rank_event("heartbeat", load={"cpu": "all"}))
+        check_rank_event(events.rank_event("heartbeat", load={"cpu": "all"}))

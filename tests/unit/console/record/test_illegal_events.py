@@ -1,4 +1,4 @@
-"""Events that the state machines do not allow: ignored, counted, and a finding of the run."""
+"""Events that the state machines forbid are ignored, counted and a finding."""
 
 from dataclasses import replace
 
@@ -28,20 +28,20 @@ from unit.events import (
     whole_run,
 )
 
-TWO = (described("a"), described("b"))
-BEGUN = started(*TWO)
-DONE = [*BEGUN, rank_event("case_end", 0), rank_event("case_end", 1)]
+TWO_CASES = (described("a"), described("b"))
+STARTED = started(*TWO_CASES)
+DONE = [*STARTED, rank_event("case_end", 0), rank_event("case_end", 1)]
 ILLEGAL = {
-    "samples of another case": (BEGUN, rank_event("samples", 0, case="b")),
+    "samples of another case": (STARTED, rank_event("samples", 0, case="b")),
     "a check after the end": (DONE, rank_event("check", 0)),
-    "progress of a rank that is not ready": (BEGUN[:2], rank_event("progress", 0)),
-    "ready twice": (BEGUN, rank_event("ready", 0)),
+    "progress of a rank that is not ready": (STARTED[:2], rank_event("progress", 0)),
+    "ready twice": (STARTED, rank_event("ready", 0)),
     "the end of a case twice": (DONE, rank_event("case_end", 0)),
     "a start after bye": ([*DONE, rank_event("bye", 0)], rank_event("case_start", 0, case="b")),
     "a start after the verdict": ([*DONE, judged("a")], rank_event("case_start", 0)),
     "bye twice": ([*DONE, rank_event("bye", 0)], rank_event("bye", 0)),
     "a retry of a case that passed": ([*DONE, judged("a")], retry("a")),
-    "a job that runs already": (BEGUN, job_start("a")),
+    "a job that runs already": (STARTED, job_start("a")),
     "the end of a job twice": ([*DONE, job_end()], job_end()),
     "a start after the end of its job": (
         [*DONE, job_end()],
@@ -50,8 +50,8 @@ ILLEGAL = {
 }
 
 
-def facts_of(state):
-    """What views show of a state, without the finding on ignored events."""
+def collect_shown_facts(state):
+    """Return the facts that views show, without the finding on ignored events."""
     report = build_report(state)
     report["run"]["findings"] = []
     ranks = {
@@ -59,46 +59,47 @@ def facts_of(state):
         for number, rank in state.ranks.items()
         if rank.case is not None
     }
-    return report, ranks, {job: (of.status, of.finished) for job, of in state.jobs.items()}
+    jobs = {number: (job.status, job.finished) for number, job in state.jobs.items()}
+    return report, ranks, jobs
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
-def test_illegal_events_change_nothing_and_become_a_finding(name):
+def test_illegal_event_changes_nothing_and_becomes_a_finding(name):
     events, illegal = ILLEGAL[name]
     state = state_of([*events, illegal])
-    assert facts_of(state) == facts_of(state_of(events))
+    assert collect_shown_facts(state) == collect_shown_facts(state_of(events))
     assert state.ignored.count == 1
     assert state.ignored.first.startswith(illegal["event"])
     assert state.ignored.finding in collect_findings(state)
     assert state.ignored.finding in build_report(state)["run"]["findings"]
 
 
-def test_legal_events_make_no_finding():
+def test_legal_events_give_no_finding():
     state = state_of(whole_run())
     assert (state.ignored.count, state.ignored.finding) == (0, None)
 
 
-def test_several_illegal_events_are_counted_in_one_finding():
-    state = state_of([*BEGUN, *[rank_event("samples", 0, case="b")] * 3])
+def test_counts_illegal_events_in_one_finding():
+    state = state_of([*STARTED, *[rank_event("samples", 0, case="b")] * 3])
     assert state.ignored.finding == (
         "3 events contradict the events before and changed nothing: samples of case b by rank 0, "
         "in phase setup of a"
     )
 
 
-def test_a_finding_that_the_run_ended_with_is_not_repeated():
-    events = [*BEGUN, rank_event("ready", 0)]
-    sentence = state_of(events).ignored.finding
-    assert state_of([*events, run_end(findings=[sentence])]).findings == [sentence]
+def test_finding_in_run_end_is_not_repeated():
+    events = [*STARTED, rank_event("ready", 0)]
+    finding = state_of(events).ignored.finding
+    assert state_of([*events, run_end(findings=[finding])]).findings == [finding]
 
 
-def test_illegal_events_are_recorded_and_replay_to_the_same_finding(tmp_path):
+def test_replay_of_illegal_events_gives_the_same_finding(tmp_path):
     log = EventLog(tmp_path / "events.jsonl")
     live = RunState()
     recorder = Recorder(log, live, lambda event: None)
-    for event in [*BEGUN, rank_event("samples", 0, case="b")]:
+    for event in [*STARTED, rank_event("samples", 0, case="b")]:
         if "rank" in event:
-            recorder.record_batch(1, [encoded(event)], [dict(event)])
+            recorder.record_batch(1, [encode_without_newline(event)], [dict(event)])
         else:
             fields = {name: event[name] for name in event if name not in ("event", "time")}
             recorder.record(event["event"], **fields)
@@ -109,19 +110,19 @@ def test_illegal_events_are_recorded_and_replay_to_the_same_finding(tmp_path):
     assert live.ignored.count == 1
 
 
-def encoded(event):
+def encode_without_newline(event):
     return encode(event).rstrip(b"\n")
 
 
-def test_what_a_log_lacks_costs_no_other_events():
-    """One torn line must not make all later lines of its rank illegal."""
-    for missing in range(2, len(BEGUN)):
-        events = [event for index, event in enumerate(BEGUN) if index != missing]
+def test_missing_event_makes_no_later_event_illegal():
+    """One incomplete line must not make all later lines of its rank illegal."""
+    for missing in range(2, len(STARTED)):
+        events = [event for index, event in enumerate(STARTED) if index != missing]
         state = state_of([*events, rank_event("case_start", 0, case="b")])
         assert (missing, state.ignored.count) == (missing, 0)
 
 
-def test_a_case_on_each_host_may_start_after_it_was_judged():
+def test_case_on_each_host_may_start_after_it_was_judged():
     """One of its launches failed before another one began."""
     shared = described("a", shares=[1, 1])
     events = [run_start(shared), job_start("a", np=1, first_rank=0), judged("a", "error", "no")]
@@ -131,20 +132,20 @@ def test_a_case_on_each_host_may_start_after_it_was_judged():
     assert state.ignored.count == 0
 
 
-def test_a_resumed_run_ends_the_jobs_that_were_cut_short():
-    state = state_of([*BEGUN, resumed("a", "b"), job_start("a", "b")])
+def test_resumed_run_ends_interrupted_jobs():
+    state = state_of([*STARTED, resumed("a", "b"), job_start("a", "b")])
     assert state.jobs[1].status == JobStatus.STARTING
     assert state.ignored.count == 0
 
 
-def test_a_job_runs_once_all_its_ranks_are_ready():
-    assert state_of(BEGUN[:3]).jobs[1].status == JobStatus.STARTING
-    assert state_of(BEGUN[:4]).jobs[1].status == JobStatus.RUNNING
+def test_job_is_running_once_all_its_ranks_are_ready():
+    assert state_of(STARTED[:3]).jobs[1].status == JobStatus.STARTING
+    assert state_of(STARTED[:4]).jobs[1].status == JobStatus.RUNNING
     assert state_of([*DONE, job_end()]).jobs[1].status == JobStatus.ENDED
 
 
-def test_a_rank_that_progresses_works_at_its_activity():
-    state = state_of([*BEGUN, rank_event("progress", 0, phase="check")])
+def test_progress_event_sets_the_phase_of_its_rank():
+    state = state_of([*STARTED, rank_event("progress", 0, phase="check")])
     assert (state.ranks[0].phase, state.ranks[0].shown_phase) == (RankPhase.WORKING, "check")
     assert (state.ranks[1].phase, state.ranks[1].shown_phase) == (RankPhase.SETUP, "setup")
 
@@ -163,9 +164,17 @@ RANK_EVENTS = st.builds(
     st.integers(0, 2),
     st.sampled_from("ab"),
 )
-LOST = {"event": "rank_lost", "time": 1.0, "job": 1, "rank": 1, "host": "h", "reason": "dead"}
+RANK_LOST = {"event": "rank_lost", "time": 1.0, "job": 1, "rank": 1, "host": "h", "reason": "dead"}
 OTHER_EVENTS = st.sampled_from(
-    [judged("a"), judged("b", "error", "no"), retry("b"), resumed("a"), job_end(), run_end(), LOST]
+    [
+        judged("a"),
+        judged("b", "error", "no"),
+        retry("b"),
+        resumed("a"),
+        job_end(),
+        run_end(),
+        RANK_LOST,
+    ]
 )
 
 
@@ -173,7 +182,7 @@ OTHER_EVENTS = st.sampled_from(
 def test_no_order_of_events_raises(events):
     check = LogCheck()
     state = RunState()
-    for event in [run_start(*TWO), job_start("a", "b"), *events]:
+    for event in [run_start(*TWO_CASES), job_start("a", "b"), *events]:
         if check.accepts(event):
             state.apply(event)
     build_report(state)

@@ -6,39 +6,39 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.job_output import read_job_output
 
 
-def written(tmp_path, **streams):
+def write_streams(tmp_path, **streams):
     folder = RunFolder(tmp_path)
     for name, content in streams.items():
         (folder.job(1) / f"{name}.log").write_bytes(content)
     return folder
 
 
-def test_both_streams_are_shown_and_an_empty_one_left_out(tmp_path):
-    folder = written(tmp_path, stdout=b"begun\n", stderr=b"MPI_ABORT\n\0")
+def test_shows_both_streams_but_no_empty_one(tmp_path):
+    folder = write_streams(tmp_path, stdout=b"begun\n", stderr=b"MPI_ABORT\n\0")
     ends = read_job_output(folder, 1)
     assert [(end.name, end.text) for end in ends] == [
         ("stdout", "begun\n"),
         ("stderr", "MPI_ABORT\n"),
     ]
     assert ends[0].title == f"stdout ({tmp_path}/jobs/1/stdout.log)"
-    written(tmp_path, stdout=b" \n")
+    write_streams(tmp_path, stdout=b" \n")
     assert [end.name for end in read_job_output(folder, 1)] == ["stderr"]
 
 
-def test_of_a_long_stream_whole_lines_of_its_end_are_shown(tmp_path):
-    folder = written(tmp_path, stdout=b"first line\nsecond\nthird\n")
+def test_long_stream_shows_the_last_whole_lines(tmp_path):
+    folder = write_streams(tmp_path, stdout=b"first line\nsecond\nthird\n")
     (end,) = read_job_output(folder, 1, max_bytes=15)
     assert (end.text, end.left_out) == ("second\nthird\n", 11)
     assert end.title.endswith("stdout.log, without its first 11 bytes)")
 
 
-def test_a_terminals_commands_and_bytes_that_are_no_text_are_shown_as_marks(tmp_path):
-    (end,) = read_job_output(written(tmp_path, stderr=b"\x1b[31mred\xff\n"), 1)
+def test_replaces_control_characters_and_invalid_bytes(tmp_path):
+    (end,) = read_job_output(write_streams(tmp_path, stderr=b"\x1b[31mred\xff\n"), 1)
     assert end.text == "?[31mred\ufffd\n"
 
 
-def test_jobs_that_are_not_there_and_pipes_have_no_output(tmp_path):
-    folder = written(tmp_path)
+def test_unknown_jobs_and_pipes_have_no_output(tmp_path):
+    folder = write_streams(tmp_path)
     assert read_job_output(folder, None) == read_job_output(folder, 7) == []
     os.mkfifo(folder.job(1) / "stdout.log")
     assert read_job_output(folder, 1) == []

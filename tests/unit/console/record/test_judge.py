@@ -1,3 +1,5 @@
+"""Verdicts of cases and runs: checks, expectations and their reasons."""
+
 import pytest
 
 from spbench.errors import ExitCode
@@ -15,12 +17,12 @@ from unit.events import (
 )
 
 
-def judged_case(*events, hosts=("node01", "node02"), **changes):
+def judge_case(*events, hosts=("node01", "node02"), **changes):
     case = described(np=len(hosts), **changes)
     return judge(case_of([*started(case, hosts=hosts), *events]))
 
 
-def checks(*passed, error=0.5, **fields):
+def check_events(*passed, error=0.5, **fields):
     return [
         rank_event("check", rank, passed=ok, max_abs_error=0.0 if ok else error, **fields)
         for rank, ok in enumerate(passed)
@@ -39,99 +41,99 @@ TIMES = [
 SKEW = 51 / 0.5
 
 
-def test_a_case_whose_checks_pass_has_passed():
-    verdict = judged_case(*checks(True, True))
+def test_case_with_passed_checks_passes():
+    verdict = judge_case(*check_events(True, True))
     assert (verdict.status, verdict.reason, verdict.expectations) == ("passed", None, [])
 
 
-def test_a_failed_check_names_rank_host_error_and_place():
-    verdict = judged_case(*checks(True, False, detail="row 3", tolerance=0.25))
+def test_failed_check_names_rank_host_error_and_detail():
+    verdict = judge_case(*check_events(True, False, detail="row 3", tolerance=0.25))
     assert verdict.status == "failed"
     assert verdict.reason == (
         "check halo failed on rank 1 on node02: largest error 0.5 (tolerance 0.25): row 3"
     )
 
 
-def test_an_error_that_is_not_a_number_fails_and_says_so():
-    verdict = judged_case(*checks(True, False, error=None))
+def test_error_that_is_not_a_number_fails_the_check():
+    verdict = judge_case(*check_events(True, False, error=None))
     assert verdict.status == "failed"
     assert "largest error not a number" in verdict.reason
 
 
 @pytest.mark.parametrize(
-    ("error", "tolerance", "told"),
+    ("error", "tolerance", "description"),
     [(0.5, 0.25, "0.5 (tolerance 0.25)"), (None, 1.0, "not a number (tolerance 1)")],
 )
-def test_a_rank_is_not_believed_whose_error_is_above_the_tolerance(error, tolerance, told):
-    said = {"passed": True, "max_abs_error": error, "tolerance": tolerance, "detail": "row 3"}
-    verdict = judged_case(*(rank_event("check", rank, **said) for rank in (0, 1)))
+def test_error_above_the_tolerance_overrides_a_passed_check(error, tolerance, description):
+    fields = {"passed": True, "max_abs_error": error, "tolerance": tolerance, "detail": "row 3"}
+    verdict = judge_case(*(rank_event("check", rank, **fields) for rank in (0, 1)))
     assert verdict.status == "failed"
     assert verdict.reason == (
-        f"check halo failed on ranks 0, 1: largest error {told}: "
+        f"check halo failed on ranks 0, 1: largest error {description}: "
         "row 3 (though the rank said that it passed)"
     )
 
 
-def test_a_check_without_figures_is_believed():
+def test_check_without_figures_passes():
     events = [rank_event("check", rank) for rank in (0, 1)]
     for event in events:
         del event["max_abs_error"], event["tolerance"]
-    assert judged_case(*events).status == "passed"
+    assert judge_case(*events).status == "passed"
 
 
-def test_the_worst_rank_is_the_one_that_is_told():
+def test_reports_the_rank_with_the_largest_error():
     events = [
         rank_event("check", rank, passed=False, max_abs_error=error, detail=f"by {rank}")
         for rank, error in enumerate([1.0, 7.0, 2.0])
     ]
-    verdict = judged_case(*events, hosts=["node01"] * 3)
-    told = "check halo failed on ranks 0, 1, 2: largest error 7 (tolerance 0): by 1"
-    assert verdict.reason.startswith(told)
+    verdict = judge_case(*events, hosts=["node01"] * 3)
+    expected = "check halo failed on ranks 0, 1, 2: largest error 7 (tolerance 0): by 1"
+    assert verdict.reason.startswith(expected)
 
 
-def test_a_declared_check_that_no_rank_reports_is_an_error():
-    verdict = judged_case(*checks(True, True), checks=["halo", "sum", "order"])
+def test_declared_check_that_no_rank_reports_is_an_error():
+    verdict = judge_case(*check_events(True, True), checks=["halo", "sum", "order"])
     assert verdict.status == "error"
     assert verdict.reason == "check sum was not reported by ranks 0, 1"
 
 
-def test_a_rank_that_leaves_out_a_declared_check_is_an_error_that_names_it():
-    verdict = judged_case(*checks(True))
+def test_declared_check_that_one_rank_omits_is_an_error():
+    verdict = judge_case(*check_events(True))
     assert verdict.status == "error"
     assert verdict.reason == "check halo was not reported by rank 1 on node02"
 
 
-def test_every_repeat_has_every_check():
-    twice = [*checks(True, True), *checks(True, repeat=1)]
-    verdict = judged_case(*twice, repeat=2)
+def test_check_missing_in_one_repeat_is_an_error():
+    events = [*check_events(True, True), *check_events(True, repeat=1)]
+    verdict = judge_case(*events, repeat=2)
     assert verdict.status == "error"
     assert verdict.reason == "check halo was not reported by rank 1 on node02"
 
 
-def test_a_planted_fault_that_nothing_noticed_fails_the_case():
-    verdict = judged_case(*checks(True, True), inject="corrupt-halo")
+def test_undetected_injected_fault_fails_the_case():
+    verdict = judge_case(*check_events(True, True), inject="corrupt-halo")
     assert verdict.status == "failed"
     assert verdict.reason == "nothing noticed the planted fault corrupt-halo"
 
 
-def test_a_planted_fault_that_was_noticed_is_told_as_what_it_broke():
-    verdict = judged_case(*checks(True, False), inject="corrupt-halo")
+def test_detected_fault_is_reported_as_the_failed_check():
+    verdict = judge_case(*check_events(True, False), inject="corrupt-halo")
     assert verdict.reason.startswith("check halo failed on rank 1 on node02")
-    broken = expecting("skew", "max", 2.0)
-    verdict = judged_case(*checks(True, True), *TIMES, inject="slow", **broken)
+    missed_expectation = expecting("skew", "max", 2.0)
+    verdict = judge_case(*check_events(True, True), *TIMES, inject="slow", **missed_expectation)
     assert verdict.reason.startswith("skew is 102, above the expected 2")
 
 
-def test_a_check_that_was_not_declared_counts_as_well():
-    verdict = judged_case(*checks(True, True), *checks(True, False, name="more"))
+def test_undeclared_check_counts():
+    verdict = judge_case(*check_events(True, True), *check_events(True, False, name="more"))
     assert verdict.status == "failed"
     assert "check more failed" in verdict.reason
 
 
-def test_a_failed_check_comes_before_an_expectation():
-    verdict = judged_case(*checks(True, False), *TIMES, **expecting("time_ms", "max", 1.0))
+def test_failed_check_precedes_a_missed_expectation():
+    verdict = judge_case(*check_events(True, False), *TIMES, **expecting("time_ms", "max", 1.0))
     assert "check halo" in verdict.reason
-    assert [item["status"] for item in verdict.expectations] == ["failed"]
+    assert [expectation["status"] for expectation in verdict.expectations] == ["failed"]
 
 
 @pytest.mark.parametrize(
@@ -152,14 +154,14 @@ def test_a_failed_check_comes_before_an_expectation():
         ("rate.p95", "max", None, [], [1.0]),
     ],
 )
-def test_an_expectation_is_held_or_not(name, op, value, met, missed):
+def test_judges_an_expectation_by_its_limit(name, op, value, met, missed):
     for limit in (*met, *missed):
         changes = {"metrics": [TIME, metric("rate")], **expecting(name, op, limit)}
-        verdict = judged_case(*checks(True, True), *TIMES, **changes)
-        [item] = verdict.expectations
-        assert (item["metric"], item["op"], item["limit"]) == (name, op, limit)
-        assert item["value"] == (None if value is None else pytest.approx(value))
-        assert item["status"] == verdict.status == ("passed" if limit in met else "failed")
+        verdict = judge_case(*check_events(True, True), *TIMES, **changes)
+        [expectation] = verdict.expectations
+        assert (expectation["metric"], expectation["op"], expectation["limit"]) == (name, op, limit)
+        assert expectation["value"] == (None if value is None else pytest.approx(value))
+        assert expectation["status"] == verdict.status == ("passed" if limit in met else "failed")
 
 
 @pytest.mark.parametrize(
@@ -170,12 +172,12 @@ def test_an_expectation_is_held_or_not(name, op, value, met, missed):
         ("rate", "min", 3.0, "expected rate min 3, but it was not measured"),
     ],
 )
-def test_a_broken_expectation_says_what_was_measured(name, op, limit, reason):
+def test_missed_expectation_reports_the_measured_value(name, op, limit, reason):
     changes = {"metrics": [TIME, metric("rate")], **expecting(name, op, limit)}
-    assert judged_case(*checks(True, True), *TIMES, **changes).reason == reason
+    assert judge_case(*check_events(True, True), *TIMES, **changes).reason == reason
 
 
-def test_many_ranks_are_named_shortly():
+def test_shortens_a_list_of_many_ranks():
     case = case_of(started(hosts=["node01"] * 12))
     assert name_ranks(case, [3]) == "rank 3 on node01"
     assert name_ranks(case, [1, 2]) == "ranks 1, 2"
@@ -194,30 +196,32 @@ def test_many_ranks_are_named_shortly():
         ("failed skipped", "failed", ExitCode.FAILED),
     ],
 )
-def test_a_run_is_as_bad_as_its_worst_case(statuses, verdict, code):
+def test_run_has_the_verdict_of_its_worst_case(statuses, verdict, code):
     names = {f"case{number}": status for number, status in enumerate(statuses.split())}
     events = [judged(name, status) for name, status in names.items()]
     state = state_of([run_start(*map(described, names)), *events])
     assert judge_run(state.cases.values()) == (verdict, code)
 
 
-def against(limit, *later, ended=True, status=None, keep=True):
-    """The judgement of case a, whose time of 51 ms is held against what case b has measured."""
+def judge_against_case_b(limit, *later, ended=True, status=None, keep=True):
+    """Judge case a with a time of 51 ms and a limit computed from case b."""
     expect = [{"metric": "time_ms", "op": "max", "limit": None, "expression": limit}]
     cases = [described("a", expect=expect), *([described("b")] if keep else [])]
-    events = [*started(*cases), *checks(True, True), *TIMES]
+    events = [*started(*cases), *check_events(True, True), *TIMES]
     if keep:
-        of_b = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
-        of_b += [rank_event("samples", rank, case="b", values=[40.0, 60.0]) for rank in (0, 1)]
+        events_of_b = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
+        events_of_b += [
+            rank_event("samples", rank, case="b", values=[40.0, 60.0]) for rank in (0, 1)
+        ]
         ends = [rank_event("case_end", rank, case="b") for rank in (0, 1)]
-        events += [*of_b, *later, *(ends if ended else [])]
+        events += [*events_of_b, *later, *(ends if ended else [])]
         events += [judged("b", status)] if status else []
     cases = state_of(events).cases
     return judge(cases["a"], cases)
 
 
 @pytest.mark.parametrize(
-    ("limit", "status", "worth", "reason"),
+    ("limit", "status", "value", "reason"),
     [
         ("1.5 * case(b).time_ms", "passed", 75.0, None),
         (
@@ -236,15 +240,15 @@ def against(limit, *later, ended=True, status=None, keep=True):
         ),
     ],
 )
-def test_a_limit_is_worked_out_from_another_case(limit, status, worth, reason):
-    verdict = against(limit)
-    (item,) = verdict.expectations
-    assert (verdict.status, item["status"], item["limit"]) == (status, status, worth)
+def test_computes_a_limit_from_another_case(limit, status, value, reason):
+    verdict = judge_against_case_b(limit)
+    (expectation,) = verdict.expectations
+    assert (verdict.status, expectation["status"], expectation["limit"]) == (status, status, value)
     assert (verdict.reason is None) if reason is None else verdict.reason.endswith(reason)
 
 
 @pytest.mark.parametrize(
-    ("given", "status", "reason"),
+    ("options", "status", "reason"),
     [
         ({"keep": False}, "skipped", "case b is not part of this run"),
         ({"ended": False, "status": "cancelled"}, "skipped", "case b was cancelled"),
@@ -253,13 +257,17 @@ def test_a_limit_is_worked_out_from_another_case(limit, status, worth, reason):
         ({"ended": False, "status": "skipped"}, "failed", "case b did not run"),
     ],
 )
-def test_a_case_without_figures_is_told(given, status, reason):
-    verdict = against("case(b).time_ms", **given)
-    (item,) = verdict.expectations
-    assert (item["status"], item["reason"], item["limit"]) == (status, reason, None)
+def test_reports_why_the_other_case_has_no_figures(options, status, reason):
+    verdict = judge_against_case_b("case(b).time_ms", **options)
+    (expectation,) = verdict.expectations
+    assert (expectation["status"], expectation["reason"], expectation["limit"]) == (
+        status,
+        reason,
+        None,
+    )
     assert verdict.status == ("passed" if status == "skipped" else "failed")
 
 
-def test_figures_of_a_case_whose_check_failed_do_not_count():
+def test_figures_of_a_case_with_a_failed_check_do_not_count():
     failed = rank_event("check", 0, case="b", passed=False)
-    assert "a check of case b failed" in against("case(b).time_ms", failed).reason
+    assert "a check of case b failed" in judge_against_case_b("case(b).time_ms", failed).reason

@@ -1,3 +1,5 @@
+"""Samples of a running case, folded as in its report."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +33,7 @@ def sorted_values(samples):
     return list(samples.values)
 
 
-def test_takes_the_slowest_rank_of_each_iteration_before_the_median():
+def test_median_is_over_the_slowest_rank_of_each_iteration():
     state, case = started_state()
     samples = LiveSamples(case, "time_ms")
     take_samples(state, 0, 9.0, 1.0, 1.0)
@@ -44,7 +46,7 @@ def test_takes_the_slowest_rank_of_each_iteration_before_the_median():
     assert sorted_values(samples) == [2.0, 8.0, 9.0]
 
 
-def test_the_samples_of_a_rank_are_its_own():
+def test_samples_of_a_rank_exclude_other_ranks():
     state, case = started_state()
     samples = LiveSamples(case, "time_ms", 1)
     take_samples(state, 0, 9.0, 1.0)
@@ -72,7 +74,7 @@ batches = st.lists(
 
 @pytest.mark.parametrize("name", ["time_ms", "rate"])
 @given(batches=batches, shares=st.sampled_from([(), (2, 2), (1, 3)]))
-def test_the_samples_are_those_of_the_report_at_any_time(name, batches, shares):
+def test_live_samples_always_equal_those_of_the_report(name, batches, shares):
     state, case = started_state(np=4, repeat=3, shares=list(shares))
     samples = LiveSamples(case, name)
     ended = set()
@@ -87,15 +89,16 @@ def test_the_samples_are_those_of_the_report_at_any_time(name, batches, shares):
             samples.update()
             assert sorted_values(samples) == expected_values(case, name)
     for rank in range(4):
-        for repeat in {0, 1, 2} - {repeat for of, repeat in ended if of == rank}:
-            state.apply(rank_event("case_end", rank, repeat=repeat))
+        for repeat in range(3):
+            if (rank, repeat) not in ended:
+                state.apply(rank_event("case_end", rank, repeat=repeat))
     samples.update()
     assert sorted_values(samples) == expected_values(case, name)
     if samples:
         assert samples.median() == case.summary(name).p50
 
 
-def test_the_live_times_of_the_demo_end_as_the_final_ones():
+def test_live_times_of_the_demo_end_at_the_final_times():
     state = RunState()
     rows = RankRows(state)
     live = {}

@@ -1,3 +1,5 @@
+"""Names of metrics and statistics in views."""
+
 import pytest
 
 from spbench.record.metric_names import (
@@ -29,7 +31,7 @@ from spbench_core.catalog import BENCHMARKS
         ("nobody.knows", "time_ms", ""),
     ],
 )
-def test_knows_which_metrics_are_measured_in_another_loop(benchmark, metric, expected):
+def test_describes_metrics_measured_in_a_separate_loop(benchmark, metric, expected):
     assert describe_separation(benchmark, metric) == expected
 
 
@@ -42,7 +44,7 @@ def test_knows_which_metrics_are_measured_in_another_loop(benchmark, metric, exp
         ("time_ms.p95", "", "time_ms.p95"),
     ],
 )
-def test_names_a_statistic_for_people(metric, unit, expected):
+def test_formats_the_name_of_a_statistic(metric, unit, expected):
     assert format_figure_name(metric, unit) == expected
 
 
@@ -62,5 +64,5 @@ def test_no_part_of_a_time_is_measured_separately():
         ("a_plugins_rate", "1/s", "a plugins rate", "a plugins rate"),
     ],
 )
-def test_names_what_the_value_over_all_ranks_is(metric, unit, name, folded):
+def test_formats_the_name_of_a_value_over_all_ranks(metric, unit, name, folded):
     assert (format_metric_name(metric, unit), format_folded_name(metric, unit)) == (name, folded)

@@ -1,4 +1,4 @@
-"""Variables that are kept with a run."""
+"""Environment variables that are recorded with a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from spbench.record.machine.environment import select_variables
         "UCX_RKEY_PTR_SEG_SIZE",
     ],
 )
-def test_what_changes_numbers_is_kept(name):
+def test_records_variables_that_affect_results(name):
     assert select_variables({name: "1"}) == {name: "1"}
 
 
@@ -59,10 +59,10 @@ def test_what_changes_numbers_is_kept(name):
         "omp_num_threads",
     ],
 )
-def test_secrets_and_what_changes_nothing_are_not(name):
+def test_omits_secrets_and_irrelevant_variables(name):
     assert select_variables({name: "1"}) == {}
 
 
-def test_credentials_in_values_are_not_kept():
+def test_omits_variables_with_credentials_in_their_values():
     assert select_variables({"SLURM_EXPORT_ENV": "ALL,HF_TOKEN=abc"}) == {}
     assert select_variables({"NVIDIA_PROXY": "http://me:word@proxy"}) == {}

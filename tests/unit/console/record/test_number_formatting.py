@@ -1,4 +1,4 @@
-"""Numbers as every view writes them."""
+"""Numbers, times, sizes and percentages as all views show them."""
 
 import math
 
@@ -18,7 +18,7 @@ from spbench_core.catalog import BENCHMARKS
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("value", "expected"),
     [
         (0, "0"),
         (0.00123456, "0.00123"),
@@ -39,12 +39,12 @@ from spbench_core.catalog import BENCHMARKS
         (-math.inf, "-inf"),
     ],
 )
-def test_numbers_have_three_digits_and_no_exponent(value, text):
-    assert format_number(value) == text
+def test_formats_numbers_with_three_digits_and_no_exponent(value, expected):
+    assert format_number(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("ms", "text"),
+    ("ms", "expected"),
     [
         (0, "0 ms"),
         (0.000295, "295 ns"),
@@ -56,12 +56,12 @@ def test_numbers_have_three_digits_and_no_exponent(value, text):
         (1.5e6, "25.0 min"),
     ],
 )
-def test_times_are_scaled_to_at_most_three_digits_before_the_point(ms, text):
-    assert format_time(ms) == text
+def test_scales_times_to_at_most_three_integer_digits(ms, expected):
+    assert format_time(ms) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    ("seconds", "expected"),
     [
         (0.31, "0.3 s"),
         (9.96, "10 s"),
@@ -71,36 +71,36 @@ def test_times_are_scaled_to_at_most_three_digits_before_the_point(ms, text):
         (3720, "1 h 02 min"),
     ],
 )
-def test_durations_have_two_units_at_most(seconds, text):
-    assert format_duration(seconds) == text
+def test_formats_durations_with_at_most_two_units(seconds, expected):
+    assert format_duration(seconds) == expected
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
+    ("count", "expected"),
     [(0, "0 B"), (24, "24 B"), (3108, "3.04 KiB"), (6144, "6 KiB"), (2**20 - 1, "1 MiB")],
 )
-def test_sizes_are_in_powers_of_two(count, text):
-    assert format_size(count) == text
+def test_formats_sizes_in_powers_of_two(count, expected):
+    assert format_size(count) == expected
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
+    ("count", "expected"),
     [(3, "3"), (99999, "99999"), (60192808, "60.2 M")],
 )
-def test_large_counts_are_scaled(count, text):
-    assert format_count(count) == text
+def test_scales_large_counts(count, expected):
+    assert format_count(count) == expected
 
 
 @pytest.mark.parametrize(
-    ("share", "text"),
+    ("share", "expected"),
     [(0, "0 %"), (0.0001, "<0.1 %"), (0.034, "3.4 %"), (0.418, "42 %"), (1.53, "153 %")],
 )
-def test_shares_are_percentages(share, text):
-    assert format_percent(share) == text
+def test_formats_shares_as_percentages(share, expected):
+    assert format_percent(share) == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "name", "text"),
+    ("value", "unit", "name", "expected"),
     [
         (0.113, "GB/s", "bandwidth_gb_s", "113 MB/s"),
         (1234, "GFLOP/s", "gflops", "1.23 TFLOP/s"),
@@ -115,12 +115,12 @@ def test_shares_are_percentages(share, text):
         (5, "lines", "own", "5.00 lines"),
     ],
 )
-def test_values_are_formatted_by_unit_and_name(value, unit, name, text):
-    assert format_value(value, unit, name) == text
+def test_formats_values_by_unit_and_name(value, unit, name, expected):
+    assert format_value(value, unit, name) == expected
 
 
 @pytest.mark.parametrize("value", [1e-7, 0.003, 1.0, 1234.0, 5.6e9])
-def test_no_metric_of_the_catalog_is_shown_with_an_exponent(value):
+def test_no_catalog_metric_is_shown_with_an_exponent(value):
     for benchmark in BENCHMARKS.values():
         for metric in benchmark.metrics:
             text = format_value(value, metric.unit, metric.name)
@@ -128,11 +128,11 @@ def test_no_metric_of_the_catalog_is_shown_with_an_exponent(value):
             assert "e-" not in text
 
 
-def test_a_scale_makes_the_largest_value_readable():
+def test_chooses_the_unit_by_the_largest_value():
     scale = choose_unit([0.003, 0.5], "ms")
     assert (scale.unit, scale.format(0.003), scale.format(0.5)) == ("us", "3.00", "500")
 
 
-def test_a_scale_of_nothing_keeps_the_unit():
+def test_keeps_the_unit_without_values():
     assert choose_unit([], "ms").unit == "ms"
     assert choose_unit([], "1").unit == ""

@@ -1,4 +1,4 @@
-"""The phase of a running case in words."""
+"""Descriptions of the phase of a running case and of the start of a run."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,14 +12,14 @@ from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import RankPhase
 
 
-def rank(number, phase="check", done=0, total=0, since=100.0):
-    """A rank in one of the phases, or with an activity of that name."""
-    known = phase in set(RankPhase)
+def make_rank(number, phase="check", done=0, total=0, since=100.0):
+    """Return a rank in a phase, or with an activity of that name."""
+    is_phase = phase in set(RankPhase)
     return RankState(
         number,
         RankFacts("here"),
-        phase=RankPhase(phase) if known else RankPhase.WORKING,
-        activity="" if known else phase,
+        phase=RankPhase(phase) if is_phase else RankPhase.WORKING,
+        activity="" if is_phase else phase,
         done=done,
         total=total,
         phase_since=since,
@@ -27,85 +27,88 @@ def rank(number, phase="check", done=0, total=0, since=100.0):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "words"),
+    ("ranks", "expected"),
     [
         ([], ""),
-        ([rank(0, "ready")], ""),
-        ([rank(0, done=9, total=9)], ""),
-        ([rank(0, total=9)], "check 0 %"),
-        ([rank(0, done=3, total=9)], "check 33 %, 20 s left"),
-        ([rank(0, "running", 1), rank(1, "running", 7)], "running, 7 lines, 10 s"),
-        ([rank(0, "done"), rank(1, "waiting")], "waiting for another rank, 10 s"),
-        # The last to begin gets on; the others wait in what they did before.
-        ([rank(0, done=3, total=9), rank(1, "baseline", 1, 2, 105.0)], "baseline 50 %, 5 s left"),
+        ([make_rank(0, "ready")], ""),
+        ([make_rank(0, done=9, total=9)], ""),
+        ([make_rank(0, total=9)], "check 0 %"),
+        ([make_rank(0, done=3, total=9)], "check 33 %, 20 s left"),
+        ([make_rank(0, "running", 1), make_rank(1, "running", 7)], "running, 7 lines, 10 s"),
+        ([make_rank(0, "done"), make_rank(1, "waiting")], "waiting for another rank, 10 s"),
+        # The last rank to start a phase makes progress; the others wait in an earlier phase.
+        (
+            [make_rank(0, done=3, total=9), make_rank(1, "baseline", 1, 2, 105.0)],
+            "baseline 50 %, 5 s left",
+        ),
     ],
 )
-def test_a_phase_is_told_with_what_is_left_of_it(ranks, words):
-    state = SimpleNamespace(ranks={one.rank: one for one in ranks})
-    assert describe_phase(state, 110.0) == words
+def test_describes_phase_with_its_remaining_time(ranks, expected):
+    state = SimpleNamespace(ranks={rank.rank: rank for rank in ranks})
+    assert describe_phase(state, 110.0) == expected
 
 
 # The start
 
 
-class Begun:
-    """A run of one job of four ranks, as its events have told so far."""
+class StartingRun:
+    """The state of a run of one job of four ranks, in the order of its start."""
 
     def __init__(self):
         self.state: Any = RunState()
 
-    def run(self):
+    def start_run(self):
         self.state.run = SimpleNamespace(started=100.0, finished=None)
 
-    def job(self, np=4):
-        told = dict.fromkeys(("version", "hostfile"), "") | {"argv": (), "env": {}, "cases": ()}
+    def start_job(self, np=4):
+        fields = dict.fromkeys(("version", "hostfile"), "") | {"argv": (), "env": {}, "cases": ()}
         self.state.jobs[1] = JobState(
-            number=1, launcher="mpirun", np=np, started=102.0, oversubscribed=False, **told
+            number=1, launcher="mpirun", np=np, started=102.0, oversubscribed=False, **fields
         )
 
-    def ranks(self, *phases):
+    def set_phases(self, *phases):
         for number, phase in enumerate(phases):
-            self.state.ranks[number] = rank(number, phase)
+            self.state.ranks[number] = make_rank(number, phase)
             self.state.ranks[number].last_heard = 107.0
 
-    def words(self, now=110.0):
+    def describe(self, now=110.0):
         return describe_start(self.state, now)
 
 
-def test_one_rank_has_no_plural():
-    begun = Begun()
-    begun.run()
-    begun.job(np=1)
-    assert begun.words() == "mpirun launches 1 rank, 8 s"
-    begun.ranks("ready")
-    assert begun.words() == "the rank is ready, 8 s"
+def test_single_rank_is_described_in_the_singular():
+    run = StartingRun()
+    run.start_run()
+    run.start_job(np=1)
+    assert run.describe() == "mpirun launches 1 rank, 8 s"
+    run.set_phases("ready")
+    assert run.describe() == "the rank is ready, 8 s"
 
 
-def test_each_phase_of_the_start_is_told_with_its_time():
-    begun = Begun()
-    assert begun.words() == "waiting for the run's first events"
-    begun.run()
-    assert begun.words() == "asking hosts what they have (ssh), 10 s"
-    begun.job()
-    assert begun.words() == "mpirun launches 4 ranks, 8 s"
-    begun.ranks("starting", "starting")
-    assert begun.words() == "MPI and torch start: 2 of 4 ranks are there, 8 s"
-    begun.ranks("ready", "starting", "starting", "starting")
-    assert begun.words() == "MPI and torch start: 1 of 4 ranks are ready, 8 s"
-    begun.ranks("ready", "ready", "ready", "ready")
-    assert begun.words() == "all 4 ranks are ready, 8 s"
-    begun.ranks("setup", "setup", "setup", "setup")
-    assert begun.words() == "set-up and warm-up, 3 s"
-    begun.ranks("timing", "setup", "setup", "setup")
-    assert begun.words() == ""
+def test_describes_each_phase_of_the_start_with_its_time():
+    run = StartingRun()
+    assert run.describe() == "waiting for the run's first events"
+    run.start_run()
+    assert run.describe() == "asking hosts what they have (ssh), 10 s"
+    run.start_job()
+    assert run.describe() == "mpirun launches 4 ranks, 8 s"
+    run.set_phases("starting", "starting")
+    assert run.describe() == "MPI and torch start: 2 of 4 ranks are there, 8 s"
+    run.set_phases("ready", "starting", "starting", "starting")
+    assert run.describe() == "MPI and torch start: 1 of 4 ranks are ready, 8 s"
+    run.set_phases("ready", "ready", "ready", "ready")
+    assert run.describe() == "all 4 ranks are ready, 8 s"
+    run.set_phases("setup", "setup", "setup", "setup")
+    assert run.describe() == "set-up and warm-up, 3 s"
+    run.set_phases("timing", "setup", "setup", "setup")
+    assert run.describe() == ""
 
 
-def test_between_jobs_and_at_the_end():
-    begun = Begun()
-    begun.run()
-    begun.job()
-    begun.state.jobs[1].finished = 109.0
-    assert begun.words() == "job 1 has ended, the next begins: 1 s"
-    assert begun.words(now=100.0).endswith("0 s"), "clocks of hosts may differ"
-    begun.state.run.finished = 110.0
-    assert begun.words() == ""
+def test_describes_time_between_jobs_but_nothing_at_the_end():
+    run = StartingRun()
+    run.start_run()
+    run.start_job()
+    run.state.jobs[1].finished = 109.0
+    assert run.describe() == "job 1 has ended, the next begins: 1 s"
+    assert run.describe(now=100.0).endswith("0 s"), "clocks of hosts may differ"
+    run.state.run.finished = 110.0
+    assert run.describe() == ""

@@ -1,4 +1,4 @@
-"""Links, pipes and folders that a folder's owner put where spbench writes its next file."""
+"""Links, pipes and folders planted at paths that spbench writes next."""
 
 import ast
 import errno
@@ -24,24 +24,24 @@ from spbench.tui.failed_page import write_report
 from spbench.tui.suites.recovery import RecoveryFile
 from unit.events import recorded, whole_run
 
-PRECIOUS = "precious\n"
+CONTENT = "precious\n"
 KINDS = ("link", "link-to-nothing", "hard-link", "pipe", "folder")
 JOB_FILES = ("jobs/1/argv.json", "jobs/1/env.json", "jobs/1/hostfile")
 FILES = ("run.json", "suite.yaml", "report.json", "note.json", "cancel.json", *JOB_FILES)
 CONSOLE = {"pid": 0, "host": "elsewhere", "started": 5.0}
 
 
-class Outside:
-    """A file of the user outside the run's folder, in a folder that must stay as it is."""
+class OutsideFile:
+    """A user's file outside the run's folder; it and its folder must not change."""
 
     def __init__(self, folder):
         folder.mkdir()
         self.folder = folder
         self.file = folder / "file"
-        self.file.write_text(PRECIOUS)
+        self.file.write_text(CONTENT)
 
     def plant(self, path, kind):
-        """Put something that leads to this file in the place of a path."""
+        """Replace a path by something that leads to this file."""
         if path.exists():
             path.unlink()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,13 +57,13 @@ class Outside:
             path.mkdir()
 
     def assert_unchanged(self):
-        assert self.file.read_text() == PRECIOUS
+        assert self.file.read_text() == CONTENT
         assert [path.name for path in self.folder.iterdir()] == ["file"]
 
 
 @pytest.fixture
 def outside(tmp_path):
-    return Outside(tmp_path / "outside")
+    return OutsideFile(tmp_path / "outside")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def run(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FILES)
-def test_each_file_of_a_run_replaces_what_was_planted(run, outside, name, kind):
+def test_writing_a_run_file_replaces_a_planted_path(run, outside, name, kind):
     outside.plant(run.path / name, kind)
     if kind == "folder":
         with pytest.raises(FailedRunError, match="cannot write"):
@@ -86,7 +86,7 @@ def test_each_file_of_a_run_replaces_what_was_planted(run, outside, name, kind):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_draft_of_a_known_name_is_not_written_to(run, outside, name):
+def test_does_not_write_to_a_planted_temporary_file(run, outside, name):
     path = run.path / name
     outside.plant(path.with_name(f".{path.name}.{os.getpid()}"), "link")
     run.write_text(name, "new")
@@ -94,7 +94,7 @@ def test_a_draft_of_a_known_name_is_not_written_to(run, outside, name):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_notes_and_cancellation_do_not_follow_what_was_planted(run, outside, kind):
+def test_notes_and_cancel_requests_do_not_follow_links(run, outside, kind):
     for name in ("note.json", "cancel.json"):
         outside.plant(run.path / name, kind)
     assert read_note(run) == NO_NOTE
@@ -112,7 +112,7 @@ def test_notes_and_cancellation_do_not_follow_what_was_planted(run, outside, kin
 
 @pytest.mark.parametrize("planted", ["jobs", "jobs/1"])
 @pytest.mark.parametrize("name", JOB_FILES)
-def test_a_folder_of_a_run_that_is_a_link_is_not_followed(run, outside, planted, name):
+def test_rejects_a_link_instead_of_a_folder_of_the_run(run, outside, planted, name):
     path = run.path / planted
     path.parent.mkdir(exist_ok=True)
     (outside.folder / "1").mkdir()
@@ -126,7 +126,7 @@ def test_a_folder_of_a_run_that_is_a_link_is_not_followed(run, outside, planted,
 
 
 @pytest.mark.parametrize("name", ["runs", "run"])
-def test_a_run_and_what_is_above_it_may_be_links(tmp_path, run, name):
+def test_run_folder_and_its_parent_may_be_links(tmp_path, run, name):
     link = tmp_path / "link"
     link.symlink_to(run.path if name == "run" else run.path.parent)
     linked = RunFolder(link if name == "run" else link / run.id)
@@ -139,7 +139,7 @@ def test_a_run_and_what_is_above_it_may_be_links(tmp_path, run, name):
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"),
+    ("kind", "reason"),
     [
         ("link", "it is a link"),
         ("link-to-nothing", "it is a link"),
@@ -148,20 +148,20 @@ def test_a_run_and_what_is_above_it_may_be_links(tmp_path, run, name):
         ("folder", "Is a directory"),
     ],
 )
-def test_a_log_that_is_no_file_of_its_own_is_not_written(run, outside, kind, why):
+def test_rejects_a_log_that_is_not_a_plain_file(run, outside, kind, reason):
     outside.plant(run.events, kind)
-    with pytest.raises(FailedRunError, match=f"cannot write .*events.jsonl: {why}"):
+    with pytest.raises(FailedRunError, match=f"cannot write .*events.jsonl: {reason}"):
         EventLog(run.events)
     outside.assert_unchanged()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["stdout.log", "stderr.log"])
-async def test_output_of_a_launcher_does_not_go_where_a_link_leads(run, outside, name, kind):
+async def test_launcher_output_does_not_follow_a_planted_link(run, outside, name, kind):
     folder = run.job(1)
     outside.plant(folder / name, kind)
-    words = "import sys; print('out'); print('err', file=sys.stderr)"
-    command = Command((sys.executable, "-ISc", words), {})
+    script = "import sys; print('out'); print('err', file=sys.stderr)"
+    command = Command((sys.executable, "-ISc", script), {})
     if kind == "folder":
         with pytest.raises(FailedRunError, match="Is a directory"):
             await processes.start_launcher(command, folder, run.path)
@@ -172,7 +172,7 @@ async def test_output_of_a_launcher_does_not_go_where_a_link_leads(run, outside,
     outside.assert_unchanged()
 
 
-async def test_output_of_a_launcher_stays_in_the_runs_folder(run, outside):
+async def test_launcher_output_rejects_a_linked_job_folder(run, outside):
     folder = run.path / "jobs" / "1"
     folder.parent.mkdir()
     folder.symlink_to(outside.folder)
@@ -181,20 +181,20 @@ async def test_output_of_a_launcher_stays_in_the_runs_folder(run, outside):
     outside.assert_unchanged()
 
 
-async def test_output_that_cannot_be_written_is_no_fault_of_the_launcher(run):
-    folder = run.path / "jobs" / "1"  # it was removed
+async def test_missing_job_folder_is_reported_as_a_write_error(run):
+    folder = run.path / "jobs" / "1"  # it does not exist
     with pytest.raises(FailedRunError, match=r"cannot write .*jobs/1: No such file"):
         await processes.start_launcher(Command((sys.executable, "-c", ""), {}), folder, run.path)
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_draft(run, monkeypatch):
+def test_full_disk_keeps_the_old_file_without_leftovers(run, monkeypatch):
     run.write_text("report.json", "old")
     before = sorted(path.name for path in run.path.iterdir())
 
-    def fails(*_, **__):
+    def raise_disk_full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "rename", fails)
+    monkeypatch.setattr(os, "rename", raise_disk_full)
     with pytest.raises(FailedRunError, match=r"report\.json: No space left .*; free some space"):
         run.write_text("report.json", "new")
     assert sorted(path.name for path in run.path.iterdir()) == before
@@ -205,27 +205,27 @@ def test_a_full_disk_leaves_the_old_file_and_no_draft(run, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_hostfile_replaces_what_was_planted(tmp_path, outside, kind):
-    path = _write_hostfile(tmp_path, PRECIOUS)  # the same content as outside
+def test_hostfile_replaces_a_planted_path(tmp_path, outside, kind):
+    path = _write_hostfile(tmp_path, CONTENT)  # the same content as outside
     outside.plant(path, kind)
     if kind == "folder":
         with pytest.raises(FailedRunError, match="cannot write the hostfile"):
-            _write_hostfile(tmp_path, PRECIOUS)
+            _write_hostfile(tmp_path, CONTENT)
     else:
-        assert _write_hostfile(tmp_path, PRECIOUS).read_text() == PRECIOUS
+        assert _write_hostfile(tmp_path, CONTENT).read_text() == CONTENT
         assert not path.is_symlink()
     outside.assert_unchanged()
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_an_index_that_is_no_file_is_not_used(tmp_path, outside, kind):
+def test_rejects_an_index_that_is_not_a_plain_file(tmp_path, outside, kind):
     outside.plant(tmp_path / "index.sqlite", kind)
     with pytest.raises(UnusableIndexError, match="it is a"), open_writing(tmp_path):
         pass
     outside.assert_unchanged()
 
 
-def test_a_removed_run_is_not_moved_through_a_link(tmp_path, run, outside):
+def test_removing_a_run_does_not_follow_a_linked_trash_folder(tmp_path, run, outside):
     home = tmp_path / "home"
     (home / "removed").symlink_to(outside.folder)
     with pytest.raises(FailedRunError, match="removed is a link"):
@@ -234,7 +234,7 @@ def test_a_removed_run_is_not_moved_through_a_link(tmp_path, run, outside):
     outside.assert_unchanged()
 
 
-def test_removal_of_a_run_follows_no_link_in_it(tmp_path, run, outside):
+def test_removing_a_run_follows_no_link_inside_it(tmp_path, run, outside):
     (run.path / "jobs").symlink_to(outside.folder)
     outside.plant(run.path / "note.json", "link")
     assert remove_run(tmp_path / "home", run)
@@ -242,7 +242,7 @@ def test_removal_of_a_run_follows_no_link_in_it(tmp_path, run, outside):
 
 
 @pytest.mark.parametrize("kind", ["link", "link-to-nothing", "pipe"])
-def test_files_of_a_home_replace_what_was_planted(tmp_path, outside, kind, monkeypatch):
+def test_files_of_a_home_replace_planted_paths(tmp_path, outside, kind, monkeypatch):
     home = tmp_path / "home"
     suite = tmp_path / "a.yaml"
     monkeypatch.setattr("spbench.tui.failed_page.time.strftime", lambda *_: "now")
@@ -259,7 +259,7 @@ def test_files_of_a_home_replace_what_was_planted(tmp_path, outside, kind, monke
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shipped_files_replace_what_was_planted(tmp_path, outside, kind):
+def test_shipped_files_replace_planted_paths(tmp_path, outside, kind):
     target = tmp_path / "here" / "suites" / "halo.yaml"
     outside.plant(target, kind)
     if kind == "folder":
@@ -271,7 +271,7 @@ def test_shipped_files_replace_what_was_planted(tmp_path, outside, kind):
     outside.assert_unchanged()
 
 
-def test_the_log_of_a_console_is_private(tmp_path, monkeypatch):
+def test_log_of_a_console_is_private(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/python")
     with pytest.raises(SpbenchError):
         background.start_run((), tmp_path / "home", {}, tmp_path)
@@ -280,14 +280,14 @@ def test_the_log_of_a_console_is_private(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def no_umask():
+def zero_umask():
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_no_folder_above_a_run_is_world_writable(tmp_path, no_umask, shared):
+def test_no_folder_above_a_run_is_world_writable(tmp_path, zero_umask, shared):
     folder = create_run(tmp_path / "new" / "home", "a", shared=shared)
     write_file(tmp_path / "new" / "home" / "baselines" / "a.json", "{}")
     for path in (*folder.path.parents[:3], tmp_path / "new" / "home" / "baselines"):
@@ -297,7 +297,7 @@ def test_no_folder_above_a_run_is_world_writable(tmp_path, no_umask, shared):
 # Paths that the user chose
 
 
-def test_a_file_that_the_user_named_keeps_its_permissions(tmp_path, no_umask):
+def test_existing_output_file_keeps_its_permissions(tmp_path, zero_umask):
     for mode in (0o600, 0o640, 0o666):
         path = tmp_path / "report.json"
         path.touch()
@@ -307,7 +307,7 @@ def test_a_file_that_the_user_named_keeps_its_permissions(tmp_path, no_umask):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_of_another_user_does_not_stay_world_writable(tmp_path):
+def test_file_of_another_user_does_not_stay_world_writable(tmp_path):
     path = tmp_path / "report.json"
     path.touch()
     path.chmod(0o666)
@@ -316,63 +316,65 @@ def test_a_file_of_another_user_does_not_stay_world_writable(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o664
 
 
-def test_a_long_name_can_be_written(tmp_path):
+def test_writes_a_file_with_a_long_name(tmp_path):
     path = tmp_path / ("é" * 127)
     write_file(path, "new")
     assert path.read_text() == "new"
 
 
-def test_an_open_file_is_written_to(tmp_path):
+def test_writes_to_an_open_file_by_its_descriptor_path(tmp_path):
     with (tmp_path / "out").open("w") as file:
         write_file(Path(f"/dev/fd/{file.fileno()}"), "new")
-        link = tmp_path / "stdout"  # as /dev/stdout is one
+        link = tmp_path / "stdout"  # like /dev/stdout
         link.symlink_to(f"/proc/self/fd/{file.fileno()}")
         write_file(link, "newer")
     assert link.is_symlink()
     assert (tmp_path / "out").read_text() == "newer"
 
 
-def test_a_link_that_the_user_named_is_replaced(tmp_path, outside):
+def test_replaces_a_link_given_as_output(tmp_path, outside):
     outside.plant(tmp_path / "report.json", "link")
     write_file(tmp_path / "report.json", "new")
     outside.assert_unchanged()
 
 
-# Ways around the writer
+# Writers other than write_file
 
 _OTHER_WRITERS = {
     "__main__.py": "opens /dev/null for closed streams",
     "cli/runs/execution.py": "opens /dev/null",
     "cli/completion.py": "appends to the start-up file of the user's own shell",
-    "batch/collect.py": "copies into a folder that it made with a random name and mode 0700",
-    "suites/given_files.py": "writes to a pipe or a device that the user named",
-    "record/runs/index_file.py": "makes the index with O_EXCL",
+    "batch/collect.py": "copies into a new folder with a random name and mode 0700",
+    "suites/given_files.py": "writes to a pipe or a device given by the user",
+    "record/runs/index_file.py": "creates the index with O_EXCL",
 }
 _COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move"}
 _MAKERS = {"tempfile.mkstemp", "mkstemp", "os.mkfifo", "os.mknod"}
 
 
-def is_writer(call):
-    """Whether a call writes a file by name: so far as its words show."""
+def is_writing_call(call):
+    """Return whether a call writes a file by name, judged by its source text."""
     name = ast.unparse(call.func)
-    words = [ast.unparse(word) for word in (*call.args, *(item.value for item in call.keywords))]
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    arguments = [ast.unparse(value) for value in values]
     last = name.rpartition(".")[2]
     if last in ("write_bytes", "touch", "symlink_to", "hardlink_to"):
         return True
     if last == "write_text":
-        return len(call.args) == 1  # that of RunFolder has the name first
+        return len(call.args) == 1  # RunFolder.write_text takes the name first
     if name == "os.open":
-        return any("O_CREAT" in word or "WR" in word for word in words)
+        return any("O_CREAT" in argument or "WR" in argument for argument in arguments)
     if last == "open":
-        return any(word.strip("'") in ("w", "wb", "a", "ab", "x", "xb", "r+b") for word in words)
+        modes = ("w", "wb", "a", "ab", "x", "xb", "r+b")
+        return any(argument.strip("'") in modes for argument in arguments)
     return name in _COPIES | _MAKERS
 
 
-def test_files_are_written_by_the_safe_writer_alone():
+def test_only_known_modules_write_files_directly():
     package = Path(spbench.__file__).parent
     writers = set()
     for path in package.rglob("*.py"):
         calls = (node for node in ast.walk(ast.parse(path.read_text())) if type(node) is ast.Call)
-        if any(map(is_writer, calls)):
+        if any(map(is_writing_call, calls)):
             writers.add(str(path.relative_to(package)))
     assert writers == set(_OTHER_WRITERS)

@@ -1,3 +1,5 @@
+"""Playback of recorded events at a chosen speed."""
+
 import math
 from itertools import islice
 
@@ -8,150 +10,156 @@ from hypothesis import strategies as st
 from spbench.record.runs.playback import Playback, play_paced
 
 
-def at(*times):
+def make_events(*times):
     return [{"event": "log", "time": 1000.0 + time, "at": time} for time in times]
 
 
-def due(playback, now, *limit):
+def take_times(playback, now, *limit):
     return [event["at"] for event in playback.take_due(now, *limit)]
 
 
-def test_events_come_as_far_apart_as_they_were():
-    play = Playback(at(0, 0.5, 1.0, 1.5))
-    assert [due(play, now) for now in (0.0, 0.4, 0.5, 1.4, 1.6)] == [[0], [], [0.5], [1.0], [1.5]]
+def test_events_are_due_at_their_recorded_distance():
+    play = Playback(make_events(0, 0.5, 1.0, 1.5))
+    assert [take_times(play, now) for now in (0.0, 0.4, 0.5, 1.4, 1.6)] == [
+        [0],
+        [],
+        [0.5],
+        [1.0],
+        [1.5],
+    ]
     assert play.done
 
 
 @pytest.mark.parametrize(("speed", "now"), [(0.5, 4.0), (1.0, 2.0), (4.0, 0.5), (1000.0, 0.002)])
-def test_a_speed_makes_the_time_shorter_or_longer(speed, now):
-    play = Playback(at(0, 1, 2), speed)
-    assert due(play, 0.0) == [0]
-    assert due(play, now * 0.99) == [1]
-    assert due(play, now * 1.001) == [2]
+def test_speed_scales_the_time(speed, now):
+    play = Playback(make_events(0, 1, 2), speed)
+    assert take_times(play, 0.0) == [0]
+    assert take_times(play, now * 0.99) == [1]
+    assert take_times(play, now * 1.001) == [2]
 
 
 @pytest.mark.parametrize("speed", [None, math.inf])
-def test_at_full_speed_all_come_at_once_in_batches(speed):
-    play = Playback(at(*range(10)), speed)
-    assert due(play, 0.0, 4) == [0, 1, 2, 3]
-    assert due(play, 0.0, 4) == [4, 5, 6, 7]
+def test_full_speed_returns_all_events_in_batches(speed):
+    play = Playback(make_events(*range(10)), speed)
+    assert take_times(play, 0.0, 4) == [0, 1, 2, 3]
+    assert take_times(play, 0.0, 4) == [4, 5, 6, 7]
     assert not play.done
-    assert due(play, 0.0, 4) == [8, 9]
+    assert take_times(play, 0.0, 4) == [8, 9]
     assert play.done
-    assert due(play, 9.0, 4) == []
+    assert take_times(play, 9.0, 4) == []
 
 
-def test_a_long_silence_is_cut():
-    play = Playback(at(0, 3600, 3601))
-    assert due(play, 0.0) == [0]
-    assert due(play, 1.9) == []
-    assert due(play, 2.0) == [3600]
-    assert due(play, 3.0) == [3601]
-    assert due(Playback(at(0, 5), longest_pause=math.inf), 0.0) == [0]
+def test_shortens_a_long_pause():
+    play = Playback(make_events(0, 3600, 3601))
+    assert take_times(play, 0.0) == [0]
+    assert take_times(play, 1.9) == []
+    assert take_times(play, 2.0) == [3600]
+    assert take_times(play, 3.0) == [3601]
+    assert take_times(Playback(make_events(0, 5), longest_pause=math.inf), 0.0) == [0]
 
 
-def test_the_longest_pause_can_be_set():
-    play = Playback(at(0, 3600, 7200), speed=10.0, longest_pause=5.0)
-    assert [due(play, now) for now in (0.0, 0.49, 0.5, 1.0)] == [[0], [], [3600], [7200]]
+def test_longest_pause_can_be_set():
+    play = Playback(make_events(0, 3600, 7200), speed=10.0, longest_pause=5.0)
+    assert [take_times(play, now) for now in (0.0, 0.49, 0.5, 1.0)] == [[0], [], [3600], [7200]]
 
 
-def test_clocks_that_differ_do_not_make_it_longer():
-    play = Playback(at(0, 100, 0.1, 100.1, 0.2, 100.2))
-    assert due(play, 0.0) == [0]
-    assert due(play, 2.0) == [100, 0.1]
-    assert due(play, 2.101) == [100.1, 0.2]
+def test_differing_clocks_do_not_lengthen_the_playback():
+    play = Playback(make_events(0, 100, 0.1, 100.1, 0.2, 100.2))
+    assert take_times(play, 0.0) == [0]
+    assert take_times(play, 2.0) == [100, 0.1]
+    assert take_times(play, 2.101) == [100.1, 0.2]
 
 
-def test_the_clock_begins_with_its_first_reading():
-    play = Playback(at(0, 1))
-    assert due(play, 500.0) == [0]
-    assert due(play, 500.5) == []
-    assert due(play, 501.0) == [1]
+def test_time_starts_at_the_first_reading_of_the_clock():
+    play = Playback(make_events(0, 1))
+    assert take_times(play, 500.0) == [0]
+    assert take_times(play, 500.5) == []
+    assert take_times(play, 501.0) == [1]
 
 
-def test_a_pause_stops_the_time():
-    play = Playback(at(0, 1, 2))
-    due(play, 0.0)
+def test_pause_stops_the_time():
+    play = Playback(make_events(0, 1, 2))
+    take_times(play, 0.0)
     play.pause(0.6)
     assert play.paused
-    assert due(play, 50.0) == []
+    assert take_times(play, 50.0) == []
     assert play.wait(50.0) == math.inf
     play.resume(100.0)
     assert not play.paused
-    assert due(play, 100.3) == []
-    assert due(play, 100.4) == [1]
+    assert take_times(play, 100.3) == []
+    assert take_times(play, 100.4) == [1]
 
 
-def test_a_pause_stops_full_speed_too():
-    play = Playback(at(0, 1), None)
+def test_pause_stops_full_speed():
+    play = Playback(make_events(0, 1), None)
     play.pause(0.0)
-    assert due(play, 9.0) == []
+    assert take_times(play, 9.0) == []
     play.resume(9.0)
-    assert due(play, 9.0) == [0, 1]
+    assert take_times(play, 9.0) == [0, 1]
 
 
-def test_the_speed_can_change_on_the_way():
-    play = Playback(at(0, 1, 2, 3))
-    due(play, 0.0)
+def test_speed_can_change_during_playback():
+    play = Playback(make_events(0, 1, 2, 3))
+    take_times(play, 0.0)
     play.set_speed(2.0, 0.5)
-    assert due(play, 0.75) == [1]
+    assert take_times(play, 0.75) == [1]
     play.set_speed(0.5, 0.75)
-    assert due(play, 2.7) == []
-    assert due(play, 2.75) == [2]
+    assert take_times(play, 2.7) == []
+    assert take_times(play, 2.75) == [2]
     play.set_speed(None, 2.75)
-    assert due(play, 2.75) == [3]
+    assert take_times(play, 2.75) == [3]
 
 
-def test_after_full_speed_the_time_goes_on_from_there():
-    play = Playback(at(0, 1, 2, 3, 4), None)
-    assert due(play, 0.0, 3) == [0, 1, 2]
+def test_time_continues_after_full_speed():
+    play = Playback(make_events(0, 1, 2, 3, 4), None)
+    assert take_times(play, 0.0, 3) == [0, 1, 2]
     play.set_speed(1.0, 0.0)
-    assert due(play, 0.9) == []
-    assert due(play, 1.0) == [3]
-    assert due(play, 2.0) == [4]
+    assert take_times(play, 0.9) == []
+    assert take_times(play, 1.0) == [3]
+    assert take_times(play, 2.0) == [4]
 
 
-def test_the_time_waits_for_events_that_were_not_taken():
-    play = Playback(at(*(index / 100 for index in range(100))), speed=100.0)
-    due(play, 0.0)
-    assert len(due(play, 10.0, 10)) == 10
+def test_time_waits_for_events_that_were_not_taken():
+    play = Playback(make_events(*(index / 100 for index in range(100))), speed=100.0)
+    take_times(play, 0.0)
+    assert len(take_times(play, 10.0, 10)) == 10
     play.set_speed(1.0, 10.0)
-    assert len(due(play, 10.05, 100)) in range(4, 8)
+    assert len(take_times(play, 10.05, 100)) in range(4, 8)
 
 
-def test_the_position_tells_how_many_of_how_many():
-    known = Playback(at(0, 1))
-    unknown = Playback(iter(at(0, 1)))
-    assert (known.position, unknown.position) == ((0, 2), (0, None))
-    due(known, 0.0)
-    assert known.position == (1, 2)
-    due(known, 1.0)
-    assert known.position == (2, 2)
+def test_position_is_the_count_and_the_total():
+    from_list = Playback(make_events(0, 1))
+    from_iterator = Playback(iter(make_events(0, 1)))
+    assert (from_list.position, from_iterator.position) == ((0, 2), (0, None))
+    take_times(from_list, 0.0)
+    assert from_list.position == (1, 2)
+    take_times(from_list, 1.0)
+    assert from_list.position == (2, 2)
 
 
-def test_no_events_are_done():
+def test_playback_without_events_is_done():
     play = Playback([])
     assert play.done
-    assert due(play, 0.0) == []
+    assert take_times(play, 0.0) == []
     assert play.wait(0.0) == math.inf
 
 
-def test_events_are_taken_as_they_come_due():
-    taken = []
+def test_takes_events_from_the_source_only_when_due():
+    requested = []
 
     def source():
-        for event in at(*range(100)):
-            taken.append(event["at"])
+        for event in make_events(*range(100)):
+            requested.append(event["at"])
             yield event
 
     play = Playback(source())
-    due(play, 0.0)
-    due(play, 3.0)
-    assert len(taken) <= 5
+    take_times(play, 0.0)
+    take_times(play, 3.0)
+    assert len(requested) <= 5
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, math.nan])
-def test_a_speed_is_above_0(speed):
+def test_rejects_speed_that_is_not_positive(speed):
     with pytest.raises(ValueError, match="not above 0"):
         Playback([], speed)
     with pytest.raises(ValueError, match="not above 0"):
@@ -163,23 +171,23 @@ def test_a_speed_is_above_0(speed):
     st.lists(st.tuples(st.floats(0, 50), st.integers(1, 5)), max_size=30),
     st.sampled_from([0.5, 1.0, 50.0, None]),
 )
-def test_every_event_comes_once_and_in_order(times, looks, speed):
-    play = Playback(at(*times), speed)
+def test_returns_every_event_once_in_order(times, readings, speed):
+    play = Playback(make_events(*times), speed)
     now = 0.0
-    found = []
-    for passed, limit in looks:
-        now += passed
-        new = due(play, now, limit)
-        assert len(new) <= limit
-        found += new
+    returned = []
+    for elapsed, limit in readings:
+        now += elapsed
+        batch = take_times(play, now, limit)
+        assert len(batch) <= limit
+        returned += batch
     while not play.done:
         now += 1000.0
-        found += due(play, now)
-    assert found == times
+        returned += take_times(play, now)
+    assert returned == times
 
 
 class Clock:
-    """A clock that goes on by sleeping alone."""
+    """A clock that advances only by sleeping."""
 
     def __init__(self):
         self.now = 0.0
@@ -193,23 +201,25 @@ class Clock:
         self.now += seconds
 
 
-def test_a_paced_playback_sleeps_in_between():
+def test_paced_playback_sleeps_between_events():
     clock = Clock()
-    heard = [
+    played = [
         (event["at"], clock.now)
-        for event in play_paced(Playback(at(0, 1, 1, 9, 10), 2.0), clock, clock.sleep)
+        for event in play_paced(Playback(make_events(0, 1, 1, 9, 10), 2.0), clock, clock.sleep)
     ]
-    assert heard == [(0, 0.0), (1, 0.5), (1, 0.5), (9, 1.5), (10, 2.0)]
+    assert played == [(0, 0.0), (1, 0.5), (1, 0.5), (9, 1.5), (10, 2.0)]
     assert len(clock.slept) == 3
 
 
-def test_at_full_speed_nothing_sleeps():
+def test_full_speed_does_not_sleep():
     clock = Clock()
-    assert len(list(play_paced(Playback(at(*range(9000)), None), clock, clock.sleep))) == 9000
+    assert (
+        len(list(play_paced(Playback(make_events(*range(9000)), None), clock, clock.sleep))) == 9000
+    )
     assert clock.slept == []
 
 
-def test_a_paced_playback_of_a_stream_gives_what_is_there():
+def test_paced_playback_of_an_endless_stream_returns_events():
     clock = Clock()
     endless = ({"event": "log", "time": float(index)} for index in iter(int, 1))
     play = play_paced(Playback(endless, None), clock, clock.sleep)

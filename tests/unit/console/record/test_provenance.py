@@ -1,4 +1,4 @@
-"""What is kept of the machines of a run, so that another can be held against it."""
+"""Facts recorded about the machines of a run, for comparison with other runs."""
 
 import hashlib
 import subprocess
@@ -14,29 +14,29 @@ from spbench_core import host_facts
 from unit.events import rank_event, run_end, run_start, started, state_of
 
 
-def fingerprint(*ready):
-    return state_of([run_start(), *ready]).machines.fingerprint()
+def fingerprint(*ready_event):
+    return state_of([run_start(), *ready_event]).machines.fingerprint()
 
 
-def ready(rank=0, **told):
+def ready_event(rank=0, **fields):
     versions = {"mpi": "Open MPI 5.0", "torch": "2.9", "python": "3.11.2"}
     machine = {"host_cpus": 8, "processor": "Xeon", "versions": versions}
-    return rank_event("ready", rank, **machine | told)
+    return rank_event("ready", rank, **machine | fields)
 
 
-def test_a_fingerprint_is_short_readable_and_the_same_in_any_order():
-    ranks = [ready(0), ready(1, host="node02"), ready(2)]
-    found = fingerprint(*ranks)
-    assert found == fingerprint(*reversed(ranks))
-    assert found == {
-        "id": found["id"],
+def test_fingerprint_does_not_depend_on_the_order_of_ranks():
+    ranks = [ready_event(0), ready_event(1, host="node02"), ready_event(2)]
+    actual = fingerprint(*ranks)
+    assert actual == fingerprint(*reversed(ranks))
+    assert actual == {
+        "id": actual["id"],
         "hosts": ["node01", "node02"],
         "processors": ["Xeon"],
         "cores": [8],
         "mpi": ["Open MPI 5.0"],
         "torch": ["2.9"],
     }
-    assert len(found["id"]) == 12
+    assert len(actual["id"]) == 12
 
 
 @pytest.mark.parametrize(
@@ -49,26 +49,28 @@ def test_a_fingerprint_is_short_readable_and_the_same_in_any_order():
         {"versions": {"mpi": "Open MPI 5.0", "torch": "2.8"}},
     ],
 )
-def test_another_machine_has_another_fingerprint(other):
-    assert fingerprint(ready(**other))["id"] != fingerprint(ready())["id"]
+def test_different_machine_has_a_different_fingerprint(other):
+    assert fingerprint(ready_event(**other))["id"] != fingerprint(ready_event())["id"]
 
 
-def test_what_changes_no_number_changes_no_fingerprint():
+def test_fingerprint_ignores_facts_that_do_not_affect_results():
     versions = {"mpi": "Open MPI 5.0", "torch": "2.9", "python": "3.12"}
-    assert fingerprint(ready(pid=5, cpus=[7], versions=versions)) == fingerprint(ready())
+    assert fingerprint(ready_event(pid=5, cpus=[7], versions=versions)) == fingerprint(
+        ready_event()
+    )
 
 
-def test_a_run_whose_ranks_said_nothing_has_no_fingerprint():
+def test_run_without_ready_ranks_has_no_fingerprint():
     assert fingerprint() is None
     assert "fingerprint" not in build_report(state_of([run_start()]))["environment"]
 
 
-def test_the_report_tells_fingerprint_and_the_load_before_and_after():
+def test_report_has_fingerprint_and_load_before_and_after():
     events = [*started(), run_end() | {"load": 1.5}]
     events[0]["environment"] = {"host": "login", "load": 0.5}
-    told = build_report(state_of(events))["environment"]
-    assert (told["load"], told["load_after"]) == (0.5, 1.5)
-    assert told["fingerprint"]["hosts"] == ["node01"]
+    environment = build_report(state_of(events))["environment"]
+    assert (environment["load"], environment["load_after"]) == (0.5, 1.5)
+    assert environment["fingerprint"]["hosts"] == ["node01"]
 
 
 # The console's machine
@@ -76,7 +78,7 @@ def test_the_report_tells_fingerprint_and_the_load_before_and_after():
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """Files of a made-up kernel; a call writes one."""
+    """Return a function that writes a file of a simulated kernel."""
     monkeypatch.setattr(machine_files, "PROC", tmp_path / "proc")
     monkeypatch.setattr(machine_files, "SYS", tmp_path / "sys")
 
@@ -88,12 +90,12 @@ def kernel(tmp_path, monkeypatch):
     return write
 
 
-def test_a_kernel_that_tells_nothing_is_no_error(kernel):
+def test_missing_kernel_files_are_no_error(kernel):
     assert (read_numa_nodes(), read_governor()) == ({}, None)
     assert read_cgroup_limits() == {"cpus": None, "memory_bytes": None}
 
 
-def test_nodes_and_governor_are_read(kernel):
+def test_reads_numa_nodes_and_governor(kernel):
     for node in (10, 2):
         kernel(f"sys/devices/system/node/node{node}/cpulist", f"{node}-{node + 1}\n")
     kernel("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
@@ -101,7 +103,7 @@ def test_nodes_and_governor_are_read(kernel):
     assert read_governor() == "powersave"
 
 
-def test_the_tightest_limit_of_all_groups_above_counts(kernel):
+def test_lowest_limit_of_all_parent_cgroups_applies(kernel):
     kernel("proc/self/cgroup", "0::/slurm/job_7/step_0\n")
     kernel("sys/fs/cgroup/slurm/cpu.max", "800000 100000\n")
     kernel("sys/fs/cgroup/slurm/job_7/cpu.max", "150000 100000\n")
@@ -111,7 +113,7 @@ def test_the_tightest_limit_of_all_groups_above_counts(kernel):
     assert read_cgroup_limits() == {"cpus": 1.5, "memory_bytes": 4096}
 
 
-def test_limits_of_version_1_are_read(kernel):
+def test_reads_limits_of_cgroup_version_1(kernel):
     kernel("proc/self/cgroup", "5:cpu,cpuacct:/job\n4:memory:/job\n0::/\n")
     kernel("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "50000\n")
     kernel("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n")
@@ -121,7 +123,7 @@ def test_limits_of_version_1_are_read(kernel):
     assert read_cgroup_limits() == {"cpus": 0.5, "memory_bytes": 8192}
 
 
-def test_the_processor_is_that_of_the_first_lines(tmp_path, monkeypatch):
+def test_reads_the_processor_from_the_first_lines(tmp_path, monkeypatch):
     path = tmp_path / "cpuinfo"
     monkeypatch.setattr(host_facts, "CPU_INFO", path)
     assert host_facts.read_processor() is None
@@ -129,10 +131,10 @@ def test_the_processor_is_that_of_the_first_lines(tmp_path, monkeypatch):
     assert host_facts.read_processor() == "Xeon  Gold"
 
 
-def test_the_git_state_is_that_of_the_suites_folder(tmp_path, monkeypatch):
-    def git(*words):
-        names = ["-c", "user.name=x", "-c", "user.email=x"]
-        subprocess.run(["git", "-C", str(tmp_path), *names, *words], check=True)
+def test_git_state_is_that_of_the_suite_folder(tmp_path, monkeypatch):
+    def git(*arguments):
+        identity = ["-c", "user.name=x", "-c", "user.email=x"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True)
 
     suite = tmp_path / "suites" / "x.yaml"
     suite.parent.mkdir()
@@ -141,10 +143,10 @@ def test_the_git_state_is_that_of_the_suites_folder(tmp_path, monkeypatch):
     git("add", ".")
     git("commit", "-q", "-m", "x")
     monkeypatch.chdir("/")
-    told = collect_facts({"UCX_TLS": "tcp", "HOME": "x"}, suite, "a")
-    assert (told["git"]["dirty"], len(told["git"]["commit"])) == (False, 40)
-    assert told["suite_sha256"] == hashlib.sha256(b"a").hexdigest()
-    assert told["env"] == {"UCX_TLS": "tcp"}
+    facts = collect_facts({"UCX_TLS": "tcp", "HOME": "x"}, suite, "a")
+    assert (facts["git"]["dirty"], len(facts["git"]["commit"])) == (False, 40)
+    assert facts["suite_sha256"] == hashlib.sha256(b"a").hexdigest()
+    assert facts["env"] == {"UCX_TLS": "tcp"}
     suite.write_text("b")
     assert collect_facts({}, suite, "b")["git"]["dirty"]
     assert collect_facts({}, Path("/x.yaml"), "")["git"] is None

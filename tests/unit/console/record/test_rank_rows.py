@@ -1,3 +1,5 @@
+"""Rows of the table of ranks, updated by events."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +11,8 @@ from spbench_core.events.statuses import RankPhase
 from unit.events import TIME, described, job_start, metric, rank_event, run_start, started
 
 
-class Watched:
-    """A state and its rows, which take events together."""
+class WatchedRows:
+    """A state and its rows that take the same events."""
 
     def __init__(self, *events):
         self.state = RunState()
@@ -26,25 +28,25 @@ class Watched:
         return self.rows.row(rank)
 
     def all_rows(self):
-        """The rows as they are, and as they are made from the state at once."""
+        """Return the rows, and check that rows built from the state are equal."""
         rows = self.rows.rows()
         assert rows == RankRows(self.state).rows()
         return rows
 
 
-def times(rank, *values, **fields):
+def time_samples(rank, *values, **fields):
     return rank_event("samples", rank, values=list(values), **fields)
 
 
-def test_a_row_tells_a_rank_in_its_case():
-    what = described(
+def test_row_shows_a_rank_in_its_case():
+    case = described(
         metrics=[TIME, metric("bandwidth", "GB/s", "higher", "min")],
         places=[{"tile": "0,0"}, {"tile": "0,1", "member": 1}],
     )
-    watched = Watched(
-        *started(what, hosts=("node01", "node02")),
-        times(0, 1.0, 3.0, 2.0),
-        times(1, 4.0, 8.0),
+    watched = WatchedRows(
+        *started(case, hosts=("node01", "node02")),
+        time_samples(0, 1.0, 3.0, 2.0),
+        time_samples(1, 4.0, 8.0),
         rank_event("progress", 1, done=2, total=4),
         rank_event("check", 1),
         rank_event("metric", 1, value=12.5),
@@ -71,27 +73,27 @@ def test_a_row_tells_a_rank_in_its_case():
     assert watched.rows.iterations(0) == 3
 
 
-def test_a_rank_without_times_has_no_figures():
-    watched = Watched(*started()[:-1])
+def test_rank_without_times_has_no_figures():
+    watched = WatchedRows(*started()[:-1])
     assert watched.row(0).phase == "setup"
     last = watched.row(1)
     assert last == RankRow(1, "node01", {}, RankPhase.READY, "ready", 0, *(None,) * 7)
     assert (watched.rows.medians(), watched.rows.typical()) == ({}, None)
 
 
-def test_one_rank_has_no_skew():
-    watched = Watched(*started(hosts=["node01"]), times(0, 1.0))
+def test_single_rank_has_no_skew():
+    watched = WatchedRows(*started(hosts=["node01"]), time_samples(0, 1.0))
     assert (watched.row().p50, watched.row().skew, watched.rows.typical()) == (1.0, None, None)
 
 
-def test_ranks_that_take_no_time_have_no_skew():
-    watched = Watched(*started(), times(0, 0.0), times(1, 0.0))
+def test_ranks_with_zero_times_have_no_skew():
+    watched = WatchedRows(*started(), time_samples(0, 0.0), time_samples(1, 0.0))
     assert [row.skew for row in watched.all_rows()] == [None, None]
 
 
-def test_ranks_are_in_order_whenever_they_come():
+def test_ranks_are_sorted_in_any_order_of_events():
     events = started(hosts=["node01"] * 12)
-    watched = Watched(events[0], events[1], *reversed(events[2:14]))
+    watched = WatchedRows(events[0], events[1], *reversed(events[2:14]))
     assert list(watched.rows.ranks()) == list(range(12))
     assert [row.rank for row in watched.rows.rows()] == list(range(12))
 
@@ -108,21 +110,23 @@ batches = st.lists(
 
 
 @given(batches)
-def test_figures_are_those_of_all_times_whenever_they_are_asked_for(batches):
-    watched = Watched(*started(described(np=4, repeat=2), hosts=["node01"] * 4))
-    given_by = {rank: {} for rank in range(4)}
-    for rank, repeat, values, look in batches:
-        watched.take(times(rank, *values, repeat=repeat))
-        given_by[rank].setdefault(repeat, []).extend(values)
-        if look:
+def test_figures_cover_all_times_at_any_moment(batches):
+    watched = WatchedRows(*started(described(np=4, repeat=2), hosts=["node01"] * 4))
+    values_by_rank = {rank: {} for rank in range(4)}
+    for rank, repeat, values, is_read in batches:
+        watched.take(time_samples(rank, *values, repeat=repeat))
+        values_by_rank[rank].setdefault(repeat, []).extend(values)
+        if is_read:
             watched.all_rows()
-    given_repeats = {rank: [*repeats.values()] for rank, repeats in given_by.items()}
+    repeats_by_rank = {rank: [*repeats.values()] for rank, repeats in values_by_rank.items()}
     summaries = {
-        rank: summarize_repeats(given) for rank, given in given_repeats.items() if any(given)
+        rank: summarize_repeats(repeats)
+        for rank, repeats in repeats_by_rank.items()
+        if any(repeats)
     }
     medians = [summary.p50 for summary in summaries.values()]
-    middle = lower_median(medians) if len(medians) > 1 else None
-    assert watched.rows.typical() == middle
+    typical = lower_median(medians) if len(medians) > 1 else None
+    assert watched.rows.typical() == typical
     for row in watched.all_rows():
         summary = summaries.get(row.rank)
         figures = (row.iterations, row.p50, row.p95, row.p99)
@@ -130,12 +134,12 @@ def test_figures_are_those_of_all_times_whenever_they_are_asked_for(batches):
             assert figures == (0, None, None, None)
         else:
             assert figures == (summary.n, summary.p50, summary.p95, summary.p99)
-        assert row.skew == (summary.p50 / middle if summary and middle else None)
+        assert row.skew == (summary.p50 / typical if summary and typical else None)
 
 
-def test_times_that_came_before_the_rows_are_in_them():
+def test_new_rows_include_earlier_times():
     state = RunState()
-    for event in [*started(), times(0, 1.0, 2.0), times(1, 4.0)]:
+    for event in [*started(), time_samples(0, 1.0, 2.0), time_samples(1, 4.0)]:
         state.apply(event)
     rows = RankRows(state)
     assert [row.p50 for row in rows.rows()] == [1.5, 4.0]
@@ -146,8 +150,8 @@ def test_times_that_came_before_the_rows_are_in_them():
 # Versions
 
 
-def test_a_row_stays_until_something_of_it_changes():
-    watched = Watched(*started(), times(0, 1.0), times(1, 2.0))
+def test_row_is_kept_until_it_changes():
+    watched = WatchedRows(*started(), time_samples(0, 1.0), time_samples(1, 2.0))
     row = watched.row(1)
     version = watched.rows.version(1)
     watched.take(rank_event("heartbeat", 1), rank_event("progress", 0))
@@ -158,15 +162,15 @@ def test_a_row_stays_until_something_of_it_changes():
 @pytest.mark.parametrize(
     "event",
     [
-        times(1, 3.0),
+        time_samples(1, 3.0),
         rank_event("progress", 1),
         rank_event("check", 1, passed=False),
         rank_event("case_end", 1),
-        times(0, 0.5),  # the typical rank's median is another one, and with it the skew
+        time_samples(0, 0.5),  # changes the median of the typical rank, and with it the skew
     ],
 )
-def test_a_rows_version_grows_when_it_changes(event):
-    watched = Watched(*started(), times(0, 1.0), times(1, 2.0))
+def test_version_of_a_row_grows_when_it_changes(event):
+    watched = WatchedRows(*started(), time_samples(0, 1.0), time_samples(1, 2.0))
     row = watched.row(1)
     version = watched.rows.version(1)
     watched.take(event)
@@ -174,8 +178,8 @@ def test_a_rows_version_grows_when_it_changes(event):
     assert watched.row(1) != row
 
 
-def test_versions_grow_over_jobs():
-    watched = Watched(*started(), times(0, 1.0))
+def test_versions_grow_across_jobs():
+    watched = WatchedRows(*started(), time_samples(0, 1.0))
     version = watched.rows.version(0)
     watched.take(*started()[1:])
     assert watched.rows.version(0) > version
@@ -184,43 +188,47 @@ def test_versions_grow_over_jobs():
 # Cases and jobs
 
 
-def both():
+def two_cases():
     return described("a"), described("b")
 
 
-def test_a_rank_that_goes_on_to_the_next_case_begins_anew():
-    watched = Watched(*started(*both()), times(0, 1.0), times(1, 2.0), rank_event("check", 0))
+def test_next_case_resets_the_row_of_a_rank():
+    watched = WatchedRows(
+        *started(*two_cases()), time_samples(0, 1.0), time_samples(1, 2.0), rank_event("check", 0)
+    )
     assert watched.row(0).check == "passed"
     before = watched.row(1)
     watched.take(rank_event("case_start", 0, case="b"))
     first = watched.row(0)
     assert (first.iterations, first.p50, first.last, first.check) == (0, None, None, None)
-    # The other one is still in the first case: it keeps its figures, with nothing to compare.
+    # Rank 1 is still in the first case: it keeps its figures but has no skew.
     assert watched.row(1) != before
     assert (watched.row(1).p50, watched.row(1).skew) == (2.0, None)
     watched.take(rank_event("case_start", 1, case="b"))
-    watched.take(times(0, 5.0, case="b"), times(1, 10.0, case="b"))
+    watched.take(time_samples(0, 5.0, case="b"), time_samples(1, 10.0, case="b"))
     assert [(row.p50, row.skew) for row in watched.all_rows()] == [(5.0, 1.0), (10.0, 2.0)]
     assert watched.rows.case is watched.state.cases["b"]
 
 
-def test_a_rank_that_comes_late_to_a_case_does_not_bring_it_back():
-    watched = Watched(*started(*both())[:-1])
-    watched.take(rank_event("case_start", 0, case="b"), times(0, 5.0, case="b"))
+def test_late_rank_does_not_restore_the_previous_case():
+    watched = WatchedRows(*started(*two_cases())[:-1])
+    watched.take(rank_event("case_start", 0, case="b"), time_samples(0, 5.0, case="b"))
     watched.take(rank_event("case_start", 1, case="a"))
     assert watched.rows.case is watched.state.cases["b"]
     assert watched.rows.medians() == {0: 5.0}
 
 
-def test_the_median_of_a_rank_is_that_of_its_repeats():
-    watched = Watched(*started(described(repeat=2)), times(0, 1.0), rank_event("check", 0))
-    watched.take(rank_event("case_start", 0, repeat=1), times(0, 3.0, 5.0, repeat=1))
+def test_median_of_a_rank_covers_its_repeats():
+    watched = WatchedRows(
+        *started(described(repeat=2)), time_samples(0, 1.0), rank_event("check", 0)
+    )
+    watched.take(rank_event("case_start", 0, repeat=1), time_samples(0, 3.0, 5.0, repeat=1))
     row = watched.row(0)
     assert (row.iterations, row.p50, row.last, row.check) == (3, 2.5, 5.0, "passed")
 
 
-def test_a_new_job_has_new_rows():
-    watched = Watched(run_start(*both()), *started(*both())[1:], times(0, 1.0))
+def test_new_job_has_new_rows():
+    watched = WatchedRows(run_start(*two_cases()), *started(*two_cases())[1:], time_samples(0, 1.0))
     assert len(watched.rows.rows()) == 2
     watched.take(job_start("b", job=2))
     assert (watched.rows.rows(), watched.rows.medians(), watched.rows.case) == ([], {}, None)
@@ -228,9 +236,9 @@ def test_a_new_job_has_new_rows():
     assert [row.rank for row in watched.all_rows()] == [1]
 
 
-def test_a_rank_that_was_lost_before_it_was_known_is_no_row():
+def test_rank_lost_before_it_was_ready_has_no_row():
     lost = {"event": "rank_lost", "time": 1.0, "rank": 1, "host": "node01", "reason": "dead"}
-    watched = Watched(run_start(), job_start(), lost)
+    watched = WatchedRows(run_start(), job_start(), lost)
     assert watched.rows.rows() == []
 
 
@@ -238,20 +246,20 @@ def test_a_rank_that_was_lost_before_it_was_known_is_no_row():
 
 
 @pytest.mark.parametrize(
-    ("told", "word"),
+    ("results", "expected"),
     [([], None), ([True], "passed"), ([True, False], "failed"), ([False, True], "failed")],
 )
-def test_checks_are_taken_together(told, word):
-    checks = [rank_event("check", 0, name=f"c{n}", passed=ok) for n, ok in enumerate(told)]
-    assert Watched(*started(), *checks).row(0).check == word
-    assert Watched(*started(), *checks).row(1).check is None
+def test_combines_the_checks_of_a_rank(results, expected):
+    checks = [rank_event("check", 0, name=f"c{n}", passed=ok) for n, ok in enumerate(results)]
+    assert WatchedRows(*started(), *checks).row(0).check == expected
+    assert WatchedRows(*started(), *checks).row(1).check is None
 
 
 RATES = [TIME, metric("rate", "1"), metric("up", "GB/s"), metric("down", "GB/s")]
 
 
-def test_the_rate_is_the_newest_of_the_first_metric_in_gb_s():
-    watched = Watched(*started(described(metrics=RATES, repeat=2)))
+def test_rate_is_the_latest_value_of_the_first_gb_s_metric():
+    watched = WatchedRows(*started(described(metrics=RATES, repeat=2)))
     assert watched.row().gb_s is None
     watched.take(rank_event("metric", 0, name="rate", value=1.0))
     watched.take(rank_event("metric", 0, name="down", value=2.0))
@@ -266,23 +274,25 @@ def test_the_rate_is_the_newest_of_the_first_metric_in_gb_s():
     assert watched.row().gb_s is None
 
 
-def test_the_rate_is_the_last_sample_where_there_are_samples():
-    watched = Watched(*started(described(metrics=RATES, repeat=2)))
-    watched.take(times(0, 7.0, 8.0, metric="up"), times(0, 9.0, 6.0, metric="up", repeat=1))
+def test_rate_is_the_last_sample_if_there_are_samples():
+    watched = WatchedRows(*started(described(metrics=RATES, repeat=2)))
+    watched.take(
+        time_samples(0, 7.0, 8.0, metric="up"), time_samples(0, 9.0, 6.0, metric="up", repeat=1)
+    )
     assert (watched.row(0).gb_s, watched.row(1).gb_s) == (6.0, None)
 
 
-def test_a_case_without_such_a_metric_has_no_rate():
-    watched = Watched(*started(), rank_event("metric", 0, name="up", value=3.0))
+def test_case_without_a_gb_s_metric_has_no_rate():
+    watched = WatchedRows(*started(), rank_event("metric", 0, name="up", value=3.0))
     assert watched.row().gb_s is None
 
 
 # Slowest and distribution
 
 
-def test_the_slowest_ranks_come_first_and_those_without_times_last():
-    watched = Watched(*started(hosts=["node01"] * 5))
-    watched.take(times(1, 1.0), times(3, 9.0), times(4, 5.0))
+def test_slowest_ranks_come_first_and_untimed_ranks_last():
+    watched = WatchedRows(*started(hosts=["node01"] * 5))
+    watched.take(time_samples(1, 1.0), time_samples(3, 9.0), time_samples(4, 5.0))
     assert [row.rank for row in watched.rows.slowest(2)] == [3, 4]
     assert [row.rank for row in watched.rows.slowest(4)] == [3, 4, 1, 0]
     assert [row.rank for row in watched.rows.slowest(9)] == [3, 4, 1, 0, 2]

@@ -1,4 +1,4 @@
-"""Expectations with a reference: how they are judged, worded and reported."""
+"""Expectations with a reference: verdicts, messages and reports."""
 
 import jsonschema
 import pytest
@@ -26,12 +26,12 @@ EFFICIENCY = metric("exchange_efficiency", "1", "higher", "min")
 REFERENCE = {"value": 50.0, "unit": "ms", "lower": -0.1, "upper": 0.05, "system": None}
 
 
-def bound(op, limit, metric="time_ms.p50", **changes):
+def build_bound(op, limit, metric="time_ms.p50", **changes):
     reference = REFERENCE | changes
     return {"metric": metric, "op": op, "limit": limit, "reference": reference}
 
 
-BOTH_SIDES = [bound("max", 52.5), bound("min", 45.0)]
+BOTH_SIDES = [build_bound("max", 52.5), build_bound("min", 45.0)]
 UNKNOWN_SYSTEM = {
     "metric": "time_ms.p50",
     "op": "max",
@@ -40,8 +40,8 @@ UNKNOWN_SYSTEM = {
 }
 
 
-def judgement(expect, times=(50.0,), values=(), disturbed=None):
-    """The judgement of a case of one rank, and its state."""
+def judge_case(expect, times=(50.0,), values=(), disturbed=None):
+    """Return the verdict on a case of one rank, and the state of the case."""
     case = described(np=1, expect=expect, checks=[], metrics=[TIME, RATE, EFFICIENCY])
     events = [*started(case, hosts=["node01"]), rank_event("samples", values=[*times])]
     events += [rank_event("metric", name=name, value=value) for name, value in values]
@@ -59,21 +59,21 @@ def judgement(expect, times=(50.0,), values=(), disturbed=None):
         (52.501, "failed"),
     ],
 )
-def test_a_result_within_both_tolerances_passes_and_the_edges_belong_to_them(time, status):
-    assert judgement(BOTH_SIDES, [time])[0].status == status
+def test_both_tolerances_include_their_edges(time, status):
+    assert judge_case(BOTH_SIDES, [time])[0].status == status
 
 
 @pytest.mark.parametrize(
     ("expect", "time", "status"),
     [
-        ([bound("max", 52.5, lower=None)], 0.001, "passed"),
-        ([bound("min", 45.0, upper=None)], 1e6, "passed"),
-        ([bound("max", 52.5, lower=None)], 60.0, "failed"),
-        ([bound("min", 45.0, upper=None)], 40.0, "failed"),
+        ([build_bound("max", 52.5, lower=None)], 0.001, "passed"),
+        ([build_bound("min", 45.0, upper=None)], 1e6, "passed"),
+        ([build_bound("max", 52.5, lower=None)], 60.0, "failed"),
+        ([build_bound("min", 45.0, upper=None)], 40.0, "failed"),
     ],
 )
-def test_a_side_without_a_tolerance_has_no_bound(expect, time, status):
-    assert judgement(expect, [time])[0].status == status
+def test_side_without_a_tolerance_has_no_bound(expect, time, status):
+    assert judge_case(expect, [time])[0].status == status
 
 
 @pytest.mark.parametrize(
@@ -90,82 +90,90 @@ def test_a_side_without_a_tolerance_has_no_bound(expect, time, status):
             "time_ms.p50 is 25.0 ms, 50 % below its reference 50.0 ms (allowed: -10 % to +5 %)",
         ),
         (
-            [bound("max", 52.5, lower=None)],
+            [build_bound("max", 52.5, lower=None)],
             {"times": [1000.0]},
             "time_ms.p50 is 1.00 s, 20.0x its reference 50.0 ms (allowed: up to +5 %)",
         ),
         (
-            [bound("max", 0.42, "time_ms", value=0.4, lower=None, upper=0.05)],
+            [build_bound("max", 0.42, "time_ms", value=0.4, lower=None, upper=0.05)],
             {"times": [0.43]},
             "time_ms is 430 us, 7.5 % above its reference 400 us (allowed: up to +5 %)",
         ),
         (
-            [bound("min", 11.1, "bandwidth_gb_s", value=12, unit="GB/s", lower=-0.075, upper=None)],
+            [
+                build_bound(
+                    "min", 11.1, "bandwidth_gb_s", value=12, unit="GB/s", lower=-0.075, upper=None
+                )
+            ],
             {"values": [("bandwidth_gb_s", 6.0)]},
             "bandwidth_gb_s is 6.00 GB/s, 50 % below its reference 12.0 GB/s "
             "(allowed: down to -7.5 %)",
         ),
         (
-            [bound("min", 0.9, "exchange_efficiency", value=0.9, unit="1", lower=0.0, upper=None)],
+            [
+                build_bound(
+                    "min", 0.9, "exchange_efficiency", value=0.9, unit="1", lower=0.0, upper=None
+                )
+            ],
             {"values": [("exchange_efficiency", 0.45)]},
             "exchange_efficiency is 45 %, 50 % below its reference 90 % (allowed: down to 0 %)",
         ),
         (
-            [bound("max", 52.5)],
+            [build_bound("max", 52.5)],
             {"times": []},
             "expected time_ms.p50 max 52.5 ms (reference 50.0 ms +5 %), but it was not measured",
         ),
     ],
 )
-def test_the_reason_has_value_deviation_and_tolerances_with_units(expect, measured, reason):
-    verdict, _ = judgement(expect, **measured)
+def test_reason_has_value_deviation_and_tolerances_with_units(expect, measured, reason):
+    verdict, _ = judge_case(expect, **measured)
     assert (verdict.status, verdict.reason) == ("failed", reason)
 
 
-def test_a_statistic_is_judged_as_such():
+def test_judges_a_statistic_of_the_metric():
     times = [50.0] * 90 + [100.0] * 10
-    assert judgement(BOTH_SIDES, times)[0].status == "passed"
-    (p95,) = judgement([bound("max", 52.5, "time_ms.p95")], times)[0].expectations
+    assert judge_case(BOTH_SIDES, times)[0].status == "passed"
+    (p95,) = judge_case([build_bound("max", 52.5, "time_ms.p95")], times)[0].expectations
     assert (p95["status"], p95["value"]) == ("failed", 100.0)
 
 
 @pytest.mark.parametrize(("rate", "status"), [(9.0, "failed"), (11.0, "passed"), (30.0, "failed")])
-def test_both_sides_count_if_higher_is_better(rate, status):
+def test_judges_both_sides_if_higher_is_better(rate, status):
     reference = {"value": 12.0, "unit": "GB/s"}
     expect = [
-        bound("max", 12.6, "bandwidth_gb_s", **reference),
-        bound("min", 10.8, "bandwidth_gb_s", **reference),
+        build_bound("max", 12.6, "bandwidth_gb_s", **reference),
+        build_bound("min", 10.8, "bandwidth_gb_s", **reference),
     ]
-    assert judgement(expect, values=[("bandwidth_gb_s", rate)])[0].status == status
+    assert judge_case(expect, values=[("bandwidth_gb_s", rate)])[0].status == status
 
 
 @pytest.mark.parametrize(
     "expect", [BOTH_SIDES, [{"metric": "time_ms", "op": "max", "limit": 52.5}]]
 )
-def test_a_noisy_case_is_judged_like_by_a_bound(expect):
+def test_noise_does_not_change_the_verdict(expect):
     noise = {"stolen": 0.5}
-    assert judgement(expect, [58.5], disturbed=noise)[0].status == "failed"
-    assert judgement(expect, [50.0], disturbed=noise)[0].status == "passed"
+    assert judge_case(expect, [58.5], disturbed=noise)[0].status == "failed"
+    assert judge_case(expect, [50.0], disturbed=noise)[0].status == "passed"
 
 
-def test_a_bound_names_its_reference():
+def test_description_of_a_bound_includes_its_reference():
     assert describe_expected(BOTH_SIDES[0]) == "time_ms.p50 max 52.5 ms (reference 50.0 ms +5 %)"
     assert describe_expected(BOTH_SIDES[1]) == "time_ms.p50 min 45.0 ms (reference 50.0 ms -10 %)"
 
 
-def test_an_expectation_of_another_system_is_skipped_with_a_remark_and_fails_nothing():
-    verdict, case = judgement([UNKNOWN_SYSTEM])
+def test_expectation_of_another_system_is_skipped_with_a_remark():
+    verdict, case = judge_case([UNKNOWN_SYSTEM])
     assert verdict.status == "passed"
-    assert [item["status"] for item in verdict.expectations] == ["skipped"]
+    assert [expectation["status"] for expectation in verdict.expectations] == ["skipped"]
     case.verdict.expectations = verdict.expectations
     assert [*describe_not_judged(case)] == [
         "expect of time_ms.p50 skipped: no reference for system vm (suite has big, laptop)"
     ]
 
 
-def test_a_report_has_the_reference_and_why_an_expectation_is_skipped():
+def test_report_has_reference_and_reason_of_a_skip():
     expect = [BOTH_SIDES[0], UNKNOWN_SYSTEM]
-    verdict, _ = judgement(expect)
+    verdict, _ = judge_case(expect)
     case = described(np=1, expect=expect, checks=[], metrics=[TIME])
     events = [*started(case, hosts=["node01"]), rank_event("samples", values=[50.0])]
     events += [rank_event("case_end"), judged(expectations=verdict.expectations)]
@@ -192,6 +200,6 @@ def test_a_report_has_the_reference_and_why_an_expectation_is_skipped():
         {"skipped": 3},
     ],
 )
-def test_a_recorded_reference_that_is_damaged_is_refused(change):
+def test_rejects_a_damaged_recorded_reference(change):
     with pytest.raises(EventError):
         check_run_event(run_start(described(expect=[BOTH_SIDES[0] | change])))

@@ -1,3 +1,5 @@
+"""Reports that are read case by case, with bounded memory."""
+
 import json
 import tracemalloc
 
@@ -9,7 +11,7 @@ from spbench.record.runs.report_text import read_report_file
 
 @pytest.fixture(autouse=True, params=[1, 2, 7, 1 << 20], ids="blocks of {}".format)
 def block(request, monkeypatch):
-    """Letters that are read at once: values may end anywhere in a block."""
+    """Number of characters per read: values may end anywhere in a block."""
     monkeypatch.setattr(report_text, "BLOCK", request.param)
     return request.param
 
@@ -22,7 +24,7 @@ def read(tmp_path, text, convert=lambda case: case):
 
 @pytest.mark.parametrize("indent", [None, 0, 1, 4])
 @pytest.mark.parametrize("cases", [[], [{}], [{"id": "a"}, {"id": "é\n", "x": [1.5, None]}, 3]])
-def test_cases_are_read_one_by_one(tmp_path, indent, cases):
+def test_reads_cases_apart_from_the_report(tmp_path, indent, cases):
     report = {
         "schema": "x",
         "n": 1234,
@@ -35,19 +37,19 @@ def test_cases_are_read_one_by_one(tmp_path, indent, cases):
     assert read(tmp_path, json.dumps(report, indent=indent)) == (report | {"cases": []}, cases)
 
 
-def test_a_case_is_converted_before_the_next_is_read(tmp_path):
-    seen = []
+def test_converts_each_case_before_reading_the_next(tmp_path):
+    converted = []
 
     def convert(case):
-        seen.append(case)
-        return len(seen)
+        converted.append(case)
+        return len(converted)
 
     with pytest.raises(ValueError, match="expected"):
         read(tmp_path, '{"cases": [1, 2 3]}', convert)
-    assert seen == [1, 2]
+    assert converted == [1, 2]
 
 
-def test_a_value_without_end_is_given_up(tmp_path, monkeypatch):
+def test_rejects_a_value_without_end_in_bounded_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(report_text, "MAX_CASE_LENGTH", 1000)
     path = tmp_path / "report.json"
     path.write_text('{"a": "' + "x" * 100_000_000)
@@ -61,7 +63,7 @@ def test_a_value_without_end_is_given_up(tmp_path, monkeypatch):
     assert peak < 20e6
 
 
-def test_only_a_part_of_the_text_is_in_memory(tmp_path, monkeypatch):
+def test_keeps_only_part_of_the_text_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(report_text, "BLOCK", 1 << 16)
     path = tmp_path / "report.json"
     path.write_text(json.dumps({"cases": [{"id": "x" * 50_000}] * 200}))
@@ -76,15 +78,15 @@ def test_only_a_part_of_the_text_is_in_memory(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ['"x"', "null", '{"a": 1}'])
-def test_cases_that_are_no_array_stay_in_the_report(tmp_path, value):
+def test_cases_that_are_not_an_array_stay_in_the_report(tmp_path, value):
     assert read(tmp_path, f'{{"cases": {value}}}') == ({"cases": json.loads(value)}, [])
 
 
-def test_the_last_of_two_cases_counts_as_in_json(tmp_path):
+def test_last_of_two_cases_keys_wins(tmp_path):
     assert read(tmp_path, '{"cases": [1], "cases": [2]}') == ({"cases": []}, [2])
 
 
-NO_OBJECTS = [
+INVALID_OBJECTS = [
     "",
     " ",
     "[]",
@@ -97,16 +99,16 @@ NO_OBJECTS = [
     "{} {}",
     b"\xff{}",
 ]
-NO_CASES = ['{"cases": [', '{"cases": [1,]}', '{"cases": [1 2]}', '{"cases": []}x']
+INVALID_CASES = ['{"cases": [', '{"cases": [1,]}', '{"cases": [1 2]}', '{"cases": []}x']
 NESTED = ['{"cases": ' + "[" * 100_000, '{"a": ' + "[" * 100_000]
 
 
-@pytest.mark.parametrize("text", [*NO_OBJECTS, *NO_CASES, *NESTED])
-def test_rejects_what_is_no_json_object(tmp_path, text):
+@pytest.mark.parametrize("text", [*INVALID_OBJECTS, *INVALID_CASES, *NESTED])
+def test_rejects_text_that_is_not_a_json_object(tmp_path, text):
     with pytest.raises(ValueError, match=r"expected|Expecting|nested too deep|codec can't decode"):
         read(tmp_path, text)
 
 
-def test_texts_have_no_commands_of_terminals(tmp_path):
+def test_replaces_control_characters_in_texts(tmp_path):
     head, cases = read(tmp_path, '{"a": "x\\u001by", "cases": [{"id": "\\u009bz"}]}')
     assert (head["a"], cases) == ("x?y", [{"id": "?z"}])

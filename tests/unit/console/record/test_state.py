@@ -1,3 +1,5 @@
+"""The state of a run, built from its events."""
+
 import json
 
 import pytest
@@ -12,43 +14,43 @@ def samples(rank, *values, repeat=0, metric="time_ms"):
     return make.rank_event("samples", rank, values=list(values), repeat=repeat, metric=metric)
 
 
-def check(rank, passed=True, error=0.0, **fields):
+def check_event(rank, passed=True, error=0.0, **fields):
     return make.rank_event("check", rank, passed=passed, max_abs_error=error, **fields)
 
 
 # Samples
 
 
-def test_an_iteration_takes_as_long_as_its_slowest_rank():
+def test_iteration_takes_the_time_of_its_slowest_rank():
     case = make.case_of([*make.started(), samples(0, 1.0, 5.0, 2.0), samples(1, 3.0, 1.0, 2.5)])
     assert case.fold_samples("time_ms") == [[3.0, 5.0, 2.5]]
 
 
-def test_batches_join_whatever_the_order_of_the_ranks():
+def test_joins_batches_in_any_order_of_ranks():
     case = make.case_of(
         [*make.started(), samples(1, 3.0), samples(0, 1.0), samples(0, 5.0), samples(1, 1.0)]
     )
     assert case.fold_samples("time_ms") == [[3.0, 5.0]]
 
 
-def test_iterations_that_a_rank_has_not_finished_are_left_out():
+def test_omits_iterations_that_a_rank_has_not_finished():
     case = make.case_of([*make.started(), samples(0, 1.0, 2.0, 3.0), samples(1, 1.0)])
     assert case.fold_samples("time_ms") == [[1.0]]
 
 
-def test_iterations_that_a_rank_has_not_begun_are_left_out():
+def test_omits_iterations_that_a_rank_has_not_started():
     case = make.case_of([*make.started(), samples(0, 1.0, 2.0, 3.0)])
     assert case.fold_samples("time_ms") == []
     assert case.summary("time_ms") is None
 
 
-def test_samples_of_one_rank_alone_are_kept_unless_they_are_its_time():
-    what = make.described(metrics=[make.TIME, make.metric("rate")])
-    case = make.case_of([*make.started(what), samples(0, 1.0, 2.0, metric="rate")])
+def test_keeps_samples_of_one_rank_of_a_metric_other_than_time():
+    case_description = make.described(metrics=[make.TIME, make.metric("rate")])
+    case = make.case_of([*make.started(case_description), samples(0, 1.0, 2.0, metric="rate")])
     assert case.fold_samples("rate") == [[1.0, 2.0]]
 
 
-def test_repeats_are_kept_apart_and_summarized_together():
+def test_summary_covers_all_repeats():
     events = [samples(rank, repeat + 1.0, repeat=repeat) for repeat in (0, 1) for rank in (0, 1)]
     case = make.case_of([*make.started(make.described(repeat=2)), *events])
     assert case.fold_samples("time_ms") == [[1.0], [2.0]]
@@ -60,10 +62,10 @@ RATIOS = {"efficiency": 4.0 / 2.0, "speedup": 5.0 / 2.0}
 
 
 @pytest.mark.parametrize(("name", "expected"), RATIOS.items())
-def test_a_ratio_of_times_over_repeats_follows_from_the_times(name, expected):
-    """Each repeat's own ratio is another one: their median would be 1."""
+def test_ratio_over_repeats_is_computed_from_median_times(name, expected):
+    """The median of the ratios of the repeats would be 1."""
     metrics = [make.TIME, make.metric("sequential_ms"), make.metric(name, better="higher")]
-    what = make.described(repeat=3, metrics=metrics)
+    case_description = make.described(repeat=3, metrics=metrics)
     times = [1.0, 2.0, 8.0]
     others = [4.0, 2.0, 8.0]
     events = [
@@ -78,37 +80,39 @@ def test_a_ratio_of_times_over_repeats_follows_from_the_times(name, expected):
             make.rank_event("metric", name=name, value=1.0, repeat=repeat),
         )
     ]
-    assert make.case_of([*make.started(what), *events]).summary(name).p50 == expected
+    assert make.case_of([*make.started(case_description), *events]).summary(name).p50 == expected
 
 
 @pytest.mark.parametrize(
     ("fold", "value"), [("max", 4.0), ("min", 1.0), ("sum", 5.0), ("mean", 2.5)]
 )
-def test_a_metric_is_folded_over_ranks_as_the_catalog_says(fold, value):
-    what = make.described(metrics=[make.TIME, make.metric("rate", fold=fold)])
+def test_folds_a_metric_over_ranks_as_in_the_catalog(fold, value):
+    case_description = make.described(metrics=[make.TIME, make.metric("rate", fold=fold)])
     events = [
         make.rank_event("metric", rank, name="rate", value=[1.0, 4.0][rank]) for rank in (0, 1)
     ]
-    assert make.case_of([*make.started(what), *events]).fold_samples("rate") == [[value]]
+    assert make.case_of([*make.started(case_description), *events]).fold_samples("rate") == [
+        [value]
+    ]
 
 
-def test_a_metric_without_a_value_is_not_measured():
-    what = make.described(metrics=[make.TIME, make.metric("rate")])
+def test_metric_without_a_value_has_no_summary():
+    case_description = make.described(metrics=[make.TIME, make.metric("rate")])
     case = make.case_of(
-        [*make.started(what), make.rank_event("metric", 0, name="rate", value=None)]
+        [*make.started(case_description), make.rank_event("metric", 0, name="rate", value=None)]
     )
     assert case.summary("rate") is None
 
 
 @pytest.mark.parametrize("name", ["time_ms", "skew", "nonsense"])
-def test_what_was_not_measured_has_no_summary(name):
+def test_unmeasured_metric_has_no_summary(name):
     assert make.case_of(make.started()).summary(name) is None
 
 
 # Skew
 
 
-def test_skew_is_the_slowest_ranks_median_over_the_typical_ranks():
+def test_skew_is_the_slowest_over_the_typical_median():
     events = make.started(hosts=["node01"] * 4)
     times = [samples(0, 1.0, 9.0, 1.0), samples(1, 2.0), samples(2, 6.0), samples(3, 5.0)]
     case = make.case_of([*events, *times])
@@ -117,15 +121,15 @@ def test_skew_is_the_slowest_ranks_median_over_the_typical_ranks():
     assert case.summary("skew").p50 == pytest.approx(3.0)
 
 
-def test_the_slow_one_of_two_ranks_is_skewed():
+def test_skew_of_two_ranks_is_their_ratio():
     assert make.case_of([*make.started(), samples(0, 1.0), samples(1, 4.0)]).skew() == 4.0
 
 
-def test_one_rank_has_no_skew():
+def test_single_rank_has_no_skew():
     assert make.case_of([*make.started(hosts=["node01"]), samples(0, 1.0, 2.0)]).skew() is None
 
 
-def test_ranks_that_take_no_time_have_no_skew():
+def test_ranks_with_zero_times_have_no_skew():
     assert make.case_of([*make.started(), samples(0, 0.0), samples(1, 0.0)]).skew() is None
 
 
@@ -133,7 +137,7 @@ def test_ranks_that_take_no_time_have_no_skew():
 
 
 @pytest.mark.parametrize(
-    ("told", "passed", "error"),
+    ("comparisons", "passed", "error"),
     [
         ([(True, 0.0), (True, 0.5)], True, 0.5),
         ([(True, 0.5), (True, 0.0)], True, 0.5),
@@ -144,28 +148,34 @@ def test_ranks_that_take_no_time_have_no_skew():
         ([(False, None), (False, 3.0)], False, None),
     ],
 )
-def test_the_worst_comparison_of_a_rank_is_kept(told, passed, error):
-    events = [check(0, ok, of, tolerance=0.5, detail=str(of)) for ok, of in told]
+def test_keeps_the_worst_comparison_of_a_rank(comparisons, passed, error):
+    events = [
+        check_event(0, ok, rank_error, tolerance=0.5, detail=str(rank_error))
+        for ok, rank_error in comparisons
+    ]
     result = make.case_of([*make.started(), *events]).measured.checks["halo"][0, 0]
     assert (result.passed, result.max_abs_error, result.detail) == (passed, error, str(error))
 
 
-def test_checks_are_kept_by_rank_and_repeat():
-    events = [check(0), check(1, False, 2.0), check(0, False, 1.0, repeat=1)]
+def test_keeps_checks_by_rank_and_repeat():
+    events = [check_event(0), check_event(1, False, 2.0), check_event(0, False, 1.0, repeat=1)]
     results = make.case_of([*make.started(make.described(repeat=2)), *events]).measured.checks[
         "halo"
     ]
-    told = {place: result.passed for place, result in results.items()}
-    assert told == {(0, 0): True, (0, 1): False, (1, 0): False}
+    assert {key: result.passed for key, result in results.items()} == {
+        (0, 0): True,
+        (0, 1): False,
+        (1, 0): False,
+    }
 
 
 # Limits and measurements
 
 
-def test_a_limit_is_no_value():
-    what = make.described(metrics=[make.TIME, make.metric("rate")])
+def test_limit_is_not_a_value_of_the_metric():
+    case_description = make.described(metrics=[make.TIME, make.metric("rate")])
     limit = make.rank_event("metric", name="rate", value=9.0, measured_by="memory.copy")
-    case = make.case_of([*make.started(what), limit])
+    case = make.case_of([*make.started(case_description), limit])
     assert case.measured.limits == {"rate": {"value": 9.0, "measured_by": "memory.copy"}}
     assert case.summary("rate") is None
 
@@ -174,46 +184,46 @@ def test_a_limit_is_no_value():
     ("values", "expected"),
     [([9.0, 1.0, 2.0], 2.0), ([None, 3.0], 3.0), ([None, None], None)],
 )
-def test_the_reference_is_that_of_the_launch_with_the_median(values, expected):
-    what = make.described(repeat=3)
-    references = [
+def test_reference_is_that_of_the_median_launch(values, expected):
+    case_description = make.described(repeat=3)
+    limit_events = [
         make.rank_event(
             "metric", name="time_ms", value=value, measured_by=f"launch with {value}", repeat=repeat
         )
         for repeat, value in enumerate(values)
     ]
-    case = make.case_of([*make.started(what), *references])
+    case = make.case_of([*make.started(case_description), *limit_events])
     assert case.measured.limits["time_ms"] == {
         "value": expected,
         "measured_by": f"launch with {expected}",
     }
 
 
-def test_the_median_of_two_references_has_the_origin_of_one():
-    what = make.described(repeat=2)
+def test_median_of_two_references_has_the_origin_of_one():
+    case_description = make.described(repeat=2)
     references = [
         make.rank_event("metric", name="time_ms", value=value, measured_by=origin, repeat=repeat)
         for repeat, (value, origin) in enumerate([(4.0, "a copy"), (1.0, "two copies")])
     ]
-    case = make.case_of([*make.started(what), *references])
+    case = make.case_of([*make.started(case_description), *references])
     assert case.measured.limits["time_ms"] == {
         "value": 2.5,
         "measured_by": "two copies (1.00 ms, next to the median of 2)",
     }
 
 
-def test_a_choice_is_kept_with_its_reason():
+def test_keeps_a_choice_with_its_reason():
     case = make.case_of([*make.started(make.described()), make.rank_event("choice", 0)])
     assert case.measured.choices == {
         "transport": {"value": "shm", "reason": "the fastest of packed 0.2 ms, shm 0.1 ms"}
     }
 
 
-def test_a_value_with_labels_is_a_measurement():
-    what = make.described(metrics=[make.TIME, make.metric("latency_us")])
+def test_value_with_labels_is_a_measurement():
+    case_description = make.described(metrics=[make.TIME, make.metric("latency_us")])
     labels = {"source": 0, "target": 1, "bytes": 8}
-    told = make.rank_event("metric", 1, name="latency_us", value=0.5, labels=labels)
-    case = make.case_of([*make.started(what), told])
+    metric = make.rank_event("metric", 1, name="latency_us", value=0.5, labels=labels)
+    case = make.case_of([*make.started(case_description), metric])
     assert case.measured.labelled == [{"name": "latency_us", "value": 0.5, "rank": 1, **labels}]
     assert case.summary("latency_us") is None
 
@@ -221,7 +231,7 @@ def test_a_value_with_labels_is_a_measurement():
 # Cases and ranks
 
 
-def test_a_case_runs_from_its_first_ranks_start():
+def test_case_starts_with_its_first_rank():
     waiting = make.case_of([make.run_start(), make.job_start()])
     assert (waiting.status, waiting.verdict.started, waiting.verdict.job) == ("waiting", None, 1)
     first = make.rank_event("case_start", 0) | {"time": 5.0}
@@ -230,7 +240,7 @@ def test_a_case_runs_from_its_first_ranks_start():
     assert (case.status, case.verdict.started, case.verdict.attempts) == ("running", 5.0, 1)
 
 
-def test_a_case_is_complete_when_all_ranks_have_ended_all_repeats():
+def test_case_is_complete_once_all_ranks_ended_all_repeats():
     events = make.started(make.described(repeat=2))
     ends = [make.rank_event("case_end", rank) for rank in (0, 1)]
     for rank in (0, 1):
@@ -240,51 +250,53 @@ def test_a_case_is_complete_when_all_ranks_have_ended_all_repeats():
     assert make.case_of([*events, *ends]).complete
 
 
-def test_a_rank_that_fails_does_not_complete_a_case_and_its_traceback_is_kept():
+def test_failed_rank_leaves_a_traceback_and_no_complete_case():
     error = {"type": "ValueError", "message": "no", "traceback": "Traceback ..."}
     failed = make.rank_event("case_end", 1, status="error", error=error)
     case = make.case_of([*make.started(), make.rank_event("case_end", 0), failed])
     assert not case.complete
     assert case.verdict.traceback == "Traceback ..."
-    assert {rank: part.status for rank, part in case.measured.ranks.items()} == {
+    assert {rank: rank_state.status for rank, rank_state in case.measured.ranks.items()} == {
         0: "ok",
         1: "error",
     }
 
 
-def test_a_verdict_ends_a_case():
+def test_verdict_ends_a_case():
     case = make.case_of([*make.started(), make.judged(status="failed", reason="too slow")])
     assert (case.status, case.verdict.reason, case.verdict.finished) == (
         "failed",
         "too slow",
         1000.0,
     )
-    assert case.verdict.started == 1000.0  # a second later by a rank's clock
+    assert case.verdict.started == 1000.0  # one second later by the clock of the rank
 
 
-def test_a_case_that_never_started_never_finished():
+def test_case_that_never_started_has_no_finish_time():
     case = make.case_of([make.run_start(), make.judged(status="skipped", reason="no time")])
     assert (case.status, case.verdict.started, case.verdict.finished) == ("skipped", None, None)
 
 
-def test_a_rank_is_where_it_said_and_has_its_place():
-    what = make.described(places=[{"tile": "0,0"}, {"tile": "0,1"}])
-    case = make.case_of(make.started(what, hosts=("node01", "node02")))
-    part = case.measured.ranks[1]
-    assert (part.host, part.facts.local_rank, part.device) == ("node02", 0, "cpu")
-    assert (part.facts.cpus, part.coordinates) == ((0, 1), {"tile": "0,1"})
+def test_rank_has_its_host_facts_and_coordinates():
+    case_description = make.described(places=[{"tile": "0,0"}, {"tile": "0,1"}])
+    case = make.case_of(make.started(case_description, hosts=("node01", "node02")))
+    rank = case.measured.ranks[1]
+    assert (rank.host, rank.facts.local_rank, rank.device) == ("node02", 0, "cpu")
+    assert (rank.facts.cpus, rank.coordinates) == ((0, 1), {"tile": "0,1"})
 
 
-def test_a_ranks_device_is_that_of_the_case_and_not_what_its_host_has():
-    said = make.rank_event("device", 1, device="cuda:1 NVIDIA H200")
-    case = make.case_of([*make.started(make.described()), said])
+def test_device_event_sets_the_device_of_a_rank():
+    device_event = make.rank_event("device", 1, device="cuda:1 NVIDIA H200")
+    case = make.case_of([*make.started(make.described()), device_event])
     assert [case.measured.ranks[rank].device for rank in (0, 1)] == ["cpu", "cuda:1 NVIDIA H200"]
 
 
-def test_the_next_case_does_not_show_the_device_of_the_one_before():
-    said = make.rank_event("device", 1, device="cuda:1 NVIDIA H200")
-    then = [make.rank_event("case_start", rank, case="b") for rank in (0, 1)]
-    state = make.state_of([*make.started(make.described(), make.described("b")), said, *then])
+def test_next_case_resets_the_device_of_a_rank():
+    device_event = make.rank_event("device", 1, device="cuda:1 NVIDIA H200")
+    starts = [make.rank_event("case_start", rank, case="b") for rank in (0, 1)]
+    state = make.state_of(
+        [*make.started(make.described(), make.described("b")), device_event, *starts]
+    )
     assert state.cases["a"].measured.ranks[1].device == "cuda:1 NVIDIA H200"
     assert state.cases["b"].measured.ranks[1].device == "cpu"
 
@@ -299,52 +311,52 @@ def test_the_next_case_does_not_show_the_device_of_the_one_before():
         (make.console_event("rank_lost", rank=0, host="node01", reason="dead"), "lost"),
     ],
 )
-def test_a_ranks_phase_follows_its_events(event, phase):
+def test_phase_of_a_rank_follows_its_events(event, phase):
     assert make.state_of([*make.started(), event]).ranks[0].shown_phase == phase
 
 
-def test_progress_of_a_program_has_no_repeat():
+def test_accepts_progress_without_a_repeat():
     event = make.rank_event("progress", 0, phase="timing")
     event.pop("repeat", None)
     assert make.state_of([*make.started(), event]).ranks[0].shown_phase == "timing"
 
 
-def test_a_lost_rank_is_lost_in_its_case():
+def test_lost_rank_is_lost_in_its_case():
     lost = make.console_event("rank_lost", rank=1, host="node01", reason="dead")
     case = make.case_of([*make.started(), lost])
-    assert {rank: part.status for rank, part in case.measured.ranks.items()} == {
+    assert {rank: rank_state.status for rank, rank_state in case.measured.ranks.items()} == {
         0: "running",
         1: "lost",
     }
 
 
-def test_a_rank_that_was_lost_before_it_was_ready_changes_nothing():
+def test_rank_lost_before_it_was_ready_is_not_added():
     lost = make.console_event("rank_lost", rank=None, host="node01", reason="dead")
     assert make.state_of([make.run_start(), make.job_start(), lost]).ranks == {}
 
 
-def test_the_last_sample_of_a_rank_is_shown():
+def test_keeps_the_last_time_of_a_rank():
     state = make.state_of([*make.started(), samples(0, 1.0, 2.0), samples(0, 9.0, metric="other")])
     assert state.ranks[0].last_ms == 2.0
 
 
-def test_a_new_job_has_new_ranks():
+def test_new_job_has_new_ranks():
     state = make.state_of([*make.started(), make.job_start(job=2)])
     assert state.ranks == {}
 
 
-def test_an_unknown_event_changes_nothing():
+def test_unknown_event_changes_nothing():
     events = make.whole_run()
-    strange = [
+    unknown = [
         make.console_event("solar_eclipse", rank=0, case="nowhere"),
         {"event": "", "time": 1.0},
     ]
-    assert build_report(make.state_of([*events[:4], *strange, *events[4:]])) == build_report(
+    assert build_report(make.state_of([*events[:4], *unknown, *events[4:]])) == build_report(
         make.state_of(events)
     )
 
 
-def test_every_kind_of_a_rank_is_taken():
+def test_accepts_every_kind_of_rank_event():
     events = [make.rank_event(kind) for kind in make.BY_KIND]
     state = make.state_of(
         [*make.started(make.described(metrics=[make.TIME, make.metric("bandwidth")])), *events]
@@ -355,12 +367,11 @@ def test_every_kind_of_a_rank_is_taken():
 # Replay
 
 
-def same_times(report):
-    """The report without times of the console's own clock, which a written log has and a made
-    one has not."""
-    for part in (report["run"], *report["cases"]):
+def remove_console_times(report):
+    """Remove times of the console's clock, which only a recorded log has."""
+    for section in (report["run"], *report["cases"]):
         for name in ("started", "finished", "duration_s"):
-            part.pop(name, None)
+            section.pop(name, None)
     return report
 
 
@@ -369,14 +380,16 @@ def folder(tmp_path):
     return RunFolder(tmp_path)
 
 
-def test_a_written_log_replays_to_the_live_state(folder):
+def test_log_replays_to_the_live_state(folder):
     live = make.record(folder, make.whole_run())
     report = build_report(live)
     assert build_report(folder.replay()) == report
-    assert same_times(report) == same_times(build_report(make.state_of(make.whole_run())))
+    assert remove_console_times(report) == remove_console_times(
+        build_report(make.state_of(make.whole_run()))
+    )
 
 
-def test_a_log_replays_to_the_live_state_wherever_it_is_cut(tmp_path):
+def test_truncated_log_replays_to_the_live_state(tmp_path):
     events = make.whole_run()
     for end in range(1, len(events)):
         folder = RunFolder(tmp_path / str(end))
@@ -385,46 +398,46 @@ def test_a_log_replays_to_the_live_state_wherever_it_is_cut(tmp_path):
         assert build_report(folder.replay()) == build_report(live)
 
 
-def test_a_torn_last_line_is_left_out(folder):
+def test_ignores_an_incomplete_last_line(folder):
     make.record(folder, make.whole_run())
-    whole = folder.events.read_bytes()
-    *_, last = whole.splitlines(keepends=True)
-    without_end = build_report(state_of_log(whole[: -len(last)]))
+    content = folder.events.read_bytes()
+    *_, last = content.splitlines(keepends=True)
+    without_end = build_report(replay_log(content[: -len(last)]))
     for cut in (1, len(last) // 2, len(last) - 1):
-        folder.events.write_bytes(whole[:-cut])
+        folder.events.write_bytes(content[:-cut])
         assert build_report(folder.replay()) == without_end
 
 
-def state_of_log(text):
+def replay_log(text):
     state = RunState()
     for line in text.splitlines():
         state.apply(json.loads(line))
     return state
 
 
-def test_recorded_rank_events_bear_their_job(folder):
+def test_recorded_rank_events_have_their_job(folder):
     make.record(folder, make.whole_run())
     events = [json.loads(line) for line in folder.events.read_text().splitlines()]
     assert {event["job"] for event in events if "seq" in event} == {1}
 
 
-# Runs that go on
+# Resumed runs and retries
 
 
-def test_cases_of_a_run_that_goes_on_begin_anew_and_the_others_stay():
-    cut = [*make.whole_run()[:-1], make.run_end("cancelled", 130, errors=["interrupted"])]
-    state = make.state_of([*cut, make.resumed("a")])
+def test_resumed_run_resets_only_the_cases_that_run_again():
+    interrupted = [*make.whole_run()[:-1], make.run_end("cancelled", 130, errors=["interrupted"])]
+    state = make.state_of([*interrupted, make.resumed("a")])
     assert state.cases["a"].status == "waiting"
     assert state.cases["a"].measured.samples == {}
     assert (state.run.finished, state.run.verdict, state.run.exit_code) == (None, None, None)
     assert (state.errors, state.ranks) == ([], {})
     assert state.run.resumed == [{"time": 1000.0, "host": "login", "cases": 1}]
-    kept = make.state_of([*cut, make.resumed()])
-    assert kept.cases["a"].status == "passed"
-    assert kept.cases["a"].measured.samples != {}
+    unchanged = make.state_of([*interrupted, make.resumed()])
+    assert unchanged.cases["a"].status == "passed"
+    assert unchanged.cases["a"].measured.samples != {}
 
 
-def test_a_case_that_passes_when_it_is_tried_again_is_flaky():
+def test_case_that_passes_on_retry_is_flaky():
     first, second = make.started(make.described())[:2]
     failed = make.judged(status="failed", reason="check x failed")
     state = make.state_of([first, second, failed, make.retry("a")])
@@ -433,12 +446,12 @@ def test_a_case_that_passes_when_it_is_tried_again_is_flaky():
     for event in (*make.started(make.described())[1:], make.judged()):
         state.apply(event)
     assert (case.verdict.shown_status, case.verdict.attempts) == ("flaky", 2)
-    assert [(tried.status, tried.reason) for tried in case.verdict.previous_attempts] == [
+    assert [(attempt.status, attempt.reason) for attempt in case.verdict.previous_attempts] == [
         ("failed", "check x failed")
     ]
 
 
-def test_a_case_whose_retry_was_cut_short_is_flaky_where_it_passes_after_resuming():
+def test_interrupted_retry_that_passes_after_resume_is_flaky():
     first, second = make.started(make.described())[:2]
     failed = make.judged(status="failed", reason="check x failed")
     state = make.state_of([first, second, failed, make.retry("a"), make.resumed("a")])
@@ -446,8 +459,8 @@ def test_a_case_whose_retry_was_cut_short_is_flaky_where_it_passes_after_resumin
         state.apply(event)
     verdict = state.cases["a"].verdict
     assert (verdict.shown_status, verdict.attempts) == ("flaky", 2)
-    assert [tried.reason for tried in verdict.previous_attempts] == ["check x failed"]
+    assert [attempt.reason for attempt in verdict.previous_attempts] == ["check x failed"]
 
 
-def test_a_case_that_passes_at_once_is_not_flaky():
+def test_case_that_passes_at_once_is_not_flaky():
     assert make.state_of(make.whole_run()).cases["a"].verdict.shown_status == "passed"
