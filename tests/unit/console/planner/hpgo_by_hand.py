@@ -1,4 +1,4 @@
-"""HPGO's search in plain Python on sets of device numbers: slow, and as the facts tell it."""
+"""HPGO's search as described, in plain and slow Python on sets of devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COLLECTIVE = 3e9
 
 
 class Reference:
-    """The search over a chain: cumulative ms, parameter bytes and crossing bytes of a batch."""
+    """A search over a chain: cumulative ms, parameter and crossing bytes per batch."""
 
     def __init__(self, compute, parameters, crossing, ends, batch, micro=1):
         self.compute = compute
@@ -44,95 +44,101 @@ class Reference:
         return size * far / len(source) / BETWEEN if far else size / WITHIN
 
     def groups(self, used, need):
-        """Fresh, append and scatter first; each group once."""
-        found = []
+        """Return the groups by the policies fresh, append and scatter, each group once."""
+        groups = []
         for policy in ("fresh", "append"):
-            taken = []
+            devices = []
             for machine in self.machines:
                 if bool(machine & used) == (policy == "append"):
-                    taken += sorted(machine - used)[: need - len(taken)]
-            found += [frozenset(taken)] if len(taken) == need else []
-        rooms = [sorted(machine - used) for machine in self.machines]
-        taken = []
-        while len(taken) < need:
-            for room in rooms:
-                if room and len(taken) < need:
-                    taken.append(room.pop(0))
-        return list(dict.fromkeys([*found, frozenset(taken)]))
+                    devices += sorted(machine - used)[: need - len(devices)]
+            groups += [frozenset(devices)] if len(devices) == need else []
+        free_devices = [sorted(machine - used) for machine in self.machines]
+        devices = []
+        while len(devices) < need:
+            for free in free_devices:
+                if free and len(devices) < need:
+                    devices.append(free.pop(0))
+        return list(dict.fromkeys([*groups, frozenset(devices)]))
 
-    def several(self, used, need, times):
-        found = [(used, frozenset())]
+    def list_groups(self, used, need, times):
+        states = [(used, frozenset())]
         for _ in range(times):
-            found = [
-                (before | group, taken | group)
-                for before, taken in found
-                for group in self.groups(before, need)
+            states = [
+                (used_before | group, devices | group)
+                for used_before, devices in states
+                for group in self.groups(used_before, need)
             ]
-        return list(dict.fromkeys(taken for _, taken in found))
+        return list(dict.fromkeys(devices for _, devices in states))
 
-    def dealt(self, workers, straight):
-        """Return the plan of one pipeline shape, as (block, stages, pipelines); None if none."""
+    def find_pipeline(self, workers, straight):
+        """Return the (block, stages, pipelines) of one pipeline shape, or None."""
         pipelines = self.devices // workers
         cells = {}  # (last state, workers): {used: (block, stages)}
-        for at, count in product(range(self.last + 1), range(1, 2 if straight else workers + 1)):
+        for end, count in product(range(self.last + 1), range(1, 2 if straight else workers + 1)):
             group = frozenset(range(count * pipelines))
-            block = self.compute[at] / (count * pipelines)
-            cells[at, count] = {group: (block, [(0, at, group)])}
+            block = self.compute[end] / (count * pipelines)
+            cells[end, count] = {group: (block, [(0, end, group)])}
         best = None
         if not straight:
             best = next(iter(cells[self.last, workers].values()))
         if workers * pipelines == self.devices:
-            for count, at in product(range(2, workers + 1), range(1, self.last + 1)):
-                self._relax(cells, at, count, pipelines, straight)
+            for count, end in product(range(2, workers + 1), range(1, self.last + 1)):
+                self._relax(cells, end, count, pipelines, straight)
             ends = cells.get((self.last, workers), {}).values()
             best = min([*ends, *([best] if best else [])], key=lambda cell: cell[0], default=None)
         return None if best is None else (*best, pipelines)
 
-    def _relax(self, cells, at, count, pipelines, straight):
-        here = cells.setdefault((at, count), {})
-        for cut, more in product(range(at), range(1, 2 if straight else count)):
+    def _relax(self, cells, end, count, pipelines, straight):
+        cell = cells.setdefault((end, count), {})
+        for cut, more in product(range(end), range(1, 2 if straight else count)):
             for used, (before, stages) in cells.get((cut, count - more), {}).items():
-                for group in self.several(used, more, pipelines):
+                for group in self.list_groups(used, more, pipelines):
                     block = max(
                         before,
-                        self.span(cut + 1, at, self.compute) / (more * pipelines),
+                        self.span(cut + 1, end, self.compute) / (more * pipelines),
                         self.transfer(stages[-1][2], group, 2.0 * self.crossing[cut]),
                     )
                     after = used | group
-                    if after not in here or block < here[after][0]:
-                        here[after] = block, [*stages, (cut + 1, at, group)]
+                    if after not in cell or block < cell[after][0]:
+                        cell[after] = block, [*stages, (cut + 1, end, group)]
 
-    def halved(self):
+    def list_halves(self):
         """Yield every split in two."""
         for cut, first in product(range(self.last), range(1, self.devices)):
             for group in self.groups(frozenset(), first):
-                for rest in self.groups(group, self.devices - first):
+                for second in self.groups(group, self.devices - first):
                     block = max(
                         self.compute[cut] / first,
-                        self.span(cut + 1, self.last, self.compute) / len(rest),
-                        self.transfer(group, rest, self.crossing[cut]),
+                        self.span(cut + 1, self.last, self.compute) / len(second),
+                        self.transfer(group, second, self.crossing[cut]),
                     )
-                    yield block, [(0, cut, group), (cut + 1, self.last, rest)], 1
+                    yield block, [(0, cut, group), (cut + 1, self.last, second)], 1
 
-    def step(self, block, stages, pipelines):
+    def estimate_step(self, block, stages, pipelines):
         count = self.batch // pipelines // self.micro
         if not count:
             return float("inf")
         length = block / count * (count - 1) + self.total / (pipelines * count)
-        late = 0.0
-        for at, (start, end, group) in enumerate(stages):
-            held = self.span(start, min(end + 1, self.last), self.parameters)
-            late = max(late, self.all_reduce(group, held) - at * block / count)
+        exposed = 0.0
+        for index, (start, end, group) in enumerate(stages):
+            size_bytes = self.span(start, min(end + 1, self.last), self.parameters)
+            exposed = max(exposed, self.all_reduce(group, size_bytes) - index * block / count)
             if end < self.last:
                 size = self.crossing[end] / (pipelines * count)
-                length += self.transfer(group, stages[at + 1][2], size)
-        return length + late
+                length += self.transfer(group, stages[index + 1][2], size)
+        return length + exposed
 
-    def speedup(self):
+    def find_best_speedup(self):
         """Return the best speed-up over all that HPGO scores."""
-        found = [self.dealt(workers, straight=False) for workers in range(2, self.devices + 1)]
+        plans = [
+            self.find_pipeline(workers, straight=False) for workers in range(2, self.devices + 1)
+        ]
         if self.devices > 2 and self.devices % 2 == 0:
-            found.append(self.dealt(2, straight=True))
-        found.append(self.dealt(self.devices, straight=True))
-        found += self.halved()
-        return max(self.total / self.step(*each) for each in found if each is not None)
+            plans.append(self.find_pipeline(2, straight=True))
+        plans.append(self.find_pipeline(self.devices, straight=True))
+        plans += self.list_halves()
+        return max(
+            self.total / self.estimate_step(*candidate)
+            for candidate in plans
+            if candidate is not None
+        )

@@ -1,4 +1,4 @@
-"""Made-up profiles, and where the measured ones are."""
+"""Synthetic profiles, and the paths of measured ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spbench.planner.profile.layers import LayerProfile, Profile
 
 
 def shared(name: str) -> Path:
-    """Return a file of the shared data; skip the test where it is not there."""
+    """Return the path of a file of the shared data; skip the test if it is missing."""
     path = SHARED / name
     if not path.exists():
         pytest.skip(f"the shared data has no {name} here")
@@ -20,7 +20,7 @@ def shared(name: str) -> Path:
 
 
 def goldens():
-    """The rows of HPGO's outputs, empty where the shared data is not there."""
+    """Return the rows of HPGO's outputs; empty if the shared data is missing."""
     path = SHARED / "planner_goldens.json"
     return json.loads(path.read_text())["rows"] if path.exists() else []
 
@@ -34,34 +34,36 @@ def layer(
 
 
 def chain(times, activations=None, parameters=None, batch_size=1):
-    """A chain whose layers take these ms forward, and twice as long backward."""
+    """Return a chain with these forward times in ms; backward takes twice as long."""
     count = len(times)
     activations = activations or [0.0] * count
     parameters = parameters or [0.0] * count
     rows = zip(times, activations, parameters, strict=True)
-    layers = tuple(layer(f"n{at}", t, 2.0 * t, a, p) for at, (t, a, p) in enumerate(rows))
-    return Profile("made-up", batch_size, layers, tuple((at - 1, at) for at in range(1, count)))
+    layers = tuple(layer(f"n{index}", t, 2.0 * t, a, p) for index, (t, a, p) in enumerate(rows))
+    return Profile(
+        "made-up", batch_size, layers, tuple((index - 1, index) for index in range(1, count))
+    )
 
 
 def diamond():
-    """``a`` feeds ``b`` and ``c``, both feed ``d``; outputs of 1, 2, 4 and 8 bytes."""
-    layers = tuple(layer(name, activation=float(1 << at)) for at, name in enumerate("abcd"))
+    """Return a diamond a, (b, c), d with outputs of 1, 2, 4 and 8 bytes."""
+    layers = tuple(layer(name, activation=float(1 << index)) for index, name in enumerate("abcd"))
     return Profile("diamond", 1, layers, ((0, 1), (0, 2), (1, 3), (2, 3)))
 
 
 def write_torchgraph(profile):
-    """A profile as torchgraph text; what the format has no place for is left out."""
+    """Return a profile as torchgraph text, without the fields that the format lacks."""
     lines = []
-    for one in profile.layers:
-        description = " ".join(one.description.split("\n")).replace(" -- ", " - ").strip()
+    for row in profile.layers:
+        description = " ".join(row.description.split("\n")).replace(" -- ", " - ").strip()
         numbers = {
-            "forward_compute_time": one.forward_ms,
-            "backward_compute_time": one.backward_ms,
-            "activation_size": one.activation_bytes,
-            "parameter_size": one.parameter_bytes,
+            "forward_compute_time": row.forward_ms,
+            "backward_compute_time": row.backward_ms,
+            "activation_size": row.activation_bytes,
+            "parameter_size": row.parameter_bytes,
         }
-        told = ", ".join(f"{key}={value!r}" for key, value in numbers.items())
-        lines.append(f"{one.name} -- {description or one.name} -- {told}")
-    names = [one.name for one in profile.layers]
+        fields = ", ".join(f"{key}={value!r}" for key, value in numbers.items())
+        lines.append(f"{row.name} -- {description or row.name} -- {fields}")
+    names = [row.name for row in profile.layers]
     lines += [f"\t{names[source]} -- {names[target]}" for source, target in profile.edges]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""``spbench plan`` and ``spbench profile`` on the command line: formats, and what is refused."""
+"""Tests of ``spbench plan`` and ``spbench profile``: formats and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spbench.planner.output.plan_json import plan_json_schema
 from spbench.planner.output.plan_text import CSV_COLUMNS
 from spbench.planner.output.verification import TimeComparison, Verification
 from spbench.planner.planning import default_jobs
-from spbench.planner.planning import plan as plan_of
+from spbench.planner.planning import plan as compute_plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import write_profile_json
 from unit.console.planner.made_up import chain, shared
@@ -37,10 +37,10 @@ machines: [{name: here, devices: {core: 2}, link: bus}]
 
 @pytest.fixture
 def files(tmp_path):
-    """A profile of four layers with wide outputs but one, and a cluster of two devices."""
+    """Write a profile of four layers, one with a narrow output, and a cluster."""
     profile = tmp_path / "four.json"
-    made = chain([10.0, 30.0, 10.0, 30.0], [4e6, 1e3, 4e6, 40.0], [1e8] * 4, batch_size=8)
-    profile.write_text(write_profile_json(made))
+    layers = chain([10.0, 30.0, 10.0, 30.0], [4e6, 1e3, 4e6, 40.0], [1e8] * 4, batch_size=8)
+    profile.write_text(write_profile_json(layers))
     cluster = tmp_path / "two.yaml"
     cluster.write_text(CLUSTER)
     return str(profile), str(cluster)
@@ -48,16 +48,18 @@ def files(tmp_path):
 
 @pytest.fixture
 def plan(files, capsys):
-    def run(*words: str, batch: str = "16") -> tuple[int, str, str]:
+    def run(*args: str, batch: str = "16") -> tuple[int, str, str]:
         profile, cluster = files
-        on = [] if "--machines" in words or "--cluster" in words else ["--cluster", cluster]
-        status = run_command_line(["plan", profile, "--global-batch-size", batch, *on, *words])
+        cluster_args = [] if "--machines" in args or "--cluster" in args else ["--cluster", cluster]
+        status = run_command_line(
+            ["plan", profile, "--global-batch-size", batch, *cluster_args, *args]
+        )
         return status, *capsys.readouterr()
 
     return run
 
 
-def test_a_table_has_stages_and_other_ways_to_train(plan):
+def test_table_lists_stages_and_alternatives(plan):
     status, out, err = plan("--micro-batch-size", "2")
     assert (status, err) == (0, "")
     lines = out.splitlines()
@@ -70,9 +72,9 @@ def test_a_table_has_stages_and_other_ways_to_train(plan):
     assert sum(line.startswith("DP") for line in lines) == 3
 
 
-def test_times_and_sizes_of_a_table_have_units(plan):
+def test_table_shows_times_and_sizes_with_units(plan):
     out = plan("--micro-batch-size", "2")[1]
-    head, stages, ways = out.split("\n\n")
+    head, stages, alternatives = out.split("\n\n")
     assert re.search(r"^step [\d.]+ m?s, [\d.]+x as fast as one device \([\d.]+ m?s\)$", head, re.M)
     [heading, *rows] = stages.splitlines()[:3]
     assert heading.split()[4:] == ["forward", "backward", "send", "all-reduce", "memory"]
@@ -81,7 +83,7 @@ def test_times_and_sizes_of_a_table_have_units(plan):
         assert re.search(r" [\d.]+ [kMG]?B$", row)
     assert "states: the numbers of the layers" in stages
     assert "e+" not in out
-    assert re.search(r"^this plan +[\d.]+ m?s +[\d.]+x$", ways, re.M)
+    assert re.search(r"^this plan +[\d.]+ m?s +[\d.]+x$", alternatives, re.M)
 
 
 EXAMPLE = [
@@ -93,26 +95,26 @@ PIPELINE = ["plan", *EXAMPLE, "--micro-batch-size", "1"]
 
 
 @pytest.fixture
-def in_terminal(monkeypatch, capsys):
-    """Return the lines of a command in a terminal of a width; None: in a pipe."""
+def run_in_terminal(monkeypatch, capsys):
+    """Return a function that runs a command in a terminal, or in a pipe if None."""
 
-    def run(width: int | None, words: Sequence[str]) -> list[str]:
+    def run(width: int | None, args: Sequence[str]) -> list[str]:
         if width is not None:
             monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
             monkeypatch.setenv("COLUMNS", str(width))
-        assert run_command_line(words) == 0
+        assert run_command_line(args) == 0
         return capsys.readouterr().out.splitlines()
 
     return run
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, None])
-def test_tables_fit_the_terminal(in_terminal, width):
-    lines = in_terminal(width, [*PIPELINE, "--global-batch-size", "8"])
+def test_tables_fit_the_terminal(run_in_terminal, width):
+    lines = run_in_terminal(width, [*PIPELINE, "--global-batch-size", "8"])
     assert max(map(len, lines)) <= (width or 120)
-    start = next(at for at, line in enumerate(lines) if line.startswith("stage "))
+    start = next(index for index, line in enumerate(lines) if line.startswith("stage "))
     heading, *rows = lines[start : start + 5]
-    assert len({len(row) for row in (heading, *rows)}) == 1  # no row goes on below itself
+    assert len({len(row) for row in (heading, *rows)}) == 1  # no row is wrapped
     assert all(row.endswith(" MB") for row in rows)
     left_out = {60: {"states", "send", "all-reduce"}, 80: {"states"}}.get(width or 120, set())
     assert {"states", "send", "all-reduce"} - set(heading.split()) == left_out
@@ -121,13 +123,13 @@ def test_tables_fit_the_terminal(in_terminal, width):
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, None])
-def test_batch_sizes_take_one_row_each_in_any_terminal(in_terminal, width):
-    lines = in_terminal(width, [*PIPELINE, "--jobs", "1", "--global-batch-size", "8,16"])
+def test_each_batch_size_takes_one_row(run_in_terminal, width):
+    lines = run_in_terminal(width, [*PIPELINE, "--jobs", "1", "--global-batch-size", "8,16"])
     assert max(map(len, lines)) <= (width or 120)
     assert [line.split()[0] for line in lines[:3]] == ["batch", "8", "16"]
 
 
-def test_stages_of_a_batch_size_are_left_out_whole():
+def test_stages_are_cut_at_their_boundaries():
     stages = ["0-5@0", "6-8@1", "9-11@2", "12-14@3"]
     assert _cut_stages(stages, 40) == "0-5@0 6-8@1 9-11@2 12-14@3"
     assert _cut_stages(stages, 25) == "0-5@0 6-8@1 … 12-14@3"
@@ -136,50 +138,52 @@ def test_stages_of_a_batch_size_are_left_out_whole():
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_a_long_list_of_devices_fits_too(width):
+def test_long_device_list_fits_the_terminal(width):
     profile = load_profile(DOCS / "examples" / "resnet-20.json")
-    made = plan_of(profile, cluster_from_ends([2]), 16)
-    [stage] = made.stages
-    scattered = replace(made, stages=(replace(stage, devices=tuple(range(0, 400, 2))),))
+    planned = compute_plan(profile, cluster_from_ends([2]), 16)
+    [stage] = planned.stages
+    scattered = replace(planned, stages=(replace(stage, devices=tuple(range(0, 400, 2))),))
     assert max(map(len, render_plan(scattered, cluster_from_ends([400]), width))) <= width
 
 
-def test_an_all_reduce_is_called_overlapped_only_if_it_is(in_terminal):
-    lines = in_terminal(None, ["plan", *EXAMPLE, "--global-batch-size", "16"])
+def test_note_on_overlap_needs_an_overlapped_all_reduce(run_in_terminal):
+    lines = run_in_terminal(None, ["plan", *EXAMPLE, "--global-batch-size", "16"])
     [note] = [line for line in lines if " of all-reduce overlap " in line]
     assert re.fullmatch(r"stage 0: [\d.]+ ms of [\d.]+ ms of all-reduce overlap .*", note)
-    lines = in_terminal(None, [*PIPELINE, "--global-batch-size", "8"])
+    lines = run_in_terminal(None, [*PIPELINE, "--global-batch-size", "8"])
     assert not [line for line in lines if " of all-reduce overlap " in line]
 
 
-def test_a_plan_with_more_devices_than_samples_says_that_it_cannot_be_run():
+def test_plan_with_more_devices_than_samples_is_marked():
     profile = load_profile(DOCS / "examples" / "unet.json")
     cluster = cluster_from_ends([8, 16, 24, 32])
-    made = plan_of(profile, cluster, 32, micro_batch_size=1)
-    [note] = [line for line in render_plan(made, cluster, 120) if "cannot be run" in line]
+    planned = compute_plan(profile, cluster, 32, micro_batch_size=1)
+    [note] = [line for line in render_plan(planned, cluster, 120) if "cannot be run" in line]
     assert re.fullmatch(r"cannot be run: the \d+ devices of stage \d+ share .* or more", note)
-    fits = plan_of(profile, cluster_from_ends([2]), 32)
+    runnable_plan = compute_plan(profile, cluster_from_ends([2]), 32)
     assert not [
-        line for line in render_plan(fits, cluster_from_ends([2]), 120) if "cannot be run" in line
+        line
+        for line in render_plan(runnable_plan, cluster_from_ends([2]), 120)
+        if "cannot be run" in line
     ]
 
 
-def test_links_that_are_faster_in_all_reduces_say_so():
+def test_links_show_their_all_reduce_bandwidth():
     cluster = cluster_from_ends([8, 16])
     profile = load_profile(DOCS / "examples" / "resnet-50.json")
-    plan_of_64 = plan_of(profile, cluster, 64)
-    [links] = [line for line in render_plan(plan_of_64, cluster, 120) if " links: " in line]
+    planned = compute_plan(profile, cluster, 64)
+    [links] = [line for line in render_plan(planned, cluster, 120) if " links: " in line]
     assert links == (
         "assumed links: 25.0 GB/s within machines, 1.00 GB/s (3.00 GB/s in all-reduces) between "
         "machines"
     )
 
 
-def test_stages_that_recompute_are_named_once_below_the_table():
+def test_recomputing_stages_are_listed_once_below_the_table():
     profile = load_profile(DOCS / "examples" / "resnet-20.json")
-    made = plan_of(profile, cluster_from_ends([2]), 8, micro_batch_size=1)
-    stages = tuple(replace(stage, recompute=True) for stage in made.stages)
-    lines = list(render_plan(replace(made, stages=stages), cluster_from_ends([2]), 80))
+    planned = compute_plan(profile, cluster_from_ends([2]), 8, micro_batch_size=1)
+    stages = tuple(replace(stage, recompute=True) for stage in planned.stages)
+    lines = list(render_plan(replace(planned, stages=stages), cluster_from_ends([2]), 80))
     [note] = [line for line in lines if "recomputed" in line]
     last = len(stages) - 1
     assert note == f"stages 0-{last}: activations are recomputed in the backward pass"
@@ -189,29 +193,31 @@ def test_stages_that_recompute_are_named_once_below_the_table():
 def test_measured_times_fit_the_terminal(width):
     profile = load_profile(DOCS / "examples" / "resnet-20.json")
     cluster = load_cluster(DOCS / "examples" / "two-cores.yaml")
-    made = plan_of(profile, cluster, 8, micro_batch_size=1)
-    compared = tuple(TimeComparison(300.0, 320.0) for _ in made.stage_groups)
+    planned = compute_plan(profile, cluster, 8, micro_batch_size=1)
+    compared = tuple(TimeComparison(300.0, 320.0) for _ in planned.stage_groups)
     spent = dict.fromkeys(("passes and messages", "optimizer", "bubble", "other"), 12.0)
-    lines = list(render_verification(made, Verification(compared[0], compared, 1, spent), width))
+    lines = list(render_verification(planned, Verification(compared[0], compared, 1, spent), width))
     assert max(map(len, lines)) <= width
     assert len(set(map(len, lines[: 2 + len(compared)]))) == 1
     assert " ".join(" ".join(lines).split()).endswith("; predicted: no optimizer")
 
 
-def test_a_verified_plan_says_how_much_of_the_allreduce_it_expected_after_the_passes():
-    made = plan_of(load_profile(DOCS / "examples" / "resnet-20.json"), cluster_from_ends([2]), 8)
-    [stage] = made.stages
-    made = replace(made, stages=(replace(stage, all_reduce_s=3e-3, overlapped_s=2e-3),))
-    compared = TimeComparison(10.0, 12.0)
-    words = describe_step_parts(
-        made, Verification(compared, (compared,), 0, {"passes and messages": 9.0})
+def test_verification_reports_the_predicted_exposed_allreduce():
+    planned = compute_plan(
+        load_profile(DOCS / "examples" / "resnet-20.json"), cluster_from_ends([2]), 8
     )
-    assert words.endswith(
+    [stage] = planned.stages
+    planned = replace(planned, stages=(replace(stage, all_reduce_s=3e-3, overlapped_s=2e-3),))
+    compared = TimeComparison(10.0, 12.0)
+    description = describe_step_parts(
+        planned, Verification(compared, (compared,), 0, {"passes and messages": 9.0})
+    )
+    assert description.endswith(
         "predicted: allreduce 3.00 ms, 1.00 ms of it after the passes, and no optimizer"
     )
 
 
-def test_the_memory_of_all_kinds_of_devices_is_described():
+def test_memory_of_every_device_kind_is_described():
     def machine(*sizes):
         kinds = tuple(DeviceKind("core", size) for size in sizes)
         return Cluster("mixed", (Machine("here", kinds, Link("bus", 1e9)),))
@@ -221,7 +227,7 @@ def test_the_memory_of_all_kinds_of_devices_is_described():
     assert describe_memory(machine(None)) == "device memory: unknown"
 
 
-def test_format_table_is_now_text(plan):
+def test_format_table_is_a_deprecated_alias_of_text(plan):
     old = plan("--format", "table")
     new = plan("--format", "text")
     assert old[:2] == new[:2]
@@ -229,25 +235,25 @@ def test_format_table_is_now_text(plan):
 
 
 @pytest.mark.parametrize("mode", ["best", "hpgo"])
-def test_json_is_as_its_schema_says(plan, mode):
+def test_json_matches_its_schema(plan, mode):
     status, out, _ = plan("--micro-batch-size", "2", "--mode", mode, "--format", "json")
-    told = json.loads(out)
+    document = json.loads(out)
     assert status == 0
-    jsonschema.validate(told, plan_json_schema())
-    assert told["schema"] == "spbench.plan/1"
-    assert told["speedup"] == pytest.approx(told["single_ms"] / told["step_ms"])
-    assert told["memory"]["stages"] == [stage["memory_bytes"] for stage in told["stages"]]
+    jsonschema.validate(document, plan_json_schema())
+    assert document["schema"] == "spbench.plan/1"
+    assert document["speedup"] == pytest.approx(document["single_ms"] / document["step_ms"])
+    assert document["memory"]["stages"] == [stage["memory_bytes"] for stage in document["stages"]]
     # HPGO's last end is its last state.
-    assert told["stages"][-1]["end"] == (3 if mode == "hpgo" else 4)
-    assert sorted(n for stage in told["stages"] for n in stage["devices"]) == [0, 1]
+    assert document["stages"][-1]["end"] == (3 if mode == "hpgo" else 4)
+    assert sorted(n for stage in document["stages"] for n in stage["devices"]) == [0, 1]
 
 
-def test_the_schema_is_shipped(capsys):
+def test_schema_command_prints_the_plan_schema(capsys):
     assert run_command_line(["schema", "plan"]) == 0
     assert json.loads(capsys.readouterr().out) == plan_json_schema()
 
 
-def test_csv_has_the_reference_s_columns_for_many_batches(plan):
+def test_csv_has_the_columns_of_hpgo_for_many_batches(plan):
     status, out, _ = plan("--format", "csv", "--mode", "hpgo", batch="8,16:48:16")
     head, *rows = csv.reader(io.StringIO(out))
     assert status == 0
@@ -261,27 +267,27 @@ def test_csv_has_the_reference_s_columns_for_many_batches(plan):
 @pytest.mark.parametrize(
     ("threads", "jobs"), [("3", 3), (None, 2), ("0", 2), ("many", 2), ("-1", 2), ("9" * 30, 2)]
 )
-def test_many_batches_take_all_cores_or_as_many_processes_as_hpgo_would(monkeypatch, threads, jobs):
+def test_default_jobs_are_cores_or_the_threads_of_hpgo(monkeypatch, threads, jobs):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {4, 7})
     assert default_jobs({} if threads is None else {"RAYON_NUM_THREADS": threads}) == jobs
 
 
-def test_the_command_counts_its_processes_likewise(plan, monkeypatch):
-    seen: list[int] = []
+def test_plan_uses_the_default_number_of_jobs(plan, monkeypatch):
+    job_counts: list[int] = []
 
-    def in_this_process(make, calls, options, jobs):
-        seen.append(jobs)
+    def call_in_this_process(make, calls, options, jobs):
+        job_counts.append(jobs)
         return [make(*call, **options) for call in calls]
 
-    monkeypatch.setattr("spbench.planner.planning.call_in_processes", in_this_process)
+    monkeypatch.setattr("spbench.planner.planning.call_in_processes", call_in_this_process)
     monkeypatch.setenv("RAYON_NUM_THREADS", "5")
     assert plan(batch="8,16")[0] == 0
     assert plan("--jobs", "2", batch="8,16")[0] == 0
     assert plan(batch="8")[0] == 0
-    assert seen == [5, 2, 5]
+    assert job_counts == [5, 2, 5]
 
 
-def test_a_batch_without_a_plan_is_told_and_the_others_are_planned(plan):
+def test_other_batches_are_planned_if_one_has_no_plan(plan):
     status, out, err = plan("--micro-batch-size", "8", batch="12,16")
     assert status == 2
     *rows, legend = out.splitlines()
@@ -291,37 +297,37 @@ def test_a_batch_without_a_plan_is_told_and_the_others_are_planned(plan):
     assert err == "spbench: error: micro-batches of 8 do not divide the global batch of 12\n"
 
 
-def test_dot_has_a_box_for_each_stage(plan):
+def test_dot_has_a_node_per_stage(plan):
     _, out, _ = plan("--micro-batch-size", "2", "--format", "dot")
     assert out.startswith("digraph plan {")
     assert "stage0 -> stage1" in out
 
 
-def test_timelines(plan, tmp_path):
-    words = ("--micro-batch-size", "2", "--timeline")
-    _, text, _ = plan(*words, "text")
+def test_timelines_are_written_in_each_format(plan, tmp_path):
+    args = ("--micro-batch-size", "2", "--timeline")
+    _, text, _ = plan(*args, "text")
     assert [line.split()[0] for line in text.splitlines()[:2]] == ["stage", "stage"]
     assert "in flight at most" in text
-    _, svg, _ = plan(*words, "svg")
+    _, svg, _ = plan(*args, "svg")
     assert svg.startswith("<svg")
     target = tmp_path / "trace.json"
-    assert plan(*words, "trace", "--output", str(target)) == (0, "", "")
+    assert plan(*args, "trace", "--output", str(target)) == (0, "", "")
     assert json.loads(target.read_text())["traceEvents"]
 
 
-def test_torchgraph_text_and_clusters_by_name(capsys):
+def test_cluster_by_name_gives_the_plan_of_its_machines(capsys):
     profile = str(shared("profiles/dapple/bert-48-pbs-2.txt"))
-    words = ["plan", profile, "--profile-batch-size", "2", "--mode", "hpgo", "--format", "hpgo"]
-    found = []
+    args = ["plan", profile, "--profile-batch-size", "2", "--mode", "hpgo", "--format", "hpgo"]
+    outputs = []
     for cluster in (["--machines", "8,16"], ["--cluster", "dapple-a"]):
-        assert run_command_line([*words, *cluster, "--global-batch-size", "64"]) == 0
-        found.append(capsys.readouterr().out)
-    assert found[0] == found[1]
-    assert found[0].startswith("(")
+        assert run_command_line([*args, *cluster, "--global-batch-size", "64"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert outputs[0].startswith("(")
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("args", "message"),
     [
         (["--machines", "2", "--cluster", "dapple-a"], "by one of --machines, --cluster"),
         (["--machines", "2,y"], "write machines times devices: 4x8"),
@@ -355,16 +361,16 @@ def test_torchgraph_text_and_clusters_by_name(capsys):
         (["--emit", "x.yaml"], "does not say which model it is of"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(plan, words, sentence):
-    status, _, err = plan(*words)
+def test_invalid_options_give_a_one_line_error(plan, args, message):
+    status, _, err = plan(*args)
     assert status == 2
     assert err.startswith("spbench: error: ")
     assert err.count("\n") == 1
-    assert sentence in err
+    assert message in err
 
 
 @pytest.mark.parametrize(
-    ("batch", "sentence"),
+    ("batch", "message"),
     [
         ("0", "whole numbers above 0"),
         ("8:16", "first:last:step"),
@@ -377,70 +383,70 @@ def test_what_cannot_be_is_one_sentence(plan, words, sentence):
         ("8,16 --verify", "whole numbers above 0"),
     ],
 )
-def test_batch_sizes_that_are_none(plan, batch, sentence):
+def test_rejects_invalid_batch_sizes(plan, batch, message):
     status, _, err = plan(batch=batch)
     assert status == 2
-    assert sentence in err
+    assert message in err
 
 
-def test_many_batches_are_not_emitted(plan):
+def test_verify_rejects_several_batch_sizes(plan):
     status, _, err = plan("--verify", batch="8,16")
     assert status == 2
     assert "take one batch size" in err
 
 
 @pytest.fixture
-def runnable(files, tmp_path):
-    """A profile in the place of the one of `files`, of a model that spbench runs."""
+def runnable_profile(files, tmp_path):
+    """Replace the profile of `files` by one of a model that spbench runs."""
     profile = tmp_path / "four.json"
-    told = json.loads(profile.read_text()) | {
+    document = json.loads(profile.read_text()) | {
         "origin": {"model": "resnet", "params": {"depth": 11}}
     }
-    fifth = told["layers"][0] | {"name": "n4"}
-    told["layers"].append(fifth)
-    told["edges"].append(["n3", "n4"])
-    profile.write_text(json.dumps(told))
+    fifth = document["layers"][0] | {"name": "n4"}
+    document["layers"].append(fifth)
+    document["edges"].append(["n3", "n4"])
+    profile.write_text(json.dumps(document))
 
 
 @pytest.fixture
-def started(monkeypatch):
-    """The jobs that were started on a machine that seems to have two cores."""
-    jobs = []
+def started_jobs(monkeypatch):
+    """Return the jobs that are started on a machine that seems to have two cores."""
+    started_jobs = []
 
     async def start(self, *_):
-        jobs.append(self)
+        started_jobs.append(self)
 
     monkeypatch.setattr("spbench.launch.devices.count_cores", lambda: 2)
     monkeypatch.setattr("spbench.engine.capacity.count_cores", lambda: 2)
     monkeypatch.setattr("spbench.engine.run.Run._run_jobs", start)
-    return jobs
+    return started_jobs
 
 
-def test_a_plan_for_more_devices_than_there_are_is_not_started(
-    plan, runnable, started, tmp_path, capsys
+def test_plan_for_too_many_devices_is_not_started(
+    plan, runnable_profile, started_jobs, tmp_path, capsys
 ):
     pytest.importorskip("mpi4py")
     suite = tmp_path / "plan.yaml"
     home = ("--home", str(tmp_path / "home"))
-    words = ("--machines", "32", "--emit", str(suite), "--verify", *home)
-    status, _, err = plan(*words, batch="64")
+    args = ("--machines", "32", "--emit", str(suite), "--verify", *home)
+    status, _, err = plan(*args, batch="64")
     assert status == 3, err
     assert "is for 32 devices, one for each rank, and this machine has 2 cores: plan for 2" in err
     assert run_command_line(["run", str(suite), "--headless", *home]) == 3
     assert "is for 32 devices" in capsys.readouterr().err
-    status, _, err = plan(*words, "--hosts", "localhost:4", batch="64")
+    status, _, err = plan(*args, "--hosts", "localhost:4", batch="64")
     assert status == 3, err
     assert "32 ranks need 32 slots, and --hosts has 4" in err
-    assert started == []
+    assert started_jobs == []
     shared = ("--set", "launch.oversubscribe=true")
     assert run_command_line(["run", str(suite), "--headless", *shared, *home]) == 3
     assert "wants 32 ranks, and this machine has 2 cores" in capsys.readouterr().err
-    assert started == []
+    assert started_jobs == []
     run_command_line(["run", str(suite), "--headless", "--oversubscribe", *home])
-    assert len(started) == 1
+    assert len(started_jobs) == 1
 
 
-def test_a_plan_is_verified_by_the_launcher_that_is_asked_for(plan, runnable):
+def test_verify_uses_the_requested_launcher(plan, runnable_profile):
     status, _, err = plan("--micro-batch-size", "8", "--verify", "--launcher", "nope")
     assert status == 2, err
     assert "--launcher nope: unknown launcher; known are auto, " in err
@@ -448,7 +454,7 @@ def test_a_plan_is_verified_by_the_launcher_that_is_asked_for(plan, runnable):
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("args", "message"),
     [
         (["nothing"], "'nothing' is none of resnet, amoebanet, and no module:callable"),
         (["resnet", "--batch-sizes", "2,1"], "batch_sizes must rise"),
@@ -459,10 +465,10 @@ def test_a_plan_is_verified_by_the_launcher_that_is_asked_for(plan, runnable):
         (["resnet", "--np", "2"], "add --busy"),
     ],
 )
-def test_profiles_that_cannot_be(words, sentence, capsys):
-    status = run_command_line(["profile", *words])
+def test_profile_rejects_invalid_options(args, message, capsys):
+    status = run_command_line(["profile", *args])
     err = capsys.readouterr().err
     assert status == 2
     assert err.startswith("spbench: error: ")
     assert err.count("\n") == 1
-    assert sentence in err
+    assert message in err

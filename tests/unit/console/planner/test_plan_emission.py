@@ -1,4 +1,4 @@
-"""From a plan to the suite that runs it."""
+"""Tests of the suite that runs a plan."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FIVE = replace(chain([1.0] * 5), origin=DEPTH_11)
 PATH = Path("plan.yaml")
 
 
-def planned(*stages, pipelines=1, batch=24, micro=4, schedule="1f1b", recompute=False):
-    """A plan of stages, each its end and its devices."""
+def build_plan(*stages, pipelines=1, batch=24, micro=4, schedule="1f1b", recompute=False):
+    """Return a plan of stages, each given by its end and its devices."""
     ends = [end for end, _ in stages]
     return Plan(
         mode="best",
@@ -45,137 +45,138 @@ def planned(*stages, pipelines=1, batch=24, micro=4, schedule="1f1b", recompute=
     )
 
 
-def params_of(plan, cluster=None, profile=FIVE):
-    made = emit_suite(plan, profile, cluster or cluster_from_ends([8]), PATH)
-    [case] = made.suite.cases
+def emit_params(plan, cluster=None, profile=FIVE):
+    emitted = emit_suite(plan, profile, cluster or cluster_from_ends([8]), PATH)
+    [case] = emitted.suite.cases
     assert case.benchmark == "model.resnet"
-    assert case.ranks.exact == made.ranks
+    assert case.ranks.exact == emitted.ranks
     assert case.launch.threads == 1
     return dict(case.params)
 
 
-def chosen(params, *names):
+def pick(params, *names):
     return tuple(params[name] for name in names)
 
 
-def test_a_pipeline():
-    params = params_of(planned((2, [0]), (5, [1]), schedule="1f1b-deep"))
-    assert chosen(params, "scheme", "split_size", "balance") == ("lp", 2, "2,3")
-    assert chosen(params, "batch_size", "parts", "schedule") == (24, 6, "1f1b-deep")
-    assert chosen(params, "local_DP", "replicas", "depth") == ("1", 1, 11)
-    assert chosen(params, "validate", "baseline") == ("auto", False)
+def test_pipeline_has_a_stage_per_device():
+    params = emit_params(build_plan((2, [0]), (5, [1]), schedule="1f1b-deep"))
+    assert pick(params, "scheme", "split_size", "balance") == ("lp", 2, "2,3")
+    assert pick(params, "batch_size", "parts", "schedule") == (24, 6, "1f1b-deep")
+    assert pick(params, "local_DP", "replicas", "depth") == ("1", 1, 11)
+    assert pick(params, "validate", "baseline") == ("auto", False)
 
 
-def test_one_device():
-    assert chosen(params_of(planned((5, [0]))), "scheme", "batch_size", "parts") == (
+def test_one_device_runs_the_sequential_scheme():
+    assert pick(emit_params(build_plan((5, [0]))), "scheme", "batch_size", "parts") == (
         "sequential",
         24,
         6,
     )
 
 
-def test_data_parallel_is_replicas():
-    params = params_of(planned((5, [0, 1])))
-    assert chosen(params, "split_size", "replicas", "local_DP") == (1, 2, "1")
-    assert chosen(params, "batch_size", "parts") == (12, 6)
+def test_data_parallelism_becomes_replicas():
+    params = emit_params(build_plan((5, [0, 1])))
+    assert pick(params, "split_size", "replicas", "local_DP") == (1, 2, "1")
+    assert pick(params, "batch_size", "parts") == (12, 6)
 
 
-def test_unequal_stages_share_images():
-    params = params_of(planned((2, [0, 1]), (5, [2])))
-    assert chosen(params, "local_DP", "replicas", "balance") == ("2,1", 1, "2,3")
+def test_unequal_stages_use_local_data_parallelism():
+    params = emit_params(build_plan((2, [0, 1]), (5, [2])))
+    assert pick(params, "local_DP", "replicas", "balance") == ("2,1", 1, "2,3")
 
 
-def test_pipelines_side_by_side_with_unequal_stages():
-    params = params_of(planned((2, [0, 1, 2, 3]), (5, [4, 5]), pipelines=2))
-    assert chosen(params, "local_DP", "replicas") == ("2,1", 2)
-    assert chosen(params, "batch_size", "parts") == (12, 3)
+def test_parallel_pipelines_with_unequal_stages_are_replicas():
+    params = emit_params(build_plan((2, [0, 1, 2, 3]), (5, [4, 5]), pipelines=2))
+    assert pick(params, "local_DP", "replicas") == ("2,1", 2)
+    assert pick(params, "batch_size", "parts") == (12, 3)
 
 
-def test_stages_on_machines_of_their_own_share_images_there():
-    """As replicas, ranks 0 and 1 would be the two stages of the first."""
-    two = cluster_from_ends([2, 4])
-    params = params_of(planned((2, [0, 1]), (5, [2, 3])), two)
-    assert chosen(params, "local_DP", "replicas") == ("2", 1)
-    params = params_of(planned((2, [0, 2]), (5, [1, 3])), two)
-    assert chosen(params, "local_DP", "replicas") == ("1", 2)
+def test_stages_on_separate_machines_share_images_locally():
+    """With replicas, ranks 0 and 1 would be the two stages of the first replica."""
+    cluster = cluster_from_ends([2, 4])
+    params = emit_params(build_plan((2, [0, 1]), (5, [2, 3])), cluster)
+    assert pick(params, "local_DP", "replicas") == ("2", 1)
+    params = emit_params(build_plan((2, [0, 2]), (5, [1, 3])), cluster)
+    assert pick(params, "local_DP", "replicas") == ("1", 2)
 
 
-def test_interleaved_stages_are_rounds_over_the_same_ranks():
+def test_interleaved_stages_become_rounds():
     stages = ((1, [0]), (2, [1]), (3, [0]), (5, [1]))
-    params = params_of(planned(*stages, schedule="interleaved", batch=8, micro=4))
-    assert chosen(params, "scheme", "split_size", "rounds") == ("lp", 4, 2)
-    assert chosen(params, "schedule", "balance", "parts") == ("interleaved", "1,1,1,2", 2)
+    params = emit_params(build_plan(*stages, schedule="interleaved", batch=8, micro=4))
+    assert pick(params, "scheme", "split_size", "rounds") == ("lp", 4, 2)
+    assert pick(params, "schedule", "balance", "parts") == ("interleaved", "1,1,1,2", 2)
 
 
-def test_stages_that_compute_their_activations_again():
-    plan = planned((2, [0]), (5, [1]), recompute=True)
-    assert chosen(params_of(plan), "recompute", "recompute_stages") == ("stage", None)
+def test_recomputing_stages_are_listed():
+    plan = build_plan((2, [0]), (5, [1]), recompute=True)
+    assert pick(emit_params(plan), "recompute", "recompute_stages") == ("stage", None)
     first, last = plan.stages
     plan = replace(plan, stages=(first, replace(last, recompute=False)))
-    assert chosen(params_of(plan), "recompute", "recompute_stages") == ("stage", [0])
+    assert pick(emit_params(plan), "recompute", "recompute_stages") == ("stage", [0])
 
 
 @pytest.mark.parametrize(
-    ("plan", "sentence"),
+    ("plan", "message"),
     [
-        (planned((2, [0]), (5, [2])), "idle between others"),
-        (planned((5, [0, 1]), micro=1), "with --micro-batch-size 2 or more"),
-        (planned((5, [0, 1]), batch=9, micro=9), "2 replicas cannot share a batch of 9"),
+        (build_plan((2, [0]), (5, [2])), "idle between others"),
+        (build_plan((5, [0, 1]), micro=1), "with --micro-batch-size 2 or more"),
+        (build_plan((5, [0, 1]), batch=9, micro=9), "2 replicas cannot share a batch of 9"),
     ],
 )
-def test_plans_that_no_benchmark_runs(plan, sentence):
-    with pytest.raises(PlannerError, match=sentence):
-        params_of(plan)
+def test_rejects_plans_that_no_benchmark_runs(plan, message):
+    with pytest.raises(PlannerError, match=message):
+        emit_params(plan)
 
 
-def test_an_order_of_machines_that_no_layout_has():
+def test_rejects_machines_in_an_unsupported_order():
     kind = DeviceKind("d")
     link = Link("l", 1e9)
     machines = (Machine("a", (kind,)), Machine("b", (kind, kind), link))
     cluster = Cluster("uneven", machines, link)
     with pytest.raises(PlannerError, match="in another order"):
-        params_of(planned((2, [1, 2]), (5, [0])), cluster)
+        emit_params(build_plan((2, [1, 2]), (5, [0])), cluster)
 
 
-def test_profiles_that_no_benchmark_runs():
-    plan = planned((2, [0]), (5, [1]))
-    for origin, sentence in (
+def test_rejects_profiles_that_no_benchmark_runs():
+    plan = build_plan((2, [0]), (5, [1]))
+    for origin, message in (
         (None, "does not say which model"),
         (Origin("mine:net"), "which no benchmark runs"),
     ):
-        with pytest.raises(PlannerError, match=sentence):
-            params_of(plan, profile=replace(FIVE, origin=origin))
+        with pytest.raises(PlannerError, match=message):
+            emit_params(plan, profile=replace(FIVE, origin=origin))
     with pytest.raises(PlannerError, match="only a chain"):
-        params_of(plan, profile=replace(chain([1.0] * 4), origin=DEPTH_11))
+        emit_params(plan, profile=replace(chain([1.0] * 4), origin=DEPTH_11))
 
 
-def test_a_network_of_ones_own_is_run_as_it_was_profiled():
-    own = Origin("nets:Net", (("image_size", 64), ("network_args", {"width": 8})), 2, 1)
-    made = emit_suite(
-        planned((2, [0]), (5, [1])), replace(FIVE, origin=own), cluster_from_ends([8]), PATH
+def test_user_network_runs_with_its_profiled_params():
+    origin = Origin("nets:Net", (("image_size", 64), ("network_args", {"width": 8})), 2, 1)
+    emitted = emit_suite(
+        build_plan((2, [0]), (5, [1])), replace(FIVE, origin=origin), cluster_from_ends([8]), PATH
     )
-    [case] = made.suite.cases
+    [case] = emitted.suite.cases
     assert case.benchmark == "model.network"
-    wanted = {"network": "nets:Net", "network_args": {"width": 8}, "image_size": 64}
-    assert {name: case.params[name] for name in wanted} == wanted
+    expected = {"network": "nets:Net", "network_args": {"width": 8}, "image_size": 64}
+    assert {name: case.params[name] for name in expected} == expected
     assert (case.params["balance"], case.params["scheme"]) == ("2,3", "lp")
     assert (
-        read_profile_json(write_profile_json(replace(FIVE, origin=own)), "p", "five").origin == own
+        read_profile_json(write_profile_json(replace(FIVE, origin=origin)), "p", "five").origin
+        == origin
     )
 
 
-def test_an_origin_is_read_back():
+def test_origin_round_trips_and_rejects_bad_values():
     text = write_profile_json(FIVE)
     assert read_profile_json(text, "five.json", "five") == FIVE
-    for wrong, sentence in (
+    for origin, message in (
         ({"model": 3}, "origin.model must be text, not 3"),
         ({"model": "resnet", "rank": 2}, "unknown key 'rank' in origin"),
         ({"model": "resnet", "ranks": 0}, "origin.ranks must be at least 1, not 0"),
         ({"model": "resnet", "params": {"depth": [1]}}, "origin.params.depth must be text or a"),
     ):
-        told = json.dumps(json.loads(text) | {"origin": wrong})
-        with pytest.raises(PlannerError, match=sentence):
-            read_profile_json(told, "five.json", "five")
+        document = json.dumps(json.loads(text) | {"origin": origin})
+        with pytest.raises(PlannerError, match=message):
+            read_profile_json(document, "five.json", "five")
 
 
 @pytest.mark.parametrize(
@@ -191,14 +192,14 @@ def test_an_origin_is_read_back():
         ),
     ],
 )
-def test_the_notes_say_which_batch_sizes_were_not_measured(measured, note):
-    plan = replace(planned((2, [0, 1]), (5, [2])), measured_batches=measured)
+def test_notes_list_batch_sizes_that_were_not_measured(measured, note):
+    plan = replace(build_plan((2, [0, 1]), (5, [2])), measured_batches=measured)
     notes = [text for text in list_stage_notes(plan) if text.startswith("the profile was")]
     assert notes == ([f"the profile was {note}"] if note else [])
 
 
-def test_the_notes_say_what_messages_take_of_the_passes():
-    plan = planned((2, [0]), (5, [1]))
+def test_notes_report_message_overhead_of_the_passes():
+    plan = build_plan((2, [0]), (5, [1]))
     first, second = (
         replace(stage, overhead_s=seconds)
         for stage, seconds in zip(plan.stages, (1e-3, 2e-3), strict=True)
@@ -209,11 +210,11 @@ def test_the_notes_say_what_messages_take_of_the_passes():
     )
 
 
-def test_the_notes_say_why_times_of_stages_do_not_add_up():
-    plan = planned((2, [0]), (5, [1]))
+def test_notes_explain_why_stage_times_do_not_add_up():
+    plan = build_plan((2, [0]), (5, [1]))
     overlap = "stages work at the same time, so that their times do not add up to the step"
     assert list_stage_notes(plan)[-1] == overlap
     waiting = "by zb-h1, gradients of weights wait until a stage has nothing else"
     zero_bubble = replace(plan, schedule="zb-h1")
     assert list_stage_notes(zero_bubble)[-1] == f"{overlap}; {waiting}"
-    assert not any("add up" in note for note in list_stage_notes(planned((5, [0, 1]))))
+    assert not any("add up" in note for note in list_stage_notes(build_plan((5, [0, 1]))))

@@ -1,4 +1,4 @@
-"""Plans asked for in words, planned in a process of their own."""
+"""Tests of plan requests: parsing, completion, and planning in a child process."""
 
 from __future__ import annotations
 
@@ -40,49 +40,49 @@ def folder(tmp_path):
     return tmp_path
 
 
-def asked(folder, **changes):
-    words = {"profile": "six.json", "cluster": "two.yaml", "global_batch_size": "8"}
-    words |= {"profile_batch_size": "", "micro_batch_size": "", "mode": "best", **changes}
-    return parse_plan_request(home=folder / "home", folder=folder, **words)
+def parse_request(folder, **changes):
+    fields = {"profile": "six.json", "cluster": "two.yaml", "global_batch_size": "8"}
+    fields |= {"profile_batch_size": "", "micro_batch_size": "", "mode": "best", **changes}
+    return parse_plan_request(home=folder / "home", folder=folder, **fields)
 
 
-def test_clusters_are_named_in_four_ways(folder):
-    named = {text: find_cluster(text, folder, folder) for text in ("2, 4", "two.yaml")}
-    assert [cluster.sizes for cluster in named.values()] == [(2, 2), (2,)]
-    assert find_cluster("2x2", folder, folder).machines == named["2, 4"].machines
+def test_clusters_are_found_by_size_file_and_preset(folder):
+    clusters = {text: find_cluster(text, folder, folder) for text in ("2, 4", "two.yaml")}
+    assert [cluster.sizes for cluster in clusters.values()] == [(2, 2), (2,)]
+    assert find_cluster("2x2", folder, folder).machines == clusters["2, 4"].machines
     assert find_cluster("2x2,1x3", folder, folder).sizes == (2, 2, 3)
     assert find_cluster("dapple-b", folder, folder) is PRESETS["dapple-b"]
-    for text, words in (
+    for text, message in (
         ("", "say where to plan for"),
         ("4,,2", "write machines times devices"),
         ("gone.yaml", "there is no such file"),
         ("dapple-d", "did you mean"),
         ("last", "no run"),
     ):
-        with pytest.raises(UsageError, match=words):
+        with pytest.raises(UsageError, match=message):
             find_cluster(text, folder, folder)
 
 
-def test_files_near_are_told_by_how_they_begin(folder):
+def test_nearby_files_are_recognized_by_content(folder):
     os.utime(folder / "six.json", (1, 1))
     (folder / "new.json").write_text(write_profile_json(SIX))
-    near = find_nearby_files(folder)
-    assert near.profiles == ("new.json", "six.json")
-    assert near.torchgraphs == ("profiles/graph.txt",)
-    assert near.clusters == ("two.yaml",)
-    assert find_nearby_files(folder / "gone") == type(near)()
+    files = find_nearby_files(folder)
+    assert files.profiles == ("new.json", "six.json")
+    assert files.torchgraphs == ("profiles/graph.txt",)
+    assert files.clusters == ("two.yaml",)
+    assert find_nearby_files(folder / "gone") == type(files)()
 
 
 @pytest.mark.parametrize(
-    ("typed", "whole"),
+    ("typed", "completed"),
     [("si", "six.json"), ("pro", "profiles/"), ("profiles/g", "profiles/graph.txt"), ("x", None)],
 )
-def test_paths_are_completed(folder, typed, whole):
-    assert complete_path(folder, typed) == whole
+def test_paths_are_completed(folder, typed, completed):
+    assert complete_path(folder, typed) == completed
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"profile": " "}, "choose a profile"),
         ({"global_batch_size": ""}, "give a global batch size"),
@@ -91,59 +91,59 @@ def test_paths_are_completed(folder, typed, whole):
         ({"profile_batch_size": "-1"}, "the profile's batch size is -1"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(folder, changes, words):
-    with pytest.raises(PlannerError, match=words):
-        asked(folder, **changes)
+def test_rejects_invalid_fields(folder, changes, message):
+    with pytest.raises(PlannerError, match=message):
+        parse_request(folder, **changes)
 
 
 @pytest.mark.slow
-async def test_a_process_of_its_own_gives_the_same_plan_and_the_same_error(folder):
-    request = asked(folder)
-    found = await plan_in_process(request)
-    assert found.plan == plan(load_profile(request.profile), found.cluster, 8)
-    assert [memory.peak for memory in found.memory] == list(found.step.peak_bytes)
-    assert {memory.capacity for memory in found.memory} == {4e9}
+async def test_child_process_gives_the_same_plan_and_error(folder):
+    request = parse_request(folder)
+    response = await plan_in_process(request)
+    assert response.plan == plan(load_profile(request.profile), response.cluster, 8)
+    assert [memory.peak for memory in response.memory] == list(response.step.peak_bytes)
+    assert {memory.capacity for memory in response.memory} == {4e9}
     with pytest.raises(PlannerError, match="cannot read"):
         await plan_in_process(replace(request, profile=folder / "gone.json"))
 
 
-async def test_planning_that_is_cancelled_leaves_no_process(folder, monkeypatch):
-    started = []
-    begin = asyncio.create_subprocess_exec
+async def test_cancelled_planning_kills_its_process(folder, monkeypatch):
+    processes = []
+    create_process = asyncio.create_subprocess_exec
 
-    async def noted(*words, **pipes):
-        started.append(await begin(*words, **pipes))
-        return started[-1]
+    async def record_process(*args, **pipes):
+        processes.append(await create_process(*args, **pipes))
+        return processes[-1]
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
-    task = asyncio.create_task(plan_in_process(asked(folder)))
-    while not started:
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", record_process)
+    task = asyncio.create_task(plan_in_process(parse_request(folder)))
+    while not processes:
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert started[0].returncode == -9
+    assert processes[0].returncode == -9
 
 
-async def test_a_process_that_breaks_is_told(monkeypatch, folder):
+async def test_failing_process_is_reported(monkeypatch, folder):
     monkeypatch.setattr(worker_process, "_MODULE", "spbench.planner.no_such_module")
     with pytest.raises(PlannerError, match=r"exit code 1: .*no_such_module"):
-        await plan_in_process(asked(folder))
+        await plan_in_process(parse_request(folder))
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(PlannerError, match="cannot start /no/such/python"):
-        await plan_in_process(asked(folder))
+        await plan_in_process(parse_request(folder))
 
 
-def test_memory_is_drawn_against_the_devices_where_that_can_be_seen():
-    half = StageMemory(1.0, 3.0, 1.0, 10.0)
-    little = StageMemory(0.2, 0.2, 0.1, 10.0)
-    assert find_bar_limits([half, little]) == ([10.0, 10.0], True)
-    assert find_bar_limits([little, replace(little, fixed=0.1)]) == ([0.5, 0.5], False)
-    assert find_bar_limits([half, replace(half, capacity=None)]) == ([5.0, 5.0], False)
+def test_memory_bars_use_capacity_if_usage_is_visible():
+    large = StageMemory(1.0, 3.0, 1.0, 10.0)
+    small = StageMemory(0.2, 0.2, 0.1, 10.0)
+    assert find_bar_limits([large, small]) == ([10.0, 10.0], True)
+    assert find_bar_limits([small, replace(small, fixed=0.1)]) == ([0.5, 0.5], False)
+    assert find_bar_limits([large, replace(large, capacity=None)]) == ([5.0, 5.0], False)
 
 
-def test_a_request_is_what_was_typed(folder):
-    request = asked(folder, micro_batch_size=" 2 ", profile_batch_size="4", mode="hpgo")
+def test_request_has_the_typed_values(folder):
+    request = parse_request(folder, micro_batch_size=" 2 ", profile_batch_size="4", mode="hpgo")
     assert request == PlanRequest(
         folder / "six.json", "two.yaml", 8, 4, 2, "hpgo", folder / "home", folder
     )

@@ -1,3 +1,5 @@
+"""Tests of the training baselines and of the memory of stages."""
+
 import pytest
 
 from spbench.planner.cluster.machines import PRESETS, cluster_from_ends
@@ -16,36 +18,36 @@ from spbench_core.schedule.orders import stage_in_flight
 from unit.console.planner.made_up import chain, layer, shared
 
 
-def found(profile, ends, training):
+def estimate_by_name(profile, ends, training):
     states = find_antichain_states(profile)
     return {
-        each.name: each
-        for each in estimate_training_baselines(states, cluster_from_ends(ends), training)
+        baseline.name: baseline
+        for baseline in estimate_training_baselines(states, cluster_from_ends(ends), training)
     }
 
 
-def test_there_are_five_and_all_have_their_figures():
+def test_all_five_baselines_have_results():
     profile = load_profile(shared("profiles/dapple/bert-48-pbs-2.txt"), 2)
-    given = estimate_training_baselines(
+    baselines = estimate_training_baselines(
         find_antichain_states(profile), PRESETS["dapple-a"], Training(64)
     )
-    assert [each.name for each in given] == [
+    assert [baseline.name for baseline in baselines] == [
         "DP no overlap",
         "DP + normal overlap",
         "DP + P3",
         "straight pipeline",
         "GPipe",
     ]
-    plain, overlap, p3, straight, gpipe = given
+    plain, overlap, p3, straight, gpipe = baselines
     assert plain.step_s >= overlap.step_s >= p3.step_s
     assert len(straight.stages) == len(gpipe.stages) == 16
-    assert all(0 < each.speedup <= 16 for each in given)
+    assert all(0 < baseline.speedup <= 16 for baseline in baselines)
 
 
-def test_data_parallelism_by_hand():
+def test_data_parallel_steps_match_a_hand_calculation():
     # 2 layers of 3 ms a sample, 8 samples on 2 machines; 3 and 6 MB at 3 GB/s take 1 and 2 ms.
     profile = chain([1.0, 1.0], parameters=[3e6, 6e6])
-    by_name = found(profile, [1, 2], Training(8))
+    by_name = estimate_by_name(profile, [1, 2], Training(8))
     assert by_name["DP no overlap"].step_s == pytest.approx(0.024 + 0.003)
     # The last layer's 2 ms hide behind the first one's 12 ms of backward pass.
     assert by_name["DP + normal overlap"].step_s == pytest.approx(0.024 + 0.001)
@@ -53,7 +55,7 @@ def test_data_parallelism_by_hand():
     assert by_name["DP no overlap"].speedup == pytest.approx(48 / 27)
 
 
-def test_what_one_layer_leaves_over_hides_another_ones():
+def test_spare_time_of_a_layer_hides_the_next_all_reduce():
     # Backward order; slots of 1, 4 and 4 ms for the layers before the first one.
     work = build_hpgo_work(find_antichain_states(chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
     work.parameters[:] = [0.0, 5.0, 9.0]
@@ -61,7 +63,7 @@ def test_what_one_layer_leaves_over_hides_another_ones():
     assert compute_exposed_all_reduce(work, 1e-3, 1.0, False) == pytest.approx(1e-3 + 0.0)
 
 
-def test_an_iteration_takes_what_fits():
+def test_iteration_share_is_limited_by_memory():
     profile = chain([1.0], [2e9], [4e9])
     states = find_antichain_states(profile)
     cluster = cluster_from_ends([2])
@@ -75,31 +77,31 @@ def test_an_iteration_takes_what_fits():
     )
 
 
-def test_what_fits_nowhere_is_told():
-    by_name = found(chain([1.0], [2e9], [4e9]), [2], Training(16, 1, 4.0))
+def test_model_that_fits_nowhere_has_a_reason():
+    by_name = estimate_by_name(chain([1.0], [2e9], [4e9]), [2], Training(16, 1, 4.0))
     assert by_name["DP + P3"].step_s is None
     assert by_name["DP + P3"].reason == "one sample does not fit on a device"
     assert by_name["DP no overlap"].step_s is not None
 
 
-def test_more_devices_than_states_have_no_straight_pipeline():
-    by_name = found(chain([1.0, 1.0]), [4], Training(8))
+def test_straight_pipeline_needs_a_state_per_device():
+    by_name = estimate_by_name(chain([1.0, 1.0]), [4], Training(8))
     for name in ("straight pipeline", "GPipe"):
         assert by_name[name].step_s is None
         assert by_name[name].reason == "it needs 4 stages; the model has at most 2 stages"
 
 
-def test_gpipe_by_hand():
+def test_gpipe_step_matches_a_hand_calculation():
     # Forward 1 and 3 ms; backward 2 and 6 ms and the forward again; 1 MB at 1 GB/s: 1 ms.
-    by_name = found(chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
+    by_name = estimate_by_name(chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
     forward = (1 + 1 + 3) + 4 * 3
     backward = (3 + 1 + 9) + 4 * 9
     assert by_name["GPipe"].step_s == pytest.approx((forward + backward) / 1e3)
     assert by_name["GPipe"].stages == ((0, 1, (0,)), (1, 2, (1,)))
 
 
-def test_a_straight_pipeline_by_hand():
-    by_name = found(chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
+def test_straight_pipeline_step_matches_a_hand_calculation():
+    by_name = estimate_by_name(chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
     # 4 blocks of 9 ms, one sample through, and its message.
     assert by_name["straight pipeline"].step_s == pytest.approx((36 + 12 + 1) / 1e3)
 
@@ -111,20 +113,20 @@ def test_a_straight_pipeline_by_hand():
     ("schedule", "counts"),
     [("gpipe", [9, 9, 9]), ("1f1b", [3, 2, 1]), ("1f1b-deep", [5, 3, 1])],
 )
-def test_micro_batches_in_flight(schedule, counts):
-    assert [stage_in_flight(schedule, at, 3, 9) for at in range(3)] == counts
-    assert [stage_in_flight(schedule, at, 3, 1) for at in range(3)] == [1, 1, 1]
+def test_in_flight_counts_match_a_hand_calculation(schedule, counts):
+    assert [stage_in_flight(schedule, stage, 3, 9) for stage in range(3)] == counts
+    assert [stage_in_flight(schedule, stage, 3, 1) for stage in range(3)] == [1, 1, 1]
 
 
-def test_memory_by_hand():
+def test_stage_memory_matches_a_hand_calculation():
     layers = (
         layer("a", activation=10.0, parameters=100.0),
         layer("b", activation=20.0, parameters=200.0, kept_bytes=50.0, working_bytes=7.0),
         layer("c", activation=40.0, parameters=400.0),
     )
     states = find_antichain_states(Profile("p", 2, layers, ((0, 1), (1, 2))))
-    # Layers b and c, 4 samples where 2 were measured, 3 micro-batches kept.
-    kept = compute_stage_memory(states, 1, 3, 4.0, 2.0).peak(3)
-    assert kept == 2 * 600.0 + 2 * (3 * 90.0 + 7.0)
-    again = compute_stage_memory(states, 1, 3, 4.0, 2.0, recompute=True).peak(3)
-    assert again == 2 * 600.0 + 2 * (3 * 10.0 + 90.0 + 7.0)
+    # Layers b and c, 4 samples (2 were measured), 3 micro-batches kept.
+    peak = compute_stage_memory(states, 1, 3, 4.0, 2.0).peak(3)
+    assert peak == 2 * 600.0 + 2 * (3 * 90.0 + 7.0)
+    recomputed = compute_stage_memory(states, 1, 3, 4.0, 2.0, recompute=True).peak(3)
+    assert recomputed == 2 * 600.0 + 2 * (3 * 10.0 + 90.0 + 7.0)

@@ -1,3 +1,5 @@
+"""Tests of clusters: files, presets, quantities, and measured runs."""
+
 import json
 from contextlib import suppress
 
@@ -48,13 +50,13 @@ pairs:
 """
 
 
-def errors_of(text):
+def read_errors(text):
     with pytest.raises(ClusterError) as caught:
         read_cluster(text, "c.yaml", "c")
     return str(caught.value)
 
 
-def test_a_cluster_of_mixed_kinds_is_read():
+def test_reads_a_cluster_of_mixed_kinds():
     cluster = read_cluster(TEXT, "c.yaml", "c")
     assert [machine.name for machine in cluster.machines] == ["rack-0", "rack-1", "big", "node2"]
     assert (cluster.name, cluster.sizes, cluster.ends) == ("mixed", (2, 2, 3, 1), (2, 4, 7, 8))
@@ -116,16 +118,16 @@ def test_a_cluster_of_mixed_kinds_is_read():
         ("name: mixed", "name: mixed\nname: twice", "duplicate key 'name'"),
     ],
 )
-def test_wrong_clusters_are_told_at_their_place(old, new, error):
+def test_errors_have_their_position(old, new, error):
     assert old in TEXT
-    assert error in errors_of(TEXT.replace(old, new, 1))
+    assert error in read_errors(TEXT.replace(old, new, 1))
 
 
-def test_all_errors_of_a_cluster_come_at_once():
+def test_all_errors_are_reported_at_once():
     text = TEXT.replace("16GB", "16GBs").replace("{v100: 2}", "{p100: 0}")
     text = text.replace("between: ethernet", "between: ether\npair: []")
     text = text.replace("[big, rack-0], link: fast", "[big, big], link: slow")
-    assert errors_of(text).replace("c.yaml:", "").replace(" error:", "").splitlines() == [
+    assert read_errors(text).replace("c.yaml:", "").replace(" error:", "").splitlines() == [
         "4:18: '16GBs' is no number with one of the units B, kB, MB, GB, TB, KiB, MiB, GiB, TiB",
         "11:28: no device is called 'p100' (did you mean v100?)",
         "11:34: machines[0].devices.p100 must be at least 1, not 0",
@@ -136,16 +138,18 @@ def test_all_errors_of_a_cluster_come_at_once():
     ]
 
 
-def test_a_link_and_a_pair_of_machines_stand_once():
+def test_rejects_duplicate_pair():
     twice = TEXT + "  - {machines: [rack-0, big], link: nvlink}\n"
-    assert "c.yaml:17:16: error: these machines have a link of their own above" in errors_of(twice)
+    assert "c.yaml:17:16: error: these machines have a link of their own above" in read_errors(
+        twice
+    )
 
 
 SCHEMA = build_json_schema(ClusterFile)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
-def test_the_schema_takes_what_is_read():
+def test_schema_accepts_readable_clusters():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     examples = EXAMPLES
     texts = [TEXT, *(path.read_text() for path in examples.glob("*.yaml"))]
@@ -177,31 +181,31 @@ def test_the_schema_takes_what_is_read():
         ("machines:\n", "old:\n"),
     ],
 )
-def test_the_schema_refuses_what_is_not_read(old, new):
+def test_schema_rejects_invalid_clusters(old, new):
     text = TEXT.replace(old, new, 1)
-    assert errors_of(text)
+    assert read_errors(text)
     assert not VALIDATOR.is_valid(parse_yaml(text).root.data)
 
 
 @pytest.mark.parametrize("text", ["", "3", "[a]", "a: [", "machines: 3\nschema: spbench.cluster/1"])
-def test_what_is_no_cluster_is_told(text):
-    assert errors_of(text).startswith("c.yaml:")
+def test_rejects_text_that_is_not_a_cluster(text):
+    assert read_errors(text).startswith("c.yaml:")
 
 
 @pytest.mark.parametrize("text", ["", "3", "[a]"])
-def test_what_is_no_mapping_is_told_how_a_cluster_begins(text):
-    told = "c.yaml:1:1: error: the cluster begins with 'schema: spbench.cluster/1'"
-    assert errors_of(text) == told
+def test_error_for_a_non_mapping_shows_the_first_line(text):
+    expected = "c.yaml:1:1: error: the cluster begins with 'schema: spbench.cluster/1'"
+    assert read_errors(text) == expected
 
 
 @settings(max_examples=60)
 @given(st.integers(0, len(TEXT) - 1), st.text(max_size=4))
-def test_a_damaged_cluster_is_read_or_told(at, damage):
+def test_damaged_cluster_gives_no_other_error(index, damage):
     with suppress(ClusterError):
-        read_cluster(TEXT[:at] + damage + TEXT[at + 3 :], "c.yaml", "c")
+        read_cluster(TEXT[:index] + damage + TEXT[index + 3 :], "c.yaml", "c")
 
 
-def test_a_file_is_read(tmp_path):
+def test_loads_a_cluster_file(tmp_path):
     path = tmp_path / "racks.yaml"
     path.write_text(TEXT.replace("name: mixed\n", ""))
     assert load_cluster(path).name == "racks"
@@ -221,12 +225,12 @@ def test_a_file_is_read(tmp_path):
         ("1e-3 ms", SECONDS, 1e-6),
     ],
 )
-def test_quantities_are_read_with_their_units(text, units, value):
+def test_parses_quantities_with_units(text, units, value):
     assert parse_quantity(text, units) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["16", "GB", "1e999GB", True, None, [1], "1 fortnight"])
-def test_other_texts_are_no_quantities(text):
+def test_rejects_invalid_quantities(text):
     with pytest.raises(ValueError, match="is no"):
         parse_quantity(text, BYTES)
 
@@ -234,7 +238,7 @@ def test_other_texts_are_no_quantities(text):
 # Presets and device numbers
 
 
-def test_ends_are_exclusive():
+def test_machine_ends_are_exclusive():
     cluster = cluster_from_ends([8, 16])
     assert (cluster.sizes, cluster.device_count, cluster.ends) == ((8, 8), 16, (8, 16))
     assert (cluster.find_link(0, 7), cluster.find_link(7, 8)) == (NVLINK, ETHERNET_25)
@@ -242,13 +246,13 @@ def test_ends_are_exclusive():
 
 
 @pytest.mark.parametrize("ends", [[], [0], [8, 8], [8, 4], [-1]])
-def test_ends_must_rise(ends):
+def test_machine_ends_must_rise(ends):
     with pytest.raises(PlannerError, match="must be rising device numbers"):
         cluster_from_ends(ends)
 
 
-def test_presets_are_dapples_clusters():
-    assert {name: each.sizes for name, each in PRESETS.items()} == {
+def test_presets_match_the_dapple_clusters():
+    assert {name: preset.sizes for name, preset in PRESETS.items()} == {
         "dapple-a": (8, 8),
         "dapple-b": (1,) * 16,
         "dapple-c": (1,) * 16,
@@ -285,19 +289,19 @@ def test_presets_are_dapples_clusters():
         ),
     ],
 )
-def test_wrong_clusters_cannot_be_made(make, error):
+def test_rejects_invalid_clusters(make, error):
     with pytest.raises(PlannerError, match=error):
         make()
 
 
-def test_too_many_devices_are_told_once():
+def test_too_many_devices_are_reported_once():
     machine = "  - {name: big, devices: {v100: 1, a100: 2}, link: nvlink}\n"
-    more = "".join(machine.replace("big", f"m{at}").replace("2", "65000") for at in range(9))
-    [line] = errors_of(TEXT.replace(machine, machine + more)).splitlines()
+    more = "".join(machine.replace("big", f"m{index}").replace("2", "65000") for index in range(9))
+    [line] = read_errors(TEXT.replace(machine, machine + more)).splitlines()
     assert line.startswith("c.yaml:14:5: error: the machines up to here have 130009 devices")
 
 
-def test_a_message_takes_its_latency_and_its_bytes():
+def test_message_time_is_latency_plus_bytes_over_bandwidth():
     assert Link("l", 2.0, 3.0).seconds(4.0) == 5.0
     assert Link("l", 2.0, 3.0).seconds(0.0) == 0.0
 
@@ -305,8 +309,8 @@ def test_a_message_takes_its_latency_and_its_bytes():
 # Measured
 
 
-def run_of(home, hosts, micros, sizes=(8, 1 << 20), benchmark="link.pingpong"):
-    """A recorded run of all pairs of ranks, with a time by whether they share a host and size."""
+def record_run(home, hosts, micros, sizes=(8, 1 << 20), benchmark="link.pingpong"):
+    """Record a run of all pairs; ``micros(same_host, size)`` is the latency in us."""
     rows = [
         {
             "name": "latency_us",
@@ -351,14 +355,14 @@ def run_of(home, hosts, micros, sizes=(8, 1 << 20), benchmark="link.pingpong"):
     return folder
 
 
-def line(within, size):
-    """5 us and 10 GB/s within a host, 20 us and 1 GB/s between two."""
-    return 5.0 + size / 10e3 if within else 20.0 + size / 1e3
+def compute_latency(same_host, size):
+    """Return us: 5 us and 10 GB/s within a host, 20 us and 1 GB/s between two hosts."""
+    return 5.0 + size / 10e3 if same_host else 20.0 + size / 1e3
 
 
-def test_a_cluster_is_taken_from_a_run(tmp_path):
+def test_cluster_is_fitted_to_a_run(tmp_path):
     hosts = ("node01", "node01", "node02", "node02")
-    cluster = cluster_from_run(run_of(tmp_path, hosts, line), memory_bytes=64e9)
+    cluster = cluster_from_run(record_run(tmp_path, hosts, compute_latency), memory_bytes=64e9)
     assert [machine.name for machine in cluster.machines] == ["node01", "node02"]
     assert (cluster.name, cluster.sizes) == ("run1", (2, 2))
     assert cluster.kinds[0].memory_bytes == 64e9
@@ -368,20 +372,20 @@ def test_a_cluster_is_taken_from_a_run(tmp_path):
         assert link.bandwidth == pytest.approx(beta, rel=1e-6)
 
 
-def test_hosts_of_one_rank_need_no_link_of_their_own(tmp_path):
-    cluster = cluster_from_run(run_of(tmp_path, ("b", "a", "c"), line))
+def test_hosts_with_one_rank_need_no_inner_link(tmp_path):
+    cluster = cluster_from_run(record_run(tmp_path, ("b", "a", "c"), compute_latency))
     assert [machine.name for machine in cluster.machines] == ["b", "a", "c"]
     assert cluster.machines[0].link is None
     assert cluster.find_link(0, 1).bandwidth == pytest.approx(1e9, rel=1e-6)
 
 
-def test_a_run_without_links_is_told(tmp_path):
+def test_run_without_links_is_rejected(tmp_path):
     with pytest.raises(PlannerError, match=r"take a run of link\.pingpong"):
-        cluster_from_run(run_of(tmp_path, ("a", "a"), line, sizes=(8,)))
+        cluster_from_run(record_run(tmp_path, ("a", "a"), compute_latency, sizes=(8,)))
 
 
-def test_a_pair_that_was_not_measured_is_told(tmp_path):
-    folder = run_of(tmp_path, ("a", "b", "c"), line)
+def test_missing_pair_is_rejected(tmp_path):
+    folder = record_run(tmp_path, ("a", "b", "c"), compute_latency)
     report = json.loads(folder.report.read_text())
     rows = report["cases"][0]["measurements"]
     report["cases"][0]["measurements"] = [row for row in rows if row["target"] - row["source"] == 1]
@@ -390,6 +394,6 @@ def test_a_pair_that_was_not_measured_is_told(tmp_path):
         cluster_from_run(folder)
 
 
-def test_times_that_do_not_grow_make_no_link():
+def test_rejects_times_that_do_not_grow():
     with pytest.raises(PlannerError, match="measure larger messages"):
         fit_link("l", {8: 2e-6, 64: 2e-6})

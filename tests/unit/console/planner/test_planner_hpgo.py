@@ -1,3 +1,5 @@
+"""Tests of mode hpgo against recorded plans of HPGO and a plain reference search."""
+
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -39,27 +41,27 @@ BETTER = {
 """Speed-ups of the plans that are better than HPGO's, by profile and devices."""
 
 
-def ident(row):
+def format_id(row):
     return f"{row['profile'].rpartition('/')[2]}-{row['machines'][-1]}"
 
 
-def costs_at(states, end):
-    """The worth of a cut before state ``end``: states that differ in nothing of it are alike."""
+def describe_cut(states, end):
+    """Return the costs of a cut before ``end``; cuts with equal costs are equivalent."""
     sums = (states.forward_s, states.backward_s, states.parameter_bytes, states.crossing_bytes)
-    return [round(each[end - 1], 12) for each in sums]
+    return [round(cumulative[end - 1], 12) for cumulative in sums]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", goldens(), ids=ident)
-def test_plans_are_hpgos_or_better(row):
+@pytest.mark.parametrize("row", goldens(), ids=format_id)
+def test_plan_matches_hpgo_or_is_better(row):
     profile = load_profile(shared(row["profile"]), row["profile_batch_size"])
     states = find_antichain_states(profile)
     cluster = cluster_from_ends(row["machines"])
     plan = search_hpgo(states, cluster, Training(row["global_batch_size"]))
-    better = BETTER.get((profile.name, cluster.device_count))
-    if better is not None:
+    best_known = BETTER.get((profile.name, cluster.device_count))
+    if best_known is not None:
         assert plan.speedup > row["speedup"] * (1 + 1e-9)
-        assert plan.speedup == pytest.approx(better, rel=1e-9)
+        assert plan.speedup == pytest.approx(best_known, rel=1e-9)
         return
     assert plan.speedup == pytest.approx(row["speedup"], rel=1e-9)
     printed = plan.hpgo_stages()
@@ -67,8 +69,8 @@ def test_plans_are_hpgos_or_better(row):
     ends = [
         (end, stage["end"]) for (_, end, _, _), stage in zip(printed, row["stages"], strict=True)
     ]
-    # Of 64 cuts of GNMT-16 that differ in layers without time and bytes alone, HPGO takes any.
-    assert all(a == b or costs_at(states, a) == costs_at(states, b) for a, b in ends)
+    # HPGO takes any of 64 cuts of GNMT-16 that differ only in layers without time and bytes.
+    assert all(a == b or describe_cut(states, a) == describe_cut(states, b) for a, b in ends)
     assert [start for start, *_ in printed] == [0, *(end for end, _ in ends[:-1])]
     assert "gnmt" in profile.name or all(a == b for a, b in ends)
 
@@ -81,7 +83,7 @@ def test_plans_are_hpgos_or_better(row):
         ("bert-48-pbs-2", 2, 64, [8, 16], [(0, 30, 8), (30, 54, 8)]),
     ],
 )
-def test_two_machines_of_eight(name, batch, total, ends, stages):
+def test_plans_of_two_machines_with_eight_devices(name, batch, total, ends, stages):
     profile = load_profile(shared(f"profiles/dapple/{name}.txt"), batch)
     plan = plan_hpgo(profile, cluster_from_ends(ends), Training(total))
     assert [(a, b, len(devices)) for a, b, _, devices in plan.hpgo_stages()] == stages
@@ -92,33 +94,33 @@ def test_two_machines_of_eight(name, batch, total, ends, stages):
     "name", ["dapple/gnmt-16-pbs-64", "pipedream/gnmt", "dapple/bert-48-pbs-2"]
 )
 @pytest.mark.parametrize("ends", [[2, 4], [8, 16]])
-def test_the_chain_of_cuts_has_as_good_a_plan(name, ends):
+def test_linear_states_have_an_equally_good_plan(name, ends):
     profile = load_profile(shared(f"profiles/{name}.txt"), 64)
     cluster = cluster_from_ends(ends)
     training = Training(1024)
-    few, all_of_them = (
-        search_hpgo(make(profile), cluster, training).speedup
-        for make in (find_linear_states, find_antichain_states)
+    linear, antichains = (
+        search_hpgo(find_states(profile), cluster, training).speedup
+        for find_states in (find_linear_states, find_antichain_states)
     )
-    assert few >= all_of_them * (1 - 1e-9)
+    assert linear >= antichains * (1 - 1e-9)
 
 
-def test_plans_are_the_same_each_time():
+def test_plans_are_reproducible():
     profile = load_profile(shared("profiles/dapple/bert-48-pbs-2.txt"), 2)
     plans = [plan_hpgo(profile, PRESETS["dapple-a"], Training(64)) for _ in range(2)]
     assert plans[0] == plans[1]
 
 
-# Against the same search by hand
+# Comparison with the reference search
 
 
 @st.composite
 def problems(draw, most_devices=6):
     count = draw(st.integers(1, 6))
-    whole = st.integers(0, 9)
+    digits = st.integers(0, 9)
     times = [float(draw(st.integers(1, 9))) for _ in range(count)]
-    activations = [draw(whole) * 1e5 for _ in range(count)]
-    parameters = [draw(whole) * draw(st.sampled_from([0.0, 1e5, 1e7])) for _ in range(count)]
+    activations = [draw(digits) * 1e5 for _ in range(count)]
+    parameters = [draw(digits) * draw(st.sampled_from([0.0, 1e5, 1e7])) for _ in range(count)]
     sizes = draw(
         st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(
             lambda sizes: 2 <= sum(sizes) <= most_devices
@@ -128,43 +130,43 @@ def problems(draw, most_devices=6):
 
 
 @settings(max_examples=80)
-# Where the last stage's place decides what its message costs, an earlier cheap message misleads.
+# If the devices of the last stage decide its message cost, an earlier cheap message misleads.
 @pytest.mark.slow
 @example(
     ([1.0, 1.0, 1.0, 1.0, 2.0], [1e5, 0.0, 0.0, 2e5, 0.0], [0.0, 0.0, 5e7, 0.0, 0.0], [3, 4, 5], 2)
 )
 @given(problems())
-def test_no_plan_is_worse_than_the_one_of_the_search_by_hand(problem):
+def test_plan_is_never_worse_than_the_reference_search(problem):
     times, activations, parameters, ends, batch = problem
     reference = Reference(
-        [batch * 3e-3 * each for each in accumulate(times)],
+        [batch * 3e-3 * value for value in accumulate(times)],
         list(accumulate(parameters)),
-        [batch * each for each in activations],
+        [batch * value for value in activations],
         ends,
         batch,
     )
     profile = chain(times, activations, parameters)
     plan = plan_hpgo(profile, cluster_from_ends(ends), Training(batch))
-    assert plan.speedup >= reference.speedup() * (1 - 1e-9)
+    assert plan.speedup >= reference.find_best_speedup() * (1 - 1e-9)
     stages = [(stage.start, stage.end - 1, frozenset(stage.devices)) for stage in plan.stages]
     assert {stage.end for stage in plan.stages} >= {len(times)}
     blocks = [
         reference.span(start, end, reference.compute) / len(devices)
         for start, end, devices in stages
     ]
-    # What is said of a plan is what the same estimate says of its stages.
+    # The step of the plan is at most the reference estimate of its stages.
     factor = 1.0 if plan.pipelines == 1 and len(stages) == 2 else 2.0
     blocks += [
         reference.transfer(a[2], b[2], factor * reference.crossing[a[1]])
         for a, b in pairwise(stages)
     ]
-    told = reference.step(max(blocks), stages, plan.pipelines)
-    assert plan.step_s <= told * (1 + 1e-9)
+    estimated = reference.estimate_step(max(blocks), stages, plan.pipelines)
+    assert plan.step_s <= estimated * (1 + 1e-9)
 
 
 @settings(max_examples=60)
 @given(problems(most_devices=4))
-def test_a_straight_pipeline_has_the_least_block_of_all(problem):
+def test_straight_pipeline_has_the_smallest_block(problem):
     times, activations, parameters, ends, batch = problem
     work = build_hpgo_work(
         find_antichain_states(chain(times, activations, parameters)), Training(batch)
@@ -173,41 +175,41 @@ def test_a_straight_pipeline_has_the_least_block_of_all(problem):
     candidate = find_straight_pipeline(work, wires)
     assert (candidate is None) == (len(times) < ends[-1])
     if candidate is not None:
-        assert candidate.block == pytest.approx(least_block(work, wires, ends[-1]))
+        assert candidate.block == pytest.approx(find_smallest_block(work, wires, ends[-1]))
         assert [sum(group.devices_per_machine) for group in candidate.groups] == [1] * ends[-1]
 
 
-def least_block(work, wires, devices):
-    """The least block over all cuts, one device a stage in order."""
+def find_smallest_block(work, wires, devices):
+    """Return the smallest block over all cuts, with one device per stage in order."""
     groups = []
     for device in range(devices):
         counts = [
-            min(max(device + extra - sum(wires.sizes[:at]), 0), size)
+            min(max(device + extra - sum(wires.sizes[:machine]), 0), size)
             for extra in (0, 1)
-            for at, size in enumerate(wires.sizes)
+            for machine, size in enumerate(wires.sizes)
         ]
         groups.append(
             DeviceGroup(tuple(counts[: len(wires.sizes)]), tuple(counts[len(wires.sizes) :]))
         )
 
-    def best(start, stage):
+    def find_smallest(start, stage):
         if stage == devices - 1:
             return work.total - work.compute[start - 1] if start else work.total
-        found = np.inf
+        smallest = np.inf
         for cut in range(start, work.last):
-            spent = work.compute[cut] - (work.compute[start - 1] if start else 0.0)
-            sent = 2.0 * work.crossing[cut] * wires.transfer(groups[stage], groups[stage + 1])
-            found = min(found, max(spent, sent, best(cut + 1, stage + 1)))
-        return found
+            compute_s = work.compute[cut] - (work.compute[start - 1] if start else 0.0)
+            send_s = 2.0 * work.crossing[cut] * wires.transfer(groups[stage], groups[stage + 1])
+            smallest = min(smallest, max(compute_s, send_s, find_smallest(cut + 1, stage + 1)))
+        return smallest
 
-    return best(0, 0)
+    return find_smallest(0, 0)
 
 
 # The estimate
 
 
-def test_the_estimate_by_hand():
-    # 2 layers of 3 ms a sample, 8 samples: 48 ms; each half on one device of its own machine.
+def test_estimate_matches_a_hand_calculation():
+    # 2 layers of 3 ms a sample, 8 samples: 48 ms; each half on one device of its separate machine.
     profile = chain([1.0, 1.0], [1e6, 0.0], [3e6, 5e6])
     work = build_hpgo_work(find_antichain_states(profile), Training(8))
     wires = build_hpgo_links(cluster_from_ends([1, 2]))
@@ -220,7 +222,7 @@ def test_the_estimate_by_hand():
     assert estimate_hpgo_step(work, wires, everything) == pytest.approx(0.018 + 0.006 + 8 / 3e3)
 
 
-def test_a_batch_smaller_than_its_pipelines_has_no_step():
+def test_batch_smaller_than_the_pipelines_has_no_step():
     work = build_hpgo_work(find_antichain_states(chain([1.0, 1.0])), Training(1))
     candidate = HpgoCandidate((1,), (DeviceGroup((0,), (2,)),), 2, block=1.0)
     assert estimate_hpgo_step(work, build_hpgo_links(cluster_from_ends([2])), candidate) == np.inf
@@ -236,7 +238,7 @@ def test_a_batch_smaller_than_its_pipelines_has_no_step():
         ((0, 0), (2, 2), 1.5 / 3e9),
     ],
 )
-def test_all_reduce_goes_over_pairs_of_devices_or_between_machines(first, last, expected):
+def test_all_reduce_cost_depends_on_the_devices(first, last, expected):
     wires = build_hpgo_links(cluster_from_ends([4, 8]))
     assert wires.all_reduce(DeviceGroup(first, last)) == pytest.approx(expected)
 
@@ -250,15 +252,15 @@ def test_all_reduce_goes_over_pairs_of_devices_or_between_machines(first, last, 
         (((0, 0), (2, 0)), ((2, 0), (4, 4)), 1 / 3e9),
     ],
 )
-def test_messages_go_by_where_their_ends_are(source, target, expected):
+def test_transfer_cost_depends_on_both_groups(source, target, expected):
     wires = build_hpgo_links(cluster_from_ends([4, 8]))
     assert wires.transfer(DeviceGroup(*source), DeviceGroup(*target)) == pytest.approx(expected)
 
 
-# Plans and what cannot be planned
+# Plans and errors
 
 
-def test_a_plan_tells_its_stages():
+def test_plan_describes_its_stages():
     profile = chain([2.0, 2.0], [1e3, 0.0], [4e6, 8e6], batch_size=2)
     plan = plan_hpgo(profile, cluster_from_ends([1, 2]), Training(8, 2, 3.0))
     first, second = plan.stages
@@ -275,7 +277,7 @@ def test_a_plan_tells_its_stages():
     assert [stage.replicas for stage in plan.stages] == [1, 1]
 
 
-def test_pipelines_side_by_side_are_printed_as_hpgo_does():
+def test_parallel_pipelines_are_printed_like_hpgo():
     profile = load_profile(shared("profiles/dapple/xlnet-36-pbs-1.txt"), 1)
     plan = plan_hpgo(profile, PRESETS["dapple-a"], Training(128))
     assert plan.hpgo_stages() == [(0, 22, 1, [*range(8)]), (22, 40, 1, [*range(8, 16)])]
@@ -285,14 +287,14 @@ def test_pipelines_side_by_side_are_printed_as_hpgo_does():
 
 @pytest.mark.parametrize("ends", [[1], [3], [2, 3], [1, 2, 3, 4, 5], [64, 128]])
 @pytest.mark.parametrize("layers", [1, 2, 5])
-def test_any_cluster_has_a_plan(ends, layers):
+def test_every_cluster_has_a_plan(ends, layers):
     plan = plan_hpgo(chain([1.0] * layers), cluster_from_ends(ends), Training(256))
     assert plan.stages[-1].end == layers
     used = [device for stage in plan.stages for device in stage.devices]
     assert len(set(used)) == len(used) <= ends[-1]
 
 
-def test_even_layers_may_be_split_evenly():
+def test_even_layers_are_split():
     # All blocks are alike, and only a pipeline saves the all-reduce between machines.
     plan = plan_hpgo(
         chain([1.0] * 6, parameters=[1e9] * 6), cluster_from_ends([2, 3]), Training(60)
@@ -300,14 +302,14 @@ def test_even_layers_may_be_split_evenly():
     assert len(plan.stages) > 1
 
 
-def test_of_cuts_that_are_alike_but_for_rounding_the_better_one_is_taken():
-    # 3 of 5 equal layers in the first or in the second stage: blocks of 0.171 s but for a last bit.
+def test_rounding_does_not_hide_the_better_cut():
+    # 3 of 5 equal layers in the first or the second stage: blocks of 0.171 s, up to the last bit.
     profile = chain([1.0] * 5, [3e5, 5e5, 0.0, 0.0, 0.0], [8e7, 4e7, 8e5, 0.0, 5e7])
     plan = plan_hpgo(profile, cluster_from_ends([3, 4, 6]), Training(57))
     assert plan.hpgo_stages() == [(0, 3, 1, [0, 1, 2]), (3, 4, 1, [3, 4, 5])]
 
 
-def test_a_batch_of_one_has_a_plan():
+def test_batch_of_one_has_a_plan():
     plan = plan_hpgo(chain([1.0]), cluster_from_ends([4]), Training(1))
     assert (plan.pipelines, plan.micro_batches) == (1, 1)
 
@@ -326,18 +328,25 @@ def test_a_batch_of_one_has_a_plan():
         ((8, 1, 1.0, 0.0), "peak activation 0.0 must be from 1 to 1e18 bytes"),
     ],
 )
-def test_wrong_batches_are_told(numbers, error):
+def test_rejects_invalid_training_parameters(numbers, error):
     with pytest.raises(PlannerError, match=error):
         Training(*numbers)
 
 
-def test_what_hpgo_cannot_tell_apart_is_refused():
-    a = DeviceKind("a")
-    b = DeviceKind("b")
+def test_rejects_mixed_devices_and_links():
+    first_kind = DeviceKind("a")
+    second_kind = DeviceKind("b")
     link = Link("l", 1e9)
     slow = Link("slow", 1e8)
-    kinds = Cluster("kinds", (Machine("m", (a, b), link),))
-    links = Cluster("links", (Machine("m", (a, a), link), Machine("n", (a, a), slow)), link)
-    for cluster, what in ((kinds, "devices"), (links, "links")):
-        with pytest.raises(PlannerError, match=f"has {what} of several kinds"):
+    kinds = Cluster("kinds", (Machine("m", (first_kind, second_kind), link),))
+    links = Cluster(
+        "links",
+        (
+            Machine("m", (first_kind, first_kind), link),
+            Machine("n", (first_kind, first_kind), slow),
+        ),
+        link,
+    )
+    for cluster, part in ((kinds, "devices"), (links, "links")):
+        with pytest.raises(PlannerError, match=f"has {part} of several kinds"):
             plan_hpgo(chain([1.0]), cluster, Training(8))

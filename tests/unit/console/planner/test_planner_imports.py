@@ -1,3 +1,5 @@
+"""Tests of the imports of the planner."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -12,16 +14,16 @@ print(*sorted({"numpy", "torch", "mpi4py", "textual"} & set(sys.modules)))
 """
 
 
-def test_dir_names_what_is_not_imported_yet():
+def test_dir_lists_lazy_exports():
     assert set(spbench.planner.__all__) <= set(dir(spbench.planner))
 
 
-def test_the_planner_is_imported_without_numpy():
+def test_planner_imports_without_numpy():
     folder = Path(spbench.planner.__file__).parent
     paths = [path.relative_to(folder).with_suffix("") for path in folder.rglob("[a-z]*.py")]
     names = [".".join(path.parts) for path in paths]
     assert "search.best" in names
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, *names], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == []
+    assert process.stdout.split() == []

@@ -1,3 +1,5 @@
+"""Tests of profiles: the torchgraph and JSON formats, and batch sizes."""
+
 import json
 import math
 from copy import deepcopy
@@ -33,7 +35,7 @@ def read(*lines):
     return read_torchgraph("\n".join(lines) + "\n", "p.txt", "p", 8)
 
 
-def told(*lines):
+def read_errors(*lines):
     with pytest.raises(ProfileError) as caught:
         read(*lines)
     return str(caught.value).splitlines()
@@ -42,7 +44,7 @@ def told(*lines):
 # torchgraph
 
 
-def test_torchgraph_is_read():
+def test_reads_torchgraph():
     profile = read(
         node(description="Conv2d(3, 64, bias=False)"),
         "",
@@ -83,25 +85,25 @@ def test_torchgraph_is_read():
         ([NODE.replace("time=2", "time=0").format("a", "b", 0, 1)], ["the nodes take no time"]),
     ],
 )
-def test_torchgraph_errors_have_their_line(lines, errors):
-    lines = told(*lines)
+def test_torchgraph_errors_have_their_position(lines, errors):
+    lines = read_errors(*lines)
     assert len(lines) == len(errors)
     assert all(any(error in line for line in lines) for error in errors)
 
 
-def test_all_errors_of_a_torchgraph_come_at_once():
-    assert len(told("garbage", node(forward=-1), "\tn1 -- n9")) == 3
+def test_all_torchgraph_errors_are_reported_at_once():
+    assert len(read_errors("garbage", node(forward=-1), "\tn1 -- n9")) == 3
 
 
-def test_a_cycle_is_named_at_an_edge_of_it():
+def test_cycle_is_reported_at_one_of_its_edges():
     nodes = [node(name) for name in ("a", "b", "c")]
-    [line] = told(*nodes, "\ta -- b", "\tb -- c", "\tc -- b")
+    [line] = read_errors(*nodes, "\ta -- b", "\tb -- c", "\tc -- b")
     assert line.startswith(("p.txt:5:1", "p.txt:6:1"))
     assert "b -> c -> b" in line or "c -> b -> c" in line
 
 
 @pytest.mark.parametrize("path", sorted(SHARED.glob("profiles/*/*.txt")), ids=lambda p: p.stem)
-def test_every_shared_profile_is_read_and_written(path):
+def test_shared_profiles_round_trip(path):
     if path.name == "LICENSE.txt":
         return
     profile = load_profile(path, 32)
@@ -132,7 +134,7 @@ def json_errors(content, **options):
     return str(caught.value)
 
 
-def test_layers_without_edges_are_a_chain():
+def test_layers_without_edges_form_a_chain():
     profile = read_profile_json(json.dumps(document()), "p.json", "p")
     assert (profile.name, profile.edges, profile.batch_size) == ("p", ((0, 1),), 4)
     assert profile.layers[0] == LayerProfile("a", "", 1.0, 2.5, 10.0, 20.0)
@@ -172,7 +174,7 @@ def test_json_errors_have_line_and_column():
         ),
     ],
 )
-def test_wrong_json_is_told(changes, error):
+def test_rejects_invalid_json_fields(changes, error):
     assert error in json_errors(document(**changes))
 
 
@@ -187,32 +189,32 @@ def test_wrong_json_is_told(changes, error):
         ('{"batch_size": %s}' % ("9" * 5000), "batch_size must be a whole number, not inf"),
     ],
 )
-def test_what_is_no_profile_is_told(text, error):
+def test_rejects_text_that_is_not_a_profile(text, error):
     assert error in json_errors(text)
 
 
 @pytest.mark.parametrize("digits", ["9" * 400, "9" * 5000, "1e400"])
-def test_numbers_without_end_are_told(digits):
+def test_rejects_infinite_numbers(digits):
     text = json.dumps(document()).replace("2.5", digits, 1)
     assert "p.json:1:" in (errors := json_errors(text))
     assert "backward_ms is no finite number" in errors
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
+    ("key", "value", "message"),
     [
         ("forward_ms", 5e-324, "forward_ms is out of range: give 0 or from 1e-9 to 1e12 ms"),
         ("forward_ms", 1e308, "forward_ms is out of range"),
         ("parameter_bytes", 1e308, "is out of range: give 0 or from 0.001 to 1e18 bytes"),
     ],
 )
-def test_numbers_out_of_range_are_told(key, value, words):
+def test_rejects_numbers_out_of_range(key, value, message):
     content = document()
     content["layers"][0][key] = value
-    assert words in json_errors(content)
+    assert message in json_errors(content)
 
 
-def test_without_layers_their_names_are_no_further_errors():
+def test_missing_layers_cause_one_error():
     layers = document()["layers"]
     also = [{"batch_size": 8, "layers": layers}]
     errors = json_errors(document(layers=[], edges=[["a", "b"]], also=also))
@@ -221,7 +223,7 @@ def test_without_layers_their_names_are_no_further_errors():
     )
 
 
-def test_not_a_number_is_no_time():
+def test_rejects_nan_and_text_as_time():
     content = document()
     content["layers"][0]["forward_ms"] = math.nan
     content["layers"][1]["backward_ms"] = "1"
@@ -230,7 +232,7 @@ def test_not_a_number_is_no_time():
     assert "backward_ms must be a number" in errors
 
 
-def test_all_errors_of_a_profile_come_at_once():
+def test_all_profile_errors_are_reported_at_once():
     content = document(
         edges=[["a", "z"], ["a", "b"], ["a", "b"]],
         also=[{"batch_size": 4, "layers": document()["layers"][:1]}],
@@ -257,7 +259,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 EXAMPLE = json.loads((EXAMPLES / "resnet-20.json").read_text())
 
 
-def test_the_schema_takes_what_is_read():
+def test_schema_accepts_readable_profiles():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert "also" in EXAMPLE
     assert "origin" in EXAMPLE
@@ -288,7 +290,7 @@ def test_the_schema_takes_what_is_read():
         (("origin",), None),
     ],
 )
-def test_the_schema_refuses_what_is_not_read(path, value):
+def test_schema_rejects_invalid_profiles(path, value):
     content = deepcopy(EXAMPLE)
     part = content
     for key in path[:-1]:
@@ -304,9 +306,9 @@ numbers = st.just(0.0) | st.floats(min_value=1e-3, max_value=1e11, allow_nan=Fal
 
 @st.composite
 def profiles(draw):
-    wanted = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    layer_names = draw(st.lists(names, min_size=1, max_size=6, unique=True))
 
-    def made(parameters):
+    def draw_layers(parameters):
         return tuple(
             LayerProfile(
                 name,
@@ -314,41 +316,41 @@ def profiles(draw):
                 draw(numbers) + 1.0,
                 draw(numbers),
                 draw(numbers),
-                held,
+                parameter_bytes,
                 draw(numbers),
                 draw(st.none() | numbers),
             )
-            for name, held in zip(wanted, parameters, strict=True)
+            for name, parameter_bytes in zip(layer_names, parameters, strict=True)
         )
 
-    parameters = [draw(numbers) for _ in wanted]
-    pairs = [(a, b) for b in range(len(wanted)) for a in range(b)]
+    parameters = [draw(numbers) for _ in layer_names]
+    pairs = [(a, b) for b in range(len(layer_names)) for a in range(b)]
     edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     sizes = draw(st.lists(st.integers(1, 99), min_size=1, max_size=3, unique=True))
-    also = tuple(BatchMeasurement(size, made(parameters)) for size in sorted(sizes[1:]))
-    return Profile("p", sizes[0], made(parameters), tuple(edges), also)
+    also = tuple(BatchMeasurement(size, draw_layers(parameters)) for size in sorted(sizes[1:]))
+    return Profile("p", sizes[0], draw_layers(parameters), tuple(edges), also)
 
 
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(profiles())
-def test_json_reads_back_to_the_same(profile):
+def test_json_round_trips(profile):
     assert read_profile_json(write_profile_json(profile), "p.json", "other") == profile
 
 
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(profiles())
-def test_torchgraph_reads_back_to_what_it_can_hold(profile):
-    again = read_torchgraph(write_torchgraph(profile), "p.txt", "p", profile.batch_size)
-    held = [(each.name, each.forward_ms, each.activation_bytes) for each in profile.layers]
-    assert [(each.name, each.forward_ms, each.activation_bytes) for each in again.layers] == held
-    assert again.edges == profile.edges
+def test_torchgraph_round_trips_its_fields(profile):
+    parsed = read_torchgraph(write_torchgraph(profile), "p.txt", "p", profile.batch_size)
+    expected = [(row.name, row.forward_ms, row.activation_bytes) for row in profile.layers]
+    assert [(row.name, row.forward_ms, row.activation_bytes) for row in parsed.layers] == expected
+    assert parsed.edges == profile.edges
 
 
 @settings(max_examples=60)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
-def test_garbage_is_an_error_and_no_traceback(text):
+def test_garbage_raises_profile_error(text):
     for reader in (lambda: read(text), lambda: read_profile_json(text, "p.json", "p")):
         with pytest.raises(ProfileError):
             reader()
@@ -368,17 +370,17 @@ def test_torchgraph_needs_a_batch_size(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [("", "is empty"), (" \n", "is empty"), (" null\n", "a profile is an object")],
 )
-def test_a_file_with_nothing_in_it_is_no_torchgraph(tmp_path, text, words):
+def test_rejects_empty_files(tmp_path, text, message):
     path = tmp_path / "p.json"
     path.write_text(text)
-    with pytest.raises(PlannerError, match=words):
+    with pytest.raises(PlannerError, match=message):
         load_profile(path)
 
 
-def test_json_says_its_batch_size(tmp_path):
+def test_json_batch_size_must_match(tmp_path):
     path = tmp_path / "p.json"
     path.write_text(write_profile_json(chain([1.0], batch_size=4)))
     assert load_profile(path) == load_profile(path, 4)
@@ -387,7 +389,7 @@ def test_json_says_its_batch_size(tmp_path):
 
 
 @pytest.mark.parametrize("raw", [b"\xff\xfe", None])
-def test_unreadable_files_are_told(tmp_path, raw):
+def test_rejects_unreadable_files(tmp_path, raw):
     path = tmp_path / "p.txt"
     if raw is not None:
         path.write_bytes(raw)
@@ -415,14 +417,14 @@ def test_unreadable_files_are_told(tmp_path, raw):
         ({"also": (BatchMeasurement(1, chain([1.0, 1.0]).layers),)}, "do not rise"),
     ],
 )
-def test_wrong_profiles_cannot_be_made(change, error):
-    good = chain([1.0, 1.0])
-    fields = {"batch_size": 1, "layers": good.layers, "edges": good.edges, **change}
+def test_rejects_invalid_profiles(change, error):
+    valid = chain([1.0, 1.0])
+    fields = {"batch_size": 1, "layers": valid.layers, "edges": valid.edges, **change}
     with pytest.raises(PlannerError, match=error):
         Profile("p", **fields)
 
 
-def test_one_measurement_is_scaled_in_proportion():
+def test_single_measurement_is_scaled_linearly():
     profile = chain([1.0], [8.0], [5.0], batch_size=2).rescale(6)
     assert (profile.layers[0].forward_ms, profile.layers[0].activation_bytes) == (3.0, 24.0)
     assert profile.layers[0].parameter_bytes == 5.0
@@ -431,25 +433,25 @@ def test_one_measurement_is_scaled_in_proportion():
 @pytest.mark.parametrize(
     ("batch", "ms"), [(4, 6.0), (6, 8.0), (8, 10.0), (16, 18.0), (2, 4.0), (1, 3.0)]
 )
-def test_between_measurements_the_line_is_followed(batch, ms):
+def test_times_are_interpolated_between_measurements(batch, ms):
     at_8 = BatchMeasurement(8, (layer("a", 10.0),))
     profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
     assert profile.rescale(batch).layers[0].forward_ms == pytest.approx(ms)
 
 
-def test_a_noisy_pair_never_gives_negative_times():
+def test_noisy_measurements_give_no_negative_times():
     at_8 = BatchMeasurement(8, (layer("a", 4.0),))
     profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
     assert profile.rescale(64).layers[0].forward_ms == 4.0
     assert 1.5 <= profile.rescale(1).layers[0].forward_ms <= 6.0
 
 
-def test_layers_at_other_batch_sizes_may_leave_the_range_of_files():
+def test_scaled_layers_may_leave_the_range_of_files():
     profile = Profile("p", 4, (layer("a", 1e-9),), ())
     assert profile.scale_layers(1)[0].forward_ms == pytest.approx(2.5e-10)
 
 
-def test_what_grows_with_the_batch_is_all_but_the_parameters():
+def test_every_field_but_parameters_grows_with_the_batch():
     assert set(PER_BATCH) == {
         "forward_ms",
         "backward_ms",
@@ -461,22 +463,22 @@ def test_what_grows_with_the_batch_is_all_but_the_parameters():
     }
 
 
-def test_gradients_of_data_and_of_weights_take_half_each_where_they_were_not_measured_apart():
-    known = layer("a", backward=4.0, data_ms=3.0, weights_ms=2.0)
+def test_unmeasured_gradient_parts_take_half_each():
+    measured = layer("a", backward=4.0, data_ms=3.0, weights_ms=2.0)
     assert layer("a", backward=4.0).parts_ms == (2.0, 2.0)
-    assert known.parts_ms == (3.0, 2.0)
-    states = find_linear_states(Profile("p", 1, (known, layer("b", backward=4.0)), ((0, 1),)))
+    assert measured.parts_ms == (3.0, 2.0)
+    states = find_linear_states(Profile("p", 1, (measured, layer("b", backward=4.0)), ((0, 1),)))
     assert states.data_s == pytest.approx((0.003, 0.005))
     assert compute_work(states, 2, None).weights == pytest.approx((0.0, 0.004, 0.008))
 
 
-def test_layers_can_be_left_out():
-    left = diamond().drop_layers({0})
-    assert [each.name for each in left.layers] == ["b", "c", "d"]
-    assert left.edges == ((0, 2), (1, 2))
+def test_dropped_layers_reconnect_their_edges():
+    smaller = diamond().drop_layers({0})
+    assert [row.name for row in smaller.layers] == ["b", "c", "d"]
+    assert smaller.edges == ((0, 2), (1, 2))
 
 
-def test_a_suite_is_told_apart_from_a_profile(tmp_path):
+def test_suite_file_is_rejected_as_a_profile(tmp_path):
     path = tmp_path / "halo.yaml"
     path.write_text("# Halos.\nschema: spbench.suite/1\nname: halo\n")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Shares of samples among devices of several speeds."""
+"""Tests of sharing samples among devices of several speeds."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ kinds = st.lists(
 )
 
 
-def slowest(speeds, shares):
-    return max(held / speed for (speed, _), held in zip(speeds, shares, strict=True))
+def compute_slowest_time(speeds, shares):
+    return max(share / speed for (speed, _), share in zip(speeds, shares, strict=True))
 
 
 @settings(max_examples=100)
 @given(kinds, st.integers(1, 40))
-def test_no_time_below_that_of_the_shares_is_enough(speeds, samples):
+def test_no_shorter_time_fits_all_samples(speeds, samples):
     shares = share_samples(speeds, samples)
-    assert sum(held * count for (_, count), held in zip(speeds, shares, strict=True)) >= samples
-    least = slowest(speeds, shares)
-    times = {held / speed for speed, _ in speeds for held in range(1, samples + 1)}
-    for shorter in (each for each in times if each < least * (1 - 1e-6)):
+    assert sum(share * count for (_, count), share in zip(speeds, shares, strict=True)) >= samples
+    time = compute_slowest_time(speeds, shares)
+    times = {share / speed for speed, _ in speeds for share in range(1, samples + 1)}
+    for shorter in (seconds for seconds in times if seconds < time * (1 - 1e-6)):
         assert sum(int(shorter * speed + 1e-9) * count for speed, count in speeds) < samples
 
 
-def test_a_large_micro_batch_is_shared_at_once():
+def test_large_micro_batch_is_shared_quickly():
     start = time.perf_counter()
     assert share_samples([(1.0, 2), (3.0, 2)], 1 << 18) == [32768, 98304]
     assert time.perf_counter() - start < 1.0
 
 
-@pytest.mark.parametrize(("samples", "held"), [(1, 1), (7, 4), (8, 4)])
-def test_equal_devices_share_evenly(samples, held):
-    assert share_samples([(1.0, 2)], samples) == [held]
+@pytest.mark.parametrize(("samples", "share"), [(1, 1), (7, 4), (8, 4)])
+def test_equal_devices_share_evenly(samples, share):
+    assert share_samples([(1.0, 2)], samples) == [share]

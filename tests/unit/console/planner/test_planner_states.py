@@ -1,3 +1,5 @@
+"""Tests of the states of a profile: antichains, the chain of cuts, and cycles."""
+
 import re
 
 import pytest
@@ -15,12 +17,12 @@ from spbench.planner.profile.states import drop_unplanned_layers
 from unit.console.planner.made_up import chain, diamond, layer, shared
 
 BRANCHES = Profile(
-    "wide", 1, tuple(layer(str(at)) for at in range(16)), tuple((0, at) for at in range(1, 16))
+    "wide", 1, tuple(layer(str(n)) for n in range(16)), tuple((0, n) for n in range(1, 16))
 )
 
 
-def counted():
-    """Files of the shared profiles and how many states their README tells."""
+def read_state_counts():
+    """Return the files of the shared profiles with the state counts from their README."""
     readme = SHARED / "profiles" / "README.md"
     text = readme.read_text() if readme.exists() else ""
     rows = re.findall(r"^\| (\S+\.txt) \| \d+ \| \d+ \| \w+ \| (\d+) \|", text, re.MULTILINE)
@@ -28,17 +30,17 @@ def counted():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count"), counted())
-def test_there_are_as_many_states_as_hpgo_makes(name, count):
+@pytest.mark.parametrize(("name", "count"), read_state_counts())
+def test_state_count_matches_hpgo(name, count):
     assert len(find_antichain_states(load_profile(shared(f"profiles/{name}"), 1))) == count
 
 
 def is_chain(states):
-    """Whether each state can follow all that stand before it."""
-    return all(mask == (1 << at) - 1 for at, mask in enumerate(states.ancestors))
+    """Return whether each state can follow all states before it."""
+    return all(mask == (1 << index) - 1 for index, mask in enumerate(states.ancestors))
 
 
-def test_a_chain_has_a_state_a_layer():
+def test_chain_has_a_state_per_layer():
     states = find_antichain_states(chain([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]))
     assert is_chain(states)
     assert states.names == ("n0", "n1", "n2")
@@ -51,54 +53,54 @@ def test_a_chain_has_a_state_a_layer():
     assert states.range_sum(states.parameter_bytes, 1, 2) == 8.0
 
 
-def test_a_skipped_layer_counts_in_what_crosses():
+def test_skip_edges_add_to_the_crossing_bytes():
     skip = Profile("skip", 1, chain([1.0] * 3, [1.0, 2.0, 4.0]).layers, ((0, 1), (1, 2), (0, 2)))
     for states in (find_antichain_states(skip), find_linear_states(skip)):
         assert states.crossing_bytes[:2] == (1.0, 3.0)
 
 
-def test_a_diamond_has_its_downsets():
+def test_diamond_has_five_downsets():
     states = find_antichain_states(diamond())
     assert sorted(states.downsets) == [0b0001, 0b0011, 0b0101, 0b0111, 0b1111]
     crossing = dict(zip(states.downsets, states.crossing_bytes, strict=True))
-    # Of the two branches together HPGO counts the layer before them too; a cut sends only them.
+    # For both branches, HPGO also counts the layer before them; a cut sends only the branches.
     assert crossing[0b0111] == 1.0 + 2.0 + 4.0
     assert crossing[0b0011] == 1.0 + 2.0
     assert not is_chain(states)
 
 
-def test_ancestors_are_the_smaller_downsets():
+def test_ancestors_are_smaller_downsets():
     states = find_antichain_states(diamond())
-    for at, mask in enumerate(states.ancestors):
-        for before in iterate_bits(mask):
-            assert states.downsets[before] & states.downsets[at] == states.downsets[before]
-            assert before < at
+    for index, mask in enumerate(states.ancestors):
+        for ancestor in iterate_bits(mask):
+            assert states.downsets[ancestor] & states.downsets[index] == states.downsets[ancestor]
+            assert ancestor < index
 
 
-def test_inputs_and_unread_items_are_left_out():
+def test_drops_inputs_and_unread_items():
     layers = (
         layer("in", description="Input0"),
         layer("a"),
         layer("b", description="__getitem__(1)"),
     )
-    left = drop_unplanned_layers(Profile("p", 1, layers, ((0, 1), (1, 2))))
-    assert [each.name for each in left.layers] == ["a"]
+    planned = drop_unplanned_layers(Profile("p", 1, layers, ((0, 1), (1, 2))))
+    assert [row.name for row in planned.layers] == ["a"]
 
 
-def test_a_profile_of_inputs_alone_cannot_be_planned():
+def test_rejects_a_profile_of_only_inputs():
     with pytest.raises(PlannerError, match="no layers"):
         drop_unplanned_layers(Profile("p", 1, (layer("in", description="Input"),), ()))
 
 
 @pytest.mark.slow
-def test_too_many_states_are_told():
+def test_rejects_too_many_states():
     with pytest.raises(PlannerError, match=r"more than 4096 states.*use mode best"):
         find_antichain_states(BRANCHES)
     assert len(find_linear_states(BRANCHES)) <= 16
 
 
 @pytest.mark.slow
-def test_states_are_the_same_each_time():
+def test_states_are_reproducible():
     path = shared("profiles/dapple/gnmt-16-pbs-64.txt")
     assert find_antichain_states(load_profile(path, 64)) == find_antichain_states(
         load_profile(path, 64)
@@ -108,7 +110,7 @@ def test_states_are_the_same_each_time():
 # The chain of cuts
 
 
-def test_the_chain_goes_where_it_sends_least():
+def test_chain_prefers_cuts_with_few_bytes():
     # Through the small branch first, 4 bytes wait for the end; through the wide one first, 400.
     layers = (layer("a", activation=1.0), layer("wide", activation=400.0), layer("thin"))
     profile = Profile("p", 1, (*layers, layer("d")), ((0, 1), (0, 2), (1, 3), (2, 3)))
@@ -117,22 +119,22 @@ def test_the_chain_goes_where_it_sends_least():
     assert states.crossing_bytes == (1.0, 1.0, 400.0, 0.0)
 
 
-def test_cuts_that_cost_nothing_to_move_are_left_out():
+def test_drops_cuts_that_are_free_to_move():
     layers = (layer("a", activation=9.0), layer("drop", 0.0, 0.0, 3.0), layer("b"))
     states = find_linear_states(Profile("p", 1, layers, ((0, 1), (1, 2))))
     assert states.names == ("drop", "b")
     assert states.layers(0, 1) == [0, 1]
 
 
-def test_gnmt_has_few_states():
+def test_gnmt_has_at_most_200_states():
     profile = load_profile(shared("profiles/dapple/gnmt-16-pbs-64.txt"), 64)
     assert len(find_linear_states(profile)) <= 200
 
 
-@pytest.mark.parametrize("most", [2, 5, 11])
-def test_no_more_cuts_are_kept_than_asked_for(most):
-    states = find_linear_states(chain([1.0] * 40, [float(at % 7) for at in range(40)]), most)
-    assert len(states) <= most
+@pytest.mark.parametrize("limit", [2, 5, 11])
+def test_number_of_states_is_limited(limit):
+    states = find_linear_states(chain([1.0] * 40, [float(index % 7) for index in range(40)]), limit)
+    assert len(states) <= limit
     assert states.downsets[-1] == (1 << 40) - 1
 
 
@@ -142,13 +144,13 @@ def graphs(draw):
     pairs = [(a, b) for b in range(count) for a in range(b)]
     edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     sizes = [float(draw(st.integers(0, 9))) for _ in range(count)]
-    layers = tuple(layer(str(at), activation=size) for at, size in enumerate(sizes))
+    layers = tuple(layer(str(index), activation=size) for index, size in enumerate(sizes))
     return Profile("p", 1, layers, tuple(edges))
 
 
 @settings(max_examples=80)
 @given(graphs())
-def test_the_chain_has_every_layer_once_and_after_its_inputs(profile):
+def test_chain_is_a_topological_order_of_all_layers(profile):
     states = find_linear_states(profile)
     graph = build_graph(len(profile.layers), profile.edges)
     assert is_chain(states)
@@ -159,13 +161,13 @@ def test_the_chain_has_every_layer_once_and_after_its_inputs(profile):
 
 @settings(max_examples=80)
 @given(graphs())
-def test_states_are_downsets_in_an_order(profile):
+def test_states_are_distinct_downsets(profile):
     graph = build_graph(len(profile.layers), profile.edges)
-    joined = {0}
+    connected = {0}
     for _ in profile.layers:
-        joined |= {b for a, b in profile.edges if a in joined}
-        joined |= {a for a, b in profile.edges if b in joined}
-    if len(joined) < len(profile.layers):
+        connected |= {b for a, b in profile.edges if a in connected}
+        connected |= {a for a, b in profile.edges if b in connected}
+    if len(connected) < len(profile.layers):
         with pytest.raises(PlannerError, match="not joined to its first one, 0"):
             find_antichain_states(profile)
         return
@@ -177,8 +179,8 @@ def test_states_are_downsets_in_an_order(profile):
 
 @settings(max_examples=80)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
-def test_a_cycle_is_found_exactly_where_no_order_is(edges):
+def test_finds_a_cycle_if_no_topological_order_exists(edges):
     cycle = find_cycle(6, edges)
     assert bool(cycle) == (len(topological_order(6, edges)) < 6)
-    for at, node in enumerate(cycle):
-        assert (cycle[at - 1], node) in edges
+    for index, node in enumerate(cycle):
+        assert (cycle[index - 1], node) in edges
