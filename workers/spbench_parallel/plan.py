@@ -9,9 +9,9 @@ import torch
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout, build_layout
-from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.layers import Model
 from spbench_core.models.routes import StageRoutes, build_tensor_table, find_routes
+from spbench_core.models.stages import check_fused_layers
 from spbench_parallel.device.formats import MemoryFormat
 from spbench_parallel.precision.formats import FP32, Precision
 

@@ -17,10 +17,10 @@ from itertools import count, pairwise
 from spbench_core.layout.balance import Balance, layer_ranges
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.compose import Chain, Concat, Residual
-from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.layers import Cell, Layer, Model, Plain
 from spbench_core.models.parts import Conv, Map, ModelError, Part
 from spbench_core.models.reach import Reach, count_kept_values, find_reaches
+from spbench_core.models.stages import check_fused_layers
 
 KEPT_LAYERS = (2, 1)
 """The number of layers kept of a run of equal ones. Keeping all of them is tried first."""

@@ -10,16 +10,21 @@ from itertools import count
 
 from spbench_core.models.parts import Map, ModelError
 from spbench_core.networks import resnet as residual
-from spbench_core.networks.alexnet import alexnet
 from spbench_core.networks.googlenet import googlenet
 from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError
 from spbench_core.networks.inception_bn import inception_bn
 from spbench_core.networks.inception_resnet_v2 import inception_resnet_v2
 from spbench_core.networks.inception_v3 import inception_v3
 from spbench_core.networks.inception_v4 import inception_v4
-from spbench_core.networks.lenet import lenet, mlp
-from spbench_core.networks.mobilenet import mobilenet, mobilenetv2
-from spbench_core.networks.vgg import CONVOLUTIONS, vgg
+from spbench_core.networks.plain import (
+    CONVOLUTIONS,
+    alexnet,
+    lenet,
+    mlp,
+    mobilenet,
+    mobilenetv2,
+    vgg,
+)
 
 VALUE_BYTES = 4
 """Bytes of a value: gradients count as float32, independently of the type in a run."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from spbench_core.layout.balance import Balance, balance_layers, layer_ranges
 from spbench_core.models.parts import ModelError
-from spbench_core.models.stage_balance import balance_by_cost, check_tiles
+from spbench_core.models.stages import balance_by_cost, check_tiles
 from spbench_parallel.device.memory import release_memory
 from spbench_parallel.layer_times import measure_layer_times
 from spbench_parallel.models.imported.layouts import has_pixels

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import nn
 
-from spbench_core.models.halo_groups import group_layers
 from spbench_core.models.layers import Model
+from spbench_core.models.stages import group_layers
 from spbench_parallel.spatial.fused.graph_blocks import FusedGraph
 from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.tiling import Tiling

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.halo_groups import group_layers
 from spbench_core.models.registry import make_model
+from spbench_core.models.stages import group_layers
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import SpatialBuilder
 from spbench_parallel.spatial.conv import SpatialConv2d

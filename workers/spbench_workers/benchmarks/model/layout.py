@@ -143,7 +143,7 @@ def resolve_balance(params: Params, model: Model) -> Params:
     """
     from spbench_core.layout.balance import check_stages, layer_ranges, read_balance
     from spbench_core.models.parts import ModelError
-    from spbench_core.models.stage_balance import balance_by_cost, check_tiles
+    from spbench_core.models.stages import balance_by_cost, check_tiles
 
     layout = make_layout(params)
     layers = len(model.layers)
@@ -200,8 +200,8 @@ def check_fused(params: Params, model: Model) -> None:
         ParamError: fused_layers is more than the largest spatial stage has.
     """
     from spbench_core.layout.balance import layer_ranges, read_balance
-    from spbench_core.models.halo_groups import check_fused_layers
     from spbench_core.models.parts import ModelError
+    from spbench_core.models.stages import check_fused_layers
 
     if params["fused_layers"] is None:
         return
