@@ -1,3 +1,5 @@
+"""Comparisons of two runs: outcomes of metrics and judgements of cases."""
+
 import math
 from random import Random
 
@@ -10,30 +12,34 @@ from spbench_core.events.statuses import CaseStatus
 from unit.results import case, figure, run, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
-"""Five launches of a steady machine."""
+"""Times of five launches on a quiet machine, in ms."""
 
 
-def times(factor, launches=FIVE):
-    return [factor * launch for launch in launches]
+def scale_launches(factor, launches=FIVE):
+    return [factor * launch_part for launch_part in launches]
 
 
-def launch(*, oversubscribed):
-    nowhere = {"argv": [], "hostfile": None, "env": {}, "job": 1}
-    return LaunchPart(launcher="openmpi", version="5", oversubscribed=oversubscribed, **nowhere)
+def launch_part(*, oversubscribed):
+    fields = {"argv": [], "hostfile": None, "env": {}, "job": 1}
+    return LaunchPart(launcher="openmpi", version="5", oversubscribed=oversubscribed, **fields)
 
 
-def row_of(a, b):
-    """The one row of two runs of one metric; None: not measured."""
+def compare_values(a, b):
+    """Return the only row of two runs of one metric; None: not measured."""
     cases = [case("a", {} if value is None else {"m": value}) for value in (a, b)]
     [row] = compare(*map(run, cases)).rows
     return row
 
 
-def launched(a, b, better="lower", **more):
-    """The row of a headline metric with these launches of a and of b."""
+def compare_launches(a, b, better="lower", **more):
+    """Return the row of the headline metric for these launches of a and b."""
     sides = [
-        run(case("a", {"time_ms": figure(of[0], better=better)}, medians={"time_ms": of}))
-        for of in (a, b)
+        run(
+            case(
+                "a", {"time_ms": figure(launches[0], better=better)}, medians={"time_ms": launches}
+            )
+        )
+        for launches in (a, b)
     ]
     [row] = compare(*sides, **more).rows
     return row
@@ -50,8 +56,8 @@ def launched(a, b, better="lower", **more):
         ("lower", 1 + TOLERANCE / 2, "same"),
     ],
 )
-def test_the_metric_says_which_direction_is_better(better, factor, outcome):
-    row = launched(FIVE, times(factor), better)
+def test_metric_defines_which_direction_is_better(better, factor, outcome):
+    row = compare_launches(FIVE, scale_launches(factor), better)
     assert (row.outcome, row.reason, row.launches) == (outcome, None, (5, 5))
     assert row.ratio == pytest.approx(factor, rel=0.005)
     low, high = row.interval
@@ -59,19 +65,19 @@ def test_the_metric_says_which_direction_is_better(better, factor, outcome):
 
 
 @pytest.mark.parametrize(("better", "inverse"), [("lower", False), ("higher", True)])
-def test_a_metric_with_the_launches_of_the_time_has_its_outcome(better, inverse):
+def test_metric_that_follows_the_time_has_its_outcome(better, inverse):
     a = FIVE
-    b = times(0.97, [1.0, 1.002, 1.001, 0.999, 0.998])
+    b = scale_launches(0.97, [1.0, 1.002, 1.001, 0.999, 0.998])
 
     def side(launches):
-        # Medians of iterations that are taken in two ways differ slightly.
-        own = [1.002 / value for value in launches] if inverse else launches
-        metrics = {"time_ms": figure(launches[0]), "m": figure(own[0], better=better)}
+        # Medians of iterations that are computed in two ways differ slightly.
+        medians = [1.002 / value for value in launches] if inverse else launches
+        metrics = {"time_ms": figure(launches[0]), "m": figure(medians[0], better=better)}
         others = [
             case(f"b{number}", {"time_ms": figure(1.0)}, medians={"time_ms": FIVE})
             for number in range(9)
         ]
-        return run(case("a", metrics, medians={"time_ms": launches, "m": own}), *others)
+        return run(case("a", metrics, medians={"time_ms": launches, "m": medians}), *others)
 
     def outcomes(b):
         return [row.outcome for row in compare(side(a), side(b)).cases[0].rows]
@@ -80,49 +86,54 @@ def test_a_metric_with_the_launches_of_the_time_has_its_outcome(better, inverse)
     assert outcomes(b) == ["same", "same"]
 
 
-def test_a_metric_that_a_run_has_once_does_not_follow_from_the_time():
+def test_metric_with_one_value_per_run_has_no_verdict():
     def side(launches, skew):
         metrics = {"time_ms": figure(launches[0]), "skew": figure(skew)}
         return run(case("a", metrics, medians={"time_ms": launches}))
 
-    time, skew = compare(side(FIVE, 1.01), side(times(1.2), 1.21)).rows
+    time, skew = compare(side(FIVE, 1.01), side(scale_launches(1.2), 1.21)).rows
     assert (time.outcome, skew.outcome) == ("worse", "not enough samples")
     assert skew.interval is None
 
 
-@pytest.mark.parametrize("past", [0, 4, 5])
-def test_a_small_difference_counts_only_with_earlier_runs(past):
+@pytest.mark.parametrize("earlier_count", [0, 4, 5])
+def test_small_difference_counts_only_with_five_earlier_runs(earlier_count):
     steady = [1.0, 1.001, 1.002, 0.999, 0.998]
-    earlier = [times(1 + run / 1000, steady) for run in range(past)]
-    row = launched(steady, times(1.04, steady), past_launches=lambda case, metric: earlier)
-    assert row.outcome == ("worse" if past == 5 else "same")
-    assert launched(steady, times(1.06, steady)).outcome == "worse"
+    earlier = [scale_launches(1 + index / 1000, steady) for index in range(earlier_count)]
+    row = compare_launches(
+        steady, scale_launches(1.04, steady), past_launches=lambda case, metric: earlier
+    )
+    assert row.outcome == ("worse" if earlier_count == 5 else "same")
+    assert compare_launches(steady, scale_launches(1.06, steady)).outcome == "worse"
 
 
-def test_a_difference_within_the_tolerance_is_not_judged_if_it_may_be_large():
+def test_uncertain_difference_within_the_tolerance_is_unjudged():
     a = [1.0, 1.001, 1.002, 0.999, 0.998]
     b = [1.03, 1.04, 1.045, 1.2, 1.3]
-    sides = [run(case("a", {"time_ms": of[0]}, medians={"time_ms": of})) for of in (a, b)]
-    compared = compare(*sides)
-    assert compared.cases[0].rows[0].outcome == "not enough samples"
-    assert comparison_notes(compared)[0] == (
+    sides = [
+        run(case("a", {"time_ms": launches[0]}, medians={"time_ms": launches}))
+        for launches in (a, b)
+    ]
+    comparison = compare(*sides)
+    assert comparison.cases[0].rows[0].outcome == "not enough samples"
+    assert comparison_notes(comparison)[0] == (
         "Not judged, a difference of at most 5 %, by which runs may differ: a. 5 earlier runs "
         "show by how much they do."
     )
 
 
-def test_neither_way_is_better_where_the_metric_has_none():
-    row = launched(FIVE, times(2.0), "none")
+def test_metric_without_a_direction_has_no_outcome():
+    row = compare_launches(FIVE, scale_launches(2.0), "none")
     assert (row.outcome, row.reason) == (None, "neither way is better")
 
 
-def test_one_slow_launch_hides_nothing_and_is_not_called_a_change():
-    assert launched(FIVE, [*times(1.1)[:4], 1.9]).outcome == "worse"
-    assert launched(FIVE, [*FIVE[:4], 1.9]).outcome in ("same", "not enough samples")
+def test_single_slow_launch_does_not_change_the_outcome():
+    assert compare_launches(FIVE, [*scale_launches(1.1)[:4], 1.9]).outcome == "worse"
+    assert compare_launches(FIVE, [*FIVE[:4], 1.9]).outcome in ("same", "not enough samples")
 
 
-def test_too_few_launches_are_no_verdict():
-    row = launched([1.0], [2.0])
+def test_too_few_launches_give_no_verdict():
+    row = compare_launches([1.0], [2.0])
     assert (row.outcome, row.interval, row.ratio) == ("not enough samples", None, 2.0)
     within = "within a factor of 3 (fewer than 5 recorded launches)"
     assert row.reason == f"1 and 1 launches; {within}; 4 a side would tell"
@@ -131,22 +142,25 @@ def test_too_few_launches_are_no_verdict():
 @pytest.mark.parametrize(
     ("factor", "outcome"), [(3.1, "worse"), (1 / 3.1, "better"), (2.9, "not enough samples")]
 )
-def test_one_launch_is_judged_only_beyond_a_constant_without_a_history(factor, outcome):
-    row = launched([1.0], [factor])
+def test_single_launch_without_history_needs_a_factor_of_3(factor, outcome):
+    row = compare_launches([1.0], [factor])
     assert (row.outcome, row.by_factor) == (outcome, outcome != "not enough samples")
     assert "a factor of 3 (fewer than 5 recorded launches)" in row.reason
 
 
-def test_recorded_launches_that_differ_by_more_than_the_constant_raise_it():
-    past = [[1.0], [8.0]]
+def test_past_launches_that_differ_more_raise_the_factor():
+    recorded = [[1.0], [8.0]]
     assert (
-        launched([1.0], [7.0], past_launches=lambda case, metric: past).outcome
+        compare_launches([1.0], [7.0], past_launches=lambda case, metric: recorded).outcome
         == "not enough samples"
     )
-    assert launched([1.0], [9.0], past_launches=lambda case, metric: past).outcome == "worse"
+    assert (
+        compare_launches([1.0], [9.0], past_launches=lambda case, metric: recorded).outcome
+        == "worse"
+    )
 
 
-def test_a_noisy_case_is_never_judged_from_one_launch():
+def test_noisy_case_with_one_launch_is_not_judged():
     quiet = case("a")
     noisy = case("a", {"time_ms": 2000.0}, noisy="other work had its cores")
     for sides in ((quiet, noisy), (noisy, quiet)):
@@ -155,10 +169,10 @@ def test_a_noisy_case_is_never_judged_from_one_launch():
         assert row.reason == "1 and 1 launches of a noisy case; 4 a side would tell"
 
 
-def test_a_factor_decides_where_too_many_cases_share_a_test():
+def test_factor_decides_if_too_many_cases_share_a_test():
     def side(factor):
         four = [1.0, 1.01, 1.02, 1.03]
-        slow = case("slow", medians={"time_ms": times(factor, four)})
+        slow = case("slow", medians={"time_ms": scale_launches(factor, four)})
         return run(slow, *(case(f"c{n}", medians={"time_ms": four}) for n in range(11)))
 
     [row, *others] = compare(side(1.0), side(4.0)).rows
@@ -166,66 +180,77 @@ def test_a_factor_decides_where_too_many_cases_share_a_test():
     assert [other.by_factor for other in others] == [False] * 11
 
 
-def with_fastest(medians, fastest, n=150):
-    """A run of one case with these launches, of 30 iterations each."""
-    times_of = figure(medians[0], n=n, better="lower")
-    return run(case("a", {"time_ms": times_of}, medians={"time_ms": medians}, fastest=fastest))
+def run_with_fastest(medians, fastest, n=150):
+    """Return a run of one case with these launches of 30 iterations each."""
+    time = figure(medians[0], n=n, better="lower")
+    return run(case("a", {"time_ms": time}, medians={"time_ms": medians}, fastest=fastest))
 
 
-NOISY = [1.00, 1.21, 1.30, 1.05, 1.24]
-"""Medians of five launches, each with other neighbours on the machine."""
+NOISY_MEDIANS = [1.00, 1.21, 1.30, 1.05, 1.24]
+"""Medians of five launches with varying other load on the machine, in ms."""
 
 
-def test_the_fastest_iterations_show_what_noisy_medians_hide():
-    slower = times(1.1, [1.22, 1.01, 1.26, 1.03, 1.28])
-    plain = launched(NOISY, slower)
-    assert (plain.outcome, plain.by_fastest, plain.fastest) == ("not enough samples", False, None)
-    [row] = compare(with_fastest(NOISY, FIVE), with_fastest(slower, times(1.1))).rows
+def test_fastest_iterations_show_a_change_that_medians_hide():
+    slower = scale_launches(1.1, [1.22, 1.01, 1.26, 1.03, 1.28])
+    medians_row = compare_launches(NOISY_MEDIANS, slower)
+    assert (medians_row.outcome, medians_row.by_fastest, medians_row.fastest) == (
+        "not enough samples",
+        False,
+        None,
+    )
+    [row] = compare(
+        run_with_fastest(NOISY_MEDIANS, FIVE), run_with_fastest(slower, scale_launches(1.1))
+    ).rows
     assert (row.outcome, row.by_fastest) == ("worse", True)
     assert row.reason == "by the fastest iteration of each launch, 1.10x"
-    assert row.ratio == pytest.approx(plain.ratio)
-    [back] = compare(with_fastest(slower, times(1.1)), with_fastest(NOISY, FIVE)).rows
-    assert (back.outcome, back.by_fastest) == ("better", True)
+    assert row.ratio == pytest.approx(medians_row.ratio)
+    [reverse] = compare(
+        run_with_fastest(slower, scale_launches(1.1)), run_with_fastest(NOISY_MEDIANS, FIVE)
+    ).rows
+    assert (reverse.outcome, reverse.by_fastest) == ("better", True)
 
 
-def test_the_fastest_of_more_iterations_is_no_news():
-    sides = with_fastest(FIVE, times(1.1)), with_fastest(FIVE, FIVE, n=1500)
+def test_fastest_of_more_iterations_does_not_count():
+    sides = run_with_fastest(FIVE, scale_launches(1.1)), run_with_fastest(FIVE, FIVE, n=1500)
     [row] = compare(*sides).rows
     assert (row.outcome, row.fastest) == ("same", None)
 
 
-def test_with_four_launches_the_medians_alone_are_tested():
+def test_four_launches_are_tested_by_their_medians_only():
     four = FIVE[:4]
     [row] = compare(
-        with_fastest(four, four, n=120), with_fastest(times(1.5, four), four, n=120)
+        run_with_fastest(four, four, n=120),
+        run_with_fastest(scale_launches(1.5, four), four, n=120),
     ).rows
     assert (row.outcome, row.fastest) == ("worse", None)
 
 
-def test_two_tests_cry_wolf_no_more_often_than_one():
-    chance = Random(3)
-    wrong = 0
+def test_second_test_does_not_raise_the_false_alarm_rate():
+    random_source = Random(3)
+    false_alarms = 0
     trials = 2000
 
     def side():
-        medians = [math.exp(chance.gauss(0, 0.1)) for _ in range(5)]
-        return with_fastest(medians, [m * math.exp(chance.gauss(-0.2, 0.05)) for m in medians])
+        medians = [math.exp(random_source.gauss(0, 0.1)) for _ in range(5)]
+        return run_with_fastest(
+            medians, [median * math.exp(random_source.gauss(-0.2, 0.05)) for median in medians]
+        )
 
     for _ in range(trials):
         [row] = compare(side(), side()).rows
-        wrong += row.outcome in ("better", "worse")
-    assert wrong <= 0.05 * trials
+        false_alarms += row.outcome in ("better", "worse")
+    assert false_alarms <= 0.05 * trials
 
 
-def test_noise_that_hides_ten_percent_is_no_verdict():
+def test_noise_that_hides_10_percent_gives_no_verdict():
     noisy = [0.7, 1.0, 1.3, 0.8, 1.2]
-    row = launched(noisy, noisy)
+    row = compare_launches(noisy, noisy)
     assert (row.outcome, row.reason) == ("not enough samples", "the interval is 0.62 to 1.62")
 
 
-def test_among_many_cases_one_difference_needs_more_launches():
+def test_difference_among_many_cases_needs_more_launches():
     def side(factor, launches):
-        first = case("slow", medians={"time_ms": times(factor, launches)})
+        first = case("slow", medians={"time_ms": scale_launches(factor, launches)})
         others = [case(f"c{n}", medians={"time_ms": list(launches)}) for n in range(11)]
         return run(first, *others)
 
@@ -239,38 +264,41 @@ def test_among_many_cases_one_difference_needs_more_launches():
     ]
 
 
-def test_what_is_known_of_earlier_runs_widens_the_interval():
+def test_variation_of_earlier_runs_widens_the_interval():
     steady = [[1.0 + n / 1000] for n in range(10)]
     wide = [[0.8 + n / 20] for n in range(10)]
-    told = {"steady": steady, "wide": wide}
-    assert (
-        launched([1.0], [1.6], past_launches=lambda case, metric: told["steady"]).outcome == "worse"
-    )
-    assert (
-        launched([1.0], [1.6], past_launches=lambda case, metric: told["wide"]).outcome != "worse"
-    )
-    row = launched(FIVE, times(1.1), past_launches=lambda case, metric: told["wide"])
+    row = compare_launches([1.0], [1.6], past_launches=lambda case, metric: steady)
+    assert row.outcome == "worse"
+    row = compare_launches([1.0], [1.6], past_launches=lambda case, metric: wide)
+    assert row.outcome != "worse"
+    row = compare_launches(FIVE, scale_launches(1.1), past_launches=lambda case, metric: wide)
     assert row.outcome == "not enough samples"
     assert row.interval[0] < 0.8
 
 
-def test_a_difference_far_beyond_all_earlier_runs_is_found():
+def test_difference_far_beyond_earlier_runs_is_judged():
     steady = [[1.0 + n / 100_000] for n in range(10)]
-    row = launched([1.0], [2.0], past_launches=lambda case, metric: steady)
+    row = compare_launches([1.0], [2.0], past_launches=lambda case, metric: steady)
     assert (row.outcome, row.reason) == (
         "worse",
         "beyond a factor of 1.5 (from 11 recorded launches)",
     )
 
 
-def test_other_machines_are_not_compared():
-    row = launched(FIVE, times(1.1), mismatch="cores 2 in a, 4 in b")
+def test_different_machines_are_not_comparable():
+    row = compare_launches(FIVE, scale_launches(1.1), mismatch="cores 2 in a, 4 in b")
     assert (row.outcome, row.reason) == ("not comparable", "cores 2 in a, 4 in b")
 
 
-def test_ranks_that_share_cores_in_one_run_only_are_not_compared():
+def test_core_sharing_in_one_run_is_not_comparable():
     sides = [
-        run(case("a", medians={"time_ms": times(factor)}, launch=launch(oversubscribed=crowded)))
+        run(
+            case(
+                "a",
+                medians={"time_ms": scale_launches(factor)},
+                launch=launch_part(oversubscribed=crowded),
+            )
+        )
         for factor, crowded in ((1.0, False), (0.5, True))
     ]
     row = compare(*sides).cases[0].headline
@@ -291,17 +319,17 @@ def test_ranks_that_share_cores_in_one_run_only_are_not_compared():
         (figure(1.0), figure(1.0, "us"), "in ms in a, in us in b"),
     ],
 )
-def test_where_there_is_no_ratio_the_row_says_why(a, b, reason):
-    row = row_of(a, b)
+def test_row_without_a_ratio_has_a_reason(a, b, reason):
+    row = compare_values(a, b)
     assert (row.ratio, row.outcome, row.reason) == (None, None, reason)
 
 
-def test_a_count_that_is_0_in_all_launches_is_the_same():
-    row = row_of(0.0, 0.0)
+def test_count_of_0_in_both_runs_is_the_same():
+    row = compare_values(0.0, 0.0)
     assert (row.ratio, row.outcome, row.reason) == (None, "same", "0 in a and b")
 
 
-def test_rows_stand_in_the_order_of_the_first_run():
+def test_rows_have_the_order_of_the_first_run():
     a = run(case("z", {"m": 1.0, "k": 1.0}), case("a"))
     b = run(case("a"), case("z", {"n": 1.0, "k": 1.0}))
     comparison = compare(a, b)
@@ -309,7 +337,7 @@ def test_rows_stand_in_the_order_of_the_first_run():
     assert [row.metric for row in comparison.cases[0].rows] == ["m", "k", "n"]
 
 
-def test_cases_of_one_run_alone_are_named():
+def test_lists_cases_of_only_one_run():
     first = run(case("a"), case("both"), id="1")
     second = run(case("both"), case("b"), id="2")
     comparison = compare(first, second)
@@ -318,7 +346,7 @@ def test_cases_of_one_run_alone_are_named():
     assert (comparison.a.id, comparison.b.id) == ("1", "2")
 
 
-def test_what_differs_in_spite_of_equal_ids_is_told():
+def test_reports_differences_of_cases_with_equal_ids():
     a = case("a", params={"halo_len": 1, "sizes": [8, 64], "pad": None, "old": 2})
     b = case("a", params={"halo_len": 3, "sizes": [8], "new": True}, np=4, benchmark="other")
     [pair] = compare(run(a), run(b)).cases
@@ -338,69 +366,72 @@ def test_equal_cases_have_no_remarks():
     assert (pair.differences, pair.remarks) == ((), ())
 
 
-BROKEN = wrong_check("row 3")
+FAILED_CHECK = wrong_check("row 3")
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"status": "failed", "checks": [BROKEN]}, "check halo failed in b"),
+        ({"status": "failed", "checks": [FAILED_CHECK]}, "check halo failed in b"),
         ({"status": "error"}, "error in b"),
         ({"status": "timeout"}, "timeout in b"),
     ],
 )
-def test_numbers_of_a_case_that_went_wrong_are_not_judged(changes, reason):
+def test_figures_of_a_broken_case_are_not_judged(changes, reason):
     [pair] = compare(run(case()), run(case("a", {"time_ms": 1.0}, **changes))).cases
     [row] = pair.rows
     assert (row.ratio, row.outcome, row.reason) == (0.5, None, reason)
     assert pair.remarks == (f"passed in a, {changes['status']} in b",)
 
 
-def test_a_case_that_failed_an_expectation_alone_is_judged():
+def test_case_that_failed_only_an_expectation_is_judged():
     failed = case("a", {"time_ms": 5.0}, status="failed", reason="time_ms is above 4")
     comparison = compare(run(case()), run(failed))
     [row] = comparison.rows
     assert row.outcome == "not enough samples"
-    assert judgements(comparison) == {"a": ("broken", "time_ms is above 4")}
+    assert judgements_by_case(comparison) == {"a": ("broken", "time_ms is above 4")}
 
 
-def test_both_runs_may_have_gone_wrong():
-    both = [run(case(status="error")), run(case(status="timeout"))]
-    [row] = compare(*both).rows
+def test_reason_covers_both_broken_runs():
+    sides = [run(case(status="error")), run(case(status="timeout"))]
+    [row] = compare(*sides).rows
     assert row.reason == "error in a and timeout in b"
 
 
-def test_outcomes_are_counted():
+def test_tally_counts_outcomes():
     a = {"worse": 1.0, "gone": 1.0, "better": 2.0}
     b = {"worse": 1.0, "better": 2.0}
-    of_a = {"worse": FIVE, "better": FIVE}
-    of_b = {"worse": times(1.2), "better": times(0.8)}
-    assert compare(run(case("a", a, medians=of_a)), run(case("a", b, medians=of_b))).tally == (
-        "0 of 1 case judged, 1 unjudged"
-    )
+    medians_of_a = {"worse": FIVE, "better": FIVE}
+    medians_of_b = {"worse": scale_launches(1.2), "better": scale_launches(0.8)}
+    assert compare(
+        run(case("a", a, medians=medians_of_a)), run(case("a", b, medians=medians_of_b))
+    ).tally == ("0 of 1 case judged, 1 unjudged")
     assert compare(run(), run()).tally == "0 of 0 cases judged"
-    slower = case("b", medians={"time_ms": times(1.3)})
-    died = case("c", status="error")
-    sides = run(case("b", medians={"time_ms": FIVE}), case("c")), run(slower, died, case("d"))
+    slower = case("b", medians={"time_ms": scale_launches(1.3)})
+    broken = case("c", status="error")
+    sides = run(case("b", medians={"time_ms": FIVE}), case("c")), run(slower, broken, case("d"))
     assert compare(*sides).tally == "1 of 3 cases judged (1 worse), 1 unjudged, 1 broken"
 
 
-def test_the_rows_of_one_outcome_can_be_taken_alone():
-    sides = [run(case("a", medians={"time_ms": times(f)}), case("b")) for f in (1.0, 1.3)]
+def test_with_only_keeps_the_cases_of_one_outcome():
+    sides = [
+        run(case("a", medians={"time_ms": scale_launches(factor)}), case("b"))
+        for factor in (1.0, 1.3)
+    ]
     comparison = compare(*sides)
     assert [row.outcome for row in comparison.rows] == ["worse", "not enough samples"]
     assert [pair.id for pair in comparison.with_only("not judged").cases] == ["b"]
     assert comparison.with_only("broken").cases == ()
-    only = comparison.with_only("worse")
-    assert [row.case for row in only.rows] == ["a"]
-    assert only.tally == comparison.tally == "1 of 2 cases judged (1 worse), 1 unjudged"
+    worse_only = comparison.with_only("worse")
+    assert [row.case for row in worse_only.rows] == ["a"]
+    assert worse_only.tally == comparison.tally == "1 of 2 cases judged (1 worse), 1 unjudged"
 
 
 # Judgements of cases
 
 
-def judgements(comparison):
-    """How each case came out, and why."""
+def judgements_by_case(comparison):
+    """Return the judgement and its reason by case."""
     return {case.case: (case.judgement, case.reason) for case in comparison.judgements}
 
 
@@ -413,21 +444,21 @@ PASSED_CHECK = wrong_check().model_copy(
     "reason",
     ["planted fault noticed: rank 1 is slow", "nothing noticed the planted fault slow=1.1"],
 )
-def test_a_case_that_only_a_planted_fault_failed_is_judged_by_its_time(reason):
+def test_case_failed_by_an_injected_fault_is_judged_by_its_time(reason):
     def side(launches, **more):
         return run(
             case("a", {"time_ms": figure(launches[0])}, medians={"time_ms": launches}, **more)
         )
 
-    compared = compare(side(FIVE), side(times(1.2), status="failed", reason=reason))
-    (judgement,) = compared.judgements
+    comparison = compare(side(FIVE), side(scale_launches(1.2), status="failed", reason=reason))
+    (judgement,) = comparison.judgements
     assert (judgement.judgement, judgement.outcome) == ("judged", "worse")
-    [note] = [note for note in comparison_notes(compared) if "Failed in b" in note]
+    [note] = [note for note in comparison_notes(comparison) if "Failed in b" in note]
     assert note == "Failed in b by a planted fault, but compared: a."
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "reason"),
     [
         ({"status": "failed", "checks": [wrong_check()]}, "check halo failed"),
         ({"status": "failed", "reason": "time_ms is above 1"}, "time_ms is above 1"),
@@ -438,26 +469,28 @@ def test_a_case_that_only_a_planted_fault_failed_is_judged_by_its_time(reason):
         ({"checks": []}, "check halo is missing"),
     ],
 )
-def test_a_case_that_failed_lost_a_check_or_came_to_no_result_is_broken(changes, why):
+def test_case_that_failed_or_lost_a_check_is_broken(changes, reason):
     checked = case("a", checks=[PASSED_CHECK])
     status = CaseStatus(changes.get("status", CaseStatus.PASSED))
     later = checked.model_copy(update=changes | {"status": status})
-    assert judgements(compare(run(checked), run(later))) == {"a": ("broken", why)}
+    assert judgements_by_case(compare(run(checked), run(later))) == {"a": ("broken", reason)}
 
 
-def test_a_case_that_was_broken_before_is_broken_again():
-    wrong = case("a", status="failed", checks=[wrong_check()])
-    assert judgements(compare(run(wrong), run(wrong))) == {"a": ("broken", "check halo failed")}
-    assert judgements(compare(run(), run(wrong))) == {"a": ("broken", "check halo failed")}
-    assert judgements(compare(run(wrong), run(case("a", checks=[PASSED_CHECK])))) == {
+def test_case_broken_in_both_runs_is_broken():
+    failed = case("a", status="failed", checks=[wrong_check()])
+    assert judgements_by_case(compare(run(failed), run(failed))) == {
+        "a": ("broken", "check halo failed")
+    }
+    assert judgements_by_case(compare(run(), run(failed))) == {"a": ("broken", "check halo failed")}
+    assert judgements_by_case(compare(run(failed), run(case("a", checks=[PASSED_CHECK])))) == {
         "a": ("unjudged", "check halo failed in a")
     }
 
 
-def test_a_case_of_one_side_alone_is_unjudged():
+def test_case_of_only_one_run_is_unjudged():
     old = run(case("old"), id="1")
     new = run(case("new"), id="2")
-    assert judgements(compare(old, new)) == {
+    assert judgements_by_case(compare(old, new)) == {
         "new": ("unjudged", "not in run 1"),
         "old": ("unjudged", "only in run 1"),
     }
@@ -466,18 +499,18 @@ def test_a_case_of_one_side_alone_is_unjudged():
 @pytest.mark.parametrize(
     "option", [("-k", "new"), ("--case", "new"), ("--case=new",), ("--failed", "last")]
 )
-def test_cases_that_a_filter_left_out_are_not_selected(option):
+def test_cases_excluded_by_a_filter_are_not_judged(option):
     later = run(case("new"), argv=("run", "made-up.yaml", *option))
-    assert judgements(compare(run(case("old"), case("new")), later)).keys() == {"new"}
+    assert judgements_by_case(compare(run(case("old"), case("new")), later)).keys() == {"new"}
 
 
-def test_a_case_without_a_time_is_unjudged():
+def test_case_without_a_time_is_unjudged():
     sides = run(case("a", {"m": 1.0})), run(case("a", {"m": 1.0}))
-    assert judgements(compare(*sides)) == {"a": ("unjudged", "its time was not measured")}
+    assert judgements_by_case(compare(*sides)) == {"a": ("unjudged", "its time was not measured")}
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "reason"),
     [
         ({"params": {"halo_len": 7}}, "halo_len 1 in a, 7 in b"),
         ({"params": {"halo_len": None}}, "halo_len 1 in a, not set in b"),
@@ -485,14 +518,14 @@ def test_a_case_without_a_time_is_unjudged():
         ({"benchmark": "other.one"}, "made.up in a, other.one in b"),
     ],
 )
-def test_other_work_is_not_comparable_unless_forced(changes, why):
-    a, b = (run(case("a", medians={"time_ms": FIVE}, **of)) for of in ({}, changes))
+def test_different_work_is_not_comparable_unless_forced(changes, reason):
+    a, b = (run(case("a", medians={"time_ms": FIVE}, **options)) for options in ({}, changes))
     comparison = compare(a, b)
-    assert judgements(comparison) == {"a": ("unjudged", why)}
+    assert judgements_by_case(comparison) == {"a": ("unjudged", reason)}
     assert [row.outcome for row in comparison.rows] == ["not comparable"]
-    assert judgements(compare(a, b, force=True)) == {"a": ("judged", None)}
+    assert judgements_by_case(compare(a, b, force=True)) == {"a": ("judged", None)}
 
 
-def test_another_seed_is_no_other_work():
+def test_different_seed_is_comparable():
     a, b = (run(case("a", params={"seed": n}, medians={"time_ms": FIVE})) for n in (1, 2))
-    assert judgements(compare(a, b)) == {"a": ("judged", None)}
+    assert judgements_by_case(compare(a, b)) == {"a": ("judged", None)}

@@ -1,4 +1,4 @@
-"""A comparison as text: it fits its width, says each thing once, and each number has a unit."""
+"""Text of a comparison: width, units, and no repeated messages."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def long_case(method: str, factor: float, **changes: Any) -> CasePart:
 
 
 def runs_with_every_outcome() -> tuple[RecordedRun, RecordedRun]:
-    """Return two runs with cases that are worse, better, the same, not judged and broken."""
+    """Return two runs with worse, better, equal, unjudged and broken cases."""
     vertical, horizontal, square, diagonal = METHODS
     a = run(
         long_case(square, 1.0),
@@ -92,7 +92,7 @@ def comparison_fixture() -> RunComparison:
     return compare(*runs_with_every_outcome())
 
 
-def lines_of(comparison: RunComparison, width: int, **options: Any) -> list[str]:
+def render_lines(comparison: RunComparison, width: int, **options: Any) -> list[str]:
     return list(comparison_lines(comparison, width, **options))
 
 
@@ -101,42 +101,42 @@ def lines_of(comparison: RunComparison, width: int, **options: Any) -> list[str]
 def test_no_line_is_longer_than_the_width(
     comparison: RunComparison, width: int, all_metrics: bool
 ) -> None:
-    lines = lines_of(comparison, width, all_metrics=all_metrics)
+    lines = render_lines(comparison, width, all_metrics=all_metrics)
     assert max(map(len, lines)) <= width
     assert max(map(len, gate_lines(comparison, width))) <= width
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_outcomes_come_first_and_are_never_cut(comparison: RunComparison, width: int) -> None:
-    text = "\n".join(lines_of(comparison, width))
+def test_rows_start_with_whole_outcomes(comparison: RunComparison, width: int) -> None:
+    text = "\n".join(render_lines(comparison, width))
     for label in OutcomeLabel:
         assert re.search(rf"^{re.escape(label)}  ", text, re.MULTILINE), label
-    metrics = lines_of(comparison, width, all_metrics=True)
+    metrics = render_lines(comparison, width, all_metrics=True)
     assert {label for label in OutcomeLabel for line in metrics if line.endswith(label)} == {
         *OutcomeLabel
     }
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_shortened_ids_are_still_different(comparison: RunComparison, width: int) -> None:
-    rows = [row for row in lines_of(comparison, width) if re.match(r"[▼✗▲=] \w+ +\w+\[", row)]
+def test_shortened_ids_stay_different(comparison: RunComparison, width: int) -> None:
+    rows = [row for row in render_lines(comparison, width) if re.match(r"[▼✗▲=] \w+ +\w+\[", row)]
     ids = {re.split(r"  +", row)[1] for row in rows}
     assert len(ids) == len(METHODS)
 
 
-def test_narrow_tables_of_metrics_have_whole_ids_in_lines_of_their_own(
+def test_narrow_metric_tables_have_ids_on_separate_lines(
     comparison: RunComparison,
 ) -> None:
-    lines = lines_of(comparison, 80, all_metrics=True)
+    lines = render_lines(comparison, 80, all_metrics=True)
     assert LONG_ID.format("vertical") in lines
     assert [line for line in lines if line.startswith("  time ") and "123,456x" in line]
 
 
 @pytest.mark.parametrize("all_metrics", [False, True])
-def test_no_sentence_is_printed_twice(comparison: RunComparison, all_metrics: bool) -> None:
-    text = " ".join(line.strip() for line in lines_of(comparison, 120, all_metrics=all_metrics))
-    sentences = [part for part in re.split(r"(?<=[a-z`)])\. ", text) if len(part) > 20]
-    assert len(sentences) == len(set(sentences))
+def test_no_message_is_printed_twice(comparison: RunComparison, all_metrics: bool) -> None:
+    text = " ".join(line.strip() for line in render_lines(comparison, 120, all_metrics=all_metrics))
+    messages = [part for part in re.split(r"(?<=[a-z`)])\. ", text) if len(part) > 20]
+    assert len(messages) == len(set(messages))
     assert text.count("slow (case exchange)") == 1
     assert text.count("other work had it") == 2, "once for each run"
     assert text.count("too few launches") == 1
@@ -149,33 +149,33 @@ def test_numbers_have_units_and_no_exponents(comparison: RunComparison, all_metr
     assert {row.a.split()[1] for row in rows if row.a} <= units
     assert {row.b.split()[1] for row in rows if row.b} <= units
     assert all(row.ratio.endswith("x") for row in rows)
-    text = "\n".join(lines_of(comparison, 120, all_metrics=all_metrics))
+    text = "\n".join(render_lines(comparison, 120, all_metrics=all_metrics))
     assert not re.search(r"\d(\.\d+)?e[+-]?\d", text)
     assert ("~42 %" in text) == all_metrics
 
 
 @pytest.mark.parametrize(
-    ("reference", "is_alike"), [(1.2, True), (1.1, True), (1.05, False), (1.0, False), (0.8, False)]
+    ("reference", "is_noted"), [(1.2, True), (1.1, True), (1.05, False), (1.0, False), (0.8, False)]
 )
-def test_a_note_says_whose_references_changed_like_the_times(
-    reference: float, is_alike: bool
+def test_note_lists_cases_with_references_that_changed_too(
+    reference: float, is_noted: bool
 ) -> None:
     def side(factor: float, reference_ms: float) -> RecordedRun:
         times = [factor * value for value in FIVE]
         limit = LimitPart(value=reference_ms, unit="ms", measured_by="a copy")
-        made = case("x", {"time_ms": figure(times[0])}, medians={"time_ms": times})
-        return run(made.model_copy(update={"limits": {"time_ms": limit}}))
+        part = case("x", {"time_ms": figure(times[0])}, medians={"time_ms": times})
+        return run(part.model_copy(update={"limits": {"time_ms": limit}}))
 
-    compared = compare(side(1.0, 0.5), side(1.2, 0.5 * reference))
-    notes = [note for note in comparison_notes(compared) if "machine may have changed" in note]
+    comparison = compare(side(1.0, 0.5), side(1.2, 0.5 * reference))
+    notes = [note for note in comparison_notes(comparison) if "machine may have changed" in note]
     assert [note.rpartition(": ")[2] for note in notes] == (
-        [f"x ({format_factor(reference)})."] if is_alike else []
+        [f"x ({format_factor(reference)})."] if is_noted else []
     )
-    gate = " ".join(" ".join(gate_lines(compared, 120)).split())
-    assert ("machine may have changed" in gate) == is_alike
+    gate = " ".join(" ".join(gate_lines(comparison, 120)).split())
+    assert ("machine may have changed" in gate) == is_noted
 
 
-def test_ratios_of_disturbed_cases_are_marked(comparison: RunComparison) -> None:
+def test_marks_ratios_of_disturbed_cases(comparison: RunComparison) -> None:
     marked = {row.pair.id for row in case_rows(comparison) if row.ratio.startswith("~")}
     disturbed = {id_ for side in comparison.conditions for id_ in (*side.noise, *side.crowded)}
     assert marked == disturbed & {row.pair.id for row in case_rows(comparison) if row.ratio}
@@ -185,7 +185,7 @@ def test_ratios_of_disturbed_cases_are_marked(comparison: RunComparison) -> None
     assert not any(row.ratio.startswith("~") for row in counts)
 
 
-def test_worse_and_broken_cases_come_first_and_then_better_ones(comparison: RunComparison) -> None:
+def test_worse_and_broken_cases_precede_better_ones(comparison: RunComparison) -> None:
     labels = [row.label for row in case_rows(comparison)]
     assert labels[:4] == [
         OutcomeLabel.WORSE,
@@ -197,23 +197,23 @@ def test_worse_and_broken_cases_come_first_and_then_better_ones(comparison: RunC
     assert ids == [f"few[n={n}]" for n in range(12)]
 
 
-def test_the_header_names_both_runs(comparison: RunComparison) -> None:
-    warning, a, b, empty, *_ = lines_of(comparison, 120)
+def test_header_names_both_runs(comparison: RunComparison) -> None:
+    warning, a, b, empty, *_ = render_lines(comparison, 120)
     assert warning == "warning: run b was made with the planted fault slow (case exchange)"
     assert a.split() == ["a", comparison.a.id, "1970-01-01T00:16:40Z", "✓", "passed", "login"]
     assert b.split()[:2] == ["b", comparison.b.id]
     assert empty == ""
 
 
-def notes_of(a: Sequence[CasePart], b: Sequence[CasePart]) -> list[str]:
+def compare_and_note(a: Sequence[CasePart], b: Sequence[CasePart]) -> list[str]:
     return comparison_notes(compare(run(*a, id="A"), run(*b, id="B")))
 
 
-def test_notes_say_why_cases_are_not_judged_and_what_to_do(comparison: RunComparison) -> None:
+def test_notes_give_reason_and_remedy_of_unjudged_cases(comparison: RunComparison) -> None:
     notes = comparison_notes(comparison)
-    named = ", ".join(f"few[n={n}]" for n in range(6))
+    ids = ", ".join(f"few[n={n}]" for n in range(6))
     assert (
-        f"Not judged, too few launches (1 in a, 1 in b, 6 per side needed): {named} and 6 more. "
+        f"Not judged, too few launches (1 in a, 1 in b, 6 per side needed): {ids} and 6 more. "
         "Run both sides with `--set repeat=6`."
     ) in notes
     broken = LONG_ID.format("diagonal")
@@ -225,7 +225,7 @@ def test_notes_say_why_cases_are_not_judged_and_what_to_do(comparison: RunCompar
     )
 
 
-def test_noise_is_told_once_for_each_run_with_its_worst_case(comparison: RunComparison) -> None:
+def test_noise_is_noted_once_per_run_with_its_worst_case(comparison: RunComparison) -> None:
     noise = [note for note in comparison_notes(comparison) if note.startswith("Noise in")]
     worst = LONG_ID.format("vertical")
     assert noise[1] == f"Noise in b (4 cases), most in {worst}: {NOISE.format('1234560 ')}."
@@ -290,62 +290,62 @@ def test_noise_is_told_once_for_each_run_with_its_worst_case(comparison: RunComp
         ),
     ],
 )
-def test_explains_a_case(a: CasePart, b: CasePart, note: str) -> None:
-    assert note in notes_of([a], [b])
+def test_notes_explain_a_case(a: CasePart, b: CasePart, note: str) -> None:
+    assert note in compare_and_note([a], [b])
 
 
-def test_says_that_a_difference_may_be_chance_among_many_cases() -> None:
+def test_note_on_a_difference_that_may_be_chance() -> None:
     launches = [1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.12, 1.14]
     same = [case(f"same[n={n}]", medians={"time_ms": launches}) for n in range(9)]
     slower = [1.07 * launch for launch in launches]
     sides = [case("x", medians={"time_ms": times}) for times in (launches, slower)]
-    notes = notes_of([sides[0], *same], [sides[1], *same])
+    notes = compare_and_note([sides[0], *same], [sides[1], *same])
     assert any(
         note.startswith("Not judged, a difference that may be chance among so many cases: x. ")
         for note in notes
     )
 
 
-def test_the_table_says_what_its_numbers_are() -> None:
-    once = compare(run(case("x")), run(case("x")))
-    assert len(table_notes(once)) == 1
+def test_table_notes_explain_the_columns() -> None:
+    single_launch = compare(run(case("x")), run(case("x")))
+    assert len(table_notes(single_launch)) == 1
     metrics = {"time_ms": 1.0, "wait_ms": 1.0}
-    several = case("x", metrics, medians={"time_ms": FIVE}, benchmark="halo.exchange")
-    notes = table_notes(compare(run(several), run(several)), all_metrics=True)
+    part = case("x", metrics, medians={"time_ms": FIVE}, benchmark="halo.exchange")
+    notes = table_notes(compare(run(part), run(part)), all_metrics=True)
     assert notes[1].startswith("95 % interval: the range of b/a")
     assert notes[-1] == "Measured in other loops, not parts of the time: exchange wait."
 
 
-def test_names_versions_and_machines_in_warnings_only() -> None:
+def test_reports_versions_and_machines_in_warnings_only() -> None:
     a = replace(run(case("x"), id="A"), environment={"fingerprint": {"hosts": ["n1"]}})
     b = replace(run(case("x"), id="B"), environment={"fingerprint": {"hosts": ["n2"]}})
-    other_machines = compare(a, b, mismatch="hosts n1 in a, n2 in b")
-    assert comparison_warnings(other_machines) == [
+    machine_comparison = compare(a, b, mismatch="hosts n1 in a, n2 in b")
+    assert comparison_warnings(machine_comparison) == [
         "machines or libraries differ: hosts n1 in a, n2 in b"
     ]
-    assert comparison_notes(other_machines) == [
+    assert comparison_notes(machine_comparison) == [
         "Not judged, other machines or libraries (see the warning): x. "
         "Use `spbench compare --force` to compare anyway."
     ]
-    other_version = compare(run(case("x")), run(case("x", version=2)))
-    assert comparison_warnings(other_version) == [
+    version_comparison = compare(run(case("x")), run(case("x", version=2)))
+    assert comparison_warnings(version_comparison) == [
         "benchmark versions differ: made.up has version 1 in a, 2 in b"
     ]
-    assert comparison_notes(other_version) == [
+    assert comparison_notes(version_comparison) == [
         "Not judged, other benchmark versions (see the warning): x. "
         "Run both sides with the same version of spbench."
     ]
 
 
-def test_a_row_of_one_outcome_leaves_the_notes_as_they_are(comparison: RunComparison) -> None:
-    lines = lines_of(comparison, 120, shown=comparison.with_only("worse"))
+def test_filter_by_outcome_keeps_the_notes(comparison: RunComparison) -> None:
+    lines = render_lines(comparison, 120, shown=comparison.with_only("worse"))
     labels = [line for line in lines if line.startswith(tuple(OutcomeLabel))]
     assert len(labels) == 1
     assert labels[0].startswith("▼ worse")
     assert f"{comparison_summary(comparison)}." in lines
 
 
-def test_a_gate_has_a_row_for_each_case(comparison: RunComparison) -> None:
+def test_gate_has_a_row_for_each_case(comparison: RunComparison) -> None:
     lines = list(gate_lines(comparison, 120))
     labels = [line.split("  ")[0].strip() for line in lines if line[:1] in "▼▲✗=?"]
     assert labels[:3] == ["▼ worse", "✗ broken", "▲ better"]
@@ -353,13 +353,12 @@ def test_a_gate_has_a_row_for_each_case(comparison: RunComparison) -> None:
     assert not any(line.startswith("Not shown") for line in lines)
 
 
-def test_a_gate_of_many_cases_shows_those_that_differ_and_counts_the_others() -> None:
+def test_gate_of_many_cases_shows_only_different_ones() -> None:
     def side(factor: float) -> RecordedRun:
-        changed = {"y": factor, "z": None}
-        cases = [made(f"x{at}", 1.0) for at in range(20)]
-        return run(*cases, *(made(name, by) for name, by in changed.items()))
+        cases = [build_case(f"x{number}", 1.0) for number in range(20)]
+        return run(*cases, build_case("y", factor), build_case("z", None))
 
-    def made(name: str, factor: float | None) -> CasePart:
+    def build_case(name: str, factor: float | None) -> CasePart:
         times = [1.0] if factor is None else [factor * value for value in SIX]
         return case(name, {"time_ms": figure(times[0])}, medians={"time_ms": times})
 
@@ -368,8 +367,8 @@ def test_a_gate_of_many_cases_shows_those_that_differ_and_counts_the_others() ->
     assert "Not shown: 20 same, 1 not judged." in lines
 
 
-@pytest.mark.parametrize("earlier", [0, 4, 5])
-def test_a_difference_is_provisional_without_earlier_runs(earlier: int) -> None:
+@pytest.mark.parametrize("earlier_count", [0, 4, 5])
+def test_difference_without_earlier_runs_is_provisional(earlier_count: int) -> None:
     def side(factor: float) -> RecordedRun:
         times = [factor * value for value in SIX]
         return run(
@@ -377,25 +376,25 @@ def test_a_difference_is_provisional_without_earlier_runs(earlier: int) -> None:
             case("y", {"time_ms": figure(1.0)}, medians={"time_ms": SIX}),
         )
 
-    past = [[1.0 + 0.001 * at] * 6 for at in range(earlier)]
-    compared = compare(side(1.0), side(2.0), lambda case, metric: past)
-    notes = [note for note in comparison_notes(compared) if note.startswith("Provisional: x.")]
-    assert len(notes) == (earlier < 5)
+    earlier_launches = [[1.0 + 0.001 * number] * 6 for number in range(earlier_count)]
+    comparison = compare(side(1.0), side(2.0), lambda case, metric: earlier_launches)
+    notes = [note for note in comparison_notes(comparison) if note.startswith("Provisional: x.")]
+    assert len(notes) == (earlier_count < 5)
 
 
-def test_many_cases_are_counted_and_not_named() -> None:
+def test_counts_cases_instead_of_naming_many() -> None:
     assert name_cases(["a", "b"]) == "a, b"
     assert name_cases([str(n) for n in range(15)]) == "0, 1, 2, 3, 4, 5 and 9 more"
 
 
 @pytest.mark.parametrize("length", range(30, 80))
-def test_no_line_of_a_hostile_name_is_a_command_of_a_ci_server(length: int) -> None:
+def test_hostile_name_gives_no_ci_command(length: int) -> None:
     name = "x" * length + " ::error::y"
     comparison = compare(run(case(name)), run(case(name, status="error")))
     assert not [line for line in gate_lines(comparison, 80) if line.lstrip().startswith("::")]
 
 
-def test_a_gate_lists_a_broken_case_once_although_its_launches_are_too_few() -> None:
+def test_gate_lists_a_broken_case_with_few_launches_once() -> None:
     broken = case("x", {"time_ms": 1.1}, status="failed", reason="time is above its limit")
     lines = list(gate_lines(compare(run(case("x")), run(broken)), 120))
     assert sum(line.startswith("✗ broken") for line in lines) == 1

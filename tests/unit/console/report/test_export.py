@@ -1,3 +1,5 @@
+"""Exports of runs and comparisons as CSV, JSON and Markdown."""
+
 import csv
 import io
 import json
@@ -24,7 +26,7 @@ from unit.events import measured, recorded, run_end, run_start, told_by_a_strang
 from unit.results import case, figure, run
 
 
-def records(text):
+def read_csv(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
@@ -41,7 +43,7 @@ LOST = case("b", {}, params={"method": "square"}, status="error", reason='rank 3
 
 
 def test_csv_has_a_row_for_each_case_and_metric():
-    rows = records(export_text(run(LIMITED, LOST), "csv"))
+    rows = read_csv(export_text(run(LIMITED, LOST), "csv"))
     assert [(row["case"], row["metric"]) for row in rows] == [
         ("a", "time_ms"),
         ("a", "rate"),
@@ -55,40 +57,40 @@ def test_csv_has_a_row_for_each_case_and_metric():
     assert (rows[0]["min"], rows[0]["p95"], rows[0]["limit"]) == ("1.0", "3.0", "")
 
 
-def test_csv_has_a_column_for_each_parameter_of_any_case():
-    rows = records(export_text(run(LIMITED, LOST), "csv"))
+def test_csv_has_a_column_for_each_parameter():
+    rows = read_csv(export_text(run(LIMITED, LOST), "csv"))
     assert [row["params.halo_len"] for row in rows] == ["1", "1", ""]
     assert [row["params.method"] for row in rows] == ["", "", "square"]
     assert json.loads(rows[0]["params.sizes"]) == [8, 64]
 
 
-def test_csv_tells_why_a_case_has_no_metrics():
-    lost = records(export_text(run(LIMITED, LOST), "csv"))[-1]
+def test_csv_has_the_reason_of_a_case_without_metrics():
+    lost = read_csv(export_text(run(LIMITED, LOST), "csv"))[-1]
     assert (lost["status"], lost["reason"], lost["value"]) == ("error", LOST.reason, "")
 
 
 @pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)"])
-def test_csv_has_no_formulas(text):
-    [row] = records(export_text(run(case(text, {}, params={"of": text}, reason=text)), "csv"))
+def test_csv_escapes_formulas(text):
+    [row] = read_csv(export_text(run(case(text, {}, params={"of": text}, reason=text)), "csv"))
     assert (row["case"], row["reason"], row["params.of"]) == (f"'{text}",) * 3
-    compared = records(export_comparison(compare(run(case(text)), run(case(text))), "csv"))
+    compared = read_csv(export_comparison(compare(run(case(text)), run(case(text))), "csv"))
     assert compared[0]["case"] == f"'{text}"
 
 
-def test_csv_keeps_numbers_below_zero():
-    [row] = records(export_text(run(case("a", {"time_ms": figure(-2.0)})), "csv"))
+def test_csv_keeps_negative_numbers():
+    [row] = read_csv(export_text(run(case("a", {"time_ms": figure(-2.0)})), "csv"))
     assert (row["value"], row["min"]) == ("-2.0", "-3.0")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_export_moves_no_cursor(kind, tmp_path):
+def test_export_contains_no_control_characters(kind, tmp_path):
     folder = recorded(tmp_path, told_by_a_stranger(), suite="s\x1b[2J\x9b")
     text = export_text(load_run(folder), kind)
     assert all(line.isprintable() for line in text.splitlines())
     assert ("?\\[2J" if kind == "md" else "?[2J") in text
 
 
-def test_a_run_without_cases_is_an_empty_csv():
+def test_run_without_cases_is_an_empty_csv():
     assert export_text(run(), "csv") == ""
 
 
@@ -104,7 +106,7 @@ def test_json_is_the_report(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}", '{"schema": "spbench.report/1"}'])
-def test_without_a_sound_report_json_is_made_of_the_events(tmp_path, content):
+def test_json_is_built_from_events_without_a_valid_report(tmp_path, content):
     folder = recorded(tmp_path, whole_run()[:-1])
     if content is not None:
         folder.report.write_text(content)
@@ -113,28 +115,28 @@ def test_without_a_sound_report_json_is_made_of_the_events(tmp_path, content):
     assert (report["run"]["finished"], report["cases"][0]["status"]) == (None, "passed")
 
 
-def test_a_run_of_which_nothing_was_recorded_has_no_json(tmp_path):
+def test_rejects_json_of_a_run_without_events(tmp_path):
     folder = recorded(tmp_path, [])
     with pytest.raises(UsageError, match=f"nothing was recorded of run {folder.id}"):
         export_text(load_run(folder), "json")
 
 
-def test_a_run_in_short_is_json(tmp_path):
-    told = summary_object(run().summary)
-    assert json.loads(json.dumps(told)) == told
-    assert (told["started"], told["finished"]) == (
+def test_summary_object_is_valid_json(tmp_path):
+    document = summary_object(run().summary)
+    assert json.loads(json.dumps(document)) == document
+    assert (document["started"], document["finished"]) == (
         "1970-01-01T00:16:40.000+00:00",
         "1970-01-01T00:16:42.500+00:00",
     )
-    assert (told["verdict"], told["argv"]) == ("passed", ["run", "made-up.yaml"])
+    assert (document["verdict"], document["argv"]) == ("passed", ["run", "made-up.yaml"])
 
 
 # Markdown
 
 
-def test_markdown_is_a_table():
-    head, empty, *lines = export_text(run(LIMITED, LOST), "md").splitlines()
-    assert head == "20260101-000000-made-up-0000, passed, 1970-01-01T00:16:40Z on login"
+def test_markdown_has_a_table_of_metrics():
+    heading, empty, *lines = export_text(run(LIMITED, LOST), "md").splitlines()
+    assert heading == "20260101-000000-made-up-0000, passed, 1970-01-01T00:16:40Z on login"
     assert empty == ""
     assert lines == [
         "| case | status | metric | median | p95 | p99 | n | reference | note |",
@@ -145,7 +147,7 @@ def test_markdown_is_a_table():
     ]
 
 
-def test_markdown_tells_the_findings_and_escapes_bars(tmp_path):
+def test_markdown_has_the_findings_and_escapes_bars(tmp_path):
     folder = recorded(tmp_path, [run_start(), run_end(findings=["All alike."])])
     assert export_text(load_run(folder), "md").endswith("\n\nAll alike.\n")
     assert "| a\\|b | passed |" in export_text(run(case("a|b")), "md")
@@ -165,13 +167,13 @@ def test_markdown_escapes_html_and_markdown_everywhere():
         findings=(HOSTILE,),
         summary=replace(recorded_run.summary, host=HOSTILE),
     )
-    head, _, _, _, row, _, finding = export_text(hostile, "md").splitlines()
-    assert head.endswith(f" on {ESCAPED}")
+    heading, _, _, _, row, _, finding = export_text(hostile, "md").splitlines()
+    assert heading.endswith(f" on {ESCAPED}")
     assert row.startswith(f"| {ESCAPED} | passed |")
     assert finding == ESCAPED
 
 
-def test_a_comparison_escapes_html_in_markdown():
+def test_comparison_escapes_html_in_markdown():
     text = export_comparison(compare(run(case(HOSTILE)), run(case(HOSTILE))), "md")
     assert "<script>" not in text.replace("\\<", "")
 
@@ -179,11 +181,11 @@ def test_a_comparison_escapes_html_in_markdown():
 # Tables
 
 
-def test_every_row_has_the_tables_columns():
+def test_every_row_has_all_columns():
     assert {len(row) for row in run_rows(run(LIMITED, LOST))} == {len(RUN_COLUMNS)}
 
 
-def test_a_plain_number_has_no_unit():
+def test_ratio_has_no_unit():
     [row] = run_rows(run(case("a", {"skew": figure(1.5, "1", n=1)})))
     assert row == ("a", "passed", "skew", "1.50x", "", "", "1", "", "")
 
@@ -191,7 +193,7 @@ def test_a_plain_number_has_no_unit():
 @pytest.mark.parametrize(
     ("seconds", "text"), [(None, "unknown"), (1e9, "2001-09-09T01:46:40Z"), (0.0, None)]
 )
-def test_days_are_utc(seconds, text):
+def test_formats_times_in_utc(seconds, text):
     assert format_day_and_time(seconds) == (text or "1970-01-01T00:00:00Z")
 
 
@@ -215,18 +217,18 @@ def comparison():
     return compare(a, b)
 
 
-def test_a_comparison_is_markdown(comparison):
+def test_exports_a_comparison_as_markdown(comparison):
     text = export_comparison(comparison, "md")
     assert text.startswith("a: A, passed, 1970-01-01T00:16:40Z on login; b: B, passed, ")
-    short, _, metrics = text.partition("<details>")
-    assert "| ? not judged | a |  |  |  |  |\n" in short
-    assert "\n\n0 of 4 cases judged, 3 not judged, 1 broken.\n" in short
-    assert "\n\nBroken in b, error: lost.\n" in short
-    assert "| a | m | 2.00 ms | 1.00 ms | 0.500x | 0.500 to 0.500 | ▲ better |\n" in metrics
+    summary, _, details = text.partition("<details>")
+    assert "| ? not judged | a |  |  |  |  |\n" in summary
+    assert "\n\n0 of 4 cases judged, 3 not judged, 1 broken.\n" in summary
+    assert "\n\nBroken in b, error: lost.\n" in summary
+    assert "| a | m | 2.00 ms | 1.00 ms | 0.500x | 0.500 to 0.500 | ▲ better |\n" in details
 
 
-def test_a_comparison_is_csv(comparison):
-    rows = records(export_comparison(comparison, "csv"))
+def test_exports_a_comparison_as_csv(comparison):
+    rows = read_csv(export_comparison(comparison, "csv"))
     assert [(row["case"], row["metric"], row["note"]) for row in rows] == [
         ("a", "m", "only in b: more=4"),
         ("a", "gone", "not measured in b; only in b: more=4"),
@@ -239,7 +241,7 @@ def test_a_comparison_is_csv(comparison):
     assert (rows[0]["outcome"], rows[1]["ratio"]) == ("better", "")
 
 
-def test_a_comparison_is_json(comparison):
+def test_exports_a_comparison_as_json(comparison):
     document = json.loads(export_comparison(comparison, "json"))
     assert (document["a"]["id"], document["b"]["id"]) == ("A", "B")
     assert (document["only_a"], document["only_b"]) == (["b"], ["c"])
@@ -254,16 +256,16 @@ def test_a_comparison_is_json(comparison):
 
 
 @pytest.mark.parametrize("export", [export_text, export_comparison])
-def test_an_unknown_kind_is_told_in_one_sentence(export):
-    what = run() if export is export_text else compare(run(), run())
+def test_rejects_an_unknown_format(export):
+    exported = run() if export is export_text else compare(run(), run())
     for kind in KINDS:
         if export is export_comparison or kind != "json":
-            export(what, kind)
+            export(exported, kind)
     with pytest.raises(UsageError, match=r"no format 'jsn' \(did you mean json\?\); there are csv"):
-        export(what, "jsn")
+        export(exported, "jsn")
 
 
-def test_measurements_are_in_the_json_of_a_run(tmp_path):
+def test_json_of_a_run_has_its_measurements(tmp_path):
     pair = ((0, "node01"), (1, "node02"))
     folder = recorded(tmp_path, measured({pair: 1.5}, {}))
     report = json.loads(export_text(load_run(folder), "json"))

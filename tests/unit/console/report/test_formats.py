@@ -1,4 +1,4 @@
-"""Runs of each number of the formats are read for ever: from the report, and from the events."""
+"""Recorded runs of all format versions stay readable, by report and by events."""
 
 import shutil
 
@@ -9,35 +9,38 @@ from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report, validate_document
 from spbench.report.recorded import load_run
 
-KNOWN = sorted(path.name for path in RUNS.iterdir())
+RECORDED_RUNS = sorted(path.name for path in RUNS.iterdir())
 
 
-def test_there_is_a_run_of_the_present_formats():
-    assert "schema-1" in KNOWN
+def test_run_of_the_current_formats_exists():
+    assert "schema-1" in RECORDED_RUNS
 
 
-def told_in(document, whole):
-    """What a newer document says where an older one has something to say."""
-    if isinstance(document, dict) and isinstance(whole, dict):
-        return {key: told_in(part, whole[key]) for key, part in document.items()}
-    if isinstance(document, list) and isinstance(whole, list) and len(document) == len(whole):
-        return [told_in(part, other) for part, other in zip(document, whole, strict=True)]
-    return whole
+def restrict_to(document, newer):
+    """Return the parts of a newer document that an older one also has."""
+    if isinstance(document, dict) and isinstance(newer, dict):
+        return {key: restrict_to(value, newer[key]) for key, value in document.items()}
+    if isinstance(document, list) and isinstance(newer, list) and len(document) == len(newer):
+        return [
+            restrict_to(value, newer_value)
+            for value, newer_value in zip(document, newer, strict=True)
+        ]
+    return newer
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_report_and_events_tell_the_same(name, tmp_path):
+@pytest.mark.parametrize("name", RECORDED_RUNS)
+def test_report_and_events_give_the_same_run(name, tmp_path):
     folder = RunFolder(shutil.copytree(RUNS / name, tmp_path / name))
     document = folder.read_json("report.json")
-    assert told_in(document, validate_document(document)) == document
+    assert restrict_to(document, validate_document(document)) == document
     assert list(load_run(folder).cases) == [case["id"] for case in document["cases"]]
     folder.report.unlink()
     assert load_run(folder).left_out is None
     replayed = build_report(folder.replay())["cases"]
-    assert told_in(document["cases"], replayed) == document["cases"]
+    assert restrict_to(document["cases"], replayed) == document["cases"]
 
 
-def test_what_the_run_has_measured_stays_as_it_was():
+def test_recorded_results_do_not_change():
     cases = load_run(RunFolder(RUNS / "schema-1")).cases
     assert {id: case.status for id, case in cases.items()} == {
         "gemm[n=32]": "passed",
@@ -45,7 +48,7 @@ def test_what_the_run_has_measured_stays_as_it_was():
         "gem2[n=32]": "failed",
         "gem2[n=64]": "failed",
     }
-    (item,) = cases["gem2[n=32]"].expectations
-    assert item.expression == '0.001 * case("gemm[n=32]").time_ms.p50 / 3'
-    assert item.limit == pytest.approx(1.83e-06, rel=1e-3)
+    (expectation,) = cases["gem2[n=32]"].expectations
+    assert expectation.expression == '0.001 * case("gemm[n=32]").time_ms.p50 / 3'
+    assert expectation.limit == pytest.approx(1.83e-06, rel=1e-3)
     assert cases["gemm[n=32]"].metrics["time_ms"].p50 == pytest.approx(0.00549, rel=1e-3)

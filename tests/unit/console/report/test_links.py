@@ -1,3 +1,5 @@
+"""Matrices of links between ranks, and the last one of a home."""
+
 import pytest
 
 from spbench.report.links import build_link_matrices, build_link_matrix, find_last_link_matrix
@@ -8,22 +10,24 @@ from unit.results import case, figure, run
 HOSTS = ("node01", "node01", "node02", "node02")
 
 
-def row(source, target, value, name="delay", hosts=HOSTS, **labels):
+def measurement(source, target, value, name="delay", hosts=HOSTS, **labels):
     ends = {"source": source, "target": target, **labels}
-    places = {"host_a": hosts[source], "host_b": hosts[target]} if hosts else {}
-    return {"name": name, "value": value, "rank": source, **ends, **places}
+    host_fields = {"host_a": hosts[source], "host_b": hosts[target]} if hosts else {}
+    return {"name": name, "value": value, "rank": source, **ends, **host_fields}
 
 
-def table_of(*rows, unit="us", better="lower"):
+def build_table(*rows, unit="us", better="lower"):
     metrics = {"delay": figure(1.0, unit, better)}
     matrix = build_link_matrix(case("links", metrics, measurements=list(rows)))
     [table] = matrix.tables
     return table
 
 
-def test_there_is_one_table_for_each_metric_and_size():
+def test_one_table_per_metric_and_size():
     names = ("delay", "rate")
-    rows = [row(0, 1, float(size), name, bytes=size) for size in (8, 65536) for name in names]
+    rows = [
+        measurement(0, 1, float(size), name, bytes=size) for size in (8, 65536) for name in names
+    ]
     metrics = {"delay": figure(1.0, "us"), "rate": figure(1.0, "GB/s", "higher")}
     matrix = build_link_matrix(case("links", metrics, measurements=rows))
     assert (matrix.case, matrix.ranks) == ("links", 2)
@@ -37,31 +41,34 @@ def test_there_is_one_table_for_each_metric_and_size():
     assert [table.labels for table in matrix.tables][::2] == [{"bytes": 8}, {"bytes": 65536}]
 
 
-def test_any_labels_make_tables_of_their_own():
+def test_labels_separate_tables():
     titles = [
         table.title
         for table in build_link_matrix(
-            case(metrics={}, measurements=[row(0, 1, 1.0, window=w, mode="put") for w in (1, 2)])
+            case(
+                metrics={},
+                measurements=[measurement(0, 1, 1.0, window=w, mode="put") for w in (1, 2)],
+            )
         ).tables
     ]
     assert titles == ["delay, window 1, mode put", "delay, window 2, mode put"]
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "invalid",
     [
         {"name": "delay", "value": 1.0, "rank": 0, "bytes": 8},
         {"name": "delay", "value": 1.0, "rank": 0, "source": 0},
-        row(0, 1, None),
+        measurement(0, 1, None),
         {"name": "delay", "value": 1.0, "source": "node01", "target": "node02"},
     ],
 )
-def test_what_is_not_of_two_ranks_is_no_link(odd):
-    assert build_link_matrix(case(measurements=[odd])) is None
+def test_measurement_without_two_ranks_is_not_a_link(invalid):
+    assert build_link_matrix(case(measurements=[invalid])) is None
 
 
-def test_a_pair_of_one_direction_stands_for_both():
-    table = table_of(row(0, 1, 3.0), row(2, 1, 4.0), row(1, 2, 5.0))
+def test_pair_measured_one_way_counts_for_both():
+    table = build_table(measurement(0, 1, 3.0), measurement(2, 1, 4.0), measurement(1, 2, 5.0))
     assert (table.get_value(0, 1), table.get_value(1, 0)) == (3.0, 3.0)
     assert (table.get_value(2, 1), table.get_value(1, 2)) == (4.0, 5.0)
     assert table.get_value(0, 2) is None
@@ -70,8 +77,8 @@ def test_a_pair_of_one_direction_stands_for_both():
 
 @pytest.mark.parametrize(("better", "worst"), [("lower", 9.0), ("higher", 2.0), ("none", 9.0)])
 def test_hosts_have_their_worst_pair(better, worst):
-    rows = [row(0, 2, 2.0), row(3, 1, 9.0), row(0, 1, 5.0)]
-    by_host = table_of(*rows, better=better).worst_by_host()
+    rows = [measurement(0, 2, 2.0), measurement(3, 1, 9.0), measurement(0, 1, 5.0)]
+    by_host = build_table(*rows, better=better).worst_by_host()
     assert by_host == {
         ("node01", "node02"): worst,
         ("node02", "node01"): worst,
@@ -79,108 +86,120 @@ def test_hosts_have_their_worst_pair(better, worst):
     }
 
 
-def test_without_hosts_there_is_no_matrix_of_them():
-    table = table_of(row(0, 1, 1.0, hosts=None))
+def test_no_host_matrix_without_hosts():
+    table = build_table(measurement(0, 1, 1.0, hosts=None))
     assert (table.hosts, table.worst_by_host()) == ({}, {})
     assert table.get_value(0, 1) == 1.0
 
 
 @pytest.mark.parametrize("better", ["lower", "higher"])
-def test_the_value_of_a_pair_is_the_median_of_its_repeats(better):
-    repeats = [row(0, 1, value) for value in (9.0, 3.0, 4.0)]
-    assert table_of(*repeats, better=better).get_value(0, 1) == 4.0
+def test_value_of_a_pair_is_the_median_of_its_repeats(better):
+    repeats = [measurement(0, 1, value) for value in (9.0, 3.0, 4.0)]
+    assert build_table(*repeats, better=better).get_value(0, 1) == 4.0
 
 
-def test_pairs_are_held_against_their_own_kind():
-    within = [row(0, 1, 1.0), row(2, 3, 1.0)]
-    between = [row(0, 2, 10.0), row(0, 3, 10.0), row(1, 2, 30.0), row(1, 3, 12.0)]
-    table = table_of(*within, *between)
+def test_compares_pairs_with_the_same_kind():
+    within = [measurement(0, 1, 1.0), measurement(2, 3, 1.0)]
+    between = [
+        measurement(0, 2, 10.0),
+        measurement(0, 3, 10.0),
+        measurement(1, 2, 30.0),
+        measurement(1, 3, 12.0),
+    ]
+    table = build_table(*within, *between)
     assert table.typical_values() == {True: 1.0, False: 10.0}
     assert table.find_slow_pairs() == {(1, 2): 3.0}
     assert table.compute_slowness()[1, 3] == pytest.approx(1.2)
 
 
-def test_of_a_rate_the_low_one_is_slow():
-    table = table_of(row(0, 2, 10.0), row(0, 3, 10.0), row(1, 2, 2.0), better="higher")
+def test_low_rate_is_slow():
+    table = build_table(
+        measurement(0, 2, 10.0), measurement(0, 3, 10.0), measurement(1, 2, 2.0), better="higher"
+    )
     assert table.find_slow_pairs() == {(1, 2): 5.0}
 
 
-def test_where_no_direction_is_better_nothing_is_slow():
-    assert table_of(row(0, 2, 1.0), row(0, 3, 9.0), better="none").find_slow_pairs() == {}
+def test_no_pair_is_slow_without_a_better_direction():
+    assert (
+        build_table(measurement(0, 2, 1.0), measurement(0, 3, 9.0), better="none").find_slow_pairs()
+        == {}
+    )
 
 
-def test_the_unit_of_a_case_without_results_is_the_catalogs():
+def test_unit_of_a_case_without_results_is_from_the_catalog():
     lost = case(
-        metrics={}, benchmark="link.pingpong", measurements=[row(0, 1, 1.0, "bandwidth_gb_s")]
+        metrics={},
+        benchmark="link.pingpong",
+        measurements=[measurement(0, 1, 1.0, "bandwidth_gb_s")],
     )
     [table] = build_link_matrix(lost).tables
     assert (table.unit, table.better) == ("GB/s", "higher")
 
 
-def test_a_run_may_have_several_matrices():
-    links = [case(name, measurements=[row(0, 1, 1.0)]) for name in ("b", "a")]
+def test_run_may_have_several_matrices():
+    links = [case(name, measurements=[measurement(0, 1, 1.0)]) for name in ("b", "a")]
     matrices = build_link_matrices(run(links[0], case("none"), links[1]))
     assert [matrix.case for matrix in matrices] == ["b", "a"]
 
 
-# The last of a home
+# The last matrix of a home
 
 
-def named(folder, name):
+def rename_run(folder, name):
     """Give a run another id, so that runs of one second have an order."""
     return folder.path.rename(folder.path.with_name(name))
 
 
-def one_pair(value, case="links"):
+def link_events(value, case="links"):
     pair = ((0, "node01"), (1, "node02"))
     return measured({pair: value}, {}, case)
 
 
-def test_the_newest_run_with_links_is_found(tmp_path):
-    named(recorded(tmp_path, one_pair(1.0)), "20260101")
-    named(recorded(tmp_path, one_pair(2.0)), "20260102")
-    named(recorded(tmp_path, whole_run()[:3]), "20260103")
-    found = find_last_link_matrix(tmp_path)
-    assert found
-    summary, matrix = found
+def test_finds_the_newest_run_with_links(tmp_path):
+    rename_run(recorded(tmp_path, link_events(1.0)), "20260101")
+    rename_run(recorded(tmp_path, link_events(2.0)), "20260102")
+    rename_run(recorded(tmp_path, whole_run()[:3]), "20260103")
+    result = find_last_link_matrix(tmp_path)
+    assert result
+    summary, matrix = result
     assert (summary.id, matrix.tables[0].get_value(0, 1)) == ("20260102", 2.0)
     assert matrix.tables[0].worst_by_host()["node01", "node02"] == 2.0
 
 
-def test_links_are_told_by_their_labels_not_by_the_benchmarks_name(tmp_path):
-    what = described("a", metrics=[metric("m", "W")], benchmark="never.heard")
+def test_recognizes_links_by_labels_and_not_by_benchmark(tmp_path):
+    link_case = described("a", metrics=[metric("m", "W")], benchmark="never.heard")
     labels = {"source": 0, "target": 1, "watts": 3}
-    told = rank_event("metric", 0, name="m", value=4.0, labels=labels)
-    folder = recorded(tmp_path, [*started(what), told])
-    found = find_last_link_matrix(tmp_path)
-    assert found
-    summary, matrix = found
+    metric_event = rank_event("metric", 0, name="m", value=4.0, labels=labels)
+    folder = recorded(tmp_path, [*started(link_case), metric_event])
+    result = find_last_link_matrix(tmp_path)
+    assert result
+    summary, matrix = result
     assert (summary.id, matrix.tables[0].labels) == (folder.id, {"watts": 3})
 
 
-def test_the_matrix_of_the_most_ranks_is_taken(tmp_path):
-    two = one_pair(1.0, "two")
-    three = measured({((0, "x"), (at, "x")): 1.0 for at in (1, 2)}, {}, "three")
+def test_takes_the_matrix_with_the_most_ranks(tmp_path):
+    two = link_events(1.0, "two")
+    three = measured({((0, "x"), (rank, "x")): 1.0 for rank in (1, 2)}, {}, "three")
     cases = [*two[0]["cases"], *three[0]["cases"]]
     events = [{**two[0], "cases": cases}, *two[1:], *three[1:]]
     recorded(tmp_path, events)
     assert find_last_link_matrix(tmp_path)[1].case == "three"
 
 
-def test_a_run_that_cannot_be_read_is_passed_over(tmp_path):
-    named(recorded(tmp_path, one_pair(1.0)), "20260101")
-    damaged = named(recorded(tmp_path, one_pair(2.0)), "20260102")
+def test_skips_an_unreadable_run(tmp_path):
+    rename_run(recorded(tmp_path, link_events(1.0)), "20260101")
+    damaged = rename_run(recorded(tmp_path, link_events(2.0)), "20260102")
     (damaged / "events.jsonl").write_text('{"target"\n')
     assert find_last_link_matrix(tmp_path)[0].id == "20260101"
 
 
-def test_a_home_without_links_has_no_last_matrix(tmp_path):
+def test_home_without_links_has_no_last_matrix(tmp_path):
     assert find_last_link_matrix(tmp_path) is None
     recorded(tmp_path, whole_run()[:3])
     assert find_last_link_matrix(tmp_path) is None
 
 
-def test_a_recorded_run_of_pairs_reads_back(tmp_path):
-    folder = recorded(tmp_path, one_pair(1.5))
+def test_recorded_run_of_links_can_be_read(tmp_path):
+    folder = recorded(tmp_path, link_events(1.5))
     [matrix] = build_link_matrices(load_run(folder))
     assert matrix.tables[0].hosts == {0: "node01", 1: "node02"}

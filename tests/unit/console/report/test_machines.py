@@ -1,4 +1,4 @@
-"""Whether the machines of two runs are the same."""
+"""Differences between the machines of two runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from spbench.report.comparison.conditions import describe_machine_differences
 from spbench.report.recorded import RecordedRun
 from unit.results import case, run
 
-PARTS = {"id": "1", "hosts": ["n1", "n2"], "processors": ["X"], "cores": [8], "mpi": ["Open MPI 5"]}
+FINGERPRINT = {
+    "id": "1",
+    "hosts": ["n1", "n2"],
+    "processors": ["X"],
+    "cores": [8],
+    "mpi": ["Open MPI 5"],
+}
 
 
-def on(**changes: Any) -> RecordedRun:
-    made: RecordedRun = run(case())
-    return replace(made, environment={"fingerprint": PARTS | {"torch": ["2.13"]} | changes})
+def make_run(**changes: Any) -> RecordedRun:
+    base: RecordedRun = run(case())
+    return replace(base, environment={"fingerprint": FINGERPRINT | {"torch": ["2.13"]} | changes})
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({}, None),
         ({"id": "2"}, None),
@@ -31,14 +37,17 @@ def on(**changes: Any) -> RecordedRun:
         ),
     ],
 )
-def test_what_differs_between_the_machines_is_told(
-    changes: dict[str, Any], told: str | None
+def test_reports_differences_between_machines(
+    changes: dict[str, Any], expected: str | None
 ) -> None:
-    assert describe_machine_differences(on(), on(**changes)) == told
+    assert describe_machine_differences(make_run(), make_run(**changes)) == expected
 
 
-def test_a_run_without_a_fingerprint_is_compared() -> None:
-    assert describe_machine_differences(on(), run(case())) is None
+def test_run_without_a_fingerprint_has_no_differences() -> None:
+    assert describe_machine_differences(make_run(), run(case())) is None
     assert (
-        describe_machine_differences(replace(on(), environment={"fingerprint": "?"}), on()) is None
+        describe_machine_differences(
+            replace(make_run(), environment={"fingerprint": "?"}), make_run()
+        )
+        is None
     )

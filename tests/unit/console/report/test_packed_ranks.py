@@ -1,3 +1,5 @@
+"""Ranks of large reports, kept packed until they are read."""
+
 import json
 
 import pytest
@@ -19,13 +21,13 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def packed(folder, monkeypatch):
-    """The same run, read as if its report were large."""
+def packed_run(folder, monkeypatch):
+    """Load the run as if its report were large."""
     monkeypatch.setattr(recorded, "MOST_UNPACKED", 0)
     return load_run(folder)
 
 
-def test_ranks_are_those_of_the_report():
+def test_packed_ranks_equal_those_of_the_report():
     (case,) = build_report(state_of(whole_run()))["cases"]
     part = read_packed_case(case)
     ranks = part.ranks
@@ -37,31 +39,31 @@ def test_ranks_are_those_of_the_report():
     assert ranks != []
 
 
-def test_ranks_that_do_not_fit_are_rejected():
+def test_rejects_invalid_ranks():
     (case,) = build_report(state_of(whole_run()))["cases"]
     for ranks in (None, [{}], [case["ranks"][0] | {"rank": "x"}]):
         with pytest.raises(ValueError, match="validation error"):
             read_packed_case(case | {"ranks": ranks})
 
 
-def test_only_a_large_report_has_its_ranks_packed(folder, packed, monkeypatch):
+def test_only_a_large_report_has_packed_ranks(folder, packed_run, monkeypatch):
     monkeypatch.undo()
     plain = load_run(folder)
     assert isinstance(plain.cases["a"].ranks, list)
-    assert isinstance(packed.cases["a"].ranks, PackedRanks)
-    assert packed.cases["a"].ranks == plain.cases["a"].ranks
+    assert isinstance(packed_run.cases["a"].ranks, PackedRanks)
+    assert packed_run.cases["a"].ranks == plain.cases["a"].ranks
 
 
 @pytest.mark.parametrize("write", [render_page, lambda run: export_text(run, "csv")])
-def test_formats_are_the_same_of_packed_ranks(folder, packed, monkeypatch, write):
-    text = write(packed)
+def test_packed_ranks_do_not_change_formats(folder, packed_run, monkeypatch, write):
+    text = write(packed_run)
     monkeypatch.undo()
     assert text == write(load_run(folder))
 
 
-def test_a_report_is_exported_as_it_was_written(folder, packed):
-    assert export_text(packed, "json") == folder.report.read_text()
+def test_exports_a_report_as_written(folder, packed_run):
+    assert export_text(packed_run, "json") == folder.report.read_text()
     folder.report.write_text(json.dumps(json.loads(folder.report.read_text()), indent=3))
     assert export_text(load_report(folder.report), "json") != folder.report.read_text()
     folder.report.unlink()
-    assert json.loads(export_text(packed, "json")) == build_report(folder.replay())
+    assert json.loads(export_text(packed_run, "json")) == build_report(folder.replay())

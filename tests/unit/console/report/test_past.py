@@ -1,4 +1,4 @@
-"""Earlier runs on the same machines, as comparisons ask for them."""
+"""Launches of earlier runs on the same machines, for comparisons."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from spbench.report.recorded import RecordedRun
 from unit.results import case, run
 
 
-def on(machines: str, id: str, time: float = 1.0) -> RecordedRun:
-    made: RecordedRun = run(case("a", {"time_ms": time}), id=id)
-    return replace(made, environment={"fingerprint": {"id": machines}})
+def make_run(machines: str, id: str, time: float = 1.0) -> RecordedRun:
+    base: RecordedRun = run(case("a", {"time_ms": time}), id=id)
+    return replace(base, environment={"fingerprint": {"id": machines}})
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Eight runs of one launch each, some percent apart, and one on other machines."""
+    """Write eight runs of one launch each, 1 % apart, and one on other machines."""
     for number in range(8):
-        _write(tmp_path, f"20260101-00000{number}-x-0000", "m1", 1.0 + number / 100)
-    _write(tmp_path, "20260101-000009-x-0000", "m2", 9.0)
+        write_run(tmp_path, f"20260101-00000{number}-x-0000", "m1", 1.0 + number / 100)
+    write_run(tmp_path, "20260101-000009-x-0000", "m2", 9.0)
     return tmp_path
 
 
-def _write(home: Path, id: str, machines: str, time: float, **changes: Any) -> None:
+def write_run(home: Path, id: str, machines: str, time: float, **changes: Any) -> None:
     folder = home / "runs" / id
     folder.mkdir(parents=True)
     part = case("a", {"time_ms": time}, launches=[1], medians={"time_ms": [time]}, **changes)
@@ -41,53 +41,53 @@ def _write(home: Path, id: str, machines: str, time: float, **changes: Any) -> N
     (folder / "run.json").write_text(json.dumps({"id": id, "verdict": "passed"}))
 
 
-def test_past_launches_are_of_the_same_machines_and_of_other_runs(home: Path) -> None:
-    a = on("m1", "20260101-000000-x-0000")
-    b = on("m1", "another")
-    past = find_past_launches(home, a, b)
-    assert list(past("a", "time_ms")) == [[1.0 + number / 100] for number in range(1, 8)]
-    assert list(past("a", "skew")) == list(past("b", "time_ms")) == []
+def test_past_launches_are_of_other_runs_on_the_same_machines(home: Path) -> None:
+    a = make_run("m1", "20260101-000000-x-0000")
+    b = make_run("m1", "another")
+    launches = find_past_launches(home, a, b)
+    assert list(launches("a", "time_ms")) == [[1.0 + number / 100] for number in range(1, 8)]
+    assert list(launches("a", "skew")) == list(launches("b", "time_ms")) == []
 
 
-def test_a_case_of_the_same_name_that_does_other_work_is_no_past(home: Path) -> None:
-    a = on("m1", "x")
-    b = on("m1", "y")
+def test_case_with_different_work_has_no_past_launches(home: Path) -> None:
+    a = make_run("m1", "x")
+    b = make_run("m1", "y")
     before = list(find_past_launches(home, a, b)("a", "time_ms"))
-    _write(home, "20260102-000001-y-0000", "m1", 50.0, params={"halo_len": 7})
-    _write(home, "20260102-000002-y-0000", "m1", 50.0, np=8)
-    _write(home, "20260102-000003-y-0000", "m1", 50.0, benchmark="other.one")
+    write_run(home, "20260102-000001-y-0000", "m1", 50.0, params={"halo_len": 7})
+    write_run(home, "20260102-000002-y-0000", "m1", 50.0, np=8)
+    write_run(home, "20260102-000003-y-0000", "m1", 50.0, benchmark="other.one")
     assert list(find_past_launches(home, a, b)("a", "time_ms")) == before
-    _write(home, "20260102-000004-y-0000", "m1", 1.5, params={"halo_len": 1, "seed": 7})
+    write_run(home, "20260102-000004-y-0000", "m1", 1.5, params={"halo_len": 1, "seed": 7})
     assert list(find_past_launches(home, a, b)("a", "time_ms")) == [*before, [1.5]]
 
 
-def test_runs_after_both_do_not_change_their_comparison(home: Path) -> None:
-    a, b = (on("m1", f"20260101-00000{number}-x-0000") for number in (1, 4))
-    baseline = replace(on("m1", "main"), made_of=(a.summary.id,))
+def test_ignores_runs_later_than_both(home: Path) -> None:
+    a, b = (make_run("m1", f"20260101-00000{number}-x-0000") for number in (1, 4))
+    baseline = replace(make_run("m1", "main"), made_of=(a.summary.id,))
     for first, second in ((a, b), (b, a), (baseline, b)):
-        past = find_past_launches(home, first, second)
-        assert list(past("a", "time_ms")) == [[1.0], [1.02], [1.03]]
+        launches = find_past_launches(home, first, second)
+        assert list(launches("a", "time_ms")) == [[1.0], [1.02], [1.03]]
 
 
-def test_a_run_with_a_planted_fault_is_no_past(home: Path) -> None:
-    a = on("m1", "x")
-    b = on("m1", "y")
+def test_run_with_an_injected_fault_has_no_past_launches(home: Path) -> None:
+    a = make_run("m1", "x")
+    b = make_run("m1", "y")
     slowed = replace(b, summary=replace(b.summary, argv=("run", "x.yaml", "--inject", "slow=1.1")))
     assert list(find_past_launches(home, slowed, a)("a", "time_ms")) == []
     assert list(find_past_launches(home, a, slowed)("a", "time_ms"))
 
 
 @pytest.mark.parametrize("machines", [("m1", "m2"), ("m3", "m3"), ("", "")])
-def test_other_machines_have_no_past(home: Path, machines: tuple[str, str]) -> None:
-    past = find_past_launches(home, on(machines[0], "x"), on(machines[1], "y"))
-    assert list(past("a", "time_ms")) == []
+def test_different_machines_have_no_past_launches(home: Path, machines: tuple[str, str]) -> None:
+    launches = find_past_launches(home, make_run(machines[0], "x"), make_run(machines[1], "y"))
+    assert list(launches("a", "time_ms")) == []
 
 
-def test_one_launch_a_side_is_judged_by_how_much_earlier_runs_differ(home: Path) -> None:
-    a = on("m1", "x", 1.0)
-    b = on("m1", "y", 1.6)
+def test_variation_of_earlier_runs_judges_single_launches(home: Path) -> None:
+    a = make_run("m1", "x", 1.0)
+    b = make_run("m1", "y", 1.6)
     [row] = compare(a, b, find_past_launches(home, a, b)).rows
     assert (row.outcome, row.by_factor) == ("worse", True)
     assert row.reason == "beyond a factor of 1.5 (from 9 recorded launches)"
-    [row] = compare(a, on("m1", "z", 1.05), find_past_launches(home, a, b)).rows
+    [row] = compare(a, make_run("m1", "z", 1.05), find_past_launches(home, a, b)).rows
     assert row.outcome == "not enough samples"

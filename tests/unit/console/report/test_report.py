@@ -1,3 +1,5 @@
+"""The report of a run: its schema, its fields and its errors."""
+
 import html
 import json
 import math
@@ -39,21 +41,25 @@ from unit.events import (
 VALIDATOR = jsonschema.Draft202012Validator(report_schema())
 
 
-def report_of(events):
+def validated_report(events):
     report = build_report(state_of(events))
     VALIDATOR.validate(report)
     json.dumps(report, allow_nan=False)
     return report
 
 
-def case_of(events):
-    return report_of(events)["cases"][0]
+def first_case(events):
+    return validated_report(events)["cases"][0]
 
 
-def test_the_schema_is_one_and_refuses_what_is_no_report():
+def test_schema_is_valid_and_rejects_invalid_reports():
     jsonschema.Draft202012Validator.check_schema(report_schema())
-    for wrong in ({}, {"schema": "spbench.report/2"}, {**report_of(whole_run()), "more": 1}):
-        assert not VALIDATOR.is_valid(wrong)
+    for invalid in (
+        {},
+        {"schema": "spbench.report/2"},
+        {**validated_report(whole_run()), "more": 1},
+    ):
+        assert not VALIDATOR.is_valid(invalid)
 
 
 # A run that passed
@@ -61,7 +67,7 @@ def test_the_schema_is_one_and_refuses_what_is_no_report():
 
 @pytest.fixture(scope="module")
 def report():
-    return report_of(whole_run())
+    return validated_report(whole_run())
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +75,7 @@ def case(report):
     return report["cases"][0]
 
 
-def test_a_report_has_the_formats_parts(report):
+def test_report_has_all_sections(report):
     assert list(report) == [
         *("schema", "run", "environment", "cases", "hosts", "errors", "comparison")
     ]
@@ -77,7 +83,7 @@ def test_a_report_has_the_formats_parts(report):
     assert report["errors"] == []
 
 
-def test_the_run_is_told(report):
+def test_report_describes_the_run(report):
     assert report["run"] == {
         "id": "20260101-000000-made-up-0000",
         "suite": "made-up",
@@ -92,7 +98,7 @@ def test_the_run_is_told(report):
     }
 
 
-def test_what_ranks_agree_on_is_told_once(report):
+def test_reports_facts_common_to_all_ranks_once(report):
     assert report["environment"]["host"] == "login"
     assert report["environment"]["ranks"] == {
         "python": "3.11.2",
@@ -102,30 +108,30 @@ def test_what_ranks_agree_on_is_told_once(report):
     }
 
 
-def test_what_ranks_disagree_on_is_listed():
+def test_lists_facts_that_differ_between_ranks():
     events = started()
     events[3] = rank_event("ready", 1, versions={"mpi": "MPICH 4"})
-    ranks = report_of(events)["environment"]["ranks"]
+    ranks = validated_report(events)["environment"]["ranks"]
     assert ranks["mpi"] == ["Open MPI 5.0", "MPICH 4"]
 
 
-def test_samples_are_the_slowest_ranks_and_value_is_their_median(case):
+def test_samples_are_of_the_slowest_rank_and_value_is_the_median(case):
     assert case["samples"] == {"time_ms": [[2.0, 2.0, 4.0]]}
     time = case["metrics"]["time_ms"]
     assert (time["value"], time["p50"], time["n"], time["max"]) == (2.0, 2.0, 3, 4.0)
     assert (time["unit"], time["better"]) == ("ms", "lower")
 
 
-def test_a_metric_is_folded_over_ranks(case):
+def test_folds_a_metric_over_ranks(case):
     bandwidth = case["metrics"]["bandwidth"]
     assert (bandwidth["value"], bandwidth["n"], bandwidth["stdev"]) == (10.0, 1, 0.0)
 
 
-def test_every_case_of_several_ranks_has_its_skew(case):
+def test_case_of_several_ranks_has_a_skew(case):
     assert case["metrics"]["skew"]["value"] == 1.0
 
 
-def test_a_check_is_told_over_its_ranks(case):
+def test_check_is_summarized_over_its_ranks(case):
     assert case["checks"] == [
         {
             "name": "halo",
@@ -139,19 +145,19 @@ def test_a_check_is_told_over_its_ranks(case):
     ]
 
 
-def test_a_limit_has_its_metrics_unit(case):
+def test_limit_has_the_unit_of_its_metric(case):
     assert case["limits"] == {
         "bandwidth": {"value": 20.0, "unit": "GB/s", "measured_by": "memory.copy"}
     }
 
 
-def test_measurements_and_expectations_are_told(case):
+def test_report_has_measurements_and_expectations(case):
     link = {"source": 0, "target": 1, "bytes": 8}
     assert case["measurements"] == [{"name": "latency_us", "value": 0.5, "rank": 0, **link}]
-    assert [item["status"] for item in case["expectations"]] == ["passed"]
+    assert [expectation["status"] for expectation in case["expectations"]] == ["passed"]
 
 
-def test_each_rank_has_its_place_and_its_own_times(case):
+def test_each_rank_has_its_coordinates_and_times(case):
     second = case["ranks"][1]
     assert (second["rank"], second["host"], second["local_rank"]) == (1, "node01", 1)
     assert (second["device"], second["cpus"]) == ("cpu", [0, 1])
@@ -167,43 +173,45 @@ def test_each_rank_has_its_place_and_its_own_times(case):
     }
 
 
-def test_how_a_case_was_launched_is_told(case):
+def test_report_has_the_launch_of_a_case(case):
     assert case["launch"]["launcher"] == "openmpi"
     assert case["launch"]["argv"] == ["mpirun", "-n", "2"]
     assert (case["launch"]["job"], case["attempts"], case["warmup"]) == (1, 1, 3)
 
 
-# Cases that went wrong
+# Failed cases
 
 
-def test_a_failed_check_tells_its_worst_comparison():
-    what = rank_event("check", 0, passed=True, max_abs_error=9.0, tolerance=10.0)
+def test_failed_check_has_its_worst_comparison():
+    passed = rank_event("check", 0, passed=True, max_abs_error=9.0, tolerance=10.0)
     worst = rank_event("check", 1, passed=False, max_abs_error=2.0, detail="row 3")
-    [check] = case_of([*started(), what, worst])["checks"]
+    [check] = first_case([*started(), passed, worst])["checks"]
     assert (check["status"], check["ranks_passed"], check["ranks_failed"]) == ("failed", 1, 1)
     assert (check["max_abs_error"], check["detail"]) == (2.0, "row 3")
 
 
-def test_what_is_not_a_number_is_null():
-    what = described(metrics=[TIME, metric("rate")])
+def test_missing_numbers_are_null():
+    case_description = described(metrics=[TIME, metric("rate")])
     events = [
         rank_event("check", 0, passed=False, max_abs_error=None),
         rank_event("metric", 0, name="rate", value=None),
         rank_event("metric", 0, name="time_ms", value=None, measured_by="nobody"),
     ]
-    case = case_of([*started(what), *events])
+    case = first_case([*started(case_description), *events])
     assert case["checks"][0]["max_abs_error"] is None
     assert case["limits"]["time_ms"]["value"] is None
     assert case["metrics"] == {}
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_case_that_the_format_cannot_hold_is_an_error_and_the_others_are_told(value):
+def test_case_with_a_non_finite_number_is_an_error(value):
     cases = (described("a"), described("b"))
-    wrong = [rank_event("samples", rank, values=[value]) for rank in (0, 1)]
+    infinite_samples = [rank_event("samples", rank, values=[value]) for rank in (0, 1)]
     starts = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
-    good = [rank_event("samples", rank, case="b") for rank in (0, 1)]
-    report = build_report(state_of([*started(*cases), *wrong, *starts, *good, judged("b")]))
+    samples = [rank_event("samples", rank, case="b") for rank in (0, 1)]
+    report = build_report(
+        state_of([*started(*cases), *infinite_samples, *starts, *samples, judged("b")])
+    )
     a, b = report["cases"]
     assert (a["status"], a["metrics"]) == ("error", {})
     assert "finite number" in a["reason"]
@@ -211,15 +219,15 @@ def test_a_case_that_the_format_cannot_hold_is_an_error_and_the_others_are_told(
 
 
 @pytest.mark.parametrize("largest", [1.7e308, -1.7e308, 1e300])
-def test_figures_near_the_largest_float_are_told(largest):
-    what = described(metrics=[TIME, metric("rate", fold="sum")], repeat=2)
+def test_reports_figures_near_the_largest_float(largest):
+    case_description = described(metrics=[TIME, metric("rate", fold="sum")], repeat=2)
     events = [
         rank_event("samples", rank, repeat=repeat, metric=name, values=[largest, -largest])
         for rank in (0, 1)
         for repeat in (0, 1)
         for name in ("time_ms", "rate")
     ]
-    case = case_of([*started(what), *events, judged()])
+    case = first_case([*started(case_description), *events, judged()])
     assert case["status"] == "passed"
     assert case["metrics"]["time_ms"]["max"] == abs(largest)
     assert case["metrics"]["rate"]["mean"] == 0
@@ -228,30 +236,32 @@ def test_figures_near_the_largest_float_are_told(largest):
 JUDGED = "1970-01-01T00:16:40.000+00:00"
 
 
-@pytest.mark.parametrize(("off", "start"), [(-1e12, None), (1e12, JUDGED), (1e300, JUDGED)])
-def test_a_rank_with_a_wrong_clock_does_not_start_a_case_after_its_end(off, start):
-    events = [event | {"time": event["time"] + off * ("rank" in event)} for event in whole_run()]
-    case = case_of(events)
+@pytest.mark.parametrize(("offset", "start"), [(-1e12, None), (1e12, JUDGED), (1e300, JUDGED)])
+def test_wrong_clock_of_a_rank_does_not_start_a_case_late(offset, start):
+    events = [event | {"time": event["time"] + offset * ("rank" in event)} for event in whole_run()]
+    case = first_case(events)
     assert (case["status"], case["started"], case["finished"]) == ("passed", start, JUDGED)
 
 
-def test_an_error_has_its_reason_and_its_traceback():
+def test_error_has_its_reason_and_traceback():
     case = judged("a", "error", "rank 0 on node01: no", traceback="Traceback ...")
-    report = report_of([*started(), case, run_end("error", 4)])
+    report = validated_report([*started(), case, run_end("error", 4)])
     assert report["cases"][0]["traceback"] == "Traceback ..."
     assert report["errors"] == ["a: rank 0 on node01: no"]
     assert report["run"]["exit_code"] == 4
 
 
-def test_errors_of_the_run_come_before_those_of_cases():
-    report = report_of([*started(), judged("a", "error", "why"), run_end("error", 3, ["no host"])])
+def test_errors_of_the_run_replace_those_of_cases():
+    report = validated_report(
+        [*started(), judged("a", "error", "why"), run_end("error", 3, ["no host"])]
+    )
     assert report["errors"] == ["no host"]
 
 
-def test_a_run_whose_console_was_killed_is_an_error():
+def test_run_of_a_killed_console_is_an_error():
     cases = [described("a"), described("b")]
     events = [run_start(*cases), job_start("a", "b"), *started()[2:]]
-    report = report_of(events)
+    report = validated_report(events)
     assert (report["run"]["verdict"], report["run"]["exit_code"]) == ("error", 4)
     assert (report["run"]["finished"], report["run"]["duration_s"]) == (None, None)
     assert [case["status"] for case in report["cases"]] == ["error", "skipped"]
@@ -262,59 +272,71 @@ def test_a_run_whose_console_was_killed_is_an_error():
 
 
 @pytest.mark.parametrize("status", ["passed", "failed", "error", "timeout", "cancelled", "skipped"])
-def test_every_verdict_has_its_place_in_the_format(status):
+def test_format_accepts_every_verdict(status):
     events = [run_start(), judged("a", status, "why"), run_end(status, 4)]
-    report = report_of(events)
+    report = validated_report(events)
     assert (report["cases"][0]["status"], report["run"]["verdict"]) == (status, status)
     assert report["cases"][0]["launch"] is None
 
 
-def test_the_report_keeps_the_files_order():
+def test_report_keeps_the_order_of_the_suite():
     cases = [described(name) for name in ("z", "a", "m")]
     done = [judged(name) for name in ("a", "m", "z")]
-    assert [case["id"] for case in report_of([run_start(*cases), *done])["cases"]] == [
+    assert [case["id"] for case in validated_report([run_start(*cases), *done])["cases"]] == [
         "z",
         "a",
         "m",
     ]
 
 
-def test_repeats_share_one_case():
-    what = described(repeat=2)
+def test_repeats_are_one_case():
+    case_description = described(repeat=2)
     events = [
         rank_event("samples", rank, repeat=repeat, values=[repeat + 1.0])
         for repeat in (0, 1)
         for rank in (0, 1)
     ]
-    assert case_of([*started(what), *events])["samples"] == {"time_ms": [[1.0], [2.0]]}
+    assert first_case([*started(case_description), *events])["samples"] == {
+        "time_ms": [[1.0], [2.0]]
+    }
 
 
 def test_each_launch_has_its_median():
-    what = described(repeat=3)
-    first = [*started(what), *(rank_event("samples", rank, values=[1.0, 3.0]) for rank in (0, 1))]
-    again = [
+    case_description = described(repeat=3)
+    first = [
+        *started(case_description),
+        *(rank_event("samples", rank, values=[1.0, 3.0]) for rank in (0, 1)),
+    ]
+    second = [
         job_start("a", job=2),
-        *(rank_event("case_start", rank, case="a", repeat=r) for r in (1, 2) for rank in (0, 1)),
         *(
-            rank_event("samples", rank, repeat=r, values=[5.0 * r])
-            for r in (1, 2)
+            rank_event("case_start", rank, case="a", repeat=repeat)
+            for repeat in (1, 2)
+            for rank in (0, 1)
+        ),
+        *(
+            rank_event("samples", rank, repeat=repeat, values=[5.0 * repeat])
+            for repeat in (1, 2)
             for rank in (0, 1)
         ),
     ]
-    case = case_of([*first, *again])
+    case = first_case([*first, *second])
     assert case["launches"] == [1, 2]
     assert case["medians"] == {"time_ms": [2.0, 7.5]}
     assert case["fastest"] == [1.0, 5.0]
 
 
-def test_a_state_without_a_run_has_no_report():
+def test_state_without_a_run_has_no_report():
     with pytest.raises(AssertionError):
         build_report(RunState())
 
 
-def test_a_lost_rank_is_told():
+def test_report_marks_a_lost_rank():
     lost = console_event("rank_lost", rank=1, host="node01", reason="dead")
-    assert [rank["status"] for rank in case_of([*started(), lost])["ranks"]] == ["running", "lost"]
+    assert [rank["status"] for rank in first_case([*started(), lost])["ranks"]] == [
+        "running",
+        "lost",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -329,12 +351,12 @@ def test_a_lost_rank_is_told():
     ],
     ids=["bound", "unbound", "two hosts", "overlapping", "one alone", "not known"],
 )
-def test_a_rank_tells_how_many_may_run_on_its_cpus(hosts, cpus, sharing):
+def test_rank_has_the_number_of_ranks_on_its_cpus(hosts, cpus, sharing):
     events = [
         {**event, "cpus": cpus[event["rank"]]} if event["event"] == "ready" else event
         for event in started(hosts=hosts)
     ]
-    assert [rank["sharing"] for rank in case_of(events)["ranks"]] == sharing
+    assert [rank["sharing"] for rank in first_case(events)["ranks"]] == sharing
 
 
 # A run that never started
@@ -351,7 +373,7 @@ def test_a_rank_tells_how_many_may_run_on_its_cpus(hosts, cpus, sharing):
         (ExitCode.TERMINATED, "cancelled"),
     ],
 )
-def test_a_refused_run_has_a_report_as_well(code, verdict):
+def test_refused_run_has_a_report(code, verdict):
     report = build_refused_report(
         "s.yaml:1:1: error: a\ns.yaml:2:1: error: b", code, ["run", "s.yaml"]
     )
@@ -363,11 +385,11 @@ def test_a_refused_run_has_a_report_as_well(code, verdict):
     assert type(json.loads(json.dumps(report))["run"]["exit_code"]) is int
 
 
-def test_samples_can_be_left_out(report, case):
+def test_samples_can_be_omitted(report, case):
     chunks = ReportDocument.from_json(report).chunks(with_samples=False)
-    short = json.loads("".join(chunks))
-    VALIDATOR.validate(short)
-    assert short["cases"] == [{**case, "samples": {}}]
+    document = json.loads("".join(chunks))
+    VALIDATOR.validate(document)
+    assert document["cases"] == [{**case, "samples": {}}]
     assert case["samples"] != {}
 
 
@@ -375,26 +397,31 @@ def test_samples_can_be_left_out(report, case):
     ("seconds", "text"),
     [(None, None), (0.0, "1970-01-01T00:00:00.000+00:00"), (1.5, "1970-01-01T00:00:01.500+00:00")],
 )
-def test_times_are_utc(seconds, text):
+def test_formats_timestamps_in_utc(seconds, text):
     assert format_timestamp(seconds) == text
 
 
 SLOW = {"rank": 1, "host": "node01", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
 
 
-def test_a_straggler_stays_in_the_report_and_junit(tmp_path):
+def test_report_and_junit_include_a_straggler(tmp_path):
     events = timed([[1.0], [3.0]], ["node01", "node01"])[:-1]
     folder = recorded(tmp_path, [*events, judged("a", "passed", stragglers=[SLOW]), run_end()])
     run = load_run(folder)
-    (part,) = run.cases["a"].stragglers
-    assert part.sentence == "rank 1 on node01 is 3.00x as slow as the median rank for 6.0 s"
-    assert (part.rank, part.ratio, part.duration_s, part.cause) == (1, 3.0, 6.0, True)
-    assert part.since == "2001-09-09T01:46:40.000+00:00"
-    assert part.sentence in render_junit(run)
+    (straggler,) = run.cases["a"].stragglers
+    assert straggler.sentence == "rank 1 on node01 is 3.00x as slow as the median rank for 6.0 s"
+    assert (straggler.rank, straggler.ratio, straggler.duration_s, straggler.cause) == (
+        1,
+        3.0,
+        6.0,
+        True,
+    )
+    assert straggler.since == "2001-09-09T01:46:40.000+00:00"
+    assert straggler.sentence in render_junit(run)
 
 
-def two_noisy_cases(end):
-    """A run of two cases in which rank 1 is slow and rank 0 waited for its core."""
+def build_noisy_cases(end):
+    """Return events and findings of two cases: rank 1 is slow, rank 0 is disturbed."""
     cases = [described(name, checks=[]) for name in "ab"]
     events = [run_start(*cases), job_start("a", "b")]
     events += [rank_event("ready", rank, cpus=[rank]) for rank in (0, 1)]
@@ -409,28 +436,28 @@ def two_noisy_cases(end):
             rank_event("case_end", rank, case=name, disturbed=disturbed[rank]) for rank in (0, 1)
         ]
         events.append(judged(name, "passed", stragglers=[SLOW]))
-    found = collect_findings(state_of(events))
-    return [*events, *([run_end(findings=found)] if end else [])], found
+    findings = collect_findings(state_of(events))
+    return [*events, *([run_end(findings=findings)] if end else [])], findings
 
 
 @pytest.mark.parametrize("end", [True, False], ids=["ended", "killed"])
 @pytest.mark.parametrize("write", [render_page, render_markdown])
-def test_each_finding_is_said_once_in_a_page_and_in_markdown(tmp_path, write, end):
-    events, found = two_noisy_cases(end)
-    [slow, noise] = found
+def test_page_and_markdown_have_each_finding_once(tmp_path, write, end):
+    events, findings = build_noisy_cases(end)
+    [slow, noise] = findings
     assert " in both cases" in noise
     assert " in 2 cases: a and b; " in slow
     text = html.unescape(write(load_run(recorded(tmp_path, events))))
-    text = text.replace("\\", "")  # of Markdown
+    text = text.replace("\\", "")  # escapes of Markdown
     assert text.count(noise) == text.count(slow) == 1
-    # Nor in other words: the cases have the sign only.
-    for part in ("hypervisor", "as slow as the median rank"):
-        assert text.count(part) == 1
+    # The cases have only the sign and no other wording of the finding.
+    for phrase in ("hypervisor", "as slow as the median rank"):
+        assert text.count(phrase) == 1
     assert text.count(f"{NOISY} noisy") >= 2
     assert text.index(slow) < text.index(f"{NOISY} noisy")
 
 
 @pytest.mark.parametrize(("field", "value"), [("rank", "1"), ("ratio", None), ("more", 1)])
-def test_a_straggler_of_another_form_is_no_event(field, value):
+def test_rejects_an_invalid_straggler(field, value):
     with pytest.raises(EventError):
         check_run_event(judged("a", "passed", stragglers=[{**SLOW, field: value}]))

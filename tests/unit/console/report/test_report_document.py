@@ -1,3 +1,5 @@
+"""Reports written case by case, with the text of a single dump."""
+
 import json
 import tracemalloc
 from pathlib import Path
@@ -15,12 +17,12 @@ from unit.events import rank_event, run_start, started, state_of, whole_run
 ODD_TEXT = 'a "quoted"\nline\twith \\ and \x00, \u00e9, \u2028 and \U0001f600'
 
 
-def whole_text(report):
-    """Return a report as one call of json.dumps writes it."""
+def dump_at_once(report):
+    """Return a report like one call of json.dumps writes it."""
     return json.dumps(report, indent=1, allow_nan=False) + "\n"
 
 
-def text_of(document, **options):
+def join_chunks(document, **options):
     return "".join(document.chunks(**options))
 
 
@@ -31,20 +33,20 @@ def swept_run(tmp_path):
     return folder
 
 
-def test_the_stream_is_the_text_of_one_dump(swept_run):
+def test_stream_equals_the_text_of_one_dump(swept_run):
     state = swept_run.replay()
     report = build_report(state)
     validated = Report.model_validate(report).model_dump(mode="json", by_alias=True)
     document = build_document(state, build_cases(state)[0])
-    assert text_of(document) == whole_text(report) == whole_text(validated)
+    assert join_chunks(document) == dump_at_once(report) == dump_at_once(validated)
     assert len(report["cases"]) == 30
     assert document.to_json() == report
 
 
 @pytest.mark.parametrize("events", [whole_run(), [run_start()], started()])
-def test_runs_of_any_state_are_written_alike(events):
+def test_run_in_any_state_is_written_like_one_dump(events):
     report = build_report(state_of(events))
-    assert text_of(ReportDocument.from_json(report)) == whole_text(report)
+    assert join_chunks(ReportDocument.from_json(report)) == dump_at_once(report)
 
 
 @pytest.mark.parametrize(
@@ -56,33 +58,35 @@ def test_runs_of_any_state_are_written_alike(events):
         [{"id": "a", "params": {}}, {"id": "b", "ranks": [[], [[]], {}]}, {"id": "c"}],
     ],
 )
-def test_any_text_and_number_is_written_as_by_one_dump(cases):
+def test_odd_texts_and_numbers_are_written_like_one_dump(cases):
     head = {"schema": "x", "run": {"suite": ODD_TEXT}, "cases": cases, "hosts": [], "errors": []}
     document = ReportDocument.from_json(head)
-    assert text_of(document) == whole_text(head)
-    bare = [case | {"samples": {}} for case in cases]
-    assert text_of(document, with_samples=False) == whole_text(head | {"cases": bare})
+    assert join_chunks(document) == dump_at_once(head)
+    without_samples = [case | {"samples": {}} for case in cases]
+    assert join_chunks(document, with_samples=False) == dump_at_once(
+        head | {"cases": without_samples}
+    )
 
 
-def test_a_report_of_a_run_that_was_refused_is_written_alike():
+def test_report_of_a_refused_run_is_written_like_one_dump():
     report = build_refused_report("no hosts", 3, ["run"])
-    assert text_of(ReportDocument.from_json(report)) == whole_text(report)
+    assert join_chunks(ReportDocument.from_json(report)) == dump_at_once(report)
 
 
-def test_another_head_keeps_the_cases():
+def test_new_head_keeps_the_cases():
     report = build_report(state_of(whole_run()))
     document = ReportDocument.from_json(report)
     changed = document.with_head(document.head | {"comparison": {"a": 1}})
-    assert text_of(changed) == whole_text(report | {"comparison": {"a": 1}})
+    assert join_chunks(changed) == dump_at_once(report | {"comparison": {"a": 1}})
 
 
-def test_a_number_that_json_lacks_is_rejected():
+def test_rejects_a_number_that_json_cannot_represent():
     with pytest.raises(ValueError, match="JSON"):
         dump_json({"a": float("nan")})
 
 
-def test_a_case_that_json_cannot_hold_is_an_error():
-    """Parameters may be anything, and are written as they are."""
+def test_case_that_json_cannot_represent_is_an_error():
+    """Parameters may have any value and are written unchanged."""
     state = state_of(started())
     state.cases["a"].identity.params["x"] = float("inf")
     cases, misfits = build_cases(state)
@@ -91,16 +95,16 @@ def test_a_case_that_json_cannot_hold_is_an_error():
     assert misfits == [("a", case["reason"])]
 
 
-def test_a_case_that_does_not_fit_is_returned_with_its_reason():
-    wrong = [rank_event("samples", rank, values=[float("nan")]) for rank in (0, 1)]
-    _, misfits = build_cases(state_of([*started(), *wrong]))
+def test_invalid_case_is_returned_with_its_reason():
+    samples = [rank_event("samples", rank, values=[float("nan")]) for rank in (0, 1)]
+    _, misfits = build_cases(state_of([*started(), *samples]))
     ((case, reason),) = misfits
     assert case == "a"
     assert "finite number" in reason
 
 
-def test_writing_needs_a_fraction_of_the_text(swept_run, tmp_path):
-    # 300 cases more of the same, since small runs do not show what grows.
+def test_writing_takes_a_fraction_of_the_size_in_memory(swept_run, tmp_path):
+    # Repeat the cases ten times: memory that grows does not show in small runs.
     state = swept_run.replay()
     texts = list(build_cases(state)[0].texts())
     document = build_document(state, PackedCases(text for text in texts for _ in range(10)))
@@ -118,7 +122,7 @@ def test_writing_needs_a_fraction_of_the_text(swept_run, tmp_path):
 # The file
 
 
-def test_chunks_are_written_at_once(tmp_path):
+def test_writes_chunks_into_one_file(tmp_path):
     path = tmp_path / "folder" / "file"
     write_chunks(path, ["a", "é"])
     assert path.read_text(encoding="utf-8") == "aé"
@@ -126,7 +130,7 @@ def test_chunks_are_written_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("defect"), KeyboardInterrupt()])
-def test_a_text_that_ends_early_leaves_the_old_file(tmp_path, error):
+def test_interrupted_write_keeps_the_old_file(tmp_path, error):
     def chunks():
         yield "new"
         raise error
@@ -139,6 +143,6 @@ def test_a_text_that_ends_early_leaves_the_old_file(tmp_path, error):
     assert [child.name for child in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_full_disk_ends_the_stream():
+def test_full_disk_is_a_write_error():
     with pytest.raises(FailedRunError, match="cannot write /dev/full: No space left on device"):
         write_chunks(Path("/dev/full"), ["x" * 9000])

@@ -1,4 +1,4 @@
-"""The conditions of a run that a comparison warns of."""
+"""Conditions of a run that a comparison warns about."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ CROWDED = LaunchPart(
         (("run", "x.yaml", "--inject=slow@exchange", "--inject", "hang@b"), ("slow", "hang")),
     ],
 )
-def test_finds_planted_faults_in_the_command_line(
+def test_finds_injected_faults_in_the_command_line(
     argv: tuple[str, ...], faults: tuple[str, ...]
 ) -> None:
-    described = find_faults(summary(argv=argv))
-    assert sorted(fault.split()[0] for fault in described) == sorted(faults)
+    descriptions = find_faults(summary(argv=argv))
+    assert sorted(fault.split()[0] for fault in descriptions) == sorted(faults)
 
 
-def test_names_the_case_of_a_fault() -> None:
+def test_fault_description_has_its_case() -> None:
     argv = ("run", "x.yaml", "--inject", "slow=1.1@exchange[halo_len=3]")
     assert find_faults(summary(argv=argv)) == ("slow=1.1 (case exchange[halo_len=3])",)
 
 
-def test_finds_faults_that_a_run_of_failed_cases_plants_again(tmp_path: Path) -> None:
+def test_finds_faults_of_a_rerun_of_failed_cases(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "20260101-000000-x-0001")
     folder.path.mkdir()
     content: dict[str, Any] = {"id": folder.id, "request": {"inject": ["slow@a"]}}
@@ -58,12 +58,12 @@ def test_finds_faults_that_a_run_of_failed_cases_plants_again(tmp_path: Path) ->
     assert find_faults(other_run) == ()
 
 
-def test_names_noisy_and_crowded_cases() -> None:
+def test_finds_noisy_and_oversubscribed_cases() -> None:
     conditions = find_conditions(run(case("a", noisy="why"), case("b", launch=CROWDED), case("c")))
     assert conditions.noise == {"a": "why"}
     assert [conditions.is_disturbed(id_) for id_ in "abc"] == [True, True, False]
 
 
-def test_a_comparison_has_the_versions_of_benchmarks_that_differ() -> None:
+def test_comparison_lists_different_benchmark_versions() -> None:
     comparison = compare(run(case("a"), case("b")), run(case("a", version=2), case("b")))
     assert comparison.versions == {"made.up has version 1 in a, 2 in b": ("a",)}

@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 @pytest.mark.parametrize("width", range(60, 80))
-def test_a_line_never_ends_between_a_number_and_its_unit(width: int) -> None:
+def test_does_not_wrap_between_a_number_and_its_unit(width: int) -> None:
     text = "the sum of all of the times is 28.3 ms in a and 41 % more in b, over 12 cases " * 3
     lines = list(wrap_text(text, width))
     assert max(map(len, lines)) <= width
@@ -29,7 +29,7 @@ def test_a_line_never_ends_between_a_number_and_its_unit(width: int) -> None:
     assert "\u00a0" not in "".join(lines)
 
 
-def test_ids_lose_the_names_of_their_parameters_and_then_their_middle() -> None:
+def test_shortens_ids_by_parameter_names_and_then_the_middle() -> None:
     ids = ["exchange[method=vertical,n=1]", "exchange[method=square,n=1]"]
     assert shorten_ids(ids, 40) == ids
     assert shorten_ids(ids, 22) == ["exchange[vertical,1]", "exchange[square,1]"]
@@ -37,12 +37,12 @@ def test_ids_lose_the_names_of_their_parameters_and_then_their_middle() -> None:
     assert cut_middle("abcdefghij", 5) == "ab…ij"
 
 
-def test_ids_keep_names_of_parameters_that_tell_them_apart() -> None:
+def test_shortened_ids_keep_distinguishing_parameter_names() -> None:
     ids = ["a[before=1,after=222]", "a[other=1,after=222]"]
     assert shorten_ids(ids, 17) == ["a[before…ter=222]", "a[other=…ter=222]"]
 
 
-def test_an_optional_column_is_left_out_before_ids_become_equal() -> None:
+def test_drops_optional_column_before_ids_become_equal() -> None:
     rows = [("same", f"exchange[{name},left,right]", "0.980 to 1.02") for name in ("one", "two")]
     wide = render_table(COLUMNS, rows, 60)
     narrow = render_table(COLUMNS, rows, 34)
@@ -52,11 +52,11 @@ def test_an_optional_column_is_left_out_before_ids_become_equal() -> None:
     assert max(map(len, narrow)) <= 34
 
 
-def test_an_empty_optional_column_is_left_out() -> None:
+def test_drops_an_empty_optional_column() -> None:
     assert render_table(COLUMNS, [("same", "a", "")], 60) == ["outcome  case", "same     a"]
 
 
-def test_the_optional_column_of_the_highest_rank_is_left_out_first() -> None:
+def test_drops_the_optional_column_of_highest_rank_first() -> None:
     columns = (
         TextColumn("case", ids=True),
         TextColumn("first", optional=True, rank=2),
@@ -68,7 +68,7 @@ def test_the_optional_column_of_the_highest_rank_is_left_out_first() -> None:
     assert headings == [["case", "first", "second"], ["case", "second"], ["case", "second"]]
 
 
-def test_the_last_cell_goes_on_below_itself() -> None:
+def test_wraps_the_last_cell_below_itself() -> None:
     rows = [("way", "step", ""), ("a", "", "it takes 8.00 GB of memory"), ("b", "1", "")]
     assert align_and_wrap(rows, 26, (1,)) == [
         "way  step",

@@ -1,4 +1,4 @@
-"""Baselines made of runs, brought up to date with later ones, and runs held against them."""
+"""Baselines: created from runs, updated by later runs, and compared with runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,109 +29,113 @@ FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 HOME = Path("no-home")
 
 
-def launched(factor=1.0, name="a", **changes):
+def five_launches(factor=1.0, name="a", **changes):
     launches = [factor * launch for launch in FIVE]
     return case(name, {"time_ms": factor}, medians={"time_ms": launches}, **changes)
 
 
-def on(machine, *cases, **of_summary):
+def make_run(machine, *cases, **summary_fields):
     fingerprint = {"id": machine, "hosts": [machine]}
-    return replace(run(*cases, **of_summary), environment={"fingerprint": fingerprint})
+    return replace(run(*cases, **summary_fields), environment={"fingerprint": fingerprint})
 
 
-def baseline(*cases, id="old"):
-    return make_baseline("main", on("node01", *cases, id=id))[0]
+def build_baseline(*cases, id="old"):
+    return make_baseline("main", make_run("node01", *cases, id=id))[0]
 
 
-def side(of):
-    return make_baseline_run(of, Path("baselines/main.json"))
+def as_run(baseline):
+    return make_baseline_run(baseline, Path("baselines/main.json"))
 
 
 def update(old, *cases, widen=False, id="new", machine="node01"):
-    later = on(machine, *cases, id=id)
-    return update_baseline(old, later, compare_with_past(HOME, side(old), later), widen=widen)
+    later = make_run(machine, *cases, id=id)
+    return update_baseline(old, later, compare_with_past(HOME, as_run(old), later), widen=widen)
 
 
-def launches_of(of):
-    return {case.id: case.metrics["time_ms"].launches for case in of.cases}
+def launches_by_case(baseline):
+    return {case.id: case.metrics["time_ms"].launches for case in baseline.cases}
 
 
-def test_a_baseline_keeps_that_ranks_shared_cores():
+def test_baseline_keeps_whether_ranks_shared_cores():
     reference = {"time_ms": LimitPart(value=0.5, unit="ms", measured_by="ping-pong")}
     metrics = {"time_ms": figure(1.0), "exchange_efficiency": figure(0.8, "1", "higher")}
     crowded = LaunchPart(
         launcher="openmpi", version="5", argv=[], hostfile=None, env={}, job=1, oversubscribed=True
     )
-    made = baseline(case("a", metrics, limits=reference, launch=crowded))
-    [kept] = made.cases
-    assert (kept.metrics["exchange_efficiency"].value, kept.crowded) == (0.8, True)
-    part = side(made).cases["a"]
+    baseline = build_baseline(case("a", metrics, limits=reference, launch=crowded))
+    [saved] = baseline.cases
+    assert (saved.metrics["exchange_efficiency"].value, saved.crowded) == (0.8, True)
+    part = as_run(baseline).cases["a"]
     assert part.disturbed
-    unknown = side(baseline(case("a", metrics))).cases["a"]
+    unknown = as_run(build_baseline(case("a", metrics))).cases["a"]
     assert (unknown.disturbed, unknown.crowded) == (False, None)
-    roomy = crowded.model_copy(update={"oversubscribed": False})
-    assert side(baseline(case("a", metrics, launch=roomy))).cases["a"].crowded is False
+    not_crowded = crowded.model_copy(update={"oversubscribed": False})
+    assert (
+        as_run(build_baseline(case("a", metrics, launch=not_crowded))).cases["a"].crowded is False
+    )
 
 
-def test_a_baseline_is_compared_as_its_run_is():
-    first = launched()
-    later = launched(1.2)
-    held = compare(side(baseline(first)), run(later))
-    plain = compare(run(first), run(later))
-    assert [row.outcome for row in held.rows] == ["worse"]
-    assert [*held.rows] == [*plain.rows]
+def test_comparison_with_a_baseline_equals_one_with_its_run():
+    first = five_launches()
+    later = five_launches(1.2)
+    by_baseline = compare(as_run(build_baseline(first)), run(later))
+    by_run = compare(run(first), run(later))
+    assert [row.outcome for row in by_baseline.rows] == ["worse"]
+    assert [*by_baseline.rows] == [*by_run.rows]
 
 
 @pytest.mark.parametrize("reference", [None, 0.5])
-def test_a_baseline_keeps_the_reference_of_the_time(reference):
-    of = case("a", {"time_ms": 1.0})
+def test_baseline_keeps_the_reference_of_the_time(reference):
+    part = case("a", {"time_ms": 1.0})
     if reference is not None:
         limit = LimitPart(value=reference, unit="ms", measured_by="a copy")
-        of = of.model_copy(update={"limits": {"time_ms": limit}})
-    made, _ = make_baseline("usual", run(of))
-    limits = make_baseline_run(made, Path("usual.json")).cases["a"].limits
+        part = part.model_copy(update={"limits": {"time_ms": limit}})
+    baseline, _ = make_baseline("usual", run(part))
+    limits = make_baseline_run(baseline, Path("usual.json")).cases["a"].limits
     assert [limit.value for limit in limits.values()] == [reference] * (reference is not None)
 
 
-def test_the_fastest_iterations_of_launches_are_kept_and_joined():
-    one, other = (run(case("a", fastest=[base, base + 1.0])) for base in (1.0, 3.0))
-    made, _ = make_baseline("usual", replace(one, summary=summary("one")))
-    assert make_baseline_run(made, Path("usual.json")).cases["a"].fastest == [1.0, 2.0]
-    later = replace(other, summary=summary("other"))
-    against = compare(make_baseline_run(made, Path("usual.json")), later)
-    wider, _ = update_baseline(made, later, against, widen=True)
+def test_keeps_and_joins_the_fastest_iterations_of_launches():
+    first, second = (run(case("a", fastest=[base, base + 1.0])) for base in (1.0, 3.0))
+    baseline, _ = make_baseline("usual", replace(first, summary=summary("one")))
+    assert make_baseline_run(baseline, Path("usual.json")).cases["a"].fastest == [1.0, 2.0]
+    later = replace(second, summary=summary("other"))
+    comparison = compare(make_baseline_run(baseline, Path("usual.json")), later)
+    wider, _ = update_baseline(baseline, later, comparison, widen=True)
     assert wider.cases[0].metrics["time_ms"].fastest == [1.0, 2.0, 3.0, 4.0]
-    old = made.model_copy(deep=True)
+    old = baseline.model_copy(deep=True)
     old.cases[0].metrics["time_ms"] = (
-        made.cases[0].metrics["time_ms"].model_copy(update={"fastest": []})
+        baseline.cases[0].metrics["time_ms"].model_copy(update={"fastest": []})
     )
-    joined, _ = update_baseline(old, later, against, widen=True)
+    joined, _ = update_baseline(old, later, comparison, widen=True)
     assert joined.cases[0].metrics["time_ms"].fastest == []
 
 
-def test_cases_without_results_have_no_part_in_it():
-    wrong = launched(name="b", status="failed", checks=[wrong_check()])
-    dead = launched(name="c", status="error")
-    slow = launched(name="d", status="failed", reason="an expectation")
-    made, told = make_baseline("main", run(launched(), wrong, dead, slow))
-    assert [case.id for case in made.cases] == ["a", "d"]
-    assert told == ["left out, check halo failed: b", "left out, error: c"]
+def test_baseline_omits_cases_without_results():
+    failed_check = five_launches(name="b", status="failed", checks=[wrong_check()])
+    error = five_launches(name="c", status="error")
+    missed_expectation = five_launches(name="d", status="failed", reason="an expectation")
+    baseline, messages = make_baseline(
+        "main", run(five_launches(), failed_check, error, missed_expectation)
+    )
+    assert [case.id for case in baseline.cases] == ["a", "d"]
+    assert messages == ["left out, check halo failed: b", "left out, error: c"]
 
 
-def test_a_run_without_results_makes_none():
+def test_rejects_a_run_without_results():
     with pytest.raises(UsageError, match="no case of run x has results"):
-        make_baseline("main", run(launched(status="error"), id="x"))
+        make_baseline("main", run(five_launches(status="error"), id="x"))
 
 
-def test_a_run_that_goes_on_makes_none():
+def test_rejects_a_running_run():
     with pytest.raises(UsageError, match="run x is still running"):
-        make_baseline("main", run(launched(), id="x", verdict="running"))
+        make_baseline("main", run(five_launches(), id="x", verdict="running"))
 
 
-def test_what_is_better_takes_the_place_of_what_was():
-    new, told = update(baseline(launched()), launched(0.8))
-    assert launches_of(new) == {"a": [0.8 * launch for launch in FIVE]}
-    assert told == ["replaced, better in the run: a"]
+def test_update_replaces_launches_by_better_ones():
+    new, messages = update(build_baseline(five_launches()), five_launches(0.8))
+    assert launches_by_case(new) == {"a": [0.8 * launch for launch in FIVE]}
+    assert messages == ["replaced, better in the run: a"]
     assert (new.run, new.runs) == ("old", ["new"])
 
 
@@ -139,75 +143,77 @@ def test_what_is_better_takes_the_place_of_what_was():
     ("old", "new", "expected"),
     [(None, True, True), (True, None, True), (False, None, None), (False, False, False)],
 )
-def test_launches_of_two_runs_are_crowded_if_those_of_one_are(old, new, expected):
+def test_joined_launches_are_crowded_if_one_side_is(old, new, expected):
     def launch(crowded):
-        nowhere = {"argv": [], "hostfile": None, "env": {}, "job": 1}
-        known = LaunchPart(launcher="openmpi", version="5", oversubscribed=bool(crowded), **nowhere)
-        return None if crowded is None else known
+        fields = {"argv": [], "hostfile": None, "env": {}, "job": 1}
+        part = LaunchPart(launcher="openmpi", version="5", oversubscribed=bool(crowded), **fields)
+        return None if crowded is None else part
 
-    before = baseline(launched(launch=launch(old)))
-    widened, _ = update(before, launched(launch=launch(new)), widen=True)
+    before = build_baseline(five_launches(launch=launch(old)))
+    widened, _ = update(before, five_launches(launch=launch(new)), widen=True)
     assert widened.cases[0].crowded is expected
 
 
-@pytest.mark.parametrize(("factor", "seen"), [(1.2, "worse"), (1.0, "same")])
-def test_what_is_not_better_is_taken_in_by_an_explicit_word_alone(factor, seen):
-    old = baseline(launched())
-    same, told = update(old, launched(factor))
-    assert same == old
-    assert told == [f"kept, {seen} in the run (--widen adds its launches): a"]
-    new, told = update(old, launched(factor), widen=True)
-    assert launches_of(new) == {"a": [*FIVE, *(factor * launch for launch in FIVE)]}
+@pytest.mark.parametrize(("factor", "outcome"), [(1.2, "worse"), (1.0, "same")])
+def test_update_adds_launches_that_are_not_better_only_by_widen(factor, outcome):
+    old = build_baseline(five_launches())
+    unchanged, messages = update(old, five_launches(factor))
+    assert unchanged == old
+    assert messages == [f"kept, {outcome} in the run (--widen adds its launches): a"]
+    new, messages = update(old, five_launches(factor), widen=True)
+    assert launches_by_case(new) == {"a": [*FIVE, *(factor * launch for launch in FIVE)]}
     assert new.runs == ["old", "new"]
-    assert told == [f"widened, {seen} in the run, launches added: a"]
+    assert messages == [f"widened, {outcome} in the run, launches added: a"]
 
 
-def test_no_run_is_taken_in_twice():
-    once, _ = update(baseline(launched()), launched(1.0), widen=True)
-    twice, told = update(once, launched(1.0), widen=True)
+def test_update_adds_a_run_only_once():
+    once, _ = update(build_baseline(five_launches()), five_launches(1.0), widen=True)
+    twice, messages = update(once, five_launches(1.0), widen=True)
     assert twice == once
-    assert told == ["kept, already part of it: a"]
+    assert messages == ["kept, already part of it: a"]
 
 
-def test_cases_that_are_new_are_added_and_those_that_are_missing_stay():
-    new, told = update(baseline(launched()), launched(name="b"))
-    assert launches_of(new).keys() == {"a", "b"}
-    assert told == ["kept, no time in the run to compare: a", "added, new in the run: b"]
+def test_update_adds_new_cases_and_keeps_missing_ones():
+    new, messages = update(build_baseline(five_launches()), five_launches(name="b"))
+    assert launches_by_case(new).keys() == {"a", "b"}
+    assert messages == ["kept, no time in the run to compare: a", "added, new in the run: b"]
 
 
-def test_other_machines_do_not_update_it():
+def test_rejects_an_update_from_other_machines():
     with pytest.raises(UsageError, match="run new cannot update main: hosts node01 in a, node02"):
-        update(baseline(launched()), launched(0.5), machine="node02")
+        update(build_baseline(five_launches()), five_launches(0.5), machine="node02")
 
 
-def test_another_version_of_a_benchmark_is_not_comparable():
-    held = compare(side(baseline(launched())), run(launched(version=2)))
-    [row] = held.rows
+def test_different_benchmark_version_is_not_comparable():
+    comparison = compare(as_run(build_baseline(five_launches())), run(five_launches(version=2)))
+    [row] = comparison.rows
     assert row.outcome == "not comparable"
     assert row.reason == "version 1 of made.up in a, 2 in b"
 
 
-# A run held against a baseline
+# A run compared with a baseline
 
 
-def judged(later, fails=("worse",), machine="node01", most_unjudged=0):
-    policy = GatePolicy(frozenset(fails), most_unjudged)
-    gate = BaselineGate(HOME, side(baseline(launched(), launched(name="b"))), policy)
-    result = gate.judge(on(machine, later, launched(name="b"), id="later"))
-    said = []
-    result.print_to(said.append)
-    return result, said
+def judge_run(later, failing_outcomes=("worse",), machine="node01", most_unjudged=0):
+    policy = GatePolicy(frozenset(failing_outcomes), most_unjudged)
+    gate = BaselineGate(
+        HOME, as_run(build_baseline(five_launches(), five_launches(name="b"))), policy
+    )
+    result = gate.judge(make_run(machine, later, five_launches(name="b"), id="later"))
+    lines = []
+    result.print_to(lines.append)
+    return result, lines
 
 
-def test_a_worse_time_fails_the_run_and_its_case():
-    found, said = judged(launched(1.5))
-    assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
-    assert found.exit_code(ExitCode.MISSING) == ExitCode.MISSING
-    [why] = found.failure_reasons
-    assert why == "a: time_ms is 1.5 times that of baseline main (95 %: 1.46 to 1.55)"
+def test_worse_time_fails_the_run_and_its_case():
+    verdict, lines = judge_run(five_launches(1.5))
+    assert verdict.exit_code(ExitCode.PASSED) == ExitCode.FAILED
+    assert verdict.exit_code(ExitCode.MISSING) == ExitCode.MISSING
+    [reason] = verdict.failure_reasons
+    assert reason == "a: time_ms is 1.5 times that of baseline main (95 %: 1.46 to 1.55)"
     tally = "against baseline main: 2 of 2 cases judged (1 worse, 1 same)"
-    notes = comparison_notes(found.comparison) + table_notes(found.comparison)
-    assert said == [
+    notes = comparison_notes(verdict.comparison) + table_notes(verdict.comparison)
+    assert lines == [
         "a: baseline main, b: run later",
         "outcome  case        a        b    b/a  95 % interval",
         "▼ worse  a     1.00 ms  1.50 ms  1.50x  1.46 to 1.55",
@@ -216,18 +222,21 @@ def test_a_worse_time_fails_the_run_and_its_case():
         tally,
         "error: 1 case worse compared with main",
     ]
-    quiet = []
-    found.print_to(quiet.append, quiet=True)
-    assert quiet == said
-    assert [case.status for case in found.run_for_programs.cases.values()] == ["failed", "passed"]
-    assert f"a: {found.run_for_programs.cases['a'].reason}" == why
-    assert (found.run_for_programs.summary.verdict, found.run_for_programs.summary.exit_code) == (
+    quiet_lines = []
+    verdict.print_to(quiet_lines.append, quiet=True)
+    assert quiet_lines == lines
+    assert [case.status for case in verdict.run_for_programs.cases.values()] == ["failed", "passed"]
+    assert f"a: {verdict.run_for_programs.cases['a'].reason}" == reason
+    assert (
+        verdict.run_for_programs.summary.verdict,
+        verdict.run_for_programs.summary.exit_code,
+    ) == (
         "failed",
         1,
     )
 
 
-def test_a_time_that_is_worse_by_its_fastest_iterations_says_so():
+def test_description_has_the_fastest_iterations_if_they_decided():
     row = MetricRow("a", "time_ms", "ms", "lower", 1.0, 1.05, 1.05, (0.9, 1.4), (5, 5))
     assert describe_difference(row, "usual") == (
         "time_ms is 1.05 times that of baseline usual (95 %: 0.90 to 1.40)"
@@ -239,18 +248,18 @@ def test_a_time_that_is_worse_by_its_fastest_iterations_says_so():
 
 
 @pytest.mark.parametrize(
-    ("factor", "fails", "code"),
+    ("factor", "failing_outcomes", "code"),
     [(1.5, (), 0), (0.5, ("worse",), 0), (0.5, ("worse", "better"), 1), (1.0, ("worse",), 0)],
 )
-def test_what_fails_a_run_is_chosen(factor, fails, code):
-    found, _ = judged(launched(factor), fails)
-    assert found.exit_code(ExitCode.PASSED) == code
+def test_fail_on_chooses_the_failing_outcomes(factor, failing_outcomes, code):
+    verdict, _ = judge_run(five_launches(factor), failing_outcomes)
+    assert verdict.exit_code(ExitCode.PASSED) == code
 
 
-def test_other_machines_are_unjudged():
-    found, said = judged(launched(1.5), machine="node02", most_unjudged=99)
-    assert found.exit_code(ExitCode.PASSED) == ExitCode.UNJUDGED
-    assert said == [
+def test_run_on_other_machines_is_unjudged():
+    verdict, lines = judge_run(five_launches(1.5), machine="node02", most_unjudged=99)
+    assert verdict.exit_code(ExitCode.PASSED) == ExitCode.UNJUDGED
+    assert lines == [
         "warning: machines or libraries differ: hosts node01 in a, node02 in b",
         "a: baseline main, b: run later",
         "outcome       case        a        b    b/a  95 % interval",
@@ -259,122 +268,131 @@ def test_other_machines_are_unjudged():
         "Not judged, other machines or libraries (see the warning): a, b. "
         "Set a baseline on these machines, or use `spbench",
         "  compare --force`.",
-        *(line for note in table_notes(found.comparison) for line in wrap_text(note, PIPE_WIDTH)),
+        *(line for note in table_notes(verdict.comparison) for line in wrap_text(note, PIPE_WIDTH)),
         "against baseline main: 0 of 2 cases judged, 2 not judged",
         "error: no case was judged against main",
     ]
-    assert [case.status for case in found.run_for_programs.cases.values()] == ["failed", "failed"]
+    assert [case.status for case in verdict.run_for_programs.cases.values()] == ["failed", "failed"]
 
 
-@pytest.mark.parametrize(("most", "code"), [(0, 1), (1, 0)])
-def test_unjudged_cases_fail_beyond_a_number(most, code):
+@pytest.mark.parametrize(("maximum", "code"), [(0, 1), (1, 0)])
+def test_unjudged_cases_above_the_maximum_fail_the_run(maximum, code):
     one_launch = case("a", {"time_ms": 1.0})
-    found, said = judged(one_launch, most_unjudged=most)
-    assert found.exit_code(ExitCode.PASSED) == code
-    assert said[2].startswith("? not judged  a     1.00 ms  1.00 ms")
-    why = [line for line in said if line.startswith("Not judged")]
-    assert why[0].startswith("Not judged, too few launches (5 in a, 1 in b, 5 per side needed): a.")
-    assert any("a case is judged only if its ratio is beyond 1.50x." in line for line in said)
-    assert ("error: 1 case not judged, and --max-unjudged allows 0" in said) == (code == 1)
-    assert found.run_for_programs.cases["a"].status == ("failed" if code else "passed")
-    assert found.run_for_readers.cases["a"].status == "passed"
-    assert found.run_for_readers.summary.verdict == ("failed" if code else "passed")
-    assert bool(found.run_for_readers.errors) == bool(code)
-    quiet = []
-    found.print_to(quiet.append, quiet=True)
+    verdict, lines = judge_run(one_launch, most_unjudged=maximum)
+    assert verdict.exit_code(ExitCode.PASSED) == code
+    assert lines[2].startswith("? not judged  a     1.00 ms  1.00 ms")
+    notes = [line for line in lines if line.startswith("Not judged")]
+    assert notes[0].startswith(
+        "Not judged, too few launches (5 in a, 1 in b, 5 per side needed): a."
+    )
+    assert any("a case is judged only if its ratio is beyond 1.50x." in line for line in lines)
+    assert ("error: 1 case not judged, and --max-unjudged allows 0" in lines) == (code == 1)
+    assert verdict.run_for_programs.cases["a"].status == ("failed" if code else "passed")
+    assert verdict.run_for_readers.cases["a"].status == "passed"
+    assert verdict.run_for_readers.summary.verdict == ("failed" if code else "passed")
+    assert bool(verdict.run_for_readers.errors) == bool(code)
+    quiet_lines = []
+    verdict.print_to(quiet_lines.append, quiet=True)
     tally = "against baseline main: 1 of 2 cases judged (1 same), 1 not judged"
-    assert quiet == (said if code else [tally])
+    assert quiet_lines == (lines if code else [tally])
 
 
 UNCLEAR = case("b", medians={"time_ms": [0.5, 0.6, 0.8, 0.9, 1.04]})
-"""Against `FIVE` its interval rules out a slowdown above 10 %, but not that it is the same."""
+"""Compared with `FIVE`, its interval rules out a slowdown above 10 % but not equality."""
 
 
 @pytest.mark.parametrize(
-    ("fails", "code"), [("worse", ExitCode.PASSED), ("worse better", ExitCode.FAILED)]
+    ("failing_outcomes", "code"), [("worse", ExitCode.PASSED), ("worse better", ExitCode.FAILED)]
 )
-def test_a_case_that_cannot_be_worse_does_not_fail_as_not_judged(fails, code):
-    policy = GatePolicy(frozenset(fails.split()))
-    old = side(baseline(launched(), launched(name="b")))
-    found = BaselineGate(HOME, old, policy).judge(on("node01", launched(), UNCLEAR, id="later"))
-    assert [item.judgement for item in found.comparison.judgements] == ["judged", "unjudged"]
-    assert found.exit_code(ExitCode.PASSED) == code
-    assert found.run_for_readers.summary.verdict == (
+def test_unjudged_case_that_cannot_be_worse_does_not_fail(failing_outcomes, code):
+    policy = GatePolicy(frozenset(failing_outcomes.split()))
+    old = as_run(build_baseline(five_launches(), five_launches(name="b")))
+    verdict = BaselineGate(HOME, old, policy).judge(
+        make_run("node01", five_launches(), UNCLEAR, id="later")
+    )
+    assert [judgement.judgement for judgement in verdict.comparison.judgements] == [
+        "judged",
+        "unjudged",
+    ]
+    assert verdict.exit_code(ExitCode.PASSED) == code
+    assert verdict.run_for_readers.summary.verdict == (
         "passed" if code == ExitCode.PASSED else "failed"
     )
 
 
-def test_an_error_counts_only_cases_that_may_be_slower():
+def test_error_counts_only_unjudged_cases_that_may_be_slower():
     names = ("a", "b", "c")
-    old = side(baseline(*(launched(name=name) for name in names)))
+    old = as_run(build_baseline(*(five_launches(name=name) for name in names)))
     one_launch = case("c", {"time_ms": 1.0})
     gate = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"})))
-    found = gate.judge(on("node01", launched(), UNCLEAR, one_launch, id="later"))
-    [error] = found.run_for_readers.errors
+    verdict = gate.judge(make_run("node01", five_launches(), UNCLEAR, one_launch, id="later"))
+    [error] = verdict.run_for_readers.errors
     assert error == "1 case not judged and maybe slower, and --max-unjudged allows 0"
 
 
-def test_a_case_of_the_baseline_that_is_missing_from_the_run_fails_it():
+def test_missing_case_of_the_baseline_fails_the_run():
     policy = GatePolicy(frozenset({"worse"}))
-    old = side(baseline(launched(), launched(name="b")))
-    found = BaselineGate(HOME, old, policy).judge(on("node01", launched(), id="later"))
-    assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
-    assert found.failure_reasons[0] == "b: not judged against main: only in baseline main"
-    assert "b: not judged against main: only in baseline main" in found.run_for_programs.errors
+    old = as_run(build_baseline(five_launches(), five_launches(name="b")))
+    verdict = BaselineGate(HOME, old, policy).judge(make_run("node01", five_launches(), id="later"))
+    assert verdict.exit_code(ExitCode.PASSED) == ExitCode.FAILED
+    assert verdict.failure_reasons[0] == "b: not judged against main: only in baseline main"
+    assert "b: not judged against main: only in baseline main" in verdict.run_for_programs.errors
 
 
-def test_a_lost_check_fails_a_run_that_passed():
-    passed = {"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
-    check = wrong_check().model_copy(update=passed)
-    old = side(baseline(launched(checks=[check])))
-    found = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"}))).judge(
-        on("node01", launched())
+def test_missing_check_fails_a_passed_run():
+    passed_fields = {"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
+    check = wrong_check().model_copy(update=passed_fields)
+    old = as_run(build_baseline(five_launches(checks=[check])))
+    verdict = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"}))).judge(
+        make_run("node01", five_launches())
     )
-    assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
-    assert found.run_for_programs.cases["a"].reason == "check halo is missing"
-    assert found.run_for_readers.cases == found.run.cases
-    assert found.run_for_readers.errors == ("1 case broken compared with main",)
-    assert found.run_for_readers.summary.verdict == "failed"
-    never = BaselineGate(HOME, old, GatePolicy(frozenset())).judge(on("node01", launched()))
-    assert never.exit_code(ExitCode.PASSED) == ExitCode.PASSED
-    assert never.run_for_programs.cases == never.run.cases
+    assert verdict.exit_code(ExitCode.PASSED) == ExitCode.FAILED
+    assert verdict.run_for_programs.cases["a"].reason == "check halo is missing"
+    assert verdict.run_for_readers.cases == verdict.run.cases
+    assert verdict.run_for_readers.errors == ("1 case broken compared with main",)
+    assert verdict.run_for_readers.summary.verdict == "failed"
+    permissive = BaselineGate(HOME, old, GatePolicy(frozenset())).judge(
+        make_run("node01", five_launches())
+    )
+    assert permissive.exit_code(ExitCode.PASSED) == ExitCode.PASSED
+    assert permissive.run_for_programs.cases == permissive.run.cases
 
 
-def test_a_baseline_of_a_noisy_case_is_not_held_against_one_launch():
-    one = case("a", {"time_ms": 1.0}, noisy="other work had its cores")
-    [row] = compare(side(baseline(one)), run(case("a", {"time_ms": 9.0}))).rows
+def test_noisy_baseline_case_is_not_judged_by_one_launch():
+    noisy_case = case("a", {"time_ms": 1.0}, noisy="other work had its cores")
+    [row] = compare(as_run(build_baseline(noisy_case)), run(case("a", {"time_ms": 9.0}))).rows
     assert row.outcome == "not enough samples"
 
 
-def test_few_launches_are_warned_of_with_the_repeat_to_set():
+def test_warns_about_few_launches_with_the_needed_repeat():
     few = case("a")
-    enough = [launched(name=name) for name in "bcd"]
-    [warning] = launch_warnings(baseline(few, *enough))
+    enough = [five_launches(name=name) for name in "bcd"]
+    [warning] = launch_warnings(build_baseline(few, *enough))
     assert warning == (
         "warning: too few launches to find a difference (1 per case, 5 needed): a; "
         "repeat the run with `--set repeat=5`"
     )
-    assert [*launch_warnings(baseline(*enough))] == []
+    assert [*launch_warnings(build_baseline(*enough))] == []
 
 
-def test_names_of_a_file_make_no_lines_of_their_own():
-    hostile = baseline(launched()).model_copy(update={"name": "x\n::error::y\x1b[2J"})
-    said = []
-    held_by = BaselineGate(HOME, side(hostile), GatePolicy(frozenset()))
-    held_by.judge(on("node01", launched(2.0))).print_to(said.append)
-    assert all(line.isprintable() for line in said)
-    assert [line.split(":")[0] for line in said if "::error::" in line] == [
+def test_hostile_name_of_a_baseline_adds_no_lines():
+    hostile = build_baseline(five_launches()).model_copy(update={"name": "x\n::error::y\x1b[2J"})
+    lines = []
+    gate = BaselineGate(HOME, as_run(hostile), GatePolicy(frozenset()))
+    gate.judge(make_run("node01", five_launches(2.0))).print_to(lines.append)
+    assert all(line.isprintable() for line in lines)
+    assert [line.split(":")[0] for line in lines if "::error::" in line] == [
         "a",
         "against baseline x?",
     ]
 
 
-def test_a_report_has_the_comparison_and_the_verdict_that_follows():
-    found, _ = judged(launched(1.5))
+def test_report_has_the_comparison_and_its_verdict():
+    verdict, _ = judge_run(five_launches(1.5))
     report = {"run": {"verdict": "passed", "exit_code": 0}, "errors": []}
-    told = found.add_to_report(report)
-    assert told["run"] == {"verdict": "failed", "exit_code": 1}
-    assert told["errors"] == found.failure_reasons
-    assert [pair["id"] for pair in told["comparison"]["cases"]] == ["a", "b"]
-    same, _ = judged(launched(1.0))
+    changed = verdict.add_to_report(report)
+    assert changed["run"] == {"verdict": "failed", "exit_code": 1}
+    assert changed["errors"] == verdict.failure_reasons
+    assert [pair["id"] for pair in changed["comparison"]["cases"]] == ["a", "b"]
+    same, _ = judge_run(five_launches(1.0))
     assert same.add_to_report(report)["run"] == {"verdict": "passed", "exit_code": 0}

@@ -1,3 +1,5 @@
+"""Annotations of failed cases for GitHub."""
+
 from spbench.record.runs.folder import RunFolder
 from spbench.report.formats.annotations import MOST_ANNOTATIONS, find_case_lines, render_annotations
 from unit.results import case, run
@@ -13,14 +15,14 @@ cases:
 """
 
 
-def made(folder, *cases, **summary):
+def make_run(folder, *cases, **summary):
     (folder / "suite.yaml").write_text(SUITE)
     return run(*cases, **{"folder": RunFolder(folder), "file": "suites/a.yaml"} | summary)
 
 
-def test_what_did_not_pass_is_told_at_its_line(tmp_path):
-    told = render_annotations(
-        made(
+def test_failed_cases_are_annotated_at_their_lines(tmp_path):
+    text = render_annotations(
+        make_run(
             tmp_path,
             case("first[n=1]"),
             case("first[n=2]", status="failed", reason="halo: 3 % off,\nrank 1"),
@@ -28,39 +30,39 @@ def test_what_did_not_pass_is_told_at_its_line(tmp_path):
             case("second[n=3]", status="skipped", reason="not reached"),
         )
     )
-    assert told.splitlines() == [
+    assert text.splitlines() == [
         "::error file=suites/a.yaml,line=5,title=first[n=2]%3A failed::halo: 3 %25 off,%0Arank 1",
         "::error file=suites/a.yaml,line=7,title=second%3A error::rank 0 died",
     ]
 
 
-def test_a_run_that_passed_has_none(tmp_path):
-    assert render_annotations(made(tmp_path, case("first"))) == ""
+def test_passed_run_has_no_annotations(tmp_path):
+    assert render_annotations(make_run(tmp_path, case("first"))) == ""
 
 
-def test_beyond_ten_the_last_one_counts_the_rest(tmp_path):
+def test_last_annotation_counts_the_rest(tmp_path):
     lost = [case(f"first[n={n}]", status="error", reason="died") for n in range(25)]
-    lines = render_annotations(made(tmp_path, *lost)).splitlines()
+    lines = render_annotations(make_run(tmp_path, *lost)).splitlines()
     assert len(lines) == MOST_ANNOTATIONS
     assert lines[-1].endswith("::and 16 more did not pass")
 
 
-def test_a_path_is_told_as_it_is_from_here(tmp_path, monkeypatch):
+def test_path_is_relative_to_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lost = case("first", status="error", reason="died")
-    told = render_annotations(made(tmp_path, lost, file=str(tmp_path / "suites" / "a.yaml")))
-    assert told.startswith("::error file=suites/a.yaml,line=5,")
+    text = render_annotations(make_run(tmp_path, lost, file=str(tmp_path / "suites" / "a.yaml")))
+    assert text.startswith("::error file=suites/a.yaml,line=5,")
 
 
-def test_names_cannot_end_a_command(tmp_path):
-    told = render_annotations(
-        made(tmp_path, case("x,line=9::y\r\n::error ::z", {}, status="error"))
+def test_hostile_names_cannot_end_an_annotation(tmp_path):
+    text = render_annotations(
+        make_run(tmp_path, case("x,line=9::y\r\n::error ::z", {}, status="error"))
     )
-    assert told.count("\n") == 1
-    assert told.startswith("::error file=suites/a.yaml,title=x%2Cline=9%3A%3Ay%0A")
+    assert text.count("\n") == 1
+    assert text.startswith("::error file=suites/a.yaml,title=x%2Cline=9%3A%3Ay%0A")
 
 
-def test_a_run_without_its_suite_has_no_lines(tmp_path):
+def test_run_without_its_suite_has_no_lines(tmp_path):
     assert find_case_lines(run(case("first"), folder=RunFolder(tmp_path))) == {}
     (tmp_path / "suite.yaml").write_text("cases: [")
     assert find_case_lines(run(case("first"), folder=RunFolder(tmp_path))) == {}

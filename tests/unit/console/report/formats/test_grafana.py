@@ -1,3 +1,5 @@
+"""Dashboards of Grafana for the metrics of a run."""
+
 import json
 import re
 
@@ -11,29 +13,36 @@ RUN = run(
 )
 
 
-def test_each_query_names_a_family_and_labels_that_the_runs_openmetrics_have():
+def test_queries_use_families_and_labels_of_openmetrics():
     families = set(re.findall(r"^# TYPE (\S+)", render_openmetrics(RUN), re.MULTILINE))
     labels = set(re.findall(r'[{,](\w+)="', render_openmetrics(RUN)))
-    board = json.loads(render_dashboard(RUN))
-    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    dashboard = json.loads(render_dashboard(RUN))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     for query in queries:
-        name, told = re.fullmatch(r"(\w+)\{(.*)\}", query).groups()
+        name, matchers = re.fullmatch(r"(\w+)\{(.*)\}", query).groups()
         assert name in families
-        assert set(re.findall(r"(\w+)=", told)) <= labels
+        assert set(re.findall(r"(\w+)=", matchers)) <= labels
     shown = {query.partition("{")[0] for query in queries}
     assert {name for name in families if name.startswith("spbench_case_")} <= shown
-    variables = {one["name"]: one for one in board["templating"]["list"]}
+    variables = {variable["name"]: variable for variable in dashboard["templating"]["list"]}
     assert list(variables) == ["source", "suite", "case", "stat"]
-    for one in variables.values():
-        for name in re.findall(r"label_values\((\w+)", one["query"]):
+    for variable in variables.values():
+        for name in re.findall(r"label_values\((\w+)", variable["query"]):
             assert name in families
 
 
-def test_panels_have_units_of_grafana_and_do_not_overlap():
-    board = json.loads(render_dashboard(RUN))
-    units = {p["title"]: p["fieldConfig"]["defaults"].get("unit") for p in board["panels"]}
+def test_panels_have_grafana_units_and_do_not_overlap():
+    dashboard = json.loads(render_dashboard(RUN))
+    units = {
+        panel["title"]: panel["fieldConfig"]["defaults"].get("unit")
+        for panel in dashboard["panels"]
+    }
     assert units["time seconds"] == "s"
     assert units["bandwidth bytes per second"] == "Bps"
     assert units["skew"] is None
-    places = {(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]}
-    assert len(places) == len(board["panels"]) == len({p["id"] for p in board["panels"]})
+    positions = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]}
+    assert (
+        len(positions)
+        == len(dashboard["panels"])
+        == len({panel["id"] for panel in dashboard["panels"]})
+    )

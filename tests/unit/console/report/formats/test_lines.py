@@ -1,3 +1,5 @@
+"""Runs as JSON lines and as messages of syslog."""
+
 import json
 import re
 from dataclasses import replace
@@ -15,15 +17,15 @@ RFC_5424 = re.compile(
 )
 
 
-def test_each_case_and_metric_is_an_object_without_what_is_not_known():
+def test_each_case_and_metric_is_an_object_without_null_fields():
     rows = [json.loads(line) for line in render_json_lines(run(PASSED, FAILED)).splitlines()]
-    told = [(row["case"], row.get("metric"), row.get("value")) for row in rows]
-    assert told == [("a", "time_ms", 2.0), ("a", "rate", 3.0), ("b", None, None)]
+    values = [(row["case"], row.get("metric"), row.get("value")) for row in rows]
+    assert values == [("a", "time_ms", 2.0), ("a", "rate", 3.0), ("b", None, None)]
     assert "reason" not in rows[0]
     assert rows[2]["reason"] == 'it said "no]"\nand left'
 
 
-def test_each_case_is_a_message_of_syslog():
+def test_each_case_is_a_syslog_message():
     messages = [
         RFC_5424.fullmatch(line) for line in render_syslog(run(PASSED, FAILED)).splitlines()
     ]
@@ -46,7 +48,7 @@ def test_each_case_is_a_message_of_syslog():
         ("", "-"),
     ],
 )
-def test_a_hostile_host_name_does_not_split_a_record(host, shown):
+def test_hostile_host_name_does_not_split_a_record(host, shown):
     recorded_run = run(PASSED)
     hostile = replace(recorded_run, summary=replace(recorded_run.summary, host=host))
     (line,) = render_syslog(hostile).splitlines()
@@ -54,7 +56,7 @@ def test_a_hostile_host_name_does_not_split_a_record(host, shown):
     assert RFC_5424.fullmatch(line)
 
 
-def test_a_hostile_name_stays_within_its_field():
+def test_hostile_name_stays_within_its_field():
     lines = render_syslog(run(case('x"] y="1', {}, status="error", reason="r"))).splitlines()
     (message,) = (RFC_5424.fullmatch(line) for line in lines)
     assert message

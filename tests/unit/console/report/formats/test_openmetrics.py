@@ -1,3 +1,5 @@
+"""Figures of a run in the OpenMetrics text format."""
+
 import re
 
 import pytest
@@ -16,27 +18,27 @@ SAMPLE = re.compile(rf"({NAME})(?:\{{((?:{LABEL}(?:,{LABEL})*)?)\}})? ({NUMBER})
 DESCRIPTION = re.compile(rf"# (TYPE|UNIT|HELP) ({NAME}) (.*)")
 
 
-def families(text):
-    """The families of a text, each with its type, unit, help and samples by labels.
+def parse_families(text):
+    """Parse the families of a text: type, unit, help and samples by labels.
 
-    It takes what the specification says: a description before the samples, each family in one
-    piece, no two samples of the same labels, names that end with their unit, EOF last.
+    Checks the rules of the specification: descriptions precede samples, each family is in one
+    piece, no two samples have the same labels, names end with their unit, and EOF is last.
     """
     assert text.endswith("# EOF\n")
-    found = {}
+    families = {}
     name = None
     for line in text[: -len("# EOF\n")].splitlines():
-        if told := DESCRIPTION.fullmatch(line):
-            what, of, rest = told.groups()
-            if of != name:
-                assert of not in found, f"{of} is in two pieces"
-                name = of
-                found[of] = {"samples": {}}
-            assert not found[name]["samples"], "a description stands behind samples"
-            assert what not in found[name]
-            found[name][what] = rest
-            assert what != "UNIT" or name.endswith(f"_{rest}")
-            assert what != "TYPE" or rest == "gauge"
+        if description := DESCRIPTION.fullmatch(line):
+            keyword, family, content = description.groups()
+            if family != name:
+                assert family not in families, f"{family} is in two pieces"
+                name = family
+                families[family] = {"samples": {}}
+            assert not families[name]["samples"], "a description follows samples"
+            assert keyword not in families[name]
+            families[name][keyword] = content
+            assert keyword != "UNIT" or name.endswith(f"_{content}")
+            assert keyword != "TYPE" or content == "gauge"
             continue
         sample = SAMPLE.fullmatch(line)
         assert sample, line
@@ -44,16 +46,16 @@ def families(text):
         pairs = re.findall(rf"([a-zA-Z0-9_]+)=({VALUE})", sample[2] or "")
         labels = frozenset(pairs)
         assert len(dict(pairs)) == len(pairs)
-        assert labels not in found[name]["samples"]
-        found[name]["samples"][labels] = float(sample[3])
-    return found
+        assert labels not in families[name]["samples"]
+        families[name]["samples"][labels] = float(sample[3])
+    return families
 
 
-def value(text, family, **labels):
-    samples = families(text)[family]["samples"]
-    wanted = {(name, f'"{label}"') for name, label in labels.items()}
-    (found,) = (value for given, value in samples.items() if wanted <= given)
-    return found
+def get_value(text, family, **labels):
+    samples = parse_families(text)[family]["samples"]
+    expected = {(name, f'"{label}"') for name, label in labels.items()}
+    (value,) = (value for pairs, value in samples.items() if expected <= pairs)
+    return value
 
 
 LIMITED = case(
@@ -66,34 +68,36 @@ LOST = case("b", {}, status="error")
 
 def test_figures_are_in_base_units():
     text = render_openmetrics(run(LIMITED, LOST, verdict="error", exit_code=4))
-    assert value(text, "spbench_case_time_seconds", case="a", stat="p50") == 0.002
-    assert value(text, "spbench_case_time_seconds", case="a", stat="p95") == 0.003
-    assert value(text, "spbench_limit_time_seconds", case="a") == 0.0015
-    assert value(text, "spbench_case_bandwidth_bytes_per_second", case="a", stat="p50") == 3e9
-    assert value(text, "spbench_passed", case="b", suite="made-up", benchmark="made.up") == 0
-    assert value(text, "spbench_run_exit_code", suite="made-up") == 4
-    assert value(text, "spbench_run_cases", status="error") == 1
-    assert value(text, "spbench_run_cases", status="timeout") == 0
-    assert value(text, "spbench_run_started_timestamp_seconds") == 1000.0
-    assert families(text)["spbench_case_time_seconds"]["UNIT"] == "seconds"
+    assert get_value(text, "spbench_case_time_seconds", case="a", stat="p50") == 0.002
+    assert get_value(text, "spbench_case_time_seconds", case="a", stat="p95") == 0.003
+    assert get_value(text, "spbench_limit_time_seconds", case="a") == 0.0015
+    assert get_value(text, "spbench_case_bandwidth_bytes_per_second", case="a", stat="p50") == 3e9
+    assert get_value(text, "spbench_passed", case="b", suite="made-up", benchmark="made.up") == 0
+    assert get_value(text, "spbench_run_exit_code", suite="made-up") == 4
+    assert get_value(text, "spbench_run_cases", status="error") == 1
+    assert get_value(text, "spbench_run_cases", status="timeout") == 0
+    assert get_value(text, "spbench_run_started_timestamp_seconds") == 1000.0
+    assert parse_families(text)["spbench_case_time_seconds"]["UNIT"] == "seconds"
 
 
-def test_what_is_not_known_is_left_out():
+def test_omits_unknown_figures():
     text = render_openmetrics(run(finished=None, duration_s=None))
-    assert not {"spbench_run_duration_seconds", "spbench_passed"} & families(text).keys()
+    assert not {"spbench_run_duration_seconds", "spbench_passed"} & parse_families(text).keys()
 
 
 @pytest.mark.parametrize("hostile", ['"} 1\n# EOF', "a\\", "\x1b[2J\n", "\ud800"])
-def test_names_are_data(hostile):
+def test_hostile_names_are_escaped(hostile):
     text = render_openmetrics(run(case(hostile, {hostile: 1.0, "time_ms": 2.0}), suite=hostile))
     assert text.count("# EOF") - text.count("?# EOF") == 1
-    found = families(text)
-    assert len(found["spbench_passed"]["samples"]) == 1
-    assert text.isprintable() or set(text) - {"\n"} == {c for c in text if c.isprintable()}
+    families = parse_families(text)
+    assert len(families["spbench_passed"]["samples"]) == 1
+    assert text.isprintable() or set(text) - {"\n"} == {
+        letter for letter in text if letter.isprintable()
+    }
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_each_metric_of_a_benchmark_has_a_family_of_its_own(benchmark):
+def test_each_metric_of_a_benchmark_has_a_separate_family(benchmark):
     metrics = BENCHMARKS[benchmark].metrics
     assert {metric.unit for metric in metrics} <= BASE_UNITS.keys()
     names = [family_name(metric.name, BASE_UNITS[metric.unit]) for metric in metrics]
@@ -112,7 +116,7 @@ def test_each_metric_of_a_benchmark_has_a_family_of_its_own(benchmark):
         ("skew", "1", "skew"),
     ],
 )
-def test_a_family_is_named_by_its_base_unit(metric, unit, name):
+def test_family_name_has_the_base_unit(metric, unit, name):
     assert family_name(metric, BASE_UNITS[unit]) == name
 
 
@@ -127,6 +131,6 @@ def test_a_family_is_named_by_its_base_unit(metric, unit, name):
         "# TYPE a gauge\na 1\n# TYPE b gauge\nb 1\n# TYPE a gauge\n# EOF\n",
     ],
 )
-def test_the_grammar_refuses_what_is_wrong(broken):
+def test_parser_rejects_invalid_texts(broken):
     with pytest.raises(AssertionError):
-        families(broken)
+        parse_families(broken)

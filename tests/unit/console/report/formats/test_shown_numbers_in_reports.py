@@ -1,4 +1,4 @@
-"""Numbers in pages and Markdown: a unit each, no exponent, and references by their name."""
+"""Numbers in pages and Markdown have units, no exponents and named references."""
 
 import re
 from html import unescape
@@ -24,7 +24,7 @@ CROWDED = LaunchPart(
 )
 
 
-def of_size(value, **changes):
+def case_with_time(value, **changes):
     return case(
         "a",
         {"time_ms": figure(value), "exchange_ms": figure(value), "loss": figure(value, "1")},
@@ -36,7 +36,7 @@ def of_size(value, **changes):
     )
 
 
-def cells_of(part):
+def table_cells(part):
     row = next(line for line in render_markdown(run(part)).splitlines() if line.startswith("| `a`"))
     return row.strip("| ").split(" | ")
 
@@ -48,18 +48,18 @@ def page_text(part):
 
 @pytest.mark.parametrize("value", [1e-9, 3.3e-7, 0.0123, 1.5, 999.7, 4.2e6, 1e12])
 def test_each_number_has_a_unit_and_no_exponent(value):
-    _, _, time, p95, _, reference, efficiency = cells_of(of_size(value))
+    _, _, time, p95, _, reference, efficiency = table_cells(case_with_time(value))
     for cell in (time, p95, reference, efficiency):
         assert AMOUNT.fullmatch(cell), cell
     assert efficiency == "150 %"
-    for text in (render_markdown(run(of_size(value))), page_text(of_size(value))):
+    for text in (render_markdown(run(case_with_time(value))), page_text(case_with_time(value))):
         assert not EXPONENT.search(text)
         assert "limit" not in text
         assert "measured separately" in text
 
 
-def test_the_legend_explains_names_and_signs_once():
-    for text in (render_markdown(run(of_size(1.0))), page_text(of_size(1.0))):
+def test_legend_explains_names_and_signs_once():
+    for text in (render_markdown(run(case_with_time(1.0))), page_text(case_with_time(1.0))):
         for start in (
             "time: ",
             "reference: ",
@@ -70,7 +70,7 @@ def test_the_legend_explains_names_and_signs_once():
 
 
 @pytest.mark.parametrize(("launch", "sign"), [(CROWDED, "~"), (None, "")])
-def test_relative_metrics_of_disturbed_cases_are_marked(launch, sign):
+def test_marks_relative_metrics_of_disturbed_cases(launch, sign):
     metrics = {
         "exchange_efficiency": figure(0.46, "1", "higher"),
         "speedup": figure(3.0, "1", "higher"),
@@ -81,10 +81,10 @@ def test_relative_metrics_of_disturbed_cases_are_marked(launch, sign):
     for cell in (f"{sign}46 %", f"{sign}3.00x", "2.00 ms"):
         assert f'<td class="n">{cell}</td>' in render_page(run(part))
         assert f"| {cell} |" in exported
-    assert cells_of(part)[2].replace("\\", "") == f"exchange efficiency {sign}46 %"
+    assert table_cells(part)[2].replace("\\", "") == f"exchange efficiency {sign}46 %"
 
 
-def test_names_metrics_for_people_in_captions():
+def test_captions_have_readable_metric_names():
     samples = {"bandwidth_gb_s": [[0.1, 0.2, 0.3]]}
     part = case("a", {"bandwidth_gb_s": figure(0.2, "GB/s", "higher")}, samples=samples)
     page = render_page(run(part))
@@ -92,6 +92,8 @@ def test_names_metrics_for_people_in_captions():
     assert "bandwidth_gb_s" not in page
 
 
-def test_efficiencies_of_more_ranks_than_cores_are_marked():
-    assert cells_of(of_size(1.0, launch=CROWDED))[-1].replace("\\", "") == "~150 %"
-    assert '<span class="soft">~150 %</span>' in render_page(run(of_size(1.0, launch=CROWDED)))
+def test_marks_efficiencies_of_oversubscribed_cases():
+    assert table_cells(case_with_time(1.0, launch=CROWDED))[-1].replace("\\", "") == "~150 %"
+    assert '<span class="soft">~150 %</span>' in render_page(
+        run(case_with_time(1.0, launch=CROWDED))
+    )

@@ -1,4 +1,4 @@
-"""The page of a run in a real browser: light, dark and printed, with nobody asked for anything."""
+"""The page of a run in a browser: light, dark, printed, and without requests."""
 
 import base64
 import json
@@ -12,13 +12,14 @@ from spbench.report.formats.page.document import render_page
 from spbench.report.recorded import load_run
 
 pytestmark = [pytest.mark.screen, pytest.mark.slow, pytest.mark.timeout(120)]
-COLOURS = """
-const of = (element) => getComputedStyle(document.querySelector(element));
-return [of("body").backgroundColor, of("body").color, of("svg .bars").fill];
+COLORS = """
+const style = (element) => getComputedStyle(document.querySelector(element));
+return [style("body").backgroundColor, style("body").color, style("svg .bars").fill];
 """
-CUT = """
+CUT_ELEMENTS = """
 return [...document.querySelectorAll(".wide")]
-  .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.innerText.slice(0, 80));
+  .filter((element) => element.scrollWidth > element.clientWidth + 1)
+  .map((element) => element.innerText.slice(0, 80));
 """
 OVERFLOW = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -31,38 +32,42 @@ def page(tmp_path):
     return path.as_uri()
 
 
-def scheme(browser, name):
+def set_color_scheme(browser, name):
     features = [{"name": "prefers-color-scheme", "value": name}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def test_the_page_opens_light_and_dark_and_asks_for_nothing(browser, page):
+def test_page_opens_light_and_dark_without_requests(browser, page):
     browser.get("about:blank")
-    browser.get_log("performance")  # what it asked for before, as its own first page
-    scheme(browser, "light")
+    browser.get_log(
+        "performance"
+    )  # drop earlier requests, such as those of the browser's first page
+    set_color_scheme(browser, "light")
     browser.get(page)
-    light = browser.execute_script(COLOURS)
-    scheme(browser, "dark")
-    dark = browser.execute_script(COLOURS)
+    light = browser.execute_script(COLORS)
+    set_color_scheme(browser, "dark")
+    dark = browser.execute_script(COLORS)
     assert light[0] == "rgb(251, 251, 249)"
     assert dark[0] == "rgb(18, 22, 28)"
-    assert all(one != other for one, other in zip(light, dark, strict=True))
+    assert all(
+        light_color != dark_color for light_color, dark_color in zip(light, dark, strict=True)
+    )
     assert browser.title == "demo: failed"
-    asked = [
+    requested = [
         message["params"]["request"]["url"]
         for entry in browser.get_log("performance")
         if (message := json.loads(entry["message"])["message"])["method"]
         == "Network.requestWillBeSent"
     ]
-    assert [address for address in asked if not address.startswith("data:")] == [page]
+    assert [url for url in requested if not url.startswith("data:")] == [page]
     assert browser.get_log("browser") == []
 
 
-def test_the_page_fits_narrow_windows_and_paper(browser, page):
+def test_page_fits_narrow_windows_and_paper(browser, page):
     browser.set_window_size(520, 900)
     browser.get(page)
     assert browser.execute_script(OVERFLOW) <= 0
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     browser.set_window_size(718, 900)  # A4 between usual margins
-    assert browser.execute_script(CUT) == []
+    assert browser.execute_script(CUT_ELEMENTS) == []
     assert base64.b64decode(browser.print_page()).startswith(b"%PDF")

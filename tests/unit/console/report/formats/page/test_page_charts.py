@@ -1,4 +1,4 @@
-"""The drawings of a page say what was measured."""
+"""Charts of a page show the measured values."""
 
 import re
 from itertools import pairwise
@@ -20,119 +20,123 @@ from spbench.report.model import RankPart, TimePart
 from spbench.report.scale import Scale
 
 
-def attributes(drawn, element, class_):
-    """The attributes of the elements of a class."""
-    found = re.findall(rf'<{element} ([^>]*class="{class_}"[^>]*)>', drawn)
-    return [dict(re.findall(r'([\w-]+)="([^"]*)"', each)) for each in found]
+def attributes(svg, element, class_):
+    """Return the attributes of the elements of a class."""
+    elements = re.findall(rf'<{element} ([^>]*class="{class_}"[^>]*)>', svg)
+    return [dict(re.findall(r'([\w-]+)="([^"]*)"', element_text)) for element_text in elements]
 
 
-def heights(drawn):
-    """The heights of a histogram's bars, from its path."""
-    (bars,) = attributes(drawn, "path", "bars")
+def bar_heights(svg):
+    """Return the y positions of the tops of a histogram's bars, from its path."""
+    (bars,) = attributes(svg, "path", "bars")
     return [float(y) for y in re.findall(r"V([\d.]+)H", bars["d"])]
 
 
-def test_a_histograms_bars_are_as_high_as_their_bins_are_full():
-    drawn = draw_histogram([1.0] * 6 + [2.0] * 3, "ms", 1.0, None)
-    tall, low = heights(drawn)
-    (axis,) = attributes(drawn, "line", "axis")
-    floor = float(axis["y1"])
-    assert (floor - tall) / (floor - low) == pytest.approx(2, abs=0.02)
-    assert "median 1.00 ms<" in drawn
-    assert "p95 2.00 ms<" in drawn
+def test_bar_heights_are_proportional_to_bin_counts():
+    svg = draw_histogram([1.0] * 6 + [2.0] * 3, "ms", 1.0, None)
+    tall, low = bar_heights(svg)
+    (axis,) = attributes(svg, "line", "axis")
+    baseline = float(axis["y1"])
+    assert (baseline - tall) / (baseline - low) == pytest.approx(2, abs=0.02)
+    assert "median 1.00 ms<" in svg
+    assert "p95 2.00 ms<" in svg
 
 
-def test_a_limit_is_drawn_where_it_is_near():
+def test_draws_a_limit_only_near_the_samples():
     assert attributes(draw_histogram([1.0, 2.0, 3.0], "ms", 2.0, 0.9), "line", "limit")
     assert not attributes(draw_histogram([1.0, 2.0, 3.0], "ms", 2.0, 0.001), "line", "limit")
 
 
-def labels_of(drawn):
-    """The position and the text of each label above the bars of a histogram, by its first word."""
+def mark_labels(svg):
+    """Return position and text of the labels above the bars of a histogram."""
     pattern = r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*(?:median|p95|reference|beyond)[^<]*)<'
-    return [(float(x), float(y), text) for x, y, text in re.findall(pattern, drawn)]
+    return [(float(x), float(y), text) for x, y, text in re.findall(pattern, svg)]
 
 
-def test_labels_of_close_marks_have_a_line_each_above_the_bars():
-    drawn = draw_histogram([11.6, 11.7, 11.7, 11.8, 11.9], "us", 11.7, 11.71)
-    labels = labels_of(drawn)
+def test_labels_of_close_marks_are_on_separate_lines():
+    svg = draw_histogram([11.6, 11.7, 11.7, 11.8, 11.9], "us", 11.7, 11.71)
+    labels = mark_labels(svg)
     assert sorted(text.split()[0] for _, _, text in labels) == ["median", "p95", "reference"]
     rows = sorted(y for _, y, _ in labels)
     assert all(below - above >= 14 for above, below in pairwise(rows))
-    assert rows[-1] < min(heights(drawn)) - 14
+    assert rows[-1] < min(bar_heights(svg)) - 14
 
 
 @pytest.mark.parametrize(
     ("reference", "text"), [(0.001, "← reference 1.00 us"), (1000.0, "reference 1.00 s →")]
 )
-def test_a_reference_out_of_the_axis_is_named_at_its_edge(reference, text):
+def test_reference_outside_the_axis_is_labeled_at_the_edge(reference, text):
     assert text in [
-        label for _, _, label in labels_of(draw_histogram([1.0, 2.0], "ms", 1.5, reference))
+        label for _, _, label in mark_labels(draw_histogram([1.0, 2.0], "ms", 1.5, reference))
     ]
 
 
-def test_a_p95_out_of_the_axis_has_no_line():
-    drawn = draw_histogram([*[1.0 + at / 100 for at in range(20)], 500.0, 1000.0], "ms", 1.1, None)
-    assert len(attributes(drawn, "line", "mark")) == 1
-    assert any(text.startswith("p95 ") and text.endswith(" →") for _, _, text in labels_of(drawn))
+def test_p95_outside_the_axis_has_no_line():
+    svg = draw_histogram(
+        [*[1.0 + number / 100 for number in range(20)], 500.0, 1000.0], "ms", 1.1, None
+    )
+    assert len(attributes(svg, "line", "mark")) == 1
+    assert any(text.startswith("p95 ") and text.endswith(" →") for _, _, text in mark_labels(svg))
 
 
-def test_one_slow_sample_leaves_the_others_their_width_and_is_counted():
-    drawn = draw_histogram([1.0 + at / 100 for at in range(50)] + [1000.0], "ms", 1.25, None)
-    assert "1 beyond, up to 1.00 s" in drawn
-    assert len(heights(drawn)) > 5
+def test_outlier_is_counted_and_does_not_stretch_the_axis():
+    svg = draw_histogram([1.0 + number / 100 for number in range(50)] + [1000.0], "ms", 1.25, None)
+    assert "1 beyond, up to 1.00 s" in svg
+    assert len(bar_heights(svg)) > 5
 
 
 @pytest.mark.parametrize("samples", [[5.0, 5.0, 5.0], [0.0, 0.0], [-1.0, 1.0], [1e-300, 1e300]])
-def test_odd_samples_are_drawn(samples):
+def test_draws_extreme_samples(samples):
     assert "nan" not in draw_histogram(samples, "ms", 1.0, 1.0)
     assert draw_small_histogram(samples).startswith("<svg")
 
 
-def test_one_sample_has_no_shape():
+def test_single_sample_has_no_small_histogram():
     assert draw_small_histogram([1.0]) == ""
 
 
-def ranks(*medians, hosts=1):
+def build_ranks(*medians, hosts=1):
     return [
         RankPart(
-            rank=at,
-            host=f"node{at % hosts}",
-            local_rank=at,
+            rank=rank,
+            host=f"node{rank % hosts}",
+            local_rank=rank,
             device="cpu",
             status="ok",
-            time_ms=TimePart(n=3, min=of / 2, p50=of, p95=of * 2, p99=of, max=of, mean=of),
-            skew=of,
+            time_ms=TimePart(
+                n=3, min=median / 2, p50=median, p95=median * 2, p99=median, max=median, mean=median
+            ),
+            skew=median,
         )
-        for at, of in enumerate(medians)
+        for rank, median in enumerate(medians)
     ]
 
 
-def test_a_slow_rank_is_marked_and_the_usual_time_is_drawn():
-    drawn = draw_rank_bars(ranks(1.0, 1.1, 2.0, 1.0))
-    assert len(attributes(drawn, "rect", "bars")) == 3
-    (slow,) = attributes(drawn, "rect", "slow")
-    others = attributes(drawn, "rect", "bars")
+def test_marks_a_slow_rank_and_draws_the_median():
+    svg = draw_rank_bars(build_ranks(1.0, 1.1, 2.0, 1.0))
+    assert len(attributes(svg, "rect", "bars")) == 3
+    (slow,) = attributes(svg, "rect", "slow")
+    others = attributes(svg, "rect", "bars")
     assert float(slow["height"]) == pytest.approx(2 * float(others[0]["height"]), rel=0.02)
-    assert "median rank 1.00 ms" in drawn
-    assert "2: 2.00 ms (1.00 ms to 4.00 ms)" in drawn
+    assert "median rank 1.00 ms" in svg
+    assert "2: 2.00 ms (1.00 ms to 4.00 ms)" in svg
 
 
-def test_a_rank_that_waits_for_a_slow_one_is_not_marked():
-    waiting, slow = ranks(2.0, 2.0)
-    drawn = draw_rank_bars([waiting.model_copy(update={"skew": 1.0}), slow])
-    assert len(attributes(drawn, "rect", "slow")) == 1
+def test_does_not_mark_a_waiting_rank():
+    waiting, slow = build_ranks(2.0, 2.0)
+    svg = draw_rank_bars([waiting.model_copy(update={"skew": 1.0}), slow])
+    assert len(attributes(svg, "rect", "slow")) == 1
 
 
-def test_very_many_ranks_are_hosts_by_their_slowest_rank():
-    many = ranks(*[1.0] * (MOST_BARS * 2), 9.0, hosts=8)
+def test_many_ranks_are_grouped_by_host():
+    many = build_ranks(*[1.0] * (MOST_BARS * 2), 9.0, hosts=8)
     bars = make_rank_bars(many)
     assert len(bars) == 8
     assert bars[0].name == f"node0 ({MOST_BARS * 2})"
     assert "hosts, the slowest first" in draw_rank_bars(many)
 
 
-def links(values, better="lower", ranks=4, host="h"):
+def link_table(values, better="lower", ranks=4, host="h"):
     return LinkTable(
         name="latency_us",
         unit="us",
@@ -144,37 +148,40 @@ def links(values, better="lower", ranks=4, host="h"):
     )
 
 
-def squares(drawn, level):
-    return sum(of["d"].count("M") for of in attributes(drawn, "path", f"heat h{level}"))
+def count_squares(svg, level):
+    return sum(path["d"].count("M") for path in attributes(svg, "path", f"heat h{level}"))
 
 
-def all_pairs(ranks, slow=()):
+def all_pairs(build_ranks, slow=()):
     return {
-        (a, b): 3.0 if (a, b) in slow else 1.0 for a in range(ranks) for b in range(ranks) if a != b
+        (a, b): 3.0 if (a, b) in slow else 1.0
+        for a in range(build_ranks)
+        for b in range(build_ranks)
+        if a != b
     }
 
 
 @pytest.mark.parametrize("better", ["lower", "higher"])
-def test_slow_pairs_are_the_deepest(better):
+def test_slow_pairs_have_the_highest_level(better):
     slow = {(0, 3), (3, 0)}
     values = all_pairs(4, slow)
     if better == "higher":
         values = {pair: 1 / value for pair, value in values.items()}
-    drawn = draw_heat_map(links(values, better))
-    assert (squares(drawn, 0), squares(drawn, LEVELS - 1)) == (10, 2)
+    svg = draw_heat_map(link_table(values, better))
+    assert (count_squares(svg, 0), count_squares(svg, LEVELS - 1)) == (10, 2)
 
 
-def test_what_was_measured_one_way_stands_for_both():
-    drawn = draw_heat_map(links({(0, 1): 1.0, (0, 2): 1.0, (1, 2): 2.0}, ranks=3))
-    assert (squares(drawn, 0), squares(drawn, LEVELS - 1)) == (4, 2)
+def test_pair_measured_one_way_is_drawn_for_both():
+    svg = draw_heat_map(link_table({(0, 1): 1.0, (0, 2): 1.0, (1, 2): 2.0}, ranks=3))
+    assert (count_squares(svg, 0), count_squares(svg, LEVELS - 1)) == (4, 2)
 
 
-def test_very_many_ranks_are_a_map_of_hosts():
-    drawn = draw_heat_map(links(all_pairs(80, {(0, 79)}), ranks=80))
-    assert "the worst pair of ranks on each two hosts" in drawn
-    assert sum(squares(drawn, level) for level in range(LEVELS)) == 100
-    assert squares(drawn, LEVELS - 1) == 2
-    assert len(drawn) < 20_000
+def test_many_ranks_are_a_map_of_hosts():
+    svg = draw_heat_map(link_table(all_pairs(80, {(0, 79)}), ranks=80))
+    assert "the worst pair of ranks on each two hosts" in svg
+    assert sum(count_squares(svg, level) for level in range(LEVELS)) == 100
+    assert count_squares(svg, LEVELS - 1) == 2
+    assert len(svg) < 20_000
 
 
 def line(name, *points, limit=None):
@@ -183,38 +190,38 @@ def line(name, *points, limit=None):
     )
 
 
-def test_axes_are_logarithmic_where_values_allow_it():
-    drawn = draw_lines("t", [line("a", (1.0, 1.0), (10.0, 10.0), (100.0, 100.0))], "n", "ms")
-    places = [(float(x), float(y)) for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', drawn)]
-    (first, middle, last) = places
+def test_axes_are_logarithmic_if_values_are_positive():
+    svg = draw_lines("t", [line("a", (1.0, 1.0), (10.0, 10.0), (100.0, 100.0))], "n", "ms")
+    positions = [(float(x), float(y)) for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)]
+    (first, middle, last) = positions
     assert middle[0] == pytest.approx((first[0] + last[0]) / 2, abs=0.2)
     assert middle[1] == pytest.approx((first[1] + last[1]) / 2, abs=0.2)
 
 
 def test_values_of_zero_are_drawn_on_a_linear_axis():
-    drawn = draw_lines("t", [line("a", (0.0, 0.0), (5.0, 1.0), (10.0, 2.0))], "n", "ms")
-    xs = [float(x) for x in re.findall(r'cx="([\d.]+)"', drawn)]
+    svg = draw_lines("t", [line("a", (0.0, 0.0), (5.0, 1.0), (10.0, 2.0))], "n", "ms")
+    xs = [float(x) for x in re.findall(r'cx="([\d.]+)"', svg)]
     assert xs[1] == pytest.approx((xs[0] + xs[2]) / 2, abs=0.2)
 
 
-def test_a_limit_is_dashed_in_the_colour_of_its_line():
-    drawn = draw_lines(
+def test_limit_is_dashed_in_the_color_of_its_line():
+    svg = draw_lines(
         "t",
         [line("a", (1.0, 1.0), (2.0, 2.0)), line("b", (1.0, 3.0), (2.0, 4.0), limit=0.5)],
         "n",
         "ms",
     )
-    assert attributes(drawn, "polyline", "limit-line s1")
-    assert not attributes(drawn, "polyline", "limit-line s0")
-    assert "dashed: the reference" in drawn
+    assert attributes(svg, "polyline", "limit-line s1")
+    assert not attributes(svg, "polyline", "limit-line s0")
+    assert "dashed: the reference" in svg
 
 
-def test_lines_beyond_those_that_can_be_told_apart_are_counted():
-    lines = [line(f"way={at}", (1.0, 1.0), (2.0, 2.0)) for at in range(MOST_LINES + 3)]
-    drawn = draw_lines("t", lines, "n", "ms")
-    assert "and 3 more lines" in drawn
+def test_counts_lines_above_the_maximum():
+    lines = [line(f"way={number}", (1.0, 1.0), (2.0, 2.0)) for number in range(MOST_LINES + 3)]
+    svg = draw_lines("t", lines, "n", "ms")
+    assert "and 3 more lines" in svg
 
 
-def test_a_short_logarithmic_scale_has_words_at_one_two_and_five():
+def test_short_logarithmic_scale_has_ticks_at_1_2_and_5():
     assert choose_ticks(Scale(0.9, 12.0, log=True)) == [1.0, 2.0, 5.0, 10.0]
     assert choose_ticks(Scale(1.0, 1e9, log=True))[:2] == [1.0, 100.0]

@@ -1,11 +1,11 @@
-"""The expectations of a case on the page of a report, if they have references."""
+"""Expectations with references on the page of a report."""
 
 from spbench.report.formats.page.case_details import case_details
 from spbench.report.model import ExpectationPart, ReferencePart
 from unit import results
 
 
-def test_an_expectation_names_its_reference_or_why_it_is_skipped():
+def test_expectation_shows_its_reference_or_skip_reason():
     reference = ReferencePart(value=0.35, unit="ms", lower=-0.1, upper=0.05, system="big")
     skipped = "no reference for system vm (suite has big)"
     case = results.case(
