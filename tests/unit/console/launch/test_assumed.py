@@ -1,4 +1,4 @@
-"""Launch lines for MPI libraries that are not installed here."""
+"""Tests of launch lines for MPI libraries that are not installed here."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from spbench.suites.launcher_names import LAUNCHERS
 from spbench.suites.settings import LaunchSettings
 
 
-def settings(launcher="auto"):
+def make_settings(launcher="auto"):
     return LaunchSettings.model_validate({"launcher": launcher})
 
 
@@ -21,49 +21,49 @@ def settings(launcher="auto"):
 def test_each_library_has_its_own_launcher(name):
     library = parse_assumed_library(f"{name}-4.1.2")
     assert (library.name, library.version_text) == (name, f"{library.title} 4.1.2")
-    found = find_assumed_launcher(settings(), library)
-    assert found.launcher.name == list_launchers(name)[0]
-    assert found.version.endswith("4.1.2 (assumed, not run)")
-    assert not found.executable.is_absolute(), "the cluster's own PATH has it"
+    installed = find_assumed_launcher(make_settings(), library)
+    assert installed.launcher.name == list_launchers(name)[0]
+    assert installed.version.endswith("4.1.2 (assumed, not run)")
+    assert not installed.executable.is_absolute(), "the cluster's own PATH has it"
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_launcher_that_is_named_is_taken_or_refused(launcher):
+def test_named_launcher_must_start_ranks_of_the_library(launcher):
     for name in LIBRARIES:
         library = parse_assumed_library(f"{name}-3.0")
         if launcher in list_launchers(name):
-            assert find_assumed_launcher(settings(launcher), library).launcher.name == launcher
+            assert find_assumed_launcher(make_settings(launcher), library).launcher.name == launcher
     if launcher != "openmpi":
         return
     with pytest.raises(UsageError, match=r"--assume: launcher openmpi .* does not start ranks of"):
-        find_assumed_launcher(settings(launcher), parse_assumed_library("mvapich2-2.3.7"))
+        find_assumed_launcher(make_settings(launcher), parse_assumed_library("mvapich2-2.3.7"))
 
 
-def test_mvapich_has_mpirun_rsh_up_to_3_and_hydra_from_4_on():
+def test_mvapich_uses_mpirun_rsh_before_version_4():
     three = parse_assumed_library("mvapich-3.0rc")
     four = parse_assumed_library("mvapich-4.0")
-    assert find_assumed_launcher(settings(), three).launcher.name == "mpirun_rsh"
-    assert find_assumed_launcher(settings(), four).launcher.name == "hydra"
+    assert find_assumed_launcher(make_settings(), three).launcher.name == "mpirun_rsh"
+    assert find_assumed_launcher(make_settings(), four).launcher.name == "hydra"
     with pytest.raises(UsageError, match=r"MVAPICH 4\.0 has no mpirun_rsh; it comes with hydra"):
-        find_assumed_launcher(settings("mpirun_rsh"), four)
+        find_assumed_launcher(make_settings("mpirun_rsh"), four)
 
 
 @pytest.mark.parametrize(
-    ("word", "near"),
+    ("text", "suggestion"),
     [("mvapich2", ""), ("mvapich2-", ""), ("lam-7.1", ""), ("opnmpi-5", "openmpi"), ("", "")],
 )
-def test_what_names_no_library_is_refused(word, near):
-    with pytest.raises(UsageError, match=rf"--assume {word}: write LIBRARY-VERSION.*{near}"):
-        parse_assumed_library(word)
+def test_rejects_invalid_library_names(text, suggestion):
+    with pytest.raises(UsageError, match=rf"--assume {text}: write LIBRARY-VERSION.*{suggestion}"):
+        parse_assumed_library(text)
 
 
-def test_the_line_of_a_cluster_is_written_where_nothing_of_it_is_installed(tmp_path, monkeypatch):
+def test_launch_line_needs_no_installed_library(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # mpirun_rsh takes no folder with a space
-    chosen = LaunchChoice(
+    choice = LaunchChoice(
         hostfile=HOSTFILES / "mvapich2.hosts", launcher="mpirun_rsh", assume="mvapich2-2.3.7"
     )
     environ = {"PATH": str(tmp_path)}
-    request = Request(SUITES / "halo.yaml", tmp_path / "home", environ, launch_choice=chosen)
+    request = Request(SUITES / "halo.yaml", tmp_path / "home", environ, launch_choice=choice)
     first, *_ = build_commands(plan_run(request))
     assert " mpirun_rsh --export-all -np 4 -hostfile " in first.line
     assert first.heading.endswith("mpirun_rsh of MVAPICH2 2.3.7 (assumed, not run)")

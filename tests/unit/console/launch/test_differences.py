@@ -1,4 +1,4 @@
-"""Hosts that should be alike and are not."""
+"""Tests of differences between hosts that should be equal."""
 
 from __future__ import annotations
 
@@ -25,22 +25,27 @@ USUAL = {
 }
 
 
-def host(number: int, **other: object) -> HostFacts:
+def make_host(number: int, **other: object) -> HostFacts:
     return HostFacts(f"node{number:02}", "ok", **USUAL | other)
 
 
-def told(*hosts: HostFacts) -> list[tuple[str, str]]:
-    found = find_differences(hosts)
-    assert {finding.status for finding in found} <= {"note"}
-    return [(finding.subject, finding.text) for finding in found]
+def list_differences(*hosts: HostFacts) -> list[tuple[str, str]]:
+    findings = find_differences(hosts)
+    assert {finding.status for finding in findings} <= {"note"}
+    return [(finding.subject, finding.text) for finding in findings]
 
 
-def test_hosts_that_are_alike():
-    assert told() == []
-    assert told(host(1)) == []
+def test_equal_hosts_have_no_differences():
+    assert list_differences() == []
+    assert list_differences(make_host(1)) == []
     # firmware takes a little memory, and adapters may have other names
     renamed = (Adapter("mlx5_7", "1", "ACTIVE", "400 Gb/sec (4X NDR)"),)
-    assert told(host(1), host(2, memory_gib=250.9), host(3, adapters=renamed)) == []
+    assert (
+        list_differences(
+            make_host(1), make_host(2, memory_gib=250.9), make_host(3, adapters=renamed)
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,29 +87,37 @@ def test_hosts_that_are_alike():
         ),
     ],
 )
-def test_a_host_that_differs_is_named(other, subject, text):
-    assert told(host(1), host(2), host(3, **other)) == [(subject, text)]
+def test_differing_host_is_reported(other, subject, text):
+    assert list_differences(make_host(1), make_host(2), make_host(3, **other)) == [(subject, text)]
 
 
-def test_several_that_differ_in_the_same_way_are_one_group():
-    hosts = [host(number, torch="2.5") if number in (3, 4) else host(number) for number in range(9)]
-    assert told(*hosts) == [("torch", "node[03-04] have torch 2.5, the others 2.6.0")]
+def test_hosts_with_the_same_difference_are_grouped():
+    hosts = [
+        make_host(number, torch="2.5") if number in (3, 4) else make_host(number)
+        for number in range(9)
+    ]
+    assert list_differences(*hosts) == [("torch", "node[03-04] have torch 2.5, the others 2.6.0")]
 
 
-def test_several_groups_are_compared_with_what_most_have():
-    hosts = [host(1, cores=8), host(2, cores=16), *map(host, range(3, 8))]
-    assert told(*hosts) == [
+def test_groups_are_compared_with_the_majority():
+    hosts = [make_host(1, cores=8), make_host(2, cores=16), *map(make_host, range(3, 8))]
+    assert list_differences(*hosts) == [
         ("cores", "node01 has 8 cores, most 64"),
         ("cores", "node02 has 16 cores, most 64"),
     ]
 
 
-def test_where_no_value_is_that_of_most_all_are_told():
-    assert told(host(1), host(2, torch="2.5")) == [
+def test_all_values_are_reported_without_a_majority():
+    assert list_differences(make_host(1), make_host(2, torch="2.5")) == [
         ("torch", "hosts differ: node01 torch 2.6.0; node02 torch 2.5")
     ]
 
 
-def test_what_a_host_has_not_told_is_no_difference():
-    lacking = host(3, torch=None, mpi=None, memory_gib=None, torch_cuda=None)
-    assert told(host(1), host(2), lacking, make_unreachable("node04", "no answer")) == []
+def test_unknown_values_are_not_differences():
+    lacking = make_host(3, torch=None, mpi=None, memory_gib=None, torch_cuda=None)
+    assert (
+        list_differences(
+            make_host(1), make_host(2), lacking, make_unreachable("node04", "no answer")
+        )
+        == []
+    )

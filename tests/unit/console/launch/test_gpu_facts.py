@@ -1,4 +1,4 @@
-"""GPUs of a host: which a rank can use, and what is said where it can use none."""
+"""Tests of the GPUs of a host: which ones ranks can use, and messages if none."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ NONE = HostGpus(shared_gib=1.0)
         ("MIG-8f", None),
     ],
 )
-def test_gpus_that_a_rank_sees(visible, usable):
+def test_visible_devices_limit_the_usable_gpus(visible, usable):
     assert replace(EIGHT, visible=visible).usable == usable
 
 
-def test_a_gpu_without_a_file_yet_can_be_shown():
+def test_gpu_without_a_device_file_is_usable():
     assert replace(EIGHT, files=1, visible="1").usable == 1
 
 
-def test_a_uuid_may_be_that_of_a_gpu_whose_uuid_is_not_known():
+def test_uuid_may_match_a_gpu_of_unknown_uuid():
     some = (replace(EIGHT.cards[0], uuid=None), *EIGHT.cards[1:])
     assert replace(EIGHT, cards=some, visible="GPU-9f").usable == 1
     assert HostGpus(files=2, visible="GPU-9f").usable == 1
@@ -66,7 +66,7 @@ def test_a_uuid_may_be_that_of_a_gpu_whose_uuid_is_not_known():
     [
         (EIGHT, 8),
         (NONE, 0),
-        (replace(EIGHT, files=0), 8),  # the driver makes them when they are first asked for
+        (replace(EIGHT, files=0), 8),  # the driver creates the files on first use
         (replace(EIGHT, files=1), 8),
         (replace(EIGHT, cards=EIGHT.cards[:1]), 8),
         (HostGpus(files=2), 2),
@@ -74,22 +74,22 @@ def test_a_uuid_may_be_that_of_a_gpu_whose_uuid_is_not_known():
         (HostGpus(files=1, other_files=True), None),
     ],
 )
-def test_gpus_are_counted_by_the_driver_and_by_their_files(gpus, count):
+def test_counts_gpus_of_the_driver_and_device_files(gpus, count):
     assert gpus.count == count
     assert gpus.any_present == (count != 0)
 
 
-def test_a_gpu_that_the_kernel_does_not_list_is_told():
+def test_unlisted_gpu_is_reported():
     jetson = HostGpus(other_files=True)
     assert [finding.text for finding in list_gpus(jetson)] == [
         "a GPU that the kernel does not list"
     ]
     assert HostFacts("a", "ok", gpus=jetson).devices == "a GPU that the kernel does not list"
-    said = "a GPU here, torch is a CPU build (2.11.0): no rank uses a GPU"
-    assert notes(jetson, "") == [("torch", said)]
+    message = "a GPU here, torch is a CPU build (2.11.0): no rank uses a GPU"
+    assert list_notes(jetson, "") == [("torch", message)]
 
 
-def test_gpus_of_which_only_files_are_seen_have_no_kind():
+def test_gpus_without_a_model_are_called_gpu():
     assert (HostGpus(files=2).models, EIGHT.models, NONE.models) == (
         "2 x GPU",
         "8 x NVIDIA H200",
@@ -98,7 +98,7 @@ def test_gpus_of_which_only_files_are_seen_have_no_kind():
 
 
 @pytest.mark.parametrize(
-    ("driver", "cuda", "torch_cuda", "said"),
+    ("driver", "cuda", "torch_cuda", "message"),
     [
         ("580.65.06", None, "13.0", None),
         ("580.65.05", None, "13.0", "the driver is 580.65.05, and torch is built for CUDA 13.0, "),
@@ -115,13 +115,13 @@ def test_gpus_of_which_only_files_are_seen_have_no_kind():
         ("600.10", None, "14.0", None),
     ],
 )
-def test_a_driver_that_is_too_old_for_torch(driver, cuda, torch_cuda, said):
-    found = explain_old_driver(HostGpus(files=1, driver=driver, cuda=cuda), torch_cuda)
-    assert found is None if said is None else said in found
+def test_driver_too_old_for_torch_is_explained(driver, cuda, torch_cuda, message):
+    explanation = explain_old_driver(HostGpus(files=1, driver=driver, cuda=cuda), torch_cuda)
+    assert explanation is None if message is None else message in explanation
 
 
 @pytest.mark.parametrize(
-    ("gpus", "torch_cuda", "said"),
+    ("gpus", "torch_cuda", "message"),
     [
         (EIGHT, "13.0", None),
         (EIGHT, None, None),
@@ -139,22 +139,22 @@ def test_a_driver_that_is_too_old_for_torch(driver, cuda, torch_cuda, said):
         (HostGpus(other_files=True), "13.0", None),
     ],
 )
-def test_why_no_rank_can_use_a_gpu(gpus, torch_cuda, said):
-    found = explain_unusable(gpus, "2.11.0", torch_cuda)
-    assert found is None if said is None else said in found
+def test_unusable_gpus_are_explained(gpus, torch_cuda, message):
+    explanation = explain_unusable(gpus, "2.11.0", torch_cuda)
+    assert explanation is None if message is None else message in explanation
 
 
-def notes(gpus: HostGpus, torch_cuda: str | None = "13.0") -> list[tuple[str, str]]:
-    found = list(find_problems(gpus, "2.11.0", torch_cuda))
-    assert {finding.status for finding in found} <= {"note"}
-    assert all(finding.mend for finding in found)
-    return [(finding.subject, finding.text) for finding in found]
+def list_notes(gpus: HostGpus, torch_cuda: str | None = "13.0") -> list[tuple[str, str]]:
+    findings = list(find_problems(gpus, "2.11.0", torch_cuda))
+    assert {finding.status for finding in findings} <= {"note"}
+    assert all(finding.mend for finding in findings)
+    return [(finding.subject, finding.text) for finding in findings]
 
 
-def test_nothing_is_amiss_where_all_fits_and_where_there_is_no_gpu():
-    assert notes(EIGHT) == []
-    assert notes(EIGHT, None) == []
-    assert notes(NONE, "") == []
+def test_no_notes_if_all_fits_or_no_gpu_exists():
+    assert list_notes(EIGHT) == []
+    assert list_notes(EIGHT, None) == []
+    assert list_notes(NONE, "") == []
 
 
 @pytest.mark.parametrize(
@@ -174,41 +174,41 @@ def test_nothing_is_amiss_where_all_fits_and_where_there_is_no_gpu():
         ),
     ],
 )
-def test_what_keeps_ranks_from_gpus_is_a_note_with_its_mend(gpus, torch_cuda, subject, text):
-    ((found, said),) = notes(gpus, torch_cuda)
-    assert found == subject
-    assert text in said
+def test_gpu_problem_is_a_note_with_a_fix(gpus, torch_cuda, subject, text):
+    ((found_subject, found_text),) = list_notes(gpus, torch_cuda)
+    assert found_subject == subject
+    assert text in found_text
 
 
-def test_one_gpu_needs_no_room_for_nccl():
-    one = replace(EIGHT, cards=EIGHT.cards[:1], files=1, shared_gib=0.01)
-    assert notes(one) == []
-    assert "shared memory" not in [finding.subject for finding in list_gpus(one)]
+def test_single_gpu_needs_no_shared_memory():
+    single = replace(EIGHT, cards=EIGHT.cards[:1], files=1, shared_gib=0.01)
+    assert list_notes(single) == []
+    assert "shared memory" not in [finding.subject for finding in list_gpus(single)]
 
 
-def test_each_gpu_is_told_with_its_place():
-    found = {finding.subject: finding.text for finding in list_gpus(EIGHT)}
-    assert found["devices"] == "8 x NVIDIA H200"
-    assert found["GPU 3"] == "NVIDIA H200, PCI 0000:3a:00.0, NUMA node 0"
-    assert found["GPU 4"] == "NVIDIA H200, PCI 0000:4a:00.0, NUMA node 1"
-    assert found["driver"] == "NVIDIA 580.82.07, takes CUDA up to 13.0"
-    assert found["shared memory"] == "/dev/shm has 64.0 GiB, for NCCL"
+def test_each_gpu_is_listed_with_its_address():
+    texts = {finding.subject: finding.text for finding in list_gpus(EIGHT)}
+    assert texts["devices"] == "8 x NVIDIA H200"
+    assert texts["GPU 3"] == "NVIDIA H200, PCI 0000:3a:00.0, NUMA node 0"
+    assert texts["GPU 4"] == "NVIDIA H200, PCI 0000:4a:00.0, NUMA node 1"
+    assert texts["driver"] == "NVIDIA 580.82.07, takes CUDA up to 13.0"
+    assert texts["shared memory"] == "/dev/shm has 64.0 GiB, for NCCL"
     assert [finding.text for finding in list_gpus(NONE)] == ["cpu"]
 
 
 @pytest.mark.parametrize(
-    ("takes", "way"),
+    ("aware", "route"),
     [
         (True, "by device pointers"),
         (False, "by way of pinned host memory"),
         (None, "not known before ranks start"),
     ],
 )
-def test_how_mpi_takes_messages_of_gpus_is_told_with_its_evidence(takes, way):
-    found = describe_mpi_memory((takes, "Open MPI: it says so"))
-    assert (found.status, found.text) == ("ok", f"{way}: Open MPI: it says so")
+def test_mpi_memory_is_described_with_its_evidence(aware, route):
+    finding = describe_mpi_memory((aware, "Open MPI: it says so"))
+    assert (finding.status, finding.text) == ("ok", f"{route}: Open MPI: it says so")
 
 
-def test_the_build_of_torch_is_told_where_it_is_known():
-    told = [describe_torch("2.11.0", built) for built in ("13.0", "", None)]
-    assert told == ["2.11.0, built for CUDA 13.0", "2.11.0, without CUDA", "2.11.0"]
+def test_torch_build_is_described_if_known():
+    descriptions = [describe_torch("2.11.0", built) for built in ("13.0", "", None)]
+    assert descriptions == ["2.11.0, built for CUDA 13.0", "2.11.0, without CUDA", "2.11.0"]

@@ -1,4 +1,4 @@
-"""Files that are taken for hostfiles."""
+"""Tests of finding and reading hostfiles."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spbench.errors import UsageError
 from spbench.launch.hosts.hostfiles import find_hostfiles, read_host_options, read_hostfiles
 
 
-def names(folder: Path) -> list[str]:
+def list_hostfiles(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in find_hostfiles(folder)]
 
 
-def test_what_looks_like_a_hostfile(tmp_path):
+def test_finds_hostfiles_by_name_and_folder(tmp_path):
     (tmp_path / "hostfiles/deeper").mkdir(parents=True)
     for name in (
         "b.hosts",
@@ -33,15 +33,21 @@ def test_what_looks_like_a_hostfile(tmp_path):
     ):
         (tmp_path / name).write_text("node01\n")
     os.mkfifo(tmp_path / "pipe.hosts")
-    assert names(tmp_path) == ["b.hosts", "hostfile", "hostfile.old", "x.hostfile", "hostfiles/any"]
+    assert list_hostfiles(tmp_path) == [
+        "b.hosts",
+        "hostfile",
+        "hostfile.old",
+        "x.hostfile",
+        "hostfiles/any",
+    ]
 
 
-def test_where_there_is_none(tmp_path):
-    assert names(tmp_path) == []
-    assert names(tmp_path / "nowhere") == []
+def test_finds_nothing_in_an_empty_or_missing_folder(tmp_path):
+    assert list_hostfiles(tmp_path) == []
+    assert list_hostfiles(tmp_path / "nowhere") == []
 
 
-def test_the_wrong_ones_are_listed_with_their_errors(tmp_path):
+def test_invalid_hostfiles_are_listed_with_errors(tmp_path):
     (tmp_path / "good.hosts").write_text("node[01-02] slots=4\n")
     (tmp_path / "bad.hosts").write_text("node01:0\n")
     (tmp_path / "lost.hosts").symlink_to(tmp_path / "nowhere")
@@ -55,13 +61,13 @@ def test_the_wrong_ones_are_listed_with_their_errors(tmp_path):
     assert "UTF-8" in raw.error
 
 
-def test_the_examples_are_all_found_and_right():
-    found = read_hostfiles(ROOT)
-    assert {file.path.name for file in found} >= {"local.hosts", "slurm.hosts"}
-    assert [file.error for file in found if file.error] == []
+def test_examples_are_found_and_valid():
+    files = read_hostfiles(ROOT)
+    assert {file.path.name for file in files} >= {"local.hosts", "slurm.hosts"}
+    assert [file.error for file in files if file.error] == []
 
 
-def test_the_hosts_that_were_given(tmp_path):
+def test_reads_host_options(tmp_path):
     (tmp_path / "h").write_text("node01:2\n")
     assert read_host_options(None, None) is None
     assert read_host_options(tmp_path / "h", None).names == ("node01",)

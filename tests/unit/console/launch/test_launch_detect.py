@@ -1,4 +1,4 @@
-"""Detection of the MPI library and of the launcher that fits it."""
+"""Tests of detecting the MPI library and a matching launcher."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spbench.suites.launcher_names import LAUNCHERS
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
 
-SAYS = {
+VERSION_OUTPUT = {
     "mpirun_rsh": "-v) echo 'Version: mvapich2-2.3.7'",
     "mpiexec": "--version) printf 'HYDRA build details:\\n    Version:         5.0.2\\n'",
     "mpirun": "--version) echo 'mpirun (Open MPI) 5.0.11'",
@@ -33,11 +33,11 @@ SAYS = {
 }
 
 
-def keys(**given: object) -> LaunchSettings:
-    return LaunchSettings.model_validate(given)
+def make_settings(**fields: object) -> LaunchSettings:
+    return LaunchSettings.model_validate(fields)
 
 
-def program(path: Path, body: str) -> Path:
+def write_program(path: Path, body: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
@@ -46,20 +46,20 @@ def program(path: Path, body: str) -> Path:
 
 def install(folder: Path, *names: str) -> dict[str, str]:
     for name in names:
-        program(folder / name, f'case "$1" in {SAYS[name]};; *) exit 9;; esac')
+        write_program(folder / name, f'case "$1" in {VERSION_OUTPUT[name]};; *) exit 9;; esac')
     return {"PATH": str(folder)}
 
 
-def python_in(folder: Path) -> str:
+def python_path(folder: Path) -> str:
     return str(folder / "python")
 
 
-def library(name: str) -> MpiLibrary:
+def make_library(name: str) -> MpiLibrary:
     return MpiLibrary(name, f"{name} 1.0")
 
 
 @pytest.mark.parametrize(
-    ("of", "installed", "launcher", "version"),
+    ("library_name", "installed", "launcher", "version"),
     [
         ("openmpi", ("mpirun", "mpiexec"), "openmpi", "Open MPI 5.0.11"),
         ("mpich", ("mpirun", "mpiexec"), "hydra", "Hydra 5.0.2"),
@@ -69,52 +69,62 @@ def library(name: str) -> MpiLibrary:
         ("mvapich", ("mpiexec", "mpirun_rsh"), "hydra", "Hydra 5.0.2"),
     ],
 )
-def test_auto_takes_the_librarys_launcher(tmp_path, of, installed, launcher, version):
+def test_auto_selects_the_launcher_of_the_library(
+    tmp_path, library_name, installed, launcher, version
+):
     env = install(tmp_path / "bin", *installed)
-    found = find_launcher(keys(python="/nowhere/python"), library(of), env)
-    assert (found.launcher.name, found.version) == (launcher, version)
-    assert find_mismatch(found, library(of)) is None
+    detected = find_launcher(
+        make_settings(python="/nowhere/python"), make_library(library_name), env
+    )
+    assert (detected.launcher.name, detected.version) == (launcher, version)
+    assert find_mismatch(detected, make_library(library_name)) is None
 
 
-def test_auto_takes_srun_only_in_an_allocation(tmp_path):
+def test_auto_selects_srun_only_in_an_allocation(tmp_path):
     env = install(tmp_path / "bin", "srun")
     with pytest.raises(MissingError, match=r"no launcher for MPICH \(hydra\) is installed"):
-        find_launcher(keys(python="/nowhere/python"), library("mpich"), env)
-    found = find_launcher(
-        keys(python="/nowhere/python"), library("mpich"), env | {"SLURM_JOB_ID": "1"}
+        find_launcher(make_settings(python="/nowhere/python"), make_library("mpich"), env)
+    detected = find_launcher(
+        make_settings(python="/nowhere/python"), make_library("mpich"), env | {"SLURM_JOB_ID": "1"}
     )
-    assert (found.launcher.name, found.version) == ("srun", "srun 22.05.8")
+    assert (detected.launcher.name, detected.version) == ("srun", "srun 22.05.8")
 
 
-def test_beside_the_interpreter_comes_before_path(tmp_path):
+def test_folder_of_the_interpreter_precedes_path(tmp_path):
     env = install(tmp_path / "path", "mpirun")
     install(tmp_path / "venv", "mpirun")
-    found = find_launcher(keys(python=python_in(tmp_path / "venv")), library("openmpi"), env)
-    assert found.executable == tmp_path / "venv/mpirun"
-    found = find_launcher(keys(python=python_in(tmp_path / "none")), library("openmpi"), env)
-    assert found.executable == tmp_path / "path/mpirun"
+    detected = find_launcher(
+        make_settings(python=python_path(tmp_path / "venv")), make_library("openmpi"), env
+    )
+    assert detected.executable == tmp_path / "venv/mpirun"
+    detected = find_launcher(
+        make_settings(python=python_path(tmp_path / "none")), make_library("openmpi"), env
+    )
+    assert detected.executable == tmp_path / "path/mpirun"
 
 
 def test_mv2_home_comes_first(tmp_path):
     env = install(tmp_path / "path", "mpirun_rsh") | {"MV2_HOME": str(tmp_path / "mv2")}
     install(tmp_path / "mv2/bin", "mpirun_rsh")
-    found = find_launcher(keys(launcher="mpirun_rsh"), None, env)
-    assert found.executable == tmp_path / "mv2/bin/mpirun_rsh"
+    detected = find_launcher(make_settings(launcher="mpirun_rsh"), None, env)
+    assert detected.executable == tmp_path / "mv2/bin/mpirun_rsh"
 
 
-def test_another_projects_program_of_that_name_is_passed_over(tmp_path):
-    program(tmp_path / "a/mpiexec", "echo 'mpiexec (OpenRTE) 5.0.11'")
+def test_skips_other_programs_of_the_same_name(tmp_path):
+    write_program(tmp_path / "a/mpiexec", "echo 'mpiexec (OpenRTE) 5.0.11'")
     install(tmp_path / "b", "mpiexec")
     env = {"PATH": f"{tmp_path}/a:{tmp_path}/b"}
-    found = find_launcher(keys(launcher="hydra", python="/nowhere/python"), None, env)
-    assert found.executable == tmp_path / "b/mpiexec"
+    detected = find_launcher(make_settings(launcher="hydra", python="/nowhere/python"), None, env)
+    assert detected.executable == tmp_path / "b/mpiexec"
 
 
-def test_an_explicit_launcher_that_is_not_installed(tmp_path):
+def test_error_for_a_missing_explicit_launcher(tmp_path):
     env = install(tmp_path / "bin", "mpirun")
-    program(tmp_path / "bin/mpiexec", "echo another")
+    write_program(tmp_path / "bin/mpiexec", "echo another")
     with pytest.raises(MissingError) as raised:
-        find_launcher(keys(launcher="hydra", python="/nowhere/python"), library("openmpi"), env)
+        find_launcher(
+            make_settings(launcher="hydra", python="/nowhere/python"), make_library("openmpi"), env
+        )
     assert raised.value.exit_code == 3
     assert str(raised.value) == (
         f"launcher hydra is not installed: looked in /nowhere and in PATH ({tmp_path}/bin/mpiexec "
@@ -122,40 +132,44 @@ def test_an_explicit_launcher_that_is_not_installed(tmp_path):
     )
     with pytest.raises(MissingError, match=r"looked in /mv2/bin, in .* installed: none"):
         find_launcher(
-            keys(launcher="mpirun_rsh", python="/nowhere/python"),
+            make_settings(launcher="mpirun_rsh", python="/nowhere/python"),
             None,
             {"PATH": "", "MV2_HOME": "/mv2"},
         )
 
 
-def test_a_launcher_that_does_not_answer_is_named_where_none_was_asked_for(tmp_path):
-    program(tmp_path / "bin/mpirun", "echo 'Unable to get the user home directory' >&2; exit 1")
+def test_auto_names_a_launcher_that_does_not_answer(tmp_path):
+    write_program(
+        tmp_path / "bin/mpirun", "echo 'Unable to get the user home directory' >&2; exit 1"
+    )
     with pytest.raises(MissingError) as raised:
         find_launcher(
-            keys(python="/nowhere/python"), library("openmpi"), {"PATH": f"{tmp_path}/bin"}
+            make_settings(python="/nowhere/python"),
+            make_library("openmpi"),
+            {"PATH": f"{tmp_path}/bin"},
         )
     assert f"({tmp_path}/bin/mpirun did not answer as openmpi does" in str(raised.value)
 
 
-def test_a_mismatch_is_said_in_a_sentence():
-    found = InstalledLauncher(load_launcher("hydra"), Path("/x/mpiexec"), "Hydra 5.0.2")
-    sentence = find_mismatch(found, library("openmpi"))
-    assert sentence == (
+def test_mismatch_is_described():
+    detected = InstalledLauncher(load_launcher("hydra"), Path("/x/mpiexec"), "Hydra 5.0.2")
+    message = find_mismatch(detected, make_library("openmpi"))
+    assert message == (
         "launcher hydra (Hydra 5.0.2) does not start ranks of openmpi 1.0: set launch.launcher to "
         "openmpi, or use the MPI library that belongs to hydra"
     )
 
 
-def test_every_launcher_of_the_settings_has_a_module():
+def test_every_launcher_in_the_settings_has_a_module():
     assert [load_launcher(name).name for name in LAUNCHERS] == list(LAUNCHERS)
 
 
-SAID = 'spbench-probe {"mpi4py": "4.1", "library": "MPICH", "torch": null, "worker": true}'
-"""The output of an interpreter that has everything."""
+PROBE_OUTPUT = 'spbench-probe {"mpi4py": "4.1", "library": "MPICH", "torch": null, "worker": true}'
+"""The output of an interpreter with all packages."""
 
 
 def fake_python(tmp_path: Path, probe: str) -> str:
-    return str(program(tmp_path / "python", f"cat <<'END'\n{probe}\nEND"))
+    return str(write_program(tmp_path / "python", f"cat <<'END'\n{probe}\nEND"))
 
 
 @pytest.mark.parametrize(
@@ -168,19 +182,22 @@ def fake_python(tmp_path: Path, probe: str) -> str:
         ("MVAPICH Version: 4.0", "mvapich"),
     ],
 )
-def test_libraries_are_known_by_their_version_text(tmp_path, text, name):
-    probe = SAID.replace("MPICH", text.replace("\t", " "))
-    found = detect_mpi_library(fake_python(tmp_path, f"module noise\n{probe}"))
-    assert (found.name, found.mpi4py, found.torch) == (name, "4.1", None)
-    assert "package" not in found.version_text
+def test_libraries_are_recognized_by_version_text(tmp_path, text, name):
+    probe = PROBE_OUTPUT.replace("MPICH", text.replace("\t", " "))
+    detected = detect_mpi_library(fake_python(tmp_path, f"module noise\n{probe}"))
+    assert (detected.name, detected.mpi4py, detected.torch) == (name, "4.1", None)
+    assert "package" not in detected.version_text
 
 
-def test_a_setup_line_may_print_without_an_end_of_line(tmp_path):
-    assert detect_mpi_library(fake_python(tmp_path, f"loading modules... {SAID}")).name == "mpich"
+def test_setup_line_may_print_without_a_newline(tmp_path):
+    assert (
+        detect_mpi_library(fake_python(tmp_path, f"loading modules... {PROBE_OUTPUT}")).name
+        == "mpich"
+    )
 
 
 @pytest.mark.parametrize(
-    ("probe", "sentence"),
+    ("probe", "message"),
     [
         ('{"mpi4py": null}', "has no mpi4py: .*python -m pip install 'spbench.workers,mpi.'"),
         (
@@ -197,30 +214,30 @@ def test_a_setup_line_may_print_without_an_end_of_line(tmp_path):
         ),
     ],
 )
-def test_what_is_missing_is_named_with_its_cure(tmp_path, probe, sentence):
-    with pytest.raises(MissingError, match=sentence):
+def test_missing_package_is_reported_with_a_fix(tmp_path, probe, message):
+    with pytest.raises(MissingError, match=message):
         detect_mpi_library(fake_python(tmp_path, f"spbench-probe {probe}"))
 
 
-def test_an_interpreter_that_cannot_run(tmp_path):
+def test_error_for_an_interpreter_that_cannot_run(tmp_path):
     with pytest.raises(MissingError, match="/no/python cannot run: No such file or directory"):
         detect_mpi_library("/no/python")
-    broken = str(program(tmp_path / "python", "echo 'broken link' >&2; exit 5"))
+    broken = str(write_program(tmp_path / "python", "echo 'broken link' >&2; exit 5"))
     with pytest.raises(MissingError, match=r"exit status 5: broken link; check launch\.python"):
         detect_mpi_library(broken)
     with pytest.raises(MissingError, match="setup line failed: false"):
-        detect_mpi_library(sys.executable, keys(setup=("false",)))
+        detect_mpi_library(sys.executable, make_settings(setup=("false",)))
 
 
-def test_the_probe_sees_setup_and_environment(tmp_path):
-    probe = SAID.replace("4.1", "$A$B").replace('"', '\\"')
-    python = str(program(tmp_path / "python", f'echo "{probe}"'))
-    found = detect_mpi_library(python, keys(setup=("export A=1",), env={"B": "2"}))
-    assert found.mpi4py == "12"
+def test_probe_runs_with_setup_and_environment(tmp_path):
+    probe = PROBE_OUTPUT.replace("4.1", "$A$B").replace('"', '\\"')
+    python = str(write_program(tmp_path / "python", f'echo "{probe}"'))
+    detected = detect_mpi_library(python, make_settings(setup=("export A=1",), env={"B": "2"}))
+    assert detected.mpi4py == "12"
 
 
-def gone(pid: int) -> bool:
-    """True if a process has ended, though nobody may have asked for its status yet."""
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended; it may still be a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -228,31 +245,33 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_setup_line_that_hangs_is_told_and_leaves_nothing(tmp_path, monkeypatch):
+def test_hanging_setup_line_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(detect, "_PROBE_TIMEOUT", 2.0)
     pids = tmp_path / "pids"
     setup = (f"sleep 60 & echo $! $$ > {pids}", "sleep 60")
     with pytest.raises(MissingError, match=r"did not tell its MPI library within 2 s; check"):
-        detect_mpi_library(sys.executable, keys(setup=setup))
+        detect_mpi_library(sys.executable, make_settings(setup=setup))
     deadline = time.monotonic() + 2.0
-    left = [int(pid) for pid in pids.read_text().split()]
-    while not all(map(gone, left)) and time.monotonic() < deadline:
+    children = [int(pid) for pid in pids.read_text().split()]
+    while not all(map(has_ended, children)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert [pid for pid in left if not gone(pid)] == []
+    assert [pid for pid in children if not has_ended(pid)] == []
 
 
 @pytest.mark.mpi
-def test_this_interpreters_library():
-    found = detect_mpi_library(sys.executable)
-    assert found.name in ("openmpi", "mpich", "intelmpi", "mvapich2", "mvapich")
-    assert found.mpi4py
-    assert find_launcher(keys(), found, os.environ).launcher.libraries >= {found.name}
+def test_detects_the_library_of_this_interpreter():
+    detected = detect_mpi_library(sys.executable)
+    assert detected.name in ("openmpi", "mpich", "intelmpi", "mvapich2", "mvapich")
+    assert detected.mpi4py
+    assert find_launcher(make_settings(), detected, os.environ).launcher.libraries >= {
+        detected.name
+    }
 
 
 @pytest.mark.mpi
-def test_this_interpreters_gpus_are_those_that_a_job_would_see():
+def test_detects_the_gpus_that_a_job_would_see():
     import torch
 
-    found = detect_mpi_library(sys.executable, keys(env={"CUDA_VISIBLE_DEVICES": "3"}))
-    assert found.torch_cuda == (torch.version.cuda or "")
-    assert found.gpus == replace(HostGpus.from_answer(host_facts.find_gpus()), visible="3")
+    detected = detect_mpi_library(sys.executable, make_settings(env={"CUDA_VISIBLE_DEVICES": "3"}))
+    assert detected.torch_cuda == (torch.version.cuda or "")
+    assert detected.gpus == replace(HostGpus.from_answer(host_facts.find_gpus()), visible="3")

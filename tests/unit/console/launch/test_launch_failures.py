@@ -1,4 +1,4 @@
-"""Launchers' own messages, as they were measured, and what is made of them."""
+"""Tests of parsing recorded messages of launchers."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ SRUN = [
 
 
 @pytest.mark.parametrize(
-    ("launcher", "stderr", "sentence"),
+    ("launcher", "stderr", "message"),
     [
         (name, *row)
         for name, rows in (
@@ -205,8 +205,8 @@ SRUN = [
         for row in rows
     ],
 )
-def test_a_measured_message_becomes_a_sentence(launcher, stderr, sentence):
-    assert load_launcher(launcher).parse_output(f"noise of a rank\n{stderr}").message == sentence
+def test_recorded_output_is_summarized(launcher, stderr, message):
+    assert load_launcher(launcher).parse_output(f"noise of a rank\n{stderr}").message == message
 
 
 @pytest.mark.parametrize("launcher", ["mpirun_rsh", "hydra", "openmpi", "srun"])
@@ -266,12 +266,10 @@ SPAWN = "[n2:mpispawn_1][child_handler] MPI process (rank: 2, pid: 7)"
     ],
     ids=["SIGINT of its own", "SIGTERM of its own", "aborted", "no memory", "Hydra's abort"],
 )
-def test_ends_of_ranks_are_told_from_those_that_a_launcher_brings_about(
-    launcher, output, ends, killed
-):
-    said = load_launcher(launcher).parse_output(output)
-    assert list(said.ends) == ends
-    assert [rank for end in said.killed for rank in end.ranks] == killed
+def test_rank_ends_differ_from_kills_by_the_launcher(launcher, output, ends, killed):
+    report = load_launcher(launcher).parse_output(output)
+    assert list(report.ends) == ends
+    assert [rank for end in report.killed for rank in end.ranks] == killed
 
 
 @pytest.mark.parametrize(
@@ -301,9 +299,9 @@ def test_ends_of_ranks_are_told_from_those_that_a_launcher_brings_about(
         ),
     ],
 )
-def test_what_a_launcher_ended_a_job_for_is_decisive(launcher, output, reason):
-    said = load_launcher(launcher).parse_output(output)
-    assert (said.reason, said.decisive) == (reason, True)
+def test_reason_of_the_launcher_is_decisive(launcher, output, reason):
+    report = load_launcher(launcher).parse_output(output)
+    assert (report.reason, report.decisive) == (reason, True)
 
 
 @pytest.mark.parametrize(
@@ -314,10 +312,10 @@ def test_what_a_launcher_ended_a_job_for_is_decisive(launcher, output, reason):
     ],
     ids=["killed", "aborted"],
 )
-def test_a_step_that_slurm_cancels_for_the_end_of_a_rank_has_that_cause(first, rank):
-    said = load_launcher("srun").parse_output(f"{first}{CANCELLED}")
-    assert (said.reason, said.decisive) == (None, False)
-    assert said.ends[0].ranks == (rank,)
+def test_cancelled_step_is_caused_by_the_ended_rank(first, rank):
+    report = load_launcher("srun").parse_output(f"{first}{CANCELLED}")
+    assert (report.reason, report.decisive) == (None, False)
+    assert report.ends[0].ranks == (rank,)
 
 
 PRTE_LOSS = """\
@@ -339,7 +337,7 @@ therefore will terminate the job.
 @pytest.mark.parametrize(
     ("line", "host"),
     [
-        # measured with OpenSSH 9.2, whose session's sshd was killed
+        # recorded with OpenSSH 9.2 after the sshd of its session was killed
         ("Connection to node02 closed by remote host.\r", "node02"),
         ("rank's own text Connection to 10.0.0.2 closed by remote host.", "10.0.0.2"),
         ("Read from remote host node02: Connection reset by peer\r", "node02"),
@@ -357,17 +355,17 @@ therefore will terminate the job.
     ],
 )
 def test_ssh_reports_a_lost_connection(launcher, line, host):
-    said = load_launcher(launcher).parse_output(f"noise of a rank\n{line}\nmore noise\n")
-    (connection,) = said.lost
+    report = load_launcher(launcher).parse_output(f"noise of a rank\n{line}\nmore noise\n")
+    (connection,) = report.lost
     assert connection.host == host
     assert line.strip().rstrip(".").endswith(connection.message)
 
 
-def test_a_lost_ssh_session_is_no_lost_host_under_hydra():
-    said = load_launcher("hydra").parse_output("Connection to node02 closed by remote host.\r\n")
-    assert said.lost == ()
-    assert not said.decisive
-    assert said.reason == ("an ssh session was lost: Connection to node02 closed by remote host")
+def test_lost_ssh_session_is_not_a_lost_host_under_hydra():
+    report = load_launcher("hydra").parse_output("Connection to node02 closed by remote host.\r\n")
+    assert report.lost == ()
+    assert not report.decisive
+    assert report.reason == ("an ssh session was lost: Connection to node02 closed by remote host")
 
 
 @pytest.mark.parametrize(
@@ -386,13 +384,13 @@ def test_a_lost_ssh_session_is_no_lost_host_under_hydra():
         ("srun", "srun: error: Aborting, io error and missing step on node 1\n", None),
     ],
 )
-def test_a_launcher_reports_a_lost_host(launcher, output, host):
+def test_launcher_reports_a_lost_host(launcher, output, host):
     assert [
         connection.host for connection in load_launcher(launcher).parse_output(output).lost
     ] == [host]
 
 
-def test_a_lost_host_is_reported_once_and_those_with_names_first():
+def test_lost_hosts_are_reported_once_named_ones_first():
     output = (
         "client_loop: send disconnect: Broken pipe\n"
         "Connection to node02 closed by remote host.\r\n"
@@ -419,7 +417,7 @@ def test_other_messages_report_no_lost_connection(launcher, line):
     assert load_launcher(launcher).parse_output(f"{line}\n").lost == ()
 
 
-def test_a_reason_that_may_follow_from_a_ranks_end_is_marked():
+def test_consequence_of_a_rank_end_is_marked():
     output = "Unexpected End-Of-File on file descriptor 7. MPI process died?\n"
     assert load_launcher("mpirun_rsh").parse_output(output).follows
     assert not load_launcher("mpirun_rsh").parse_output("Timeout during client startup.\n").follows

@@ -1,4 +1,4 @@
-"""Hostfiles in four dialects, --hosts lists, and every way in which they can be wrong."""
+"""Tests of hostfiles in four dialects, --hosts lists, and their errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spbench.launch.hosts.names import fold
 from spbench.launch.launcher import RankBlock
 
 
-def read(tmp_path: Path, text: str | bytes) -> tuple[Host, ...]:
+def read_hosts(tmp_path: Path, text: str | bytes) -> tuple[Host, ...]:
     path = tmp_path / "hosts"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return read_hostfile(path).entries
@@ -49,12 +49,12 @@ def read(tmp_path: Path, text: str | bytes) -> tuple[Host, ...]:
         ("n1:2:mlx5_0\nn1:2:mlx5_1\n", [Host("n1", 2, "mlx5_0"), Host("n1", 2, "mlx5_1")]),
     ],
 )
-def test_every_dialect_reads(tmp_path, text, hosts):
-    assert read(tmp_path, text) == tuple(hosts)
+def test_reads_every_dialect(tmp_path, text, hosts):
+    assert read_hosts(tmp_path, text) == tuple(hosts)
 
 
 @pytest.mark.parametrize("name", ["mvapich2", "hydra", "openmpi", "slurm", "local"])
-def test_example_hostfiles_read(name):
+def test_reads_example_hostfiles(name):
     hosts = read_hostfile(ROOT / "hostfiles" / f"{name}.hosts")
     slots = {"mvapich2": 11, "hydra": 9, "openmpi": 9, "slurm": 20, "local": 4}
     assert hosts.slots == slots[name]
@@ -95,37 +95,37 @@ def test_example_hostfiles_read(name):
         ("n[1-60000],m[1-60000]", "more than 100000 hosts; check the ranges"),
     ],
 )
-def test_a_bad_line_is_named_with_its_place(tmp_path, line, message):
+def test_bad_line_is_reported_with_its_position(tmp_path, line, message):
     with pytest.raises(UsageError) as raised:
-        read(tmp_path, f"good:1\n{line}\n")
+        read_hosts(tmp_path, f"good:1\n{line}\n")
     assert raised.value.exit_code == 2
     assert str(raised.value).startswith(f"{tmp_path}/hosts:2: error: ")
     assert message in str(raised.value)
 
 
-def test_all_bad_lines_come_in_one_pass(tmp_path):
+def test_all_bad_lines_are_reported_at_once(tmp_path):
     with pytest.raises(UsageError) as raised:
-        read(tmp_path, "a:0\nb\n# c:0\nd:x\r\ne f\n")
-    places = [line.split(": error: ")[0] for line in str(raised.value).splitlines()]
-    assert places == [f"{tmp_path}/hosts:{number}" for number in (1, 4, 5)]
+        read_hosts(tmp_path, "a:0\nb\n# c:0\nd:x\r\ne f\n")
+    positions = [line.split(": error: ")[0] for line in str(raised.value).splitlines()]
+    assert positions == [f"{tmp_path}/hosts:{number}" for number in (1, 4, 5)]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only words\n"])
-def test_an_empty_hostfile_is_an_error(tmp_path, text):
+def test_rejects_an_empty_hostfile(tmp_path, text):
     with pytest.raises(UsageError, match=r"hosts:1: error: the hostfile names no host; a line is"):
-        read(tmp_path, text)
+        read_hosts(tmp_path, text)
 
 
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
+def test_rejects_an_unreadable_file(tmp_path):
     with pytest.raises(UsageError, match="cannot read the hostfile: No such file or directory"):
         read_hostfile(tmp_path / "none")
     with pytest.raises(UsageError, match="cannot read the hostfile: Is a directory"):
         read_hostfile(tmp_path)
     with pytest.raises(UsageError, match="it is not UTF-8 text"):
-        read(tmp_path, b"\xff\xfe n1\n")
+        read_hosts(tmp_path, b"\xff\xfe n1\n")
 
 
-def test_hosts_list():
+def test_parses_a_list_of_hosts():
     hosts = parse_hosts("node[01-08],other:4")
     assert hosts.names == (*(f"node0{n}" for n in range(1, 9)), "other")
     assert hosts.slots == 12
@@ -136,7 +136,7 @@ def test_hosts_list():
         parse_hosts("a:x")
 
 
-def test_excluding():
+def test_excludes_hosts():
     hosts = parse_hosts("node[01-04]:2")
     assert hosts.exclude("node[02-03]").names == ("node01", "node04")
     with pytest.raises(UsageError, match=r"nod01 is not among .* node\[01-04\] \(did you mean"):
@@ -147,12 +147,12 @@ def test_excluding():
         hosts.exclude("node[01-04]")
 
 
-def test_fold_keeps_addresses_apart():
+def test_fold_does_not_merge_addresses():
     assert fold(["::1", "n1"]) == "::1, n1"
     assert fold(["n1"]) == "n1"
 
 
-def test_of_very_many_bad_lines_the_first_are_told(tmp_path):
+def test_number_of_reported_errors_is_limited(tmp_path):
     path = tmp_path / "hosts"
     path.write_text(f"node01 {'x' * 5000}\n" * 1_000)
     with pytest.raises(UsageError) as raised:
@@ -165,18 +165,18 @@ def test_of_very_many_bad_lines_the_first_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["node[0-999999999/500000000]", "node[05-06,09]1000000000"])
-def test_numbers_wider_than_any_cluster_are_refused(text):
+def test_rejects_huge_ranges(text):
     with pytest.raises(UsageError, match="is no list of hosts: range too large"):
         parse_hosts(text)
 
 
-def test_a_host_name_is_no_longer_than_a_resolver_takes():
+def test_host_names_have_at_most_253_characters():
     assert parse_hosts("n" * 253).names == ("n" * 253,)
     with pytest.raises(UsageError, match="is neither a host name"):
         parse_hosts("n" * 254)
 
 
-def test_a_hostfile_without_end_is_refused():
+def test_rejects_an_endless_hostfile():
     with pytest.raises(UsageError, match="the hostfile has more than 16 MiB"):
         read_hostfile(Path("/dev/zero"))
 
@@ -191,13 +191,13 @@ PLACEMENTS = st.lists(
     ),
     min_size=1,
     max_size=8,
-    unique_by=lambda placed: (placed.host, placed.hca),
+    unique_by=lambda block: (block.host, block.hca),
 )
 
 
 @pytest.mark.slow
 @given(PLACEMENTS, st.sampled_from(["mpirun_rsh", "hydra", "openmpi"]))
-def test_a_written_hostfile_reads_back(tmp_path_factory, placement, name):
+def test_written_hostfile_round_trips(tmp_path_factory, placement, name):
     text = load_launcher(name).hostfile(placement)
     assert text is not None
     assert text.endswith("\n")
@@ -205,20 +205,22 @@ def test_a_written_hostfile_reads_back(tmp_path_factory, placement, name):
     path.write_text(text)
     hosts = read_hostfile(path)
     if name == "mpirun_rsh":
-        assert hosts.entries == tuple(Host(p.host, p.count, p.hca) for p in placement)
+        assert hosts.entries == tuple(
+            Host(block.host, block.count, block.hca) for block in placement
+        )
     counts: dict[str, int] = {}
-    for placed in placement:
-        counts[placed.host] = counts.get(placed.host, 0) + placed.count
-    again: dict[str, int] = {}
+    for block in placement:
+        counts[block.host] = counts.get(block.host, 0) + block.count
+    read_counts: dict[str, int] = {}
     for host in hosts.entries:
-        again[host.name] = again.get(host.name, 0) + (host.slots or 1)
-    assert list(again.items()) == list(counts.items())
+        read_counts[host.name] = read_counts.get(host.name, 0) + (host.slots or 1)
+    assert list(read_counts.items()) == list(counts.items())
 
 
 @given(st.lists(NAMES, min_size=1, max_size=8, unique=True))
-def test_a_folded_list_names_the_same_hosts(names):
+def test_folded_list_round_trips(names):
     assert sorted(parse_hosts(fold(names)).names) == sorted(names)
 
 
-def test_slots_of_unstated_hosts_are_one_each():
+def test_hosts_without_a_count_have_one_slot():
     assert Hosts((Host("a"), Host("b", 3))).slots == 4

@@ -1,4 +1,4 @@
-"""Cases grouped into jobs, and jobs made ready to start."""
+"""Tests of grouping cases into jobs, and of preparing launches."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ from spbench_core.catalog import BENCHMARKS
 NO_HOSTS = make_hosts_finder(None, Path())
 
 
-def keys(**given: object) -> LaunchSettings:
-    return LaunchSettings.model_validate(given)
+def make_settings(**fields: object) -> LaunchSettings:
+    return LaunchSettings.model_validate(fields)
 
 
-def case(name: str, np: int | None, benchmark: str = "link.pingpong", **launch: object) -> Case:
+def build_case(
+    name: str, np: int | None, benchmark: str = "link.pingpong", **launch: object
+) -> Case:
     params = BENCHMARKS[benchmark].complete({})
-    return Case(name, name, benchmark, params, np, 1, (), keys(**launch), 1)
+    return Case(name, name, benchmark, params, np, 1, (), make_settings(**launch), 1)
 
 
 @pytest.fixture
@@ -43,20 +45,20 @@ def two_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
 
-def names(found: Sequence[Job]) -> list[tuple[int, int, list[str]]]:
-    return [(job.number, job.np, [case.name for case in job.cases]) for job in found]
+def summarize_jobs(grouped: Sequence[Job]) -> list[tuple[int, int, list[str]]]:
+    return [(job.number, job.np, [case.name for case in job.cases]) for job in grouped]
 
 
-def test_equal_settings_and_ranks_make_one_job_in_order_of_appearance():
+def test_cases_with_equal_settings_share_a_job():
     cases = [
-        case("a", 4),
-        case("b", 2),
-        case("c", 4, bind="none"),
-        case("d", 4, env={"X": "1"}),
-        case("e", 4),
-        case("f", 4, env={"X": "1"}),
+        build_case("a", 4),
+        build_case("b", 2),
+        build_case("c", 4, bind="none"),
+        build_case("d", 4, env={"X": "1"}),
+        build_case("e", 4),
+        build_case("f", 4, env={"X": "1"}),
     ]
-    assert names(group_cases(cases, NO_HOSTS)) == [
+    assert summarize_jobs(group_cases(cases, NO_HOSTS)) == [
         (1, 4, ["a", "e"]),
         (2, 2, ["b"]),
         (3, 4, ["c"]),
@@ -65,70 +67,75 @@ def test_equal_settings_and_ranks_make_one_job_in_order_of_appearance():
     assert group_cases([], NO_HOSTS) == ()
 
 
-def test_jobs_take_turns_with_a_repeat_each():
-    often = replace(case("a", 4), repeat=3)
-    once = case("b", 4)
-    else_ = replace(case("c", 2), repeat=2)
-    jobs = group_cases([often, once, else_], NO_HOSTS)
-    turns = list(interleave_repeats(jobs))
-    assert names(turns) == [
+def test_repeats_of_jobs_are_interleaved():
+    often = replace(build_case("a", 4), repeat=3)
+    once = build_case("b", 4)
+    other = replace(build_case("c", 2), repeat=2)
+    jobs = group_cases([often, once, other], NO_HOSTS)
+    rounds = list(interleave_repeats(jobs))
+    assert summarize_jobs(rounds) == [
         (1, 4, ["a", "b"]),
         (2, 2, ["c"]),
         (1, 4, ["a"]),
         (2, 2, ["c"]),
         (1, 4, ["a"]),
     ]
-    assert [turn.repeat for turn in turns] == [0, 0, 1, 1, 2]
-    assert turns[2].items == [(often, 1)]
+    assert [job.repeat for job in rounds] == [0, 0, 1, 1, 2]
+    assert rounds[2].items == [(often, 1)]
     assert jobs[0].items == [(often, 0), (often, 1), (often, 2), (once, 0)]
     assert list(interleave_repeats(())) == []
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_no_number_of_ranks_means_all_slots():
-    assert names(group_cases([case("a", None), case("b", 2)], NO_HOSTS)) == [(1, 2, ["a", "b"])]
+def test_unspecified_ranks_use_all_slots():
+    assert summarize_jobs(group_cases([build_case("a", None), build_case("b", 2)], NO_HOSTS)) == [
+        (1, 2, ["a", "b"])
+    ]
     hosts = make_hosts_finder(parse_hosts("n[1-2]:4"), Path())
-    assert group_cases([case("a", None)], hosts)[0].np == 8
-    assert group_cases([case("a", None, ranks_per_host=3)], hosts)[0].np == 6
-    # a ping-pong needs two ranks, whatever there is
-    assert group_cases([case("a", None)], make_hosts_finder(parse_hosts("n1"), Path()))[0].np == 2
+    assert group_cases([build_case("a", None)], hosts)[0].np == 8
+    assert group_cases([build_case("a", None, ranks_per_host=3)], hosts)[0].np == 6
+    # a ping-pong needs two ranks, with any number of slots
+    assert (
+        group_cases([build_case("a", None)], make_hosts_finder(parse_hosts("n1"), Path()))[0].np
+        == 2
+    )
 
 
-def test_hosts_of_a_job(tmp_path):
+def test_finds_the_hosts_of_a_job(tmp_path):
     (tmp_path / "near").write_text("n[1-4]:2\n")
     from_suite = make_hosts_finder(None, tmp_path)
-    found = from_suite(keys(hostfile="near"))
-    assert found is not None
-    assert found.names == ("n1", "n2", "n3", "n4")
-    assert from_suite(keys()) is None
-    given = make_hosts_finder(parse_hosts("m1"), tmp_path)(keys(hostfile="near"))
-    assert given is not None
-    assert given.names == ("m1",)
-    fewer = make_hosts_finder(None, tmp_path, "n[2-3]")(keys(hostfile="near"))
-    assert fewer is not None
-    assert fewer.names == ("n1", "n4")
+    hosts = from_suite(make_settings(hostfile="near"))
+    assert hosts is not None
+    assert hosts.names == ("n1", "n2", "n3", "n4")
+    assert from_suite(make_settings()) is None
+    replaced = make_hosts_finder(parse_hosts("m1"), tmp_path)(make_settings(hostfile="near"))
+    assert replaced is not None
+    assert replaced.names == ("m1",)
+    remaining = make_hosts_finder(None, tmp_path, "n[2-3]")(make_settings(hostfile="near"))
+    assert remaining is not None
+    assert remaining.names == ("n1", "n4")
     with pytest.raises(UsageError, match="there are no hosts; give --hostfile or --hosts"):
-        make_hosts_finder(None, tmp_path, "n1")(keys())
+        make_hosts_finder(None, tmp_path, "n1")(make_settings())
 
 
 @pytest.fixture
 def openmpi(monkeypatch, python_beside_mpirun):
-    """A venv with an mpirun, and an interpreter that has Open MPI."""
+    """Return the interpreter of a venv with mpirun and Open MPI."""
     library = MpiLibrary("openmpi", "Open MPI v5.0.11")
     monkeypatch.setattr(jobs, "detect_mpi_library", lambda *_: library)
     return str(python_beside_mpirun)
 
 
-def ready(python: str, home: Path, hosts: str | None, np: int = 4, **given: object) -> Launch:
-    job = Job(1, (), np, keys(python=python, **given))
+def prepare(python: str, home: Path, hosts: str | None, np: int = 4, **fields: object) -> Launch:
+    job = Job(1, (), np, make_settings(python=python, **fields))
     env = {"PATH": "/usr/bin"}
     return prepare_launch(
         job, parse_hosts(hosts) if hosts else None, home, {"SPBENCH_RUN": "r"}, env
     )
 
 
-def test_a_launch_is_complete_and_the_same_each_time(openmpi, tmp_path):
-    launch = ready(openmpi, tmp_path / "home", "node[01-02]:2")
+def test_prepared_launch_is_complete_and_reproducible(openmpi, tmp_path):
+    launch = prepare(openmpi, tmp_path / "home", "node[01-02]:2")
     text = "node01 slots=2\nnode02 slots=2\n"
     assert launch.hostfile_text == text
     path = launch.spec.hostfile
@@ -141,56 +148,56 @@ def test_a_launch_is_complete_and_the_same_each_time(openmpi, tmp_path):
     assert not launch.spec.oversubscribed
     assert str(path) in launch.command.argv
     before = path.stat().st_mtime_ns
-    assert ready(openmpi, tmp_path / "home", "node[01-02]:2") == launch
+    assert prepare(openmpi, tmp_path / "home", "node[01-02]:2") == launch
     assert path.stat().st_mtime_ns == before
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
-def test_ranks_are_told_to_share_their_nodes_connection(openmpi, tmp_path):
-    apart = ready(openmpi, tmp_path, "node[01-02]:2").spec.private_env
-    together = ready(openmpi, tmp_path, "node[01-02]:2", fan_in="node").spec.private_env
-    assert together == {**apart, "SPBENCH_FAN_IN": "node"}
+def test_fan_in_is_passed_to_ranks(openmpi, tmp_path):
+    direct = prepare(openmpi, tmp_path, "node[01-02]:2").spec.private_env
+    relayed = prepare(openmpi, tmp_path, "node[01-02]:2", fan_in="node").spec.private_env
+    assert relayed == {**direct, "SPBENCH_FAN_IN": "node"}
 
 
-def test_a_damaged_hostfile_is_written_again(openmpi, tmp_path):
-    launch = ready(openmpi, tmp_path, "node01:4")
+def test_damaged_hostfile_is_rewritten(openmpi, tmp_path):
+    launch = prepare(openmpi, tmp_path, "node01:4")
     path = launch.spec.hostfile
     assert path is not None
     path.write_text("other")
-    ready(openmpi, tmp_path, "node01:4")
+    prepare(openmpi, tmp_path, "node01:4")
     assert path.read_text() == "node01 slots=4\n"
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_more_ranks_than_cores_of_this_machine(openmpi, tmp_path):
-    launch = ready(openmpi, tmp_path, None)
+def test_more_ranks_than_cores_oversubscribe(openmpi, tmp_path):
+    launch = prepare(openmpi, tmp_path, None)
     assert launch.spec.oversubscribed
     assert launch.hostfile_text is None
     assert launch.spec.hostfile is None
     assert "--oversubscribe" in launch.command.argv
-    assert not ready(openmpi, tmp_path, None, np=2).spec.oversubscribed
-    job = Job(1, (), 4, keys(python=openmpi))
+    assert not prepare(openmpi, tmp_path, None, np=2).spec.oversubscribed
+    job = Job(1, (), 4, make_settings(python=openmpi))
     in_batch = prepare_launch(job, None, tmp_path, {}, {"PATH": "", "SLURM_JOB_ID": "7"})
     assert not in_batch.spec.oversubscribed
 
 
-def test_what_cannot_be_launched(openmpi, tmp_path):
+def test_rejects_invalid_launches(openmpi, tmp_path):
     with pytest.raises(MissingError, match="8 ranks need 8 slots, and --hosts has 4"):
-        ready(openmpi, tmp_path, "node01:4", np=8)
+        prepare(openmpi, tmp_path, "node01:4", np=8)
     with pytest.raises(UsageError, match="NUL character"):
-        ready(openmpi, tmp_path, None, env={"A": "x\0y"})
+        prepare(openmpi, tmp_path, None, env={"A": "x\0y"})
     (tmp_path / "file").touch()
     with pytest.raises(
         FailedRunError, match=r"cannot write the hostfile .*; choose another --home"
     ):
-        ready(openmpi, tmp_path / "file", "node01:4")
+        prepare(openmpi, tmp_path / "file", "node01:4")
 
 
-def test_more_ranks_than_ranks_per_host_do_not_fit_on_this_machine(openmpi, tmp_path):
+def test_ranks_per_host_limits_this_machine(openmpi, tmp_path):
     with pytest.raises(
         MissingError, match="4 ranks do not fit on this machine at ranks_per_host 2: raise it, or"
     ):
-        ready(openmpi, tmp_path, None, ranks_per_host=2)
-    assert ready(openmpi, tmp_path, None, ranks_per_host=4).placement == ()
-    in_batch = Job(1, (), 4, keys(python=openmpi, ranks_per_host=2))
+        prepare(openmpi, tmp_path, None, ranks_per_host=2)
+    assert prepare(openmpi, tmp_path, None, ranks_per_host=4).placement == ()
+    in_batch = Job(1, (), 4, make_settings(python=openmpi, ranks_per_host=2))
     assert prepare_launch(in_batch, None, tmp_path, {}, {"PATH": "", "SLURM_JOB_ID": "7"})

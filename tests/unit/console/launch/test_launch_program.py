@@ -1,4 +1,4 @@
-"""The program of each rank: interpreter, container, setup lines, by-hand arguments."""
+"""Tests of the program of a rank: interpreter, container, setup, standalone args."""
 
 from __future__ import annotations
 
@@ -19,72 +19,81 @@ from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 
 
-def keys(**given: object) -> LaunchSettings:
-    return LaunchSettings.model_validate(given)
+def make_settings(**fields: object) -> LaunchSettings:
+    return LaunchSettings.model_validate(fields)
 
 
-def case(benchmark: str, **given: object) -> Case:
-    params = BENCHMARKS[benchmark].complete(given)
-    return Case("x", "x", benchmark, params, None, 1, (), keys(), 1)
+def build_case(benchmark: str, **values: object) -> Case:
+    params = BENCHMARKS[benchmark].complete(values)
+    return Case("x", "x", benchmark, params, None, 1, (), make_settings(), 1)
 
 
-def test_a_rank_runs_the_worker_with_this_interpreter():
-    assert build_worker_argv(keys()) == (sys.executable, "-m", "mpi4py", "-m", "spbench_workers")
-    assert find_interpreter(keys(python="/opt/py/bin/python3")) == "/opt/py/bin/python3"
-
-
-def test_a_container_stands_before_the_interpreter():
-    words = build_worker_argv(
-        keys(container="apptainer exec 'my image.sif'", python="python3"), ["x"]
+def test_rank_runs_the_worker_with_this_interpreter():
+    assert build_worker_argv(make_settings()) == (
+        sys.executable,
+        "-m",
+        "mpi4py",
+        "-m",
+        "spbench_workers",
     )
-    assert words[:4] == ("apptainer", "exec", "my image.sif", "python3")
-    assert words[-1] == "x"
+    assert find_interpreter(make_settings(python="/opt/py/bin/python3")) == "/opt/py/bin/python3"
+
+
+def test_container_precedes_the_interpreter():
+    argv = build_worker_argv(
+        make_settings(container="apptainer exec 'my image.sif'", python="python3"), ["x"]
+    )
+    assert argv[:4] == ("apptainer", "exec", "my image.sif", "python3")
+    assert argv[-1] == "x"
     with pytest.raises(UsageError, match=r"launch\.container: .* No closing quotation"):
-        build_worker_argv(keys(container="apptainer 'open"))
+        build_worker_argv(make_settings(container="apptainer 'open"))
 
 
-def test_an_image_has_its_own_interpreter():
-    words = build_worker_argv(keys(container={"image": "i.sif"}))
-    assert words[-5:] == ("python3", "-m", "mpi4py", "-m", "spbench_workers")
-    assert words[-6] == "i.sif"
-    assert find_interpreter(keys(container={"image": "i"}, python="/opt/python")) == "/opt/python"
+def test_image_uses_its_python3():
+    argv = build_worker_argv(make_settings(container={"image": "i.sif"}))
+    assert argv[-5:] == ("python3", "-m", "mpi4py", "-m", "spbench_workers")
+    assert argv[-6] == "i.sif"
+    assert (
+        find_interpreter(make_settings(container={"image": "i"}, python="/opt/python"))
+        == "/opt/python"
+    )
 
 
 def run(setup: tuple[str, ...], *argv: str) -> subprocess.CompletedProcess[str]:
-    words = wrap_argv(keys(setup=setup), argv)
-    return subprocess.run(words, capture_output=True, text=True, check=False)
+    command = wrap_argv(make_settings(setup=setup), argv)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_setup_lines_run_first_and_arguments_arrive_whole():
-    done = run(("export A=1 # as ever", 'B="$A 2"\nexport B'), "printenv", "B")
-    assert (done.stdout, done.returncode) == ("1 2\n", 0)
-    done = run(("true",), "printf", "%s|", "it's", "$HOME", "", "a\nb")
-    assert done.stdout == "it's|$HOME||a\nb|"
+def test_setup_lines_run_first_and_arguments_are_intact():
+    process = run(("export A=1 # as ever", 'B="$A 2"\nexport B'), "printenv", "B")
+    assert (process.stdout, process.returncode) == ("1 2\n", 0)
+    process = run(("true",), "printf", "%s|", "it's", "$HOME", "", "a\nb")
+    assert process.stdout == "it's|$HOME||a\nb|"
 
 
-def test_a_failing_setup_line_stops_the_rank():
-    done = run(("true", "cd /no/such/folder", "true"), "echo", "started")
-    assert (done.stdout, done.returncode) == ("", 1)
-    assert "spbench: setup line failed: cd /no/such/folder" in done.stderr
-    done = run(("false # it's so",), "echo", "started")
-    assert (done.stdout, done.returncode) == ("", 1)
+def test_failing_setup_line_stops_the_rank():
+    process = run(("true", "cd /no/such/folder", "true"), "echo", "started")
+    assert (process.stdout, process.returncode) == ("", 1)
+    assert "spbench: setup line failed: cd /no/such/folder" in process.stderr
+    process = run(("false # it's so",), "echo", "started")
+    assert (process.stdout, process.returncode) == ("", 1)
 
 
-def test_by_hand_arguments_are_what_differs_from_the_defaults():
-    assert build_standalone_args(case("halo.exchange")) == ("halo.exchange",)
-    words = build_standalone_args(
-        case("halo.exchange", image_size="64x32", halo_len=3, slice_method="vertical")
+def test_standalone_args_are_the_non_default_values():
+    assert build_standalone_args(build_case("halo.exchange")) == ("halo.exchange",)
+    args = build_standalone_args(
+        build_case("halo.exchange", image_size="64x32", halo_len=3, slice_method="vertical")
     )
-    assert words == (
+    assert args == (
         "halo.exchange",
         *("--image-size", "64x32", "--slice-method", "vertical", "--halo-len", "3"),
     )
-    words = build_standalone_args(case("link.pingpong", sizes=[8, 1024]))
-    assert words == ("link.pingpong", "--sizes", "8,1024")
+    args = build_standalone_args(build_case("link.pingpong", sizes=[8, 1024]))
+    assert args == ("link.pingpong", "--sizes", "8,1024")
 
 
 @pytest.mark.parametrize(
-    "given",
+    "params",
     [
         {"grid": "2x3"},
         {"num_spatial_parts": 16},
@@ -92,9 +101,9 @@ def test_by_hand_arguments_are_what_differs_from_the_defaults():
         {"grid": "4x1", "dtype": "fp16"},
     ],
 )
-def test_by_hand_arguments_read_back_to_the_same_parameters(given):
-    exact = case("halo.exchange", **given)
-    words = build_standalone_args(exact)[1:]
-    flags = {param.flag: param.name for param in exact.entry.params}
-    again = {flags[flag]: value for flag, value in zip(words[::2], words[1::2], strict=True)}
-    assert exact.entry.complete(again) == exact.params
+def test_standalone_args_round_trip(params):
+    case = build_case("halo.exchange", **params)
+    args = build_standalone_args(case)[1:]
+    flags = {param.flag: param.name for param in case.entry.params}
+    parsed = {flags[flag]: value for flag, value in zip(args[::2], args[1::2], strict=True)}
+    assert case.entry.complete(parsed) == case.params

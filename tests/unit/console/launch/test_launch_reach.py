@@ -1,4 +1,4 @@
-"""Hosts that ssh reaches, with a stand-in for ssh."""
+"""Tests of finding hosts that ssh reaches, with a stand-in for ssh."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def ssh(monkeypatch, tmp_path):
     return tmp_path
 
 
-async def test_each_host_that_ssh_cannot_reach_has_a_reason(ssh):
-    # an alias of ssh's configuration, whose host refuses, is no name that does not resolve
-    found = await find_unreachable(
+async def test_unreachable_hosts_have_a_reason(ssh):
+    # an alias in ssh's configuration counts as resolved, even if its host refuses
+    reasons = await find_unreachable(
         ["good1", "locked", "alias", "nowhere", "mute", "good1", "localhost"]
     )
-    assert found == {
+    assert reasons == {
         "locked": "locked: Permission denied (publickey).",
         "alias": "alias: Permission denied (publickey).",
         "nowhere": "its name does not resolve",
@@ -62,13 +62,13 @@ async def test_each_host_that_ssh_cannot_reach_has_a_reason(ssh):
 
 
 @pytest.mark.usefixtures("ssh")
-async def test_this_machine_is_not_asked():
+async def test_this_machine_is_not_queried():
     assert await find_unreachable(["127.0.0.9", "localhost", "::1"]) == {}
     assert await find_unreachable([]) == {}
 
 
 @pytest.mark.usefixtures("ssh")
-async def test_a_host_that_hangs_meets_its_deadline(monkeypatch):
+async def test_hanging_host_times_out(monkeypatch):
     monkeypatch.setattr(reach, "ANSWER_TIMEOUT", 0.3)
     start = time.monotonic()
     assert await find_unreachable(["slow", "good2"]) == {"slow": "no answer in 0.3 s"}
@@ -76,19 +76,19 @@ async def test_a_host_that_hangs_meets_its_deadline(monkeypatch):
 
 
 @pytest.mark.slow
-async def test_many_hosts_at_once(ssh):
+async def test_queries_many_hosts_at_once(ssh):
     hosts = [f"good{number}" for number in range(100)]
     assert await find_unreachable(hosts) == {}
     assert len(list(ssh.glob("good*"))) == 100
 
 
-async def test_without_ssh(monkeypatch, tmp_path):
+async def test_missing_ssh_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = await find_unreachable(["128.0.0.1"])
-    assert found == {"128.0.0.1": "ssh is not installed here (No such file or directory)"}
+    reasons = await find_unreachable(["128.0.0.1"])
+    assert reasons == {"128.0.0.1": "ssh is not installed here (No such file or directory)"}
 
 
-async def test_a_name_that_no_resolver_knows(ssh, monkeypatch):
+async def test_unknown_name_does_not_resolve(ssh, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("PATH", f"{ssh}/bin:/usr/bin:/bin")
     assert await find_unreachable(["no-such-host.invalid"]) == {
@@ -97,12 +97,12 @@ async def test_a_name_that_no_resolver_knows(ssh, monkeypatch):
 
 
 @pytest.mark.usefixtures("ssh")
-async def test_names_that_only_ssh_knows_are_told_from_those_that_resolve():
+async def test_finds_names_that_do_not_resolve():
     assert await find_unresolved(["good1", "nowhere", "localhost", "nowhere"]) == ["nowhere"]
 
 
 @pytest.mark.usefixtures("ssh")
-async def test_a_host_without_the_folder_or_the_launchers_helper_is_told_so(tmp_path):
+async def test_reports_hosts_without_folder_or_helper(tmp_path):
     helper = tmp_path / "mpispawn"
     assert await find_unfit(["node01"], "/no/such", helper) == {
         "node01": "it has no folder /no/such"
@@ -113,5 +113,5 @@ async def test_a_host_without_the_folder_or_the_launchers_helper_is_told_so(tmp_
 
 
 @pytest.mark.usefixtures("ssh")
-async def test_names_of_hosts_are_those_of_sshs_configuration():
+async def test_reads_host_names_from_ssh_configuration():
     assert await read_ssh_names(["alias", "mute", "alias", "localhost"]) == {"alias": "full-alias"}

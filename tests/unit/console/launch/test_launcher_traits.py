@@ -1,4 +1,4 @@
-"""Facts about launchers outside of their modules; nothing else knows a launcher by its name."""
+"""Tests of launcher traits, the only other place that names launchers."""
 
 from importlib import import_module
 from pkgutil import iter_modules
@@ -13,14 +13,14 @@ from spbench.launch.mpi_probe import LIBRARIES
 from spbench.suites.launcher_names import AUTO, LAUNCHERS
 
 
-def test_names_the_modules_that_define_a_launcher():
+def test_names_match_the_modules_that_define_a_launcher():
     names = [info.name for info in iter_modules(launchers.__path__)]
     modules = {name: import_module(f"{launchers.__name__}.{name}") for name in names}
     assert sorted(LAUNCHERS) == [name for name in names if hasattr(modules[name], "LAUNCHER")]
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
-def test_each_launcher_has_words_for_people_and_a_program(name):
+def test_each_launcher_has_a_program_and_texts(name):
     traits = load_traits(name)
     assert traits.program
     assert traits.title
@@ -28,7 +28,7 @@ def test_each_launcher_has_words_for_people_and_a_program(name):
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
-def test_a_launcher_starts_the_ranks_of_the_libraries_that_it_comes_with(name):
+def test_launcher_starts_ranks_of_the_libraries_it_prefers(name):
     launcher = load_launcher(name)
     assert get_traits(launcher).preference.keys() <= launcher.libraries
 
@@ -43,17 +43,17 @@ def test_a_launcher_starts_the_ranks_of_the_libraries_that_it_comes_with(name):
         ("mvapich2", ("mpirun_rsh", "hydra")),
     ],
 )
-def test_the_best_launcher_of_a_library_comes_first(library, launchers):
+def test_preferred_launcher_of_a_library_is_first(library, launchers):
     assert list_launchers(library) == launchers
 
 
-def test_each_library_comes_with_a_launcher():
+def test_each_library_has_a_launcher():
     assert all(map(list_launchers, LIBRARIES))
 
 
-def test_only_the_launcher_of_slurm_places_ranks():
+def test_only_srun_places_ranks():
     assert [name for name in LAUNCHERS if load_traits(name).places_ranks] == ["srun"]
 
 
-def test_neither_auto_nor_a_plug_in_needs_traits():
+def test_auto_and_plug_ins_have_default_traits():
     assert load_traits(AUTO) == get_traits(SimpleNamespace(name="other")) == LauncherTraits()

@@ -1,4 +1,4 @@
-"""The load of this machine, and other runs of spbench on it."""
+"""Tests of the load of this machine and other runs of spbench on it."""
 
 import os
 import socket
@@ -19,35 +19,35 @@ from spbench.launch.load import (
 def proc(tmp_path, monkeypatch):
     monkeypatch.setattr(load_module, "count_cores", lambda: 2)
 
-    def made(loadavg="0.10 0.2 0.3 1/200 99", **processes):
+    def write_proc(loadavg="0.10 0.2 0.3 1/200 99", **processes):
         (tmp_path / "loadavg").write_text(loadavg)
-        for pid, words in processes.items():
+        for pid, cmdline in processes.items():
             (tmp_path / pid.removeprefix("pid")).mkdir()
-            (tmp_path / pid.removeprefix("pid") / "cmdline").write_bytes(words)
+            (tmp_path / pid.removeprefix("pid") / "cmdline").write_bytes(cmdline)
         return tmp_path
 
-    return made
+    return write_proc
 
 
-def told(proc):
+def list_findings(proc):
     return [(finding.status, finding.subject, finding.text) for finding in find_other_work(proc)]
 
 
-def test_an_idle_machine_tells_its_load(proc):
-    assert told(proc()) == [("ok", "load", "load 0.1 on 2 cores")]
+def test_idle_machine_reports_its_load(proc):
+    assert list_findings(proc()) == [("ok", "load", "load 0.1 on 2 cores")]
 
 
-def test_others_that_compute_are_noted(proc):
+def test_high_load_is_a_note(proc):
     (finding,) = find_other_work(proc("13.80 9 8 15/400 99"))
     assert (finding.status, finding.text) == ("note", "load 13.8 on 2 cores from other work")
     assert finding.mend is not None
 
 
-def test_what_has_ended_is_not_held_against_a_machine(proc):
-    assert told(proc("13.80 9 8 1/400 99"))[0][0] == "ok"
+def test_load_without_running_processes_is_ok(proc):
+    assert list_findings(proc("13.80 9 8 1/400 99"))[0][0] == "ok"
 
 
-def test_other_runs_are_noted_and_nothing_else_of_spbench(proc):
+def test_only_other_runs_are_noted(proc):
     home = proc(
         pid11=b"/venv/bin/python\0/venv/bin/spbench\0run\0a.yaml\0",
         pid12=b"python\0-m\0spbench\0run\0a.yaml\0--headless\0",
@@ -58,37 +58,37 @@ def test_other_runs_are_noted_and_nothing_else_of_spbench(proc):
     (home / str(os.getpid())).mkdir()
     (home / str(os.getpid()) / "cmdline").write_bytes(b"spbench\0run\0")
     assert find_other_runs(home) == [11, 12]
-    *_, (status, subject, text) = told(home)
+    *_, (status, subject, text) = list_findings(home)
     assert (status, subject) == ("note", "other runs")
     assert text == "2 other runs of spbench: process 11, 12"
 
 
 @pytest.mark.parametrize("content", ["", "a b c d", "1.0 2 3"])
-def test_a_kernel_that_does_not_tell_is_let_be(proc, content):
+def test_unreadable_load_is_ignored(proc, content):
     assert read_load(proc(content)) is None
-    assert told(proc(content)) == []
+    assert list_findings(proc(content)) == []
 
 
-def test_the_load_of_this_host_alone_is_known(proc, monkeypatch):
-    place = proc("13.80 9 8 15/400 99")
-    monkeypatch.setattr(load_module, "read_load", lambda: read_load(place))
+def test_describes_only_the_load_of_this_host(proc, monkeypatch):
+    proc_folder = proc("13.80 9 8 15/400 99")
+    monkeypatch.setattr(load_module, "read_load", lambda: read_load(proc_folder))
     assert describe_busy_host(socket.gethostname()) == "load 13.8 on 2 cores"
     assert describe_busy_host("elsewhere") == ""
     proc("0.10 9 8 15/400 99")
     assert describe_busy_host(socket.gethostname()) == ""
 
 
-def test_a_run_is_no_other_run_than_what_started_it(proc):
-    """``timeout 60 spbench run x.yaml`` has our words in its own command line."""
-    words = b"timeout\x0060\x00spbench\x00run\x00x.yaml"
-    place = proc(pid77=words)
-    assert find_other_runs(place) == [77]
-    (place / str(os.getpid())).mkdir()
-    (place / str(os.getpid()) / "stat").write_text(f"{os.getpid()} (a ) b) S 77 1 1")
-    assert find_other_runs(place) == []
+def test_parent_process_is_not_another_run(proc):
+    """``timeout 60 spbench run x.yaml`` contains a run in its own command line."""
+    cmdline = b"timeout\x0060\x00spbench\x00run\x00x.yaml"
+    proc_folder = proc(pid77=cmdline)
+    assert find_other_runs(proc_folder) == [77]
+    (proc_folder / str(os.getpid())).mkdir()
+    (proc_folder / str(os.getpid()) / "stat").write_text(f"{os.getpid()} (a ) b) S 77 1 1")
+    assert find_other_runs(proc_folder) == []
 
 
-def test_what_a_run_notes_of_other_work_is_without_what_to_do(proc):
+def test_description_of_other_work_has_no_fix(proc):
     assert describe_other_work(proc("13.80 9 8 15/400 99")) == [
         "load 13.8 on 2 cores from other work"
     ]

@@ -1,4 +1,4 @@
-"""Child processes are waited for, however often the task that has them is cancelled."""
+"""Tests of waiting for child processes, even if the task is cancelled repeatedly."""
 
 import asyncio
 import signal
@@ -19,19 +19,19 @@ SLOW_END = [
 ]
 
 
-async def started(argv):
+async def start_process(argv):
     return await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
 
 
-async def test_a_process_that_runs_is_killed():
-    process = await started(SLEEPER)
+async def test_running_process_is_killed():
+    process = await start_process(SLEEPER)
     await kill_and_wait(process)
     assert process.returncode == -signal.SIGKILL
-    await kill_and_wait(process)  # and one that has ended is left alone
+    await kill_and_wait(process)  # an ended process is ignored
 
 
-async def test_a_task_that_is_cancelled_again_and_again_ends_when_its_child_has():
-    process = await started(SLOW_END)
+async def test_cancelled_task_waits_for_its_child():
+    process = await start_process(SLOW_END)
     await process.stdout.readline()
     process.terminate()
     task = asyncio.create_task(wait_for_exit(process))
@@ -43,9 +43,9 @@ async def test_a_task_that_is_cancelled_again_and_again_ends_when_its_child_has(
     assert process.returncode == 3
 
 
-async def test_a_child_that_does_not_end_is_left_after_a_while(monkeypatch):
+async def test_waiting_for_a_child_is_limited(monkeypatch):
     monkeypatch.setattr(reaping, "EXIT_TIMEOUT", 0.2)
-    process = await started(SLEEPER)
+    process = await start_process(SLEEPER)
     task = asyncio.create_task(wait_for_exit(process))
     await asyncio.sleep(0.05)
     task.cancel()
