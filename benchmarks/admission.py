@@ -1,13 +1,12 @@
-"""Admission of ranks that all connect at once: how many are let in, and how long it takes.
+"""Admission of ranks that connect at the same time: how many, and how fast.
 
     python -m benchmarks.admission [--ranks 4000] [--strangers 5000] [--stopped-ranks 1000]
 
-The console's collector runs in a process of its own, and ranks connect to it by the code of real
-ranks, each over a socket of its own, from threads of several processes that start together.
-First a burst; then a burst beside strangers who hold connections and say nothing; then, beside as
-many strangers, a burst while the console is stopped (SIGSTOP) for 2 s, before which as many
-strangers again come to fill the kernel's queue. A rank that is not let in ends the command with
-exit code 1.
+The console's collector runs in a separate process. Ranks connect to it with the workers' code, each
+over its own socket, from threads of several processes that start together. There are three bursts:
+one without other connections, one with idle connections of strangers, and one with idle strangers
+while the console is stopped (SIGSTOP) for 2 s. Before the stop, as many strangers connect again to
+fill the kernel's queue. If a rank is not admitted, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from multiprocessing.synchronize import Event as SharedEvent
 from typing import Any
 
 from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN
-from benchmarks.goals import Figure, argument_parser, table
+from benchmarks.goals import Figure, argument_parser, format_figures
 
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.descriptors import raise_file_limit
@@ -39,21 +38,19 @@ from spbench_core.events.fields import Event
 from spbench_workers.channel.connect import connect_to_console
 
 PROCESSES = 4
-STOPPED = 2.0
-"""Seconds for which the console is stopped."""
-STACK = 256 * 1024
-"""Bytes of a thread's stack: there are thousands."""
+STOP_SECONDS = 2.0
+STACK_BYTES = 256 * 1024  # of a thread: there are thousands of threads
 _SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Ranks that connected at once.
+    """Ranks that connected at the same time.
 
     Attributes:
-        let_in: How many ranks know that they were let in.
-        recorded: How many different ranks the collector has told of.
-        seconds: From the start of the first to the welcome of the last.
+        let_in: Number of ranks that received the collector's welcome.
+        recorded: Number of different ranks that the collector reported.
+        seconds: Time from the start of the first rank to the welcome of the last.
     """
 
     ranks: int
@@ -64,7 +61,7 @@ class Burst:
 
     @property
     def dropped(self) -> int:
-        """Ranks that either side does not know."""
+        """Number of ranks that one of the sides does not know."""
         return self.ranks - min(self.let_in, self.recorded)
 
 
@@ -73,103 +70,106 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4000, help="of the bursts (default: 4000)")
     parser.add_argument("--strangers", type=int, default=5000, help="default: 5000")
     parser.add_argument("--stopped-ranks", type=int, default=1000, help="default: 1000")
-    words = parser.parse_args()
+    options = parser.parse_args()
     figures: list[Figure] = []
     dropped = 0
     for strangers, ranks, stopped in (
-        (0, words.ranks, 0.0),
-        (words.strangers, words.ranks, 0.0),
-        (words.strangers, words.stopped_ranks, STOPPED),
+        (0, options.ranks, 0.0),
+        (options.strangers, options.ranks, 0.0),
+        (options.strangers, options.stopped_ranks, STOP_SECONDS),
     ):
-        burst = burst_of(ranks, strangers, stopped)
+        burst = measure_burst(ranks, strangers, stopped)
         dropped += burst.dropped
-        figures += shown(burst, stopped)
-    print(table(figures))
+        figures += describe_burst(burst, stopped)
+    print(format_figures(figures))
     sys.exit(1 if dropped else 0)
 
 
-def shown(burst: Burst, stopped: float) -> list[Figure]:
-    beside = f", {burst.strangers:,} strangers" if burst.strangers else ""
-    halted = f", console stopped for {stopped:g} s" if stopped else ""
-    name = f"{burst.ranks:,} ranks{beside}{halted}"
+def describe_burst(burst: Burst, stopped: float) -> list[Figure]:
+    strangers = f", {burst.strangers:,} strangers" if burst.strangers else ""
+    stop = f", console stopped for {stopped:g} s" if stopped else ""
+    name = f"{burst.ranks:,} ranks{strangers}{stop}"
     return [
-        Figure(f"{name}: let in", burst.let_in, "ranks", least=burst.ranks),
-        Figure(f"{name}: recorded", burst.recorded, "ranks", least=burst.ranks),
+        Figure(f"{name}: let in", burst.let_in, "ranks", minimum=burst.ranks),
+        Figure(f"{name}: recorded", burst.recorded, "ranks", minimum=burst.ranks),
         Figure(f"{name}: time", burst.seconds, "s"),
     ]
 
 
-def burst_of(ranks: int, strangers: int, stopped: float = 0.0) -> Burst:
-    """Let ranks connect at once to a collector that has strangers, and count who is let in."""
+def measure_burst(ranks: int, strangers: int, stopped: float = 0.0) -> Burst:
+    """Connect ranks at the same time, next to strangers; count the admitted ranks."""
     raise_file_limit()
-    here, there = _SPAWN.Pipe()
-    console = _SPAWN.Process(target=serve, args=(there, ranks))
+    pipe, console_pipe = _SPAWN.Pipe()
+    console = _SPAWN.Process(target=serve, args=(console_pipe, ranks))
     console.start()
     try:
-        port = here.recv()
-        with held(strangers) as idle, RankBurst(port, ranks) as ready:
-            come(idle, port)
-            # until all are accepted; it answers in turn
-            here.send("how many?")
-            here.recv()
-            with halted(console.pid, stopped), held(strangers if stopped else 0) as more:
-                come(more, port)
+        port = pipe.recv()
+        with open_sockets(strangers) as idle, RankBurst(port, ranks) as ready:
+            connect_strangers(idle, port)
+            # The collector answers after it has accepted all earlier connections.
+            pipe.send("how many?")
+            pipe.recv()
+            with (
+                stop_process(console.pid, stopped),
+                open_sockets(strangers if stopped else 0) as more,
+            ):
+                connect_strangers(more, port)
                 let_in, seconds = ready.connect()
-                here.send("how many?")
-                return Burst(ranks, let_in, here.recv(), strangers, seconds)
+                pipe.send("how many?")
+                return Burst(ranks, let_in, pipe.recv(), strangers, seconds)
     finally:
-        here.send(None)
+        pipe.send(None)
         console.join()
 
 
 @contextmanager
-def held(strangers: int) -> Iterator[list[socket.socket]]:
-    """Hold sockets that say nothing."""
+def open_sockets(strangers: int) -> Iterator[list[socket.socket]]:
+    """Open sockets that never send anything."""
     with ExitStack() as stack:
         yield [stack.enter_context(socket.socket()) for _ in range(strangers)]
 
 
-def come(strangers: list[socket.socket], port: int) -> None:
-    """Connect, as far as the kernel takes connections now."""
+def connect_strangers(strangers: list[socket.socket], port: int) -> None:
+    """Start connections without waiting: the kernel's queue may be full."""
     for stranger in strangers:
         stranger.setblocking(False)
         stranger.connect_ex((LOOPBACK, port))
 
 
 @contextmanager
-def halted(pid: int | None, seconds: float) -> Iterator[None]:
-    """Stop a process, to go on by itself after so many seconds; with none it goes on as it is."""
+def stop_process(pid: int | None, seconds: float) -> Iterator[None]:
+    """Stop a process for some seconds (SIGSTOP); with 0 seconds do nothing."""
     if not seconds:
         yield
         return
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
-    again = threading.Timer(seconds, os.kill, (pid, signal.SIGCONT))
-    again.start()
+    continuation = threading.Timer(seconds, os.kill, (pid, signal.SIGCONT))
+    continuation.start()
     try:
         yield
     finally:
-        again.join()
+        continuation.join()
 
 
 # Ranks
 
 
 class RankBurst:
-    """Ranks that are ready to connect, in processes of their own."""
+    """Ranks that are ready to connect, in several processes."""
 
     def __init__(self, port: int, ranks: int) -> None:
         self._go = _SPAWN.Event()
         self._pipes: list[Connection[Any, Any]] = []
         self._processes: list[SpawnProcess] = []
         for number in range(PROCESSES):
-            here, there = _SPAWN.Pipe()
-            words = (there, self._go, port, range(number, ranks, PROCESSES))
-            self._pipes.append(here)
-            self._processes.append(_SPAWN.Process(target=connect_some, args=words))
+            pipe, process_pipe = _SPAWN.Pipe()
+            args = (process_pipe, self._go, port, range(number, ranks, PROCESSES))
+            self._pipes.append(pipe)
+            self._processes.append(_SPAWN.Process(target=connect_some, args=args))
 
     def __enter__(self) -> RankBurst:
-        """Start the processes, and wait until their threads are there."""
+        """Start the processes, and wait until all of their threads run."""
         for process in self._processes:
             process.start()
         for pipe in self._pipes:
@@ -177,7 +177,7 @@ class RankBurst:
         return self
 
     def connect(self) -> tuple[int, float]:
-        """Let all connect now; return how many were let in, and the seconds it took."""
+        """Connect all ranks; return the number of admitted ones, and the seconds."""
         began = time.monotonic()
         self._go.set()
         answers = [pipe.recv() for pipe in self._pipes]
@@ -193,17 +193,17 @@ class RankBurst:
 def connect_some(
     orders: Connection[Any, Any], go: SharedEvent, port: int, ranks: Sequence[int]
 ) -> None:
-    """Connect these ranks, a thread each, and hold their connections until told to end."""
+    """Connect ranks, one thread each; hold the connections until the order to end."""
     raise_file_limit()
-    threading.stack_size(STACK)
+    threading.stack_size(STACK_BYTES)
     let_in: list[socket.socket] = []
 
     def connect(rank: int) -> None:
-        hello = hello_of(rank)
+        hello = encode_hello(rank)
         go.wait()
-        found = connect_to_console([f"{LOOPBACK}:{port}"], hello)
-        if found is not None:
-            let_in.append(found.connection)
+        welcome = connect_to_console([f"{LOOPBACK}:{port}"], hello)
+        if welcome is not None:
+            let_in.append(welcome.connection)
 
     threads = [threading.Thread(target=connect, args=(rank,)) for rank in ranks]
     for thread in threads:
@@ -217,7 +217,7 @@ def connect_some(
         connection.close()
 
 
-def hello_of(rank: int) -> bytes:
+def encode_hello(rank: int) -> bytes:
     head = {"event": "hello", "rank": rank, "seq": 0, "time": BASE}
     return rank_events.encode(head | {"token": TOKEN, "host": "node01", "pid": 1000 + rank})
 
@@ -226,7 +226,7 @@ def hello_of(rank: int) -> bytes:
 
 
 def serve(orders: Connection[Any, Any], ranks: int) -> None:
-    """Run a collector; say its port, then how many ranks it knows each time it is asked."""
+    """Run a collector; send its port, then the number of its ranks on each request."""
     raise_file_limit()
     asyncio.run(_serve(orders, ranks))
 
@@ -241,29 +241,29 @@ async def _serve(orders: Connection[Any, Any], ranks: int) -> None:
 
 
 class AdmissionCount:
-    """The ranks that have come and stayed."""
+    """The ranks that connected and stayed connected."""
 
     def __init__(self) -> None:
         self.ranks: set[int | None] = set()
         self.lost: set[int | None] = set()
 
     def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
-        """Note who says hello."""
+        """Count the ranks that send a hello."""
         self.ranks.update(event["rank"] for event in events if event["event"] == "hello")
 
-    def on_violation(self, source: RankConnection, why: str) -> None:
-        """Count it as lost."""
+    def on_violation(self, source: RankConnection, reason: str) -> None:
+        """Count the rank as lost."""
         self.lost.add(source.identity.rank)
 
     def on_lost(self, source: RankConnection) -> None:
-        """Count it as lost."""
+        """Count the rank as lost."""
         self.lost.add(source.identity.rank)
 
-    def on_relay_lost(self, host: str, ranks: int, why: str) -> None:
-        """There are no relays here."""
+    def on_relay_lost(self, host: str, ranks: int, reason: str) -> None:
+        """Do nothing: there are no relays."""
 
-    def on_rejected(self, peer: str, why: str) -> None:
-        """Strangers are meant to be there."""
+    def on_rejected(self, peer: str, reason: str) -> None:
+        """Do nothing: the strangers are expected."""
 
 
 if __name__ == "__main__":

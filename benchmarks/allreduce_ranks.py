@@ -1,8 +1,8 @@
-"""Ranks that time mpi4py's own calls of an allreduce, in a bare loop; rank 0 prints each time.
+"""Ranks that time mpi4py's calls of an allreduce in a bare loop; rank 0 prints.
 
-It takes the numbers of samples and of bytes. The same sum is asked for by each way in which mpi4py
-takes memory and type, none of which makes them anew; the ways are timed by turns. Of a sample,
-which has as many calls as `spbench_workers.timing` gives it, the slowest rank counts.
+Takes the numbers of samples and of bytes. The same sum is computed with each form of arguments that
+mpi4py takes for memory and type, which are all built beforehand. The forms are interleaved. A
+sample has as many calls as `spbench_workers.timing` chooses; its time is that of the slowest rank.
 """
 
 from __future__ import annotations
@@ -18,43 +18,42 @@ from mpi4py import MPI
 
 from spbench_workers.timing import calls_per_sample, repeat_calls, time_batch
 
-_FEW = 200
-"""Calls that tell how many make a sample."""
+_TRIAL_CALLS = 200  # timed to choose the number of calls of a sample
 
 
 def main() -> None:
     samples, size = map(int, sys.argv[1:])
     comm = MPI.COMM_WORLD.Dup()
-    given, gotten = (MPI.buffer.frombuffer(bytearray(size)) for _ in range(2))
+    source, target = (MPI.buffer.frombuffer(bytearray(size)) for _ in range(2))
     arrays = array("f", bytes(size)), array("f", bytes(size))
     count = size // MPI.FLOAT.size
     arguments: dict[str, tuple[Any, Any]] = {
         "arrays": arrays,
-        "buffer, type": ([given, MPI.FLOAT], [gotten, MPI.FLOAT]),
-        "buffer, count, type": ([given, count, MPI.FLOAT], [gotten, count, MPI.FLOAT]),
+        "buffer, type": ([source, MPI.FLOAT], [target, MPI.FLOAT]),
+        "buffer, count, type": ([source, count, MPI.FLOAT], [target, count, MPI.FLOAT]),
     }
     calls = {name: partial(comm.Allreduce, *pair, MPI.SUM) for name, pair in arguments.items()}
     times = {name: array("d", bytes(8 * samples)) for name in calls}
-    number = comm.allreduce(_number(comm, calls["arrays"]), MPI.MIN)
-    for at in range(samples):
+    number = comm.allreduce(_count_calls(comm, calls["arrays"]), MPI.MIN)
+    for sample in range(samples):
         for name, call in calls.items():
             body = repeat_calls(call, number)
             call()
             comm.Barrier()
-            time_batch(body, times[name], at, 1, 1e6 / number)
-    for name, own in times.items():
-        comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
+            time_batch(body, times[name], sample, 1, 1e6 / number)
+    for name, samples_us in times.items():
+        comm.Allreduce(MPI.IN_PLACE, samples_us, MPI.MAX)
         if comm.rank == 0:
-            print(f"{median(own):.4f} {name}")
+            print(f"{median(samples_us):.4f} {name}")
     comm.Free()
 
 
-def _number(comm: MPI.Intracomm, call: Callable[[], object]) -> int:
-    """Return how many calls make a sample."""
-    own = array("d", bytes(8))
+def _count_calls(comm: MPI.Intracomm, call: Callable[[], object]) -> int:
+    """Return the number of calls of a sample."""
+    seconds = array("d", bytes(8))
     comm.Barrier()
-    time_batch(repeat_calls(call, _FEW), own, 0, 1, 1.0 / _FEW)
-    return calls_per_sample(own[0])
+    time_batch(repeat_calls(call, _TRIAL_CALLS), seconds, 0, 1, 1.0 / _TRIAL_CALLS)
+    return calls_per_sample(seconds[0])
 
 
 if __name__ == "__main__":

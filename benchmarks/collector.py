@@ -1,12 +1,12 @@
-"""Throughput of the collector: lines of rank events a second, and memory.
+"""Throughput of the collector in lines of rank events per second, and its memory.
 
     python -m benchmarks.collector [--rounds 3] [--ranks 64] [--lines 10000] [--profile STAGE]
 
-Another process sends prebuilt lines over one connection a rank, as fast as they are taken. The
-stages add up: the collector alone (decode and check), then the log, then the run's state, then
-the job's own bookkeeping. They run by turns, so that a noisy neighbour troubles all alike.
-First a console that is slowed down shows that its memory does not grow with what waits: the
-senders have to wait, and their lines with them.
+Another process sends prebuilt lines over one connection per rank, as fast as they are accepted.
+Each stage adds one part: the collector (decode and check), the log, the run's state, and the job's
+bookkeeping. The stages are interleaved, so that other work on the machine affects all of them.
+First, a console that is slowed down shows that its memory does not grow with unread lines: the
+senders wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN, send
-from benchmarks.goals import Figure, argument_parser, table
+from benchmarks.goals import Figure, argument_parser, format_figures
 
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.rank_connection import RankConnection
@@ -47,9 +47,9 @@ from spbench_core.events.fields import Event
 STAGES = ("decode", "+ log", "+ state", "+ job")
 GOAL = 100_000
 MEMORY = 64
-"""MiB by which memory may grow, however much is sent."""
+"""Limit of memory growth in MiB, for any number of lines."""
 SLOW = 20_000
-"""Lines a second that the slowed console takes."""
+"""Lines per second that the slowed console takes."""
 SLOW_SECONDS = (1.0, 4.0)
 
 SUITE = """\
@@ -64,8 +64,14 @@ cases:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """The time and memory of one stage, once."""
+class StageCost:
+    """The time and memory of one stage in one round.
+
+    Attributes:
+        seconds: Time from the first batch to the last.
+        cpu: Processor time of the console in seconds.
+        growth: Growth of the peak memory in MiB.
+    """
 
     lines: int
     seconds: float
@@ -79,53 +85,53 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=64, help="connections (default: 64)")
     parser.add_argument("--lines", type=int, default=10_000, help="lines a rank (default: 10000)")
     parser.add_argument("--profile", choices=STAGES, help="profile one stage instead")
-    words = parser.parse_args()
-    case = one_case(words.ranks)
+    options = parser.parse_args()
+    case = load_case(options.ranks)
     context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    sender = context.Process(target=send, args=(there, case.id, words.ranks, words.lines))
+    pipe, sender_pipe = context.Pipe()
+    sender = context.Process(target=send, args=(sender_pipe, case.id, options.ranks, options.lines))
     sender.start()
     try:
-        size = here.recv()
+        size = pipe.recv()
         with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(here, case, words.ranks, words.lines, Path(folder))
-            if words.profile:
-                bench.profile(words.profile)
+            bench = Bench(pipe, case, options.ranks, options.lines, Path(folder))
+            if options.profile:
+                bench.profile(options.profile)
                 return
-            count = words.ranks * words.lines
+            count = options.ranks * options.lines
             total = f"{count:,} lines of {size / count:.0f} bytes ({size / (1 << 20):.0f} MiB)"
-            print(f"{total} over {words.ranks} connections")
-            print(report(bench, words.rounds))
+            print(f"{total} over {options.ranks} connections")
+            print(measure_stages(bench, options.rounds))
     finally:
-        here.send(None)
+        pipe.send(None)
         sender.join()
 
 
-def report(bench: Bench, rounds: int) -> str:
+def measure_stages(bench: Bench, rounds: int) -> str:
     slowed = zip(SLOW_SECONDS, bench.take_slowly(), strict=True)
     figures = [
-        Figure(f"slowed to {SLOW:,}/s: growth in {seconds:g} s", growth, "MiB", most=MEMORY)
+        Figure(f"slowed to {SLOW:,}/s: growth in {seconds:g} s", growth, "MiB", maximum=MEMORY)
         for seconds, growth in slowed
     ]
-    taken: dict[str, list[Taken]] = {stage: [] for stage in STAGES}
+    costs: dict[str, list[StageCost]] = {stage: [] for stage in STAGES}
     for _ in range(rounds):
         for stage in STAGES:
-            taken[stage].append(bench.take(stage))
-    for stage, all_taken in taken.items():
+            costs[stage].append(bench.take(stage))
+    for stage, stage_costs in costs.items():
         goal = GOAL if stage in ("+ state", "+ job") else None
-        rates = [one.lines / one.seconds for one in all_taken]
-        cpu = [one.cpu / one.lines * 1e6 for one in all_taken]
-        growth = median(one.growth for one in all_taken)
+        rates = [cost.lines / cost.seconds for cost in stage_costs]
+        cpu = [cost.cpu / cost.lines * 1e6 for cost in stage_costs]
+        growth = median(cost.growth for cost in stage_costs)
         figures += [
-            Figure(f"{stage:8} lines taken", median(rates), "lines/s", least=goal),
+            Figure(f"{stage:8} lines taken", median(rates), "lines/s", minimum=goal),
             Figure(f"{stage:8} CPU of the console", median(cpu), "us/line"),
-            Figure(f"{stage:8} memory, peak growth", growth, "MiB", most=MEMORY),
+            Figure(f"{stage:8} memory, peak growth", growth, "MiB", maximum=MEMORY),
         ]
-    return f"{table(figures)}\nseq: no gap in any log"
+    return f"{format_figures(figures)}\nseq: no gap in any log"
 
 
-def one_case(ranks: int) -> Case:
-    """Return a case for that many ranks."""
+def load_case(ranks: int) -> Case:
+    """Return a case of that many ranks."""
     text = SUITE.format(ranks=ranks, size=4 * ranks)
     (case,) = load_suite_text(text, Path("collector.yaml")).cases
     return case
@@ -135,7 +141,7 @@ def one_case(ranks: int) -> Case:
 
 
 class Bench:
-    """Takes what the sender sends, with more or less of the console behind the collector."""
+    """Takes the sender's lines, with one of the stages behind the collector."""
 
     def __init__(
         self, sender: Connection[Any, Any], case: Case, ranks: int, lines: int, folder: Path
@@ -146,20 +152,20 @@ class Bench:
         self._lines = lines
         self._folder = folder
 
-    def take(self, stage: str, profiler: cProfile.Profile | None = None) -> Taken:
-        """Take all lines once, and make sure that none is missing from the log."""
+    def take(self, stage: str, profiler: cProfile.Profile | None = None) -> StageCost:
+        """Take all lines once; exit with an error if a line is missing from the log."""
         run = create_run(self._folder, "collector")
         log = EventLog(run.events)
         listener = self._listener(stage, Recorder(log, self._state(stage), lambda _: None))
-        taken = asyncio.run(self._collect(listener, profiler))
+        cost = asyncio.run(self._collect(listener, profiler))
         log.close()
         if stage != "decode":
             self._check_log(run.events)
         run.events.unlink()
-        return taken
+        return cost
 
     def take_slowly(self) -> tuple[float, float]:
-        """Return how far memory has grown after a while, and after a longer while, in MiB."""
+        """Return the growth of memory in MiB after each time of `SLOW_SECONDS`."""
         run = create_run(self._folder, "collector")
         log = EventLog(run.events)
         recorder = Recorder(log, self._state("+ state"), lambda _: None)
@@ -174,7 +180,7 @@ class Bench:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(20)
 
     def _state(self, stage: str) -> RunState:
-        state = RunState() if stage in ("+ state", "+ job") else DeafState()
+        state = RunState() if stage in ("+ state", "+ job") else NullState()
         described = describe_case(self._case, [self._ranks])
         console = {"time": BASE, "argv": [], "environment": {}, "seed": None}
         state.apply(
@@ -207,35 +213,35 @@ class Bench:
 
     async def _collect(
         self, listener: CountingListener, profiler: cProfile.Profile | None
-    ) -> Taken:
+    ) -> StageCost:
         collector = Collector(TOKEN, listener)
         port = await collector.listen(LOOPBACK)
-        before = start_of_peak()
+        before = reset_peak_memory()
         self._sender.send(port)
         if profiler is not None:
             profiler.enable()
         await listener.done.wait()
         if profiler is not None:
             profiler.disable()
-        growth = memory("VmHWM") - before
+        growth = read_memory("VmHWM") - before
         await collector.close()
         await asyncio.to_thread(self._sender.recv)
-        if listener.wrong:
-            sys.exit(f"collector: {listener.wrong}")
+        if listener.error_text:
+            sys.exit(f"collector: {listener.error_text}")
         seconds = listener.last - listener.first
         cpu = listener.last_cpu - listener.first_cpu
-        return Taken(listener.count, seconds, cpu, growth)
+        return StageCost(listener.count, seconds, cpu, growth)
 
     async def _collect_slowly(self, listener: CountingListener) -> tuple[float, float]:
         collector = Collector(TOKEN, listener)
         port = await collector.listen(LOOPBACK)
-        before = start_of_peak()
+        before = reset_peak_memory()
         started = time.monotonic()
         self._sender.send(port)
         growths = []
         for seconds in SLOW_SECONDS:
             await asyncio.sleep(started + seconds - time.monotonic())
-            growths.append(memory("VmHWM") - before)
+            growths.append(read_memory("VmHWM") - before)
         await collector.close()
         await asyncio.to_thread(self._sender.recv)
         if listener.done.is_set():
@@ -247,7 +253,7 @@ class Bench:
         with path.open("rb") as file:
             for line in file:
                 event = json.loads(line)
-                if "seq" not in event:  # the console's own
+                if "seq" not in event:  # an event of the console
                     continue
                 rank = event["rank"]
                 if event["job"] != 1 or event["seq"] != next_seq[rank]:
@@ -257,34 +263,34 @@ class Bench:
             sys.exit(f"collector: {sum(next_seq)} lines in the log")
 
 
-class DeafState(RunState):
-    """A state that takes nothing in."""
+class NullState(RunState):
+    """A state that ignores all events."""
 
     def apply(self, event: Mapping[str, Any]) -> None:
-        """Leave the event out."""
+        """Ignore the event."""
 
 
 class CountingListener:
-    """Counts, and notes the times of the first and the last batch."""
+    """Counts events, and stores the times of the first and the last batch."""
 
-    def __init__(self, behind: Any, ranks: int, lines: int) -> None:
-        self.behind = behind
+    def __init__(self, target: Any, ranks: int, lines: int) -> None:
+        self.target = target
         self.done = asyncio.Event()
         self.count = 0
         self.first = self.last = 0.0
         self.first_cpu = self.last_cpu = 0.0
-        self.wrong = ""
+        self.error_text = ""
         self._expected = ranks * lines
 
     def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
-        """Pass a batch on."""
+        """Record and count a batch."""
         if not self.count:
             self.first = time.monotonic()
             self.first_cpu = time.process_time()
         try:
             self.record(source, lines, events)
         except Exception as error:
-            # The event loop would go on without it, and the benchmark wait for ever.
+            # The event loop would ignore it, and the benchmark would never end.
             self.on_violation(source, repr(error))
         self.count += len(events)
         if self.count == self._expected:
@@ -293,37 +299,37 @@ class CountingListener:
             self.done.set()
 
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
-        """Do nothing with it."""
+        """Ignore the batch."""
 
-    def on_violation(self, source: RankConnection, why: str) -> None:
-        """Note it: it ends the benchmark."""
-        self.wrong = self.wrong or why
+    def on_violation(self, source: RankConnection, reason: str) -> None:
+        """End the benchmark with this error."""
+        self.error_text = self.error_text or reason
         self.done.set()
 
     def on_lost(self, source: RankConnection) -> None:
-        """All connections end, at the end."""
+        """Do nothing: all connections end."""
 
-    def on_relay_lost(self, host: str, ranks: int, why: str) -> None:
-        """There are no relays here: it ends the benchmark."""
-        self.wrong = self.wrong or f"relay of {host} {why}"
+    def on_relay_lost(self, host: str, ranks: int, reason: str) -> None:
+        """End the benchmark with an error: there are no relays."""
+        self.error_text = self.error_text or f"relay of {host} {reason}"
         self.done.set()
 
-    def on_rejected(self, peer: str, why: str) -> None:
-        """Note it: it ends the benchmark."""
-        self.wrong = self.wrong or why
+    def on_rejected(self, peer: str, reason: str) -> None:
+        """End the benchmark with this error."""
+        self.error_text = self.error_text or reason
         self.done.set()
 
 
 class RecordingListener(CountingListener):
-    """Has a recorder behind it."""
+    """A listener that records each batch."""
 
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
         """Record the batch."""
-        self.behind.take(1, lines, events)
+        self.target.take(1, lines, events)
 
 
 class SlowListener(RecordingListener):
-    """Has a recorder behind it, and takes its time."""
+    """A listener that records each batch at `SLOW` lines per second."""
 
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
         """Record the batch and wait."""
@@ -332,26 +338,26 @@ class SlowListener(RecordingListener):
 
 
 class WatchingListener(CountingListener):
-    """Has a job behind it, as in a run."""
+    """A listener that passes each batch to a job, like a run."""
 
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
-        """Hand the batch to the job."""
-        self.behind.on_events(source, lines, events)
-        if self.behind.failure is not None:
-            raise self.behind.failure
+        """Pass the batch to the job."""
+        self.target.on_events(source, lines, events)
+        if self.target.failure is not None:
+            raise self.target.failure
 
 
-def start_of_peak() -> float:
-    """Set the peak of this process's memory back to what it has now, and return that, in MiB."""
+def reset_peak_memory() -> float:
+    """Reset this process's peak memory to its present memory; return that in MiB."""
     Path("/proc/self/clear_refs").write_text("5")
-    return memory("VmRSS")
+    return read_memory("VmRSS")
 
 
-def memory(field: str) -> float:
+def read_memory(field: str) -> float:
     """Return a field of /proc/self/status, in MiB."""
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
+    match = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None
+    return int(match[1]) / 1024
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The ranks of `benchmarks.collector`: a process that sends their lines as fast as it can."""
+"""The ranks of `benchmarks.collector`: a process that sends lines at full speed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ BASE = 1_900_000_000.0
 
 
 def send(orders: Connection[Any, Any], case: str, ranks: int, lines: int) -> None:
-    """Build all lines, then send them to each port that comes, until None comes."""
-    blocks = [block(rank, case, ranks, lines) for rank in range(ranks)]
+    """Build all lines, then send them to each port that arrives, until None arrives."""
+    blocks = [build_block(rank, case, ranks, lines) for rank in range(ranks)]
     orders.send(sum(map(len, blocks)))
     while (port := orders.recv()) is not None:
-        threads = [threading.Thread(target=send_block, args=(port, block)) for block in blocks]
+        threads = [
+            threading.Thread(target=send_block, args=(port, build_block)) for build_block in blocks
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -31,33 +33,33 @@ def send(orders: Connection[Any, Any], case: str, ranks: int, lines: int) -> Non
 
 
 def send_block(port: int, block: bytes) -> None:
-    """Send one rank's lines, and wait until the collector ends the connection."""
+    """Send one rank's lines, and wait until the collector closes the connection."""
     with socket.create_connection((LOOPBACK, port)) as connection, suppress(ConnectionError):
         connection.sendall(block)
         while connection.recv(1 << 16):
             pass
 
 
-def block(rank: int, case: str, ranks: int, lines: int) -> bytes:
-    """Return one rank's lines: as many samples as heartbeats and progress together."""
-    shown = json.dumps(case)
-    made = [rank_events.encode(event) for event in first_events(rank, case, ranks)]
-    for seq in range(len(made), lines):
+def build_block(rank: int, case: str, ranks: int, lines: int) -> bytes:
+    """Return one rank's lines: half samples, the others heartbeats and progress."""
+    case_json = json.dumps(case)
+    lines_out = [rank_events.encode(event) for event in build_first_events(rank, case, ranks)]
+    for seq in range(len(lines_out), lines):
         head = f'"rank":{rank},"seq":{seq},"time":{BASE + seq / 100:.6f}'
         if seq % 10 < 2:
             text = f'{{"event":"heartbeat",{head}}}\n'
         elif seq % 10 < 5:
-            more = f'"case":{shown},"repeat":0,"phase":"timing","done":{seq},"total":{lines}'
+            more = f'"case":{case_json},"repeat":0,"phase":"timing","done":{seq},"total":{lines}'
             text = f'{{"event":"progress",{head},{more}}}\n'
         else:
             values = f"[0.{seq % 997:03d}123,0.{seq % 991:03d}456]"
-            more = f'"case":{shown},"repeat":0,"metric":"time_ms","values":{values}'
+            more = f'"case":{case_json},"repeat":0,"metric":"time_ms","values":{values}'
             text = f'{{"event":"samples",{head},{more}}}\n'
-        made.append(text.encode())
-    return b"".join(made)
+        lines_out.append(text.encode())
+    return b"".join(lines_out)
 
 
-def first_events(rank: int, case: str, ranks: int) -> Sequence[Mapping[str, Any]]:
+def build_first_events(rank: int, case: str, ranks: int) -> Sequence[Mapping[str, Any]]:
     hello = {"token": TOKEN, "host": "node01", "pid": 1000 + rank}
     ready = {
         "size": ranks,

@@ -1,16 +1,15 @@
-"""Pairs of runs of one code: how often compare calls them the same, and what it would find.
+"""Pairs of runs of the same code: how often compare calls them the same.
 
     python -m benchmarks.equal_runs [--pairs 100] [--suites smoke,links,...] [--launches 5]
 
-The shipped suites run by turns, each of their cases in so many launches, and each run is compared
-with the one before it of the same suite: a pair. Printed are the verdicts' shares, of the cases'
-times and of all other metrics, and then for each case the smallest slowdown that a comparison
-would find among the runs that were made (as `spbench gate check`). A pair is judged by what the
-runs before it tell. Runs stay in --home, and their ids in --log, so that a command that was cut
-short goes on, and one that is through judges them again; --again forgets them. Ends with 1 where
-more than 5 % of the times are called better or worse, or no pair was judged. The suite `network`
-runs over two hosts made of network namespaces, whose links are slowed to --rate (root, sshd,
-iproute2).
+The shipped suites run interleaved, with that many launches per case. Each run is compared with the
+previous run of the same suite: a pair. Printed are the shares of the verdicts, for the cases' times
+and for all other metrics. Then the smallest detectable slowdown is printed for each case, like with
+`spbench gate check`. A pair is judged with the history before it. Runs are kept in --home, and
+their ids in --log: an interrupted command continues, and a complete one judges the runs again.
+--again deletes them. The exit code is 1 if more than 5 % of the times are called better or worse,
+or if no pair was judged. The suite `network` runs over two hosts made of network namespaces, with
+links slowed to --rate (needs root, sshd and iproute2).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.goals import argument_parser
 from benchmarks.trial_log import Line, TrialLog
-from benchmarks.two_hosts import RunPlace, two_hosts
+from benchmarks.two_hosts import RunTarget, two_hosts
 
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.report.comparison.compare import compare
@@ -44,12 +43,12 @@ SUITES = Path(__file__).parents[1] / "suites"
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 SHIPPED = "smoke,links,bringup,halo"
 NOT_JUDGED = "not judged"
-MOST_WRONG = 0.05
+MAX_WRONG_SHARE = 0.05
 OVER_TWO_HOSTS = "network"
 
 
 def main() -> int:
-    """Run the suites, and print what their comparisons say."""
+    """Run the suites, and print the shares of the verdicts."""
     parser = argument_parser(__doc__)
     parser.add_argument("--pairs", type=int, default=100, help="of all suites together")
     parser.add_argument("--suites", default=SHIPPED, help=f"names in suites/ (default: {SHIPPED})")
@@ -58,33 +57,33 @@ def main() -> int:
     parser.add_argument("--home", type=Path, default=Path(".spbench/equal-runs"))
     parser.add_argument("--log", type=Path, default=Path(".spbench/equal-runs.jsonl"))
     parser.add_argument("--again", action="store_true", help="forget earlier runs")
-    words = parser.parse_args()
-    if words.again and words.home.exists():
-        shutil.rmtree(words.home)
-    log = TrialLog(words.log, again=words.again)
-    suites = words.suites.split(",")
-    paths = {name: _with_launches(name, words.launches, words.home) for name in suites}
-    with _places(suites, words.rate) as places:
-        for turn in range(-(-words.pairs // len(suites)) + 1):
+    options = parser.parse_args()
+    if options.again and options.home.exists():
+        shutil.rmtree(options.home)
+    log = TrialLog(options.log, restart=options.again)
+    suites = options.suites.split(",")
+    paths = {name: _write_suite(name, options.launches, options.home) for name in suites}
+    with _open_hosts(suites, options.rate) as hosts:
+        for turn in range(-(-options.pairs // len(suites)) + 1):
             for name in suites:
-                if len(_runs(log, name, words.launches)) <= turn:
-                    log.add(_next(name, places[name], paths[name], words, log))
-    judged = [line for name in suites for line in _judged_again(words.home, name, words, log)]
-    print("\n".join(_shares(judged)))
+                if len(_read_log(log, name, options.launches)) <= turn:
+                    log.add(_run_next(name, hosts[name], paths[name], options, log))
+    verdicts = [line for name in suites for line in _judge_pairs(options.home, name, options, log)]
+    print("\n".join(_format_shares(verdicts)))
     for name in suites:
-        print("\n".join(_found(words.home, name, judged)))
-    times = Counter(outcome for line in judged for outcome in line["times"].values())
+        print("\n".join(_format_detectable(options.home, name, verdicts)))
+    times = Counter(outcome for line in verdicts for outcome in line["times"].values())
     wrong = times["better"] + times["worse"]
     judged_times = wrong + times["same"]
-    return int(not judged_times or wrong > MOST_WRONG * times.total())
+    return int(not judged_times or wrong > MAX_WRONG_SHARE * times.total())
 
 
-def _runs(log: TrialLog, suite: str, launches: int) -> list[Line]:
-    return log.of(suite=suite, launches=launches)
+def _read_log(log: TrialLog, suite: str, launches: int) -> list[Line]:
+    return log.select(suite=suite, launches=launches)
 
 
-def _with_launches(name: str, launches: int, home: Path) -> Path:
-    """Write a shipped suite whose cases are launched so often."""
+def _write_suite(name: str, launches: int, home: Path) -> Path:
+    """Write a shipped suite with that many launches per case."""
     suite = parse_yaml((SUITES / f"{name}.yaml").read_text()).root.data
     assert isinstance(suite, dict), "a shipped suite is a mapping"
     suite["cases"] = [case | {"repeat": launches} for case in suite["cases"]]
@@ -95,85 +94,102 @@ def _with_launches(name: str, launches: int, home: Path) -> Path:
 
 
 @contextmanager
-def _places(suites: Sequence[str], rate: str) -> Iterator[Mapping[str, RunPlace]]:
-    """Make the hosts that a suite needs, and yield where each of the suites runs."""
-    places = dict.fromkeys(suites, RunPlace())
-    if OVER_TWO_HOSTS not in places:
-        yield places
+def _open_hosts(suites: Sequence[str], rate: str) -> Iterator[Mapping[str, RunTarget]]:
+    """Create the hosts that a suite needs; yield the host of each suite."""
+    hosts = dict.fromkeys(suites, RunTarget())
+    if OVER_TWO_HOSTS not in hosts:
+        yield hosts
         return
-    with two_hosts(rate) as hosts:
-        yield places | {OVER_TWO_HOSTS: hosts}
+    with two_hosts(rate) as two_networks:
+        yield hosts | {OVER_TWO_HOSTS: two_networks}
 
 
-def _next(name: str, place: RunPlace, path: Path, words: argparse.Namespace, log: TrialLog) -> Line:
-    """Run a suite, and compare with its run before."""
+def _run_next(
+    name: str, host: RunTarget, path: Path, options: argparse.Namespace, log: TrialLog
+) -> Line:
+    """Run a suite, and compare it with its previous run."""
     started = time.monotonic()
-    run = _run(path, place, words.home)
-    line: Line = {"suite": name, "launches": words.launches, "run": run.summary.id}
-    before = _runs(log, name, words.launches)
-    judged = _judged(words.home, before[-1]["run"], run) if before else {"times": {}}
-    counted = Counter(judged["times"].values())
-    said = ", ".join(f"{count} {outcome}" for outcome, count in counted.items()) or "the first"
-    print(f"{name} {len(before)}, {time.monotonic() - started:.0f} s: {said}", flush=True)
+    run = _run_suite(path, host, options.home)
+    line: Line = {"suite": name, "launches": options.launches, "run": run.summary.id}
+    earlier = _read_log(log, name, options.launches)
+    verdicts = _judge_run(options.home, earlier[-1]["run"], run) if earlier else {"times": {}}
+    counts = Counter(verdicts["times"].values())
+    text = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "the first"
+    print(f"{name} {len(earlier)}, {time.monotonic() - started:.0f} s: {text}", flush=True)
     return line
 
 
-def _judged_again(
-    home: Path, name: str, words: argparse.Namespace, log: TrialLog
+def _judge_pairs(
+    home: Path, name: str, options: argparse.Namespace, log: TrialLog
 ) -> Iterator[Line]:
     """Yield the verdicts of each pair of a suite."""
-    before = None
-    for line in _runs(log, name, words.launches):
+    previous = None
+    for line in _read_log(log, name, options.launches):
         run = line["run"]
-        judged: Line = {"times": {}, "others": {}}
-        if before is not None:
-            judged = _judged(home, before, _of(home, run))
-        yield {"suite": name, "run": run} | judged
-        before = run
+        verdicts: Line = {"times": {}, "others": {}}
+        if previous is not None:
+            verdicts = _judge_run(home, previous, _load_run(home, run))
+        yield {"suite": name, "run": run} | verdicts
+        previous = run
 
 
-def _judged(home: Path, before: str, run: RecordedRun) -> Line:
-    """Return the verdicts on a run beside one before it, by what the runs until then tell."""
-    judged: Line = {"times": {}, "others": {}}
-    a = _of(home, before)
-    for row in compare(a, run, find_past_launches(home, a, run)).rows:
+def _judge_run(home: Path, previous: str, run: RecordedRun) -> Line:
+    """Return the verdicts on a run and a previous one, with the history until then."""
+    verdicts: Line = {"times": {}, "others": {}}
+    reference = _load_run(home, previous)
+    for row in compare(reference, run, find_past_launches(home, reference, run)).rows:
         kind = "times" if row.metric == HEADLINE else "others"
-        judged[kind][f"{row.case} {row.metric}"] = row.outcome or NOT_JUDGED
-    return judged
+        verdicts[kind][f"{row.case} {row.metric}"] = row.outcome or NOT_JUDGED
+    return verdicts
 
 
-def _run(path: Path, place: RunPlace, home: Path) -> RecordedRun:
+def _run_suite(path: Path, host: RunTarget, home: Path) -> RecordedRun:
     before = {folder.id for folder in list_runs(home)}
-    words = [SPBENCH, "run", str(path), "--headless", "--quiet", "--home", str(home), *place.words]
-    done = subprocess.run(words, env=place.environ, capture_output=True, text=True, check=False)
-    made = [folder for folder in list_runs(home) if folder.id not in before]
-    if done.returncode not in (0, 1) or len(made) != 1:  # an expectation may fail by chance
-        sys.exit(f"equal_runs: {' '.join(words)}: exit {done.returncode}\n{done.stderr}")
-    return load_run(made[0])
+    command = [
+        SPBENCH,
+        "run",
+        str(path),
+        "--headless",
+        "--quiet",
+        "--home",
+        str(home),
+        *host.options,
+    ]
+    completed = subprocess.run(
+        command, env=host.environ, capture_output=True, text=True, check=False
+    )
+    new_runs = [folder for folder in list_runs(home) if folder.id not in before]
+    if (
+        completed.returncode not in (0, 1) or len(new_runs) != 1
+    ):  # an expectation may fail by chance
+        sys.exit(
+            f"equal_runs: {' '.join(command)}: exit {completed.returncode}\n{completed.stderr}"
+        )
+    return load_run(new_runs[0])
 
 
-def _of(home: Path, run: str) -> RecordedRun:
+def _load_run(home: Path, run: str) -> RecordedRun:
     return load_run(RunFolder(home / "runs" / run))
 
 
-def _shares(told: Sequence[Line]) -> Iterator[str]:
-    """Yield the table of the verdicts' shares: a row for each suite and kind of metric."""
+def _format_shares(verdicts: Sequence[Line]) -> Iterator[str]:
+    """Yield the table of the verdicts' shares: a row per suite and kind of metric."""
     columns = [*OUTCOMES, NOT_JUDGED]
     rows = [("suite", "metrics", "pairs", "verdicts", *columns)]
     for kind in ("times", "others"):
-        names = list(dict.fromkeys(line["suite"] for line in told))
+        names = list(dict.fromkeys(line["suite"] for line in verdicts))
         for name in [*names, "all"]:
-            lines = [line for line in told if name in (line["suite"], "all") and line[kind]]
+            lines = [line for line in verdicts if name in (line["suite"], "all") and line[kind]]
             counts = Counter(outcome for line in lines for outcome in line[kind].values())
-            cells = (f"{100 * counts[each] / max(1, counts.total()):.1f} %" for each in columns)
+            cells = (f"{100 * counts[column] / max(1, counts.total()):.1f} %" for column in columns)
             rows.append((name, kind, str(len(lines)), str(counts.total()), *cells))
     yield ""
     yield from align_columns(rows, set(range(2, len(rows[0]))))
 
 
-def _found(home: Path, name: str, told: Sequence[Line]) -> Iterator[str]:
-    """Yield what a comparison with the last run of a suite would find."""
-    run = _of(home, [line["run"] for line in told if line["suite"] == name][-1])
+def _format_detectable(home: Path, name: str, verdicts: Sequence[Line]) -> Iterator[str]:
+    """Yield the smallest slowdowns that a comparison with the last run would detect."""
+    run = _load_run(home, [line["run"] for line in verdicts if line["suite"] == name][-1])
     check = check_gate(run, find_past_launches(home, run, run))
     yield f"\n{name}"
     yield from gate_check_lines(check, PIPE_WIDTH)

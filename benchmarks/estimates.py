@@ -104,15 +104,15 @@ def compare_cases(
 
 def run_suite(path: Path, keyword: str | None, home: Path) -> RunFolder:
     """Run a suite and return the folder of the run."""
-    before = {folder.id for folder in list_runs(home)}
+    earlier = {folder.id for folder in list_runs(home)}
     command = [sys.executable, "-m", "spbench", "run", str(path), "--headless", "-q"]
     command += ["--home", str(home), *(["-k", keyword] if keyword else [])]
     # A suite may write files, such as checkpoints, where it is run.
     with tempfile.TemporaryDirectory() as folder:
-        ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    runs = [folder for folder in list_runs(home) if folder.id not in before]
+        completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    runs = [folder for folder in list_runs(home) if folder.id not in earlier]
     if len(runs) != 1:  # a case that fails has no duration, and the others count
-        sys.exit(f"estimates: {' '.join(command)}: exit {ended.returncode}\n{ended.stderr}")
+        sys.exit(f"estimates: {' '.join(command)}: exit {completed.returncode}\n{completed.stderr}")
     return runs[0]
 
 
@@ -141,11 +141,11 @@ def measure_cases(folder: RunFolder) -> tuple[dict[str, float], float]:
 
 
 def print_cases(comparisons: list[Comparison]) -> None:
-    for item in comparisons:
+    for comparison in comparisons:
         print(
-            f"{item.suite:10} {item.case:48} {ROUNDS[item.round]:22} "
-            f"{item.estimated:8.2f} s  measured {item.measured:8.2f} s  "
-            f"{format_factor(item.factor)}"
+            f"{comparison.suite:10} {comparison.case:48} {ROUNDS[comparison.round]:22} "
+            f"{comparison.estimated:8.2f} s  measured {comparison.measured:8.2f} s  "
+            f"{format_factor(comparison.factor)}"
         )
 
 
@@ -153,11 +153,12 @@ def print_shares(comparisons: list[Comparison], goals: Mapping[tuple[int, float]
     """Print the share of cases within each factor; return 1 if a goal is missed, else 0."""
     missed = 0
     for number, source in enumerate(ROUNDS):
-        factors = [item.factor for item in comparisons if item.round == number]
-        for most in FACTORS if factors else ():
-            share = sum(factor <= most for factor in factors) / len(factors)
-            goal = goals.get((number, most))
-            text = f"{source}: {format_percent(share)} of {len(factors)} cases within {most:g}x"
+        factors = [comparison.factor for comparison in comparisons if comparison.round == number]
+        for factor_limit in FACTORS if factors else ():
+            share = sum(factor <= factor_limit for factor in factors) / len(factors)
+            goal = goals.get((number, factor_limit))
+            cases = f"{format_percent(share)} of {len(factors)} cases"
+            text = f"{source}: {cases} within {factor_limit:g}x"
             if goal is not None:
                 text += f" (goal: {format_percent(goal)})"
                 missed += share < goal

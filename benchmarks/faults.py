@@ -1,12 +1,12 @@
-"""The table of faults: what is done to a run, what it has to say, and what it said.
+"""The table of faults: the fault, the expected outcome, and spbench's message.
 
     python -m benchmarks.faults [--only WORDS] [--launchers NAME,...] [--repeats N] [--out FILE]
 
-Each fault is tried with each launcher that it concerns, as often as --fixed says; where its moment
-is random as often as --repeats says with Open MPI, with mpirun_rsh and where nothing else plays it.
-Outcomes are kept in --log, so that a command that was cut short goes on;
---again begins anew. After all trials of a row it looks for processes of any of them. Ends with 1
-where an outcome is not as expected.
+Each fault is tried with each launcher that it concerns. A fault at a fixed moment is tried --fixed
+times. A fault at a random moment is tried --repeats times with Open MPI, with mpirun_rsh and with
+the first launcher that it concerns. Outcomes are kept in --log, so that an interrupted command
+continues. --again starts from the beginning. After all trials of a row, the command looks for
+processes that are left over. The exit code is 1 if an outcome is unexpected.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ lists the faults. Without `--list` it tries them and writes this page, within 10
 cores.
 
 """
-"""The end of the page, but for the table."""
+"""The end of the page, except for the table."""
 
 
 def main() -> int:
@@ -65,36 +65,38 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
     parser.add_argument("--list", action="store_true", help="name the faults, try none")
     parser.add_argument("--out", type=Path, help="write the end of this page")
-    words = parser.parse_args()
-    if words.again:
-        words.log.unlink(missing_ok=True)
-    faults = [fault for fault in FAULT_TABLE if words.only in fault.name]
-    places = words.launchers.split(",")
-    if words.list:
+    options = parser.parse_args()
+    if options.again:
+        options.log.unlink(missing_ok=True)
+    faults = [fault for fault in FAULT_TABLE if options.only in fault.name]
+    places = options.launchers.split(",")
+    if options.list:
         for fault in faults:
             print(f"{fault.name}: {', '.join(fault.places)}")
         return 0
-    log = Log(words.log)
+    log = Log(options.log)
     with tempfile.TemporaryDirectory(prefix="spf") as folder, Places(Path(folder)) as made:
         for fault in faults:
-            for name in (one for one in fault.places if one in places):
+            for name in (place_name for place_name in fault.places if place_name in places):
                 often = fault.chance and name in (*OFTEN, fault.places[0])
-                repeats = words.repeats if often else words.fixed
-                _try(fault, name, repeats - len(log.of(fault.name, name)), words.seed, made, log)
+                repeats = options.repeats if often else options.fixed
+                _run_trials(
+                    fault, name, repeats - len(log.of(fault.name, name)), options.seed, made, log
+                )
     text = table(faults, places, log)
-    if words.out:
-        _write_section(words.out, SECTION.format(day=date.today()) + text)
+    if options.out:
+        _write_section(options.out, SECTION.format(day=date.today()) + text)
     print(text, end="")
     return 1 if any(seen.wrong for seen in log.seen) else 0
 
 
 def _write_section(page: Path, section: str) -> None:
-    """Write the end of a page from `HEADING` on, and keep what is before it."""
+    """Write the end of a page, from `HEADING`; keep the text before it."""
     before = page.read_text().partition(HEADING)[0] if page.exists() else "# Reliability\n\n"
     page.write_text(before + section)
 
 
-def _try(fault: Fault, name: str, repeats: int, seed: int, places: Places, log: Log) -> None:
+def _run_trials(fault: Fault, name: str, repeats: int, seed: int, places: Places, log: Log) -> None:
     if repeats < 1:
         return
     place = places.named(name)
@@ -105,8 +107,8 @@ def _try(fault: Fault, name: str, repeats: int, seed: int, places: Places, log: 
     found = tried_often(fault, place, repeats, seed + done)
     log.add(found)
     for seen in found:
-        told = f"WRONG: {'; '.join(seen.wrong)}: {seen.sentence}" if seen.wrong else seen.sentence
-        print(f"{fault.name}, {name}, {seen.seconds:g} s: {told}", flush=True)
+        text = f"WRONG: {'; '.join(seen.wrong)}: {seen.sentence}" if seen.wrong else seen.sentence
+        print(f"{fault.name}, {name}, {seen.seconds:g} s: {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""The check of number formats, operator by operator: what it finds, and how often it errs.
+"""The check of number formats by operator: its detections and its false alarms.
 
     python -m benchmarks.format_check [--seeds N] [--models M,...] [--formats F,...]
 
-Of each model and format N steps are checked as they are, and N steps of other seeds with five
-faults, each at an operator of its own: a gradient of weights and one of an input that are zero, the
-same multiplied by 1.01, and a tile that is left out of a sum. A fault counts as found where the
-check names its tensor; whatever else it names is a false alarm. 5 ranks, of which 4 have tiles.
+For each model and format, N steps are checked unchanged. N steps of other seeds have five faults,
+each at a different operator. These are a gradient of weights and one of an input that are zero, one
+of each that is multiplied by 1.01, and a tile that is missing from a sum. A fault is detected if
+the check names its tensor; any other name is a false alarm. 5 ranks, of which 4 have tiles.
 
-Outcomes are kept in --log, so that a command that was cut short goes on; --again begins anew. Ends
-with 1 where a fault was not found, or an alarm was false. A step takes 0.4 to 2 s on two cores.
+Outcomes are kept in --log, so that an interrupted command continues. --again starts from the
+beginning. The exit code is 1 if a fault was missed or an alarm was false. A step takes 0.4 to 2 s
+on two cores.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Step = dict[str, Any]
 
 
 def main() -> int:
-    """Take the steps, and print the table."""
+    """Check the steps, and print the table."""
     parser = argument_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--models", default="resnet,amoebanet")
@@ -35,44 +36,46 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1200.0, help="begin no step after these")
     parser.add_argument("--log", type=Path, default=Path(".spbench/format_check.jsonl"))
     parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
-    words = parser.parse_args()
-    words.log.parent.mkdir(parents=True, exist_ok=True)
-    if words.again:
-        words.log.unlink(missing_ok=True)
-    asked = (words.log, words.models, words.formats, words.seeds, words.seconds)
-    if code := run_ranks("benchmarks.format_check_ranks", RANKS, *asked):
+    options = parser.parse_args()
+    options.log.parent.mkdir(parents=True, exist_ok=True)
+    if options.again:
+        options.log.unlink(missing_ok=True)
+    arguments = (options.log, options.models, options.formats, options.seeds, options.seconds)
+    if code := run_ranks("benchmarks.format_check_ranks", RANKS, *arguments):
         return code
-    steps = [json.loads(line) for line in words.log.read_text().splitlines()]
+    steps = [json.loads(line) for line in options.log.read_text().splitlines()]
     rows = [
-        _row(model, precision, [one for one in steps if one["step"][:2] == [model, precision]])
-        for precision in words.formats.split(",")
-        for model in words.models.split(",")
+        _format_row(
+            model, precision, [step for step in steps if step["step"][:2] == [model, precision]]
+        )
+        for precision in options.formats.split(",")
+        for model in options.models.split(",")
     ]
-    print(table([["format", "model", *CONTROLS, "false alarms"], *rows]))
-    return 1 if any(_errs(one) for one in steps) else 0
+    print(format_table([["format", "model", *CONTROLS, "false alarms"], *rows]))
+    return 1 if any(_is_wrong(step) for step in steps) else 0
 
 
-def table(rows: list[list[str]]) -> str:
-    """Return the table in Markdown, its first row the heads."""
-    heads, *others = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([heads, "|" + " --- |" * len(rows[0]), *others])
+def format_table(rows: list[list[str]]) -> str:
+    """Return a table in Markdown; its first row has the headings."""
+    headings, *lines = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([headings, "|" + " --- |" * len(rows[0]), *lines])
 
 
-def _row(model: str, precision: str, steps: list[Step]) -> list[str]:
-    spoilt = [one for one in steps if one["controls"]]
-    clean = [one for one in steps if not one["controls"]]
-    found = [
-        f"{sum(one['controls'][name] for one in spoilt)} of {len(spoilt)}" for name in CONTROLS
+def _format_row(model: str, precision: str, steps: list[Step]) -> list[str]:
+    faulty = [step for step in steps if step["controls"]]
+    clean = [step for step in steps if not step["controls"]]
+    detected = [
+        f"{sum(step['controls'][name] for step in faulty)} of {len(faulty)}" for name in CONTROLS
     ]
     return [
         precision,
         model,
-        *found,
-        f"{sum(bool(one['alarms']) for one in clean)} of {len(clean)}",
+        *detected,
+        f"{sum(bool(step['alarms']) for step in clean)} of {len(clean)}",
     ]
 
 
-def _errs(step: Step) -> bool:
+def _is_wrong(step: Step) -> bool:
     return bool(step["alarms"]) or not all(step["controls"].values())
 
 

@@ -1,4 +1,4 @@
-"""The ranks of `benchmarks.format_check`: one step after another, checked, with faults and without.
+"""The ranks of `benchmarks.format_check`: checked steps, with faults and without.
 
     mpiexec -n 5 python -m mpi4py -m benchmarks.format_check_ranks LOG MODELS FORMATS SEEDS SECONDS
 
@@ -41,7 +41,7 @@ CLASSES = 10
 BATCH = 2
 MODELS: dict[str, dict[str, Any]] = {
     "resnet": {"image_size": (32, 32), "version": 1, "depth": 8},
-    # Rounding to bf16 alone may be off by 1 % in kernels of 16 weights, the least of 16 filters.
+    # Rounding to bf16 may cause 1 % of error in kernels of 16 weights, the least of 16 filters.
     "amoebanet": {"image_size": (64, 64), "num_layers": 3, "num_filters": 64},
 }
 CONTROLS: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {
@@ -55,21 +55,21 @@ NAMES = ("operators",)
 
 
 class EveryError(WorstError):
-    """All errors beyond their bounds, by tensor."""
+    """All errors above their bounds, by tensor."""
 
     def __init__(self, largest: dict[str, float]) -> None:
         super().__init__(tolerance=1.0, compared=True)
         self._largest = largest
 
     def add(self, error: float, tolerance: float = 1.0, detail: str = "", wrong: int = 0) -> None:
-        """Take in an error over its bound."""
+        """Add an error, relative to its bound."""
         super().add(error, tolerance, detail, wrong)
         tensor = detail.split(" at row")[0]
         if not error <= 1.0:
             self._largest[tensor] = max(error, self._largest.get(tensor, 0.0))
 
 
-def plan_of(name: str, precision: str, seed: int) -> ModelPlan:
+def build_plan(name: str, precision: str, seed: int) -> ModelPlan:
     """Return the plan of a step."""
     network = make_model(name, num_classes=CLASSES, **MODELS[name])
     layout = build_layout(2, [Grid(2, 2)])
@@ -86,18 +86,18 @@ def plan_of(name: str, precision: str, seed: int) -> ModelPlan:
     )
 
 
-def plant(engine: Engine, seed: int) -> list[tuple[str, str]]:
-    """Plant each control at an operator of its own; return their names and tensors.
+def plant_faults(engine: Engine, seed: int) -> list[tuple[str, str]]:
+    """Plant each fault at a different operator; return their names and tensors.
 
-    Of two seeds one has the zeros in the last tile and the factors on the rank with whole images,
-    and the other has it the other way.
+    The zeros are in the last tile and the factors on the rank with whole images, or the other way
+    round, depending on the parity of the seed.
     """
     rank = engine.world.rank
     last = engine.world.size - 1
     if rank < last - 1:
         return []
-    drawn = random.Random(seed)
-    (place,) = engine.coordinates
+    generator = random.Random(seed)
+    (coordinates,) = engine.coordinates
     (stage,) = engine.stages
     kind = SpatialConv2d if rank < last else nn.Conv2d
     convs = [pair for pair in stage.named_modules() if isinstance(pair[1], kind)]
@@ -105,74 +105,80 @@ def plant(engine: Engine, seed: int) -> list[tuple[str, str]]:
     names = [name for name in CONTROLS if name.startswith("zero" if zeros else "1.01")]
     if rank < last:
         names.append("lost tile")
-    # Behind an input gradient of zero all others would be zero too: it is the first of them.
+    # All gradients behind a zero input gradient are zero too, so it has the first operator.
     names.sort(key=lambda name: not name.endswith("input"))
-    places = sorted(drawn.sample(range(len(convs)), len(names)))
-    found = []
-    for name, (where, conv) in zip(names, (convs[place] for place in places), strict=True):
-        spoil, factor = CONTROLS[name]
-        spoil(conv, *factor)
-        words = f"stage {place.stage}, {where}"
+    positions = sorted(generator.sample(range(len(convs)), len(names)))
+    planted = []
+    for name, (module_name, conv) in zip(
+        names, (convs[coordinates] for coordinates in positions), strict=True
+    ):
+        inject, factor = CONTROLS[name]
+        inject(conv, *factor)
+        location = f"stage {coordinates.stage}, {module_name}"
         tensor = "input gradient" if name.endswith("input") else "gradient of weight"
-        found.append((name, f"{words}: {tensor}"))
-    return found
+        planted.append((name, f"{location}: {tensor}"))
+    return planted
 
 
-def outcome(world: MPI.Intracomm, name: str, precision: str, seed: int, spoilt: bool) -> Any:
-    """Take a step; return the controls with whether each was found, and all other alarms."""
-    plan = plan_of(name, precision, seed)
+def run_step(world: MPI.Intracomm, name: str, precision: str, seed: int, faulty: bool) -> Any:
+    """Run a step; return whether each planted fault was detected, and other alarms."""
+    plan = build_plan(name, precision, seed)
     images = SyntheticImages(plan.model.image, CLASSES, seed=seed, dtype=plan.dtype)
     training = TrainingConfig()
     engine = Engine(world, plan, images, training)
-    planted = plant(engine, seed) if spoilt else []
+    planted = plant_faults(engine, seed) if faulty else []
     largest: dict[str, float] = {}
     errors = StepErrors(OperatorErrors(EveryError(largest), EveryError(largest)))
-    if not spoilt:
+    if not faulty:
         errors = StepErrors(errors.operators, *(EveryError(largest) for _ in range(3)))
     StepCheck(engine, training, errors, NAMES, checks_all=True).run()
     engine.free()
-    controls = {name: where in largest for name, where in planted}
-    places = [where for _, where in planted]
-    # A dropped tile is missing on all tiles alike, and in the gradient of the bias too.
-    places += [where.replace("weight", "bias") for name, where in planted if name == "lost tile"]
-    others = {tensor: error for tensor, error in largest.items() if tensor not in places}
-    every = world.allgather((controls, others, places))
-    known = {where for _, _, several in every for where in several}
+    controls = {name: tensor in largest for name, tensor in planted}
+    planted_tensors = [tensor for _, tensor in planted]
+    # A dropped tile is missing on all tiles, and in the gradient of the bias too.
+    planted_tensors += [
+        tensor.replace("weight", "bias") for name, tensor in planted if name == "lost tile"
+    ]
+    others = {tensor: error for tensor, error in largest.items() if tensor not in planted_tensors}
+    gathered = world.allgather((controls, others, planted_tensors))
+    expected = {tensor for _, _, tensors in gathered for tensor in tensors}
     alarms = [
         (rank, tensor, error)
-        for rank, (_, others, _) in enumerate(every)
+        for rank, (_, others, _) in enumerate(gathered)
         for tensor, error in others.items()
-        if tensor not in known
+        if tensor not in expected
     ]
-    return {name: hit for one, _, _ in every for name, hit in one.items()}, alarms
+    return {
+        name: hit for rank_controls, _, _ in gathered for name, hit in rank_controls.items()
+    }, alarms
 
 
 def main() -> None:
-    """Take the steps that the log has not."""
+    """Run the steps that are missing from the log."""
     log, models, formats, seeds, seconds = sys.argv[1:]
     world = MPI.COMM_WORLD
-    begun = monotonic()
+    started = monotonic()
     lines = Path(log).read_text().splitlines() if Path(log).exists() else []
     done = world.bcast({tuple(json.loads(line)["step"]) for line in lines})
-    both = [seed for one in range(int(seeds)) for seed in (one, one + int(seeds))]
-    for seed in both:
+    seed_list = [seed for number in range(int(seeds)) for seed in (number, number + int(seeds))]
+    for seed in seed_list:
         for name in models.split(","):
             for precision in formats.split(","):
                 step = (name, precision, seed)
                 if step in done:
                     continue
-                if world.bcast(monotonic() - begun > float(seconds)):
+                if world.bcast(monotonic() - started > float(seconds)):
                     return
-                controls, alarms = outcome(world, *step, spoilt=seed >= int(seeds))
+                controls, alarms = run_step(world, *step, faulty=seed >= int(seeds))
                 if world.rank == 0:
                     with Path(log).open("a") as file:
-                        words = {
+                        record = {
                             "step": step,
                             "controls": controls,
                             "alarms": alarms,
-                            "t": monotonic() - begun,
+                            "t": monotonic() - started,
                         }
-                        file.write(json.dumps(words) + "\n")
+                        file.write(json.dumps(record) + "\n")
 
 
 if __name__ == "__main__":

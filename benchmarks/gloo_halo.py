@@ -1,11 +1,11 @@
-"""The halo exchange as the reference scripts do it, over torch.distributed's gloo.
+"""The halo exchange of the reference scripts, over torch.distributed's gloo.
 
     python -m benchmarks.gloo_halo --image-size 1024 --in-channels 3 --halo-len 3 --grid 1x2
 
 For each neighbour a rank clones the strip to send, allocates zeros to receive into, and calls isend
-and irecv; then it waits, and copies what came into the margin of its tile. One process a rank,
-without MPI, bound to no core: gloo's own thread needs one too. Prints the median ms of an iteration
-as long as its slowest rank's, as JSON.
+and irecv. Then it waits, and copies each received strip into the margin of its tile. There is one
+process per rank, without MPI. Ranks are not bound to cores, because gloo's thread needs a core too.
+Prints as JSON the median over iterations of the slowest rank's time in ms.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def main() -> None:
     parser.add_argument("--grid", default="1x2")
     parser.add_argument("--warmup", type=int, default=20)
     parser.add_argument("--iterations", type=int, default=200)
-    words = parser.parse_args()
-    size = Grid(*parse_pair(words.grid)).size
+    options = parser.parse_args()
+    size = Grid(*parse_pair(options.grid)).size
     with tempfile.TemporaryDirectory() as folder:
         processes = get_context("spawn")
         ranks = [
-            processes.Process(target=run_rank, args=(rank, size, folder, vars(words)))
+            processes.Process(target=run_rank, args=(rank, size, folder, vars(options)))
             for rank in range(size)
         ]
         for rank in ranks:
@@ -59,39 +59,41 @@ def main() -> None:
     print(json.dumps({"time_ms": median(slowest)}))
 
 
-def run_rank(rank: int, size: int, folder: str, words: dict[str, Any]) -> None:
-    """Exchange, and leave this rank's times in the folder."""
+def run_rank(rank: int, size: int, folder: str, options: dict[str, Any]) -> None:
+    """Exchange halos, and write this rank's times into the folder."""
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size
     )
-    owned = Partition.from_grid(Grid(*parse_pair(words["grid"])), *parse_pair(words["image_size"]))
-    table = halo_transfers(owned, words["halo_len"])
+    owned = Partition.from_grid(
+        Grid(*parse_pair(options["grid"])), *parse_pair(options["image_size"])
+    )
+    table = halo_transfers(owned, options["halo_len"])
     tile = owned.tile(rank)
-    held = table.needed[rank]
-    padded = torch.zeros(1, words["in_channels"], held.height, held.width)
-    own = view_box(padded, held, tile)
+    needed = table.needed[rank]
+    padded = torch.zeros(1, options["in_channels"], needed.height, needed.width)
+    interior = view_box(padded, needed, tile)
     times = []
-    for round_ in range(words["warmup"] + words["iterations"]):
-        own.fill_(float(rank + round_))
+    for iteration in range(options["warmup"] + options["iterations"]):
+        interior.fill_(float(rank + iteration))
         dist.barrier()
-        begun = perf_counter()
+        started = perf_counter()
         exchange(rank, table, padded)
-        times.append((perf_counter() - begun) * 1000.0)
-        check(rank, round_, table, padded)
-    (Path(folder) / f"{rank}.json").write_text(json.dumps(times[words["warmup"] :]))
+        times.append((perf_counter() - started) * 1000.0)
+        check_halo(rank, iteration, table, padded)
+    (Path(folder) / f"{rank}.json").write_text(json.dumps(times[options["warmup"] :]))
     dist.destroy_process_group()
 
 
 def exchange(rank: int, table: Transfers, padded: torch.Tensor) -> None:
-    """Exchange once."""
-    held = table.needed[rank]
+    """Exchange the halos of a rank once."""
+    needed = table.needed[rank]
     strips = [
-        (piece.peer, view_box(padded, held, piece.box).clone()) for piece in table.list_sent(rank)
+        (piece.peer, view_box(padded, needed, piece.box).clone()) for piece in table.list_sent(rank)
     ]
     requests = [dist.isend(strip, peer) for peer, strip in strips]
     received = [
-        (piece, torch.zeros(view_box(padded, held, piece.box).shape))
+        (piece, torch.zeros(view_box(padded, needed, piece.box).shape))
         for piece in table.list_received(rank)
     ]
     requests += [dist.irecv(strip, piece.peer) for piece, strip in received]
@@ -99,14 +101,14 @@ def exchange(rank: int, table: Transfers, padded: torch.Tensor) -> None:
         assert request is not None
         request.wait()
     for piece, strip in received:
-        view_box(padded, held, piece.box).copy_(strip)
+        view_box(padded, needed, piece.box).copy_(strip)
 
 
-def check(rank: int, round_: int, table: Transfers, padded: torch.Tensor) -> None:
-    """Exit with an error where a piece is not what its owner had."""
-    held = table.needed[rank]
+def check_halo(rank: int, iteration: int, table: Transfers, padded: torch.Tensor) -> None:
+    """Exit with an error if a received piece differs from its owner's pixels."""
+    needed = table.needed[rank]
     for piece in table.list_received(rank):
-        if not bool((view_box(padded, held, piece.box) == float(piece.peer + round_)).all()):
+        if not bool((view_box(padded, needed, piece.box) == float(piece.peer + iteration)).all()):
             sys.exit(f"gloo_halo: rank {rank} has a wrong halo from rank {piece.peer}")
 
 

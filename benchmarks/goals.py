@@ -1,4 +1,4 @@
-"""Arguments of the benchmarks, and a small table of their figures beside their goals."""
+"""Arguments of the benchmarks, and a table of their figures and goals."""
 
 from __future__ import annotations
 
@@ -9,52 +9,51 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row: a figure, a median, and the goal where there is one.
+    """A row of the table: a median, and optionally a goal.
 
-    The goal is ``most`` where less is better, ``least`` where more is better, both in ``unit``.
+    The goal is ``maximum`` or ``minimum``, in ``unit``.
     """
 
-    what: str
+    name: str
     value: float
     unit: str
-    most: float | None = None
-    least: float | None = None
+    maximum: float | None = None
+    minimum: float | None = None
 
     @property
     def goal(self) -> str:
-        """The goal in words; a dash where there is none."""
-        if self.most is not None:
-            return f"at most {number(self.most)}"
-        return "-" if self.least is None else f"at least {number(self.least)}"
+        """The text of the goal; a dash without one."""
+        if self.maximum is not None:
+            return f"at most {format_number(self.maximum)}"
+        return "-" if self.minimum is None else f"at least {format_number(self.minimum)}"
 
     @property
     def met(self) -> str:
-        """Whether the goal is met; a dash where there is none."""
-        if self.most is not None:
-            return "met" if self.value <= self.most else "NOT met"
-        if self.least is not None:
-            return "met" if self.value >= self.least else "NOT met"
+        """Whether the goal is met; a dash without one."""
+        if self.maximum is not None:
+            return "met" if self.value <= self.maximum else "NOT met"
+        if self.minimum is not None:
+            return "met" if self.value >= self.minimum else "NOT met"
         return "-"
 
 
 def argument_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help shows a benchmark's own words as they stand."""
+    """Return a parser that shows a benchmark's docstring unchanged as help."""
     return argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
 
 
-def table(figures: Sequence[Figure]) -> str:
-    """Return the figures as lines: what, median, unit, goal, met or not."""
-    width = max(len(figure.what) for figure in figures)
+def format_figures(figures: Sequence[Figure]) -> str:
+    """Return a line per figure: name, median, unit, goal, met or not."""
+    width = max(len(figure.name) for figure in figures)
     lines = [f"{'':{width}} {'median':>10} {'':9} {'goal':>17} "]
-    lines += [
-        f"{one.what:{width}} {number(one.value):>10} {one.unit:9} {one.goal:>17}  {one.met}"
-        for one in figures
-    ]
+    for figure in figures:
+        measured = f"{format_number(figure.value):>10} {figure.unit:9}"
+        lines.append(f"{figure.name:{width}} {measured} {figure.goal:>17}  {figure.met}")
     return "\n".join(lines)
 
 
-def number(value: float) -> str:
-    """Return a value in four figures, or whole and grouped by thousands."""
+def format_number(value: float) -> str:
+    """Return a value with four significant digits, or grouped by thousands."""
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"

@@ -1,10 +1,11 @@
-"""Asks a thousand made-up hosts what they have, by the real `spbench doctor --hostfile`.
+"""Checks a thousand simulated hosts with the real `spbench doctor --hostfile`.
 
     python benchmarks/hosts.py [HOSTS]
 
-Prints how long it took, how many hosts were asked at once at most, the longest silence, and what
-was found. Of each hundred hosts one refuses, one hangs and one has a core alone; ssh is a
-stand-in that takes 0.3 s to log in. Exit 1 where it took over 30 s or was silent for over 2 s.
+Prints the duration, the maximum of hosts asked at the same time, the longest silence, and the
+findings. Of each hundred hosts, one refuses, one hangs and one has a single core. ssh is a stand-in
+that takes 0.3 s to log in. The exit code is 1 after more than 30 s, or with a silence of more than
+2 s.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from quick_hosts import QuickHosts  # noqa: E402 - the folder is found above
 
-LOGIN = 0.3
-MOST_SECONDS = 30.0
-MOST_SILENCE = 2.0
+LOGIN_SECONDS = 0.3
+MAX_SECONDS = 30.0
+MAX_SILENCE = 2.0
 
 
-def made(hosts: QuickHosts, count: int) -> list[str]:
-    """Make the hosts; return their names."""
+def add_hosts(hosts: QuickHosts, count: int) -> list[str]:
+    """Add simulated hosts; return their names."""
     names = [f"node{number:04}" for number in range(count)]
     for number, name in enumerate(names):
         match number % 100:
@@ -44,37 +45,42 @@ def made(hosts: QuickHosts, count: int) -> list[str]:
 
 
 def main() -> int:
-    """Ask them, and print what it took."""
+    """Run the command, and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("hosts", nargs="?", type=int, default=1000, help="how many")
     count = parser.parse_args().hosts
     with tempfile.TemporaryDirectory() as folder:
-        hosts = QuickHosts(Path(folder) / "quick", LOGIN)
+        hosts = QuickHosts(Path(folder) / "quick", LOGIN_SECONDS)
         hostfile = Path(folder) / "hostfile"
-        hostfile.write_text("".join(f"{name}\n" for name in made(hosts, count)))
-        words = [sys.executable, "-m", "spbench", "doctor", "--hostfile", str(hostfile)]
-        found = Path(folder) / "found"
-        started = heard = time.monotonic()
+        hostfile.write_text("".join(f"{name}\n" for name in add_hosts(hosts, count)))
+        command = [sys.executable, "-m", "spbench", "doctor", "--hostfile", str(hostfile)]
+        findings = Path(folder) / "found"
+        started = last_output = time.monotonic()
         silence = 0.0
-        most = 0
-        with found.open("w") as output:
+        most_at_once = 0
+        with findings.open("w") as output:
             process = subprocess.Popen(
-                words, env=hosts.env, stdout=output, stderr=subprocess.PIPE, bufsize=0
+                command, env=hosts.env, stdout=output, stderr=subprocess.PIPE, bufsize=0
             )
             assert process.stderr is not None
             os.set_blocking(process.stderr.fileno(), False)
             while process.poll() is None:
-                most = max(most, len(os.listdir(hosts.now)))
+                most_at_once = max(most_at_once, len(os.listdir(hosts.now)))
                 if process.stderr.read():
-                    silence, heard = max(silence, time.monotonic() - heard), time.monotonic()
+                    silence, last_output = (
+                        max(silence, time.monotonic() - last_output),
+                        time.monotonic(),
+                    )
                 time.sleep(0.05)
-        seconds, silence = time.monotonic() - started, max(silence, time.monotonic() - heard)
+        seconds = time.monotonic() - started
+        silence = max(silence, time.monotonic() - last_output)
         print(
-            f"{count} hosts in {seconds:.1f} s, {most} at once, silent for {silence:.1f} s at most"
+            f"{count} hosts in {seconds:.1f} s, {most_at_once} at once, "
+            f"silent for {silence:.1f} s at most"
         )
-        for line in found.read_text().splitlines()[count:]:
+        for line in findings.read_text().splitlines()[count:]:
             print(line)
-    return int(seconds > MOST_SECONDS or silence > MOST_SILENCE)
+    return int(seconds > MAX_SECONDS or silence > MAX_SILENCE)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Measure ``kvstore.push_pull``: a whole network's gradients, by tensor, in buckets, and flat.
+"""Measure ``kvstore.push_pull`` with gradients by tensor, in buckets, and flat.
 
     python -m benchmarks.kvstore [--rounds 5] [--batches 10]
 
-The list of resnet-50 on 2 ranks, each bound to a core of its own, by the store allreduce with the
-MPI's own algorithm, with sums in shared memory and with torch.distributed's gloo, and by the other
-stores. All run by turns, so that a noisy neighbour troubles all alike; medians over the rounds of
-each run's median batch.
+The gradients of resnet-50 are summed on 2 ranks, each bound to one core. The store allreduce runs
+with the MPI's algorithm, with sums in shared memory and with torch.distributed's gloo; the other
+stores run too. All runs are interleaved, so that other work on the machine affects all of them.
+Prints medians over the rounds of each run's median batch.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.goals import Figure, argument_parser, table
-from benchmarks.pingpong import binding, find, run
+from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.pingpong import bind_options, find_program, run
 
 LINE = re.compile(r"^iter \d+, (\S+) sec", re.MULTILINE)
 NETWORK = ("--network", "resnet", "--num-layers", "50", "--device", "cpu")
@@ -37,46 +37,48 @@ RUNS: dict[str, tuple[str, ...]] = {
         *("--num-workers", "1", "--num-servers", "1"),
     ),
 }
-"""The runs, and the words that ask for them; all on 2 ranks."""
+"""The runs and their options; all on 2 ranks."""
 MXNET_LOCAL_MS = 24.8
-"""MXNet 1.9.1, store `local`, 2 CPU contexts, on a machine as in docs/performance.md."""
+"""MXNet 1.9.1, store `local`, 2 CPU contexts, on the machine of docs/performance.md."""
 
 
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each (default: 5)")
     parser.add_argument("--batches", type=int, default=10, help="batches a run (default: 10)")
-    words = parser.parse_args()
-    mpirun = find("mpirun")
-    launch = [mpirun, *binding(mpirun), "-n", "2", sys.executable, "-m", "mpi4py"]
+    options = parser.parse_args()
+    mpirun = find_program("mpirun")
+    launch = [mpirun, *bind_options(mpirun), "-n", "2", sys.executable, "-m", "mpi4py"]
     launch += ["-m", "spbench_workers", "kvstore.push_pull", *NETWORK]
-    launch += ["--num-batches", str(words.batches), "--test-results", "off"]
+    launch += ["--num-batches", str(options.batches), "--test-results", "off"]
     rounds = [
-        {name: batch_ms([*launch, *more]) for name, more in RUNS.items()}
-        for _ in range(words.rounds)
+        {name: measure_batch([*launch, *more]) for name, more in RUNS.items()}
+        for _ in range(options.rounds)
     ]
     print(f"resnet-50, 102.015648 MB, 2 ranks, median of {len(rounds)} rounds")
-    print(table(figures(rounds)))
+    print(format_figures(build_figures(rounds)))
 
 
-def batch_ms(command: Sequence[str]) -> float:
-    """Return the median ms of a batch."""
-    seconds = [float(found) for found in LINE.findall(run([*command]))]
+def measure_batch(command: Sequence[str]) -> float:
+    """Run a command; return the median time of a batch in ms."""
+    seconds = [float(match) for match in LINE.findall(run([*command]))]
     return 1000 * median(seconds)
 
 
-def figures(rounds: Sequence[dict[str, float]]) -> list[Figure]:
-    ms = {name: median(one[name] for one in rounds) for name in RUNS}
+def build_figures(rounds: Sequence[dict[str, float]]) -> list[Figure]:
+    ms = {name: median(times[name] for times in rounds) for name in RUNS}
     fused = ms["fused"]
     return [
         *(Figure(name, value, "ms") for name, value in ms.items()),
-        Figure("fused, speed over flat's", ms["flat"] / fused, "times", least=0.8),
-        Figure("tensor, speed over flat's", ms["flat"] / ms["tensor"], "times", least=0.5),
+        Figure("fused, speed over flat's", ms["flat"] / fused, "times", minimum=0.8),
+        Figure("tensor, speed over flat's", ms["flat"] / ms["tensor"], "times", minimum=0.5),
         Figure("flat, speed over gloo's", ms["gloo, flat"] / ms["flat"], "times"),
-        Figure("tensor, speed over gloo's", ms["gloo, tensor"] / ms["tensor"], "times", least=2.0),
-        Figure("fused, beside MXNet's local", fused, "ms", most=MXNET_LOCAL_MS),
+        Figure(
+            "tensor, speed over gloo's", ms["gloo, tensor"] / ms["tensor"], "times", minimum=2.0
+        ),
+        Figure("fused, beside MXNet's local", fused, "ms", maximum=MXNET_LOCAL_MS),
         *(
-            Figure(f"{name}, beside MXNet's local", ms[name], "ms", most=MXNET_LOCAL_MS)
+            Figure(f"{name}, beside MXNet's local", ms[name], "ms", maximum=MXNET_LOCAL_MS)
             for name in ("shared", "local", "device")
         ),
     ]

@@ -37,20 +37,20 @@ def main() -> int:
     for network, description in NETWORKS.items():
         runs: dict[str, list[Run]] = {"without": [], "with": []}
         for _ in range(rounds):
-            runs["without"].append(_run(network))
-            runs["with"].append(_run(network, "verify"))
+            runs["without"].append(_run_ranks(network))
+            runs["with"].append(_run_ranks(network, "verify"))
         print(description)
-        for name, several in runs.items():
-            seconds = _summary([run["seconds"] for run in several], ".1f")
-            peaks = [
-                f"rank {rank} {_summary([run['peaks'][rank] for run in several], ',.0f')} MiB"
-                for rank in range(RANKS)
-            ]
+        for name, runs_of_kind in runs.items():
+            seconds = _format_median([run["seconds"] for run in runs_of_kind], ".1f")
+            peaks = []
+            for rank in range(RANKS):
+                peak = _format_median([run["peaks"][rank] for run in runs_of_kind], ",.0f")
+                peaks.append(f"rank {rank} {peak} MiB")
             print(f"  {name:7}  built in {seconds} s, peak of {', '.join(peaks)}", flush=True)
     return 0
 
 
-def _run(network: str, *options: str) -> Run:
+def _run_ranks(network: str, *options: str) -> Run:
     with TemporaryDirectory() as folder:
         output = Path(folder) / "figures.json"
         code = run_ranks("benchmarks.library_check_ranks", RANKS, output, network, *options)
@@ -60,8 +60,8 @@ def _run(network: str, *options: str) -> Run:
     return figures
 
 
-def _summary(values: Sequence[float], form: str) -> str:
-    """Return the median of values, and the least and the largest."""
+def _format_median(values: Sequence[float], form: str) -> str:
+    """Return the median of values with their minimum and maximum."""
     return f"{median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 

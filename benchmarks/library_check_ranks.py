@@ -1,4 +1,4 @@
-"""The ranks of `benchmarks.library_check`: a network is built and trained for two steps.
+"""The ranks of `benchmarks.library_check`: build a network and train two steps.
 
     mpiexec -n 2 python -m mpi4py -m benchmarks.library_check_ranks OUTPUT NETWORK [verify]
 
@@ -27,13 +27,13 @@ TOKEN = 16
 WIDTH = 768
 
 
-class Tokens(nn.Module):
-    """Blocks of linear layers on tokens: nearly all memory is that of weights."""
+class TokenNetwork(nn.Module):
+    """Blocks of linear layers on tokens: weights take nearly all of the memory."""
 
     def __init__(self) -> None:
         super().__init__()
         self.split = nn.Conv2d(3, WIDTH, TOKEN, TOKEN)
-        self.blocks = nn.ModuleList(_block() for _ in range(8))
+        self.blocks = nn.ModuleList(_make_block() for _ in range(8))
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, images: Any) -> Any:
@@ -44,7 +44,7 @@ class Tokens(nn.Module):
         return self.head(tokens.mean(1))
 
 
-def _block() -> nn.Module:
+def _make_block() -> nn.Module:
     wide = 4 * WIDTH
     return nn.Sequential(
         nn.LayerNorm(WIDTH), nn.Linear(WIDTH, wide), nn.GELU(), nn.Linear(wide, WIDTH)
@@ -63,7 +63,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int, dict[str, Any]]] = {
         {"stages": 2, "batch_size": 2},
     ),
     "tokens": (
-        Tokens,
+        TokenNetwork,
         224,
         {"stages": 2, "batch_size": 4},
     ),
@@ -84,9 +84,9 @@ def load_classes(step: int, images: range, box: Box) -> torch.Tensor:
 def main() -> None:
     """Build the network, and train it."""
     output, name, *options = sys.argv[1:]
-    make, size, layout = NETWORKS[name]
+    make_module, size, layout = NETWORKS[name]
     torch.manual_seed(0)
-    module = make()
+    module = make_module()
     comm = MPI.COMM_WORLD
     comm.Barrier()
     start = perf_counter()

@@ -30,7 +30,10 @@ def find_mpiexec() -> str | None:
 
 
 def run_ranks(module: str, ranks: int, *arguments: object) -> int:
-    """Run a module on ranks that may share cores, and return the exit code; 3 without mpiexec."""
+    """Run a module on ranks that may share cores, and return the exit code.
+
+    It is 3 without mpiexec.
+    """
     mpiexec = find_mpiexec()
     if mpiexec is None:
         return 3

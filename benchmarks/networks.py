@@ -1,13 +1,12 @@
-"""Check networks of torchvision over stages, mirrored pipelines, replicas and tiles.
+"""Check networks of torchvision over stages, pipelines, replicas and tiles.
 
     python -m benchmarks.networks --folder FOLDER [--only "resnet18;unet"] [--layouts "lp-2"]
 
-Each network is run as a case of ``model.network`` with `validate: full`: two and three stages,
-interleaved, mirrored, replicated, over tiles, and over tiles with a stage. Every rank compares
+Each network is a case of ``model.network`` with `validate: full`: two and three stages,
+interleaved, bidirectional, replicated, over tiles, and over tiles with a stage. Every rank compares
 output, loss, all gradients and weights after three steps with the user's module on one process in
-float64. A network whose row stands in the folder is not run again, so that the command goes on
-where it was cut short. It needs torchvision; over a torch without CUDA the operators that it asks
-for are defined.
+float64. A network with a row in the folder is not run again, so that an interrupted command
+continues. It needs torchvision. Over a torch without CUDA, the missing operators are defined.
 """
 
 from __future__ import annotations
@@ -64,16 +63,16 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "maxvit_t": {},
     "fasterrcnn_mobilenet_v3_large_320_fpn": BARE,
 }
-"""Networks of torchvision as they come, without auxiliary outputs, and what they are given."""
-OURS: dict[str, dict[str, Any]] = {
+"""Unchanged networks of torchvision, without auxiliary outputs, and their arguments."""
+EXAMPLES: dict[str, dict[str, Any]] = {
     "unet": {},
     "unet-segments": {"segments": True},
     "unet-4-levels": {"levels": 4, "width": 8, "segments": True},
 }
-"""The example, and what it is given."""
+"""Variants of the example, and their arguments."""
 EXAMPLE = "spbench_parallel.models.imported.example:UNet"
-LARGER = {"inception_v3": 139, "alexnet": 128, "maxvit_t": 224}
-"""Pixels a side of those whose maps would end as too few for three tiles, or that take no less."""
+LARGER_SIZES = {"inception_v3": 139, "alexnet": 128, "maxvit_t": 224}
+"""Pixels per side of networks with a larger minimum, or with maps too small for three tiles."""
 LAYOUTS: dict[str, dict[str, Any]] = {
     "lp-2": {"scheme": "lp", "split_size": 2, "parts": 2},
     "lp-3": {"scheme": "lp", "split_size": 3, "parts": 2},
@@ -87,8 +86,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
-MOST_GATHERED = 0.05
-"""The most of forward time that should be spent on gathered maps."""
+MAX_GATHERED_SHARE = 0.05
+"""Limit of the share of forward time on gathered maps."""
 
 
 def main() -> None:
@@ -98,28 +97,30 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names with ; between (default: all)")
     parser.add_argument("--layouts", default="", help="names with ; between (default: all)")
     parser.add_argument("--size", type=int, default=96, help="pixels a side (default: 96)")
-    words = parser.parse_args()
-    asked = words.only.split(";") if words.only else [*NETWORKS, *OURS]
-    layouts = words.layouts.split(";") if words.layouts else list(LAYOUTS)
+    options = parser.parse_args()
+    names = options.only.split(";") if options.only else [*NETWORKS, *EXAMPLES]
+    layouts = options.layouts.split(";") if options.layouts else list(LAYOUTS)
     print("| network | " + " | ".join([*layouts, "gathered"]) + " |")
     print("| --- |" + " --- |" * (len(layouts) + 1))
-    words.folder.mkdir(parents=True, exist_ok=True)
-    for name in asked:
-        kept = words.folder / f"{name}.json"
-        if not kept.exists():
-            kept.write_text(json.dumps(row_of(name, LARGER.get(name, words.size), layouts)))
-        print(line(name, json.loads(kept.read_text()), layouts), flush=True)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        path = options.folder / f"{name}.json"
+        if not path.exists():
+            path.write_text(
+                json.dumps(check_network(name, LARGER_SIZES.get(name, options.size), layouts))
+            )
+        print(format_row(name, json.loads(path.read_text()), layouts), flush=True)
 
 
-def row_of(name: str, size: int, layouts: Sequence[str]) -> dict[str, Any]:
-    """Run a network in some layouts; return each one's status, or why it cannot be imported."""
-    network = EXAMPLE if name in OURS else f"benchmarks.torchvision_networks:{name}"
-    arguments = (OURS | NETWORKS)[name]
-    given = {"network": network, "network_args": arguments, "image_size": size}
-    # What is compared is all that counts: nothing is timed but one step.
-    given |= {"validate": "full", "warmup": 0, "iterations": 1, "baseline": False, "batch_size": 4}
+def check_network(name: str, size: int, layouts: Sequence[str]) -> dict[str, Any]:
+    """Run a network in some layouts; return their statuses, or the import error."""
+    network = EXAMPLE if name in EXAMPLES else f"benchmarks.torchvision_networks:{name}"
+    arguments = (EXAMPLES | NETWORKS)[name]
+    params = {"network": network, "network_args": arguments, "image_size": size}
+    # Only the comparison counts, so a single step is timed.
+    params |= {"validate": "full", "warmup": 0, "iterations": 1, "baseline": False, "batch_size": 4}
     cases = [
-        {"name": layout, "benchmark": "model.network", "params": given | LAYOUTS[layout]}
+        {"name": layout, "benchmark": "model.network", "params": params | LAYOUTS[layout]}
         for layout in layouts
     ]
     suite = {"schema": "spbench.suite/1", "name": name, "cases": cases}
@@ -129,84 +130,88 @@ def row_of(name: str, size: int, layouts: Sequence[str]) -> dict[str, Any]:
         path.write_text(json.dumps(suite))
         command = [sys.executable, "-m", "spbench", "run", str(path), "--headless", "-q"]
         command += ["--home", folder, "--json", str(report)]
-        errors = _errors_of(command)
-        found = json.loads(report.read_text()) if report.exists() else {}
-        if not found.get("cases"):
-            return {"why": _sentence(errors)}
-    statuses = {case["id"]: _status(case) for case in found["cases"]}
-    return {"statuses": statuses, "gathered": gathered_share(network, arguments, size)}
+        errors = _run_command(command)
+        report_content = json.loads(report.read_text()) if report.exists() else {}
+        if not report_content.get("cases"):
+            return {"why": _find_reason(errors)}
+    statuses = {case["id"]: _format_status(case) for case in report_content["cases"]}
+    return {"statuses": statuses, "gathered": measure_gathered_share(network, arguments, size)}
 
 
-def _errors_of(command: Sequence[str]) -> str:
-    """Run a command; return what it says of errors. It ends with this process."""
-    words: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **words) as running:
+def _run_command(command: Sequence[str]) -> str:
+    """Run a command, which ends with this process; return its stderr."""
+    streams: dict[str, Any] = {
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+    with subprocess.Popen(command, **streams) as process:
         try:
-            _, errors = running.communicate()
+            _, errors = process.communicate()
             return str(errors)
         except BaseException:
-            running.send_signal(signal.SIGINT)  # it ends its ranks, and gives up after a while
+            process.send_signal(signal.SIGINT)  # it ends its ranks, and gives up after a while
             raise
 
 
-def gathered_share(network: str, arguments: dict[str, Any], size: int) -> dict[str, Any]:
-    """Return what 2x2 tiles compute on gathered maps: operators, and their share of forward time.
+def measure_gathered_share(network: str, arguments: dict[str, Any], size: int) -> dict[str, Any]:
+    """Return the operators of 2x2 tiles on gathered maps, and their share of time.
 
-    The time is that of one process, which runs the same operators on whole maps.
+    The share is of the forward time of one process, which runs the same operators on whole maps.
     """
     model = import_network(network, arguments, Map(3, size, size), 0)
     nodes = list_gathered_operators(model.network, [Grid(2, 2)])
-    timed = _Timed(model.network.module.eval(), model.network.graph)
+    interpreter = _TimingInterpreter(model.network.module.eval(), model.network.graph)
     with torch.no_grad():
         for _ in range(3):
-            timed.run(torch.randn(4, 3, size, size))
-    share = sum(timed.seconds[node] for node in nodes) / sum(timed.seconds.values())
+            interpreter.run(torch.randn(4, 3, size, size))
+    share = sum(interpreter.seconds[node] for node in nodes) / sum(interpreter.seconds.values())
     convolves = any(isinstance(model.network.get_module(node), nn.Conv2d) for node in nodes)
     return {"operators": len(nodes), "share": share, "convolves": convolves}
 
 
-class _Timed(fx.Interpreter):
-    """A run that times each operator."""
+class _TimingInterpreter(fx.Interpreter):
+    """An interpreter that times each operator."""
 
     def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
         super().__init__(module, graph=graph)
         self.seconds: dict[fx.Node, float] = {}
 
     def run_node(self, n: fx.Node) -> Any:
-        """Run an operator; keep the least of its times."""
+        """Run an operator; keep its shortest time."""
         began = perf_counter()
-        made = super().run_node(n)
+        output = super().run_node(n)
         spent = perf_counter() - began
         self.seconds[n] = min(spent, self.seconds.get(n, spent))
-        return made
+        return output
 
 
-def _sentence(errors: str) -> str:
-    """Return what speaks against a network, of what the command says of all its cases."""
-    lines = [line for line in errors.splitlines() if "error: " in line]
+def _find_reason(errors: str) -> str:
+    """Return the reason against a network from the errors of all its cases."""
+    lines = [format_row for format_row in errors.splitlines() if "error: " in format_row]
     return lines[0].partition("error: ")[2].rpartition(": network ")[2] if lines else "no report"
 
 
-def _status(case: dict[str, Any]) -> str:
+def _format_status(case: dict[str, Any]) -> str:
     reason = case.get("reason") or ""
     return str(case["status"]) + (f" ({reason})" if reason else "")
 
 
-def line(name: str, row: dict[str, Any], layouts: Sequence[str]) -> str:
+def format_row(name: str, row: dict[str, Any], layouts: Sequence[str]) -> str:
     """Return a row of a Markdown table."""
     if "why" in row:
         return f"| {name} | {row['why']} |" + " |" * len(layouts)
-    statuses = [row["statuses"].get(each, "") for each in layouts]
-    return f"| {name} | " + " | ".join([*statuses, _gathered_words(row["gathered"])]) + " |"
+    statuses = [row["statuses"].get(layout, "") for layout in layouts]
+    return f"| {name} | " + " | ".join([*statuses, _format_gathered(row["gathered"])]) + " |"
 
 
-def _gathered_words(found: dict[str, Any]) -> str:
-    """Return what is gathered in words, with a no where it is more than it should be."""
-    if not found["operators"]:
+def _format_gathered(gathered: dict[str, Any]) -> str:
+    """Return the text for gathered maps, with a "no" if they exceed the limit."""
+    if not gathered["operators"]:
         return "nothing"
-    much = found["convolves"] or found["share"] > MOST_GATHERED
-    words = f"{found['operators']} operators, {100 * found['share']:.1f} %"
-    return f"no: {words}" if much else words
+    exceeds = gathered["convolves"] or gathered["share"] > MAX_GATHERED_SHARE
+    text = f"{gathered['operators']} operators, {100 * gathered['share']:.1f} %"
+    return f"no: {text}" if exceeds else text
 
 
 if __name__ == "__main__":

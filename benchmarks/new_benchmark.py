@@ -148,9 +148,9 @@ def main() -> int:
     for tree in parser.parse_args().trees:
         with tempfile.TemporaryDirectory(prefix="spbench-new-") as folder:
             copy = Path(folder) / "spbench"
-            _copy(tree, copy)
+            _copy_tree(tree, copy)
             touched = add_benchmark(copy)
-            passed = _test_passes(copy)
+            passed = _run_test(copy)
             failed |= not passed
         trees = {path.parts[0] for path in touched if path != SCHEMA}
         print(f"{tree}: {len(touched) - 1} files by hand in {len(trees)} trees, 1 generated")
@@ -160,7 +160,7 @@ def main() -> int:
     return int(failed)
 
 
-def _copy(tree: Path, copy: Path) -> None:
+def _copy_tree(tree: Path, copy: Path) -> None:
     copy.mkdir()
     for name in COPIED:
         if (tree / name).is_dir():
@@ -168,8 +168,8 @@ def _copy(tree: Path, copy: Path) -> None:
         else:
             shutil.copy(tree / name, copy / name)
     git = ["git", "-c", "user.name=spbench", "-c", "user.email=spbench@localhost"]
-    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "the tree before"]):
-        subprocess.run([*git, *words], cwd=copy, check=True)
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "the tree before"]):
+        subprocess.run([*git, *arguments], cwd=copy, check=True)
 
 
 def add_benchmark(copy: Path) -> list[Path]:
@@ -191,7 +191,7 @@ def add_benchmark(copy: Path) -> list[Path]:
     (copy / layout.test).write_text(TEST.format().replace("\\\\n", "\\n"))
     docs = copy / "docs/benchmarks.md"
     docs.write_text(docs.read_text().replace("| `link.ring` |", f"{DOCS}| `link.ring` |", 1))
-    schema = _spbench(copy, "-m", "spbench", "schema")
+    schema = _run_python(copy, "-m", "spbench", "schema")
     (copy / SCHEMA).write_text(schema.stdout)
     changed = subprocess.run(
         ["git", "status", "--porcelain", "--untracked-files=all"],
@@ -204,19 +204,19 @@ def add_benchmark(copy: Path) -> list[Path]:
     return sorted(path for path in paths if path.suffix in (".py", ".md", ".json", ".toml"))
 
 
-def _test_passes(copy: Path) -> bool:
+def _run_test(copy: Path) -> bool:
     layout = VERTICAL if (copy / VERTICAL.entry).is_file() else BY_LAYER
-    done = _spbench(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(layout.test))
-    if done.returncode:
-        sys.stderr.write(done.stdout + done.stderr)
-    return done.returncode == 0
+    completed = _run_python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(layout.test))
+    if completed.returncode:
+        sys.stderr.write(completed.stdout + completed.stderr)
+    return completed.returncode == 0
 
 
-def _spbench(copy: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def _run_python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python with the sources of a copy."""
     sources = os.pathsep.join(str(copy / name) for name in ("core", "console", "workers"))
     return subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, *arguments],
         cwd=copy,
         env=os.environ | {"PYTHONPATH": sources},
         capture_output=True,

@@ -1,12 +1,12 @@
-"""The ranks of `benchmarks.operator_times`: steps of a model, each operator timed by itself.
+"""The ranks of `benchmarks.operator_times`: steps with each operator timed.
 
     mpiexec -n RANKS python -m mpi4py -m benchmarks.operator_times_ranks STEPS NAME=VALUE...
 
-The further words are parameters of `model.resnet`. Rank 0 prints, in JSON, for each rank the
-seconds of a plain step and those of each kind of operator in a timed one.
+The further arguments are parameters of `model.resnet`. Rank 0 prints as JSON, for each rank, the
+seconds of a plain step and those of each kind of operator in a timed step.
 
-A dispatch mode sees every operator of torch, forward and backward. Of a convolution's backward it
-computes the gradients of data and of weights one after the other, which is what one call does.
+A dispatch mode receives every operator of torch, forward and backward. It computes a convolution's
+gradients of data and of weights one after the other, like the single call does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spbench_workers.context import Context
 
 CONVOLUTIONS = ("convolution forward", "gradients of data", "gradients of weights")
 KINDS = (*CONVOLUTIONS, "normalisation", "pointwise", "copies", "linear", "others")
-_KIND_OF = {
+_KINDS_BY_NAME = {
     "native_batch_norm": "normalisation",
     "cudnn_batch_norm": "normalisation",
     "native_batch_norm_backward": "normalisation",
@@ -58,8 +58,8 @@ class OperatorTimes(TorchDispatchMode):
     """A dispatch mode that times every operator of torch on this rank.
 
     Attributes:
-        seconds: By kind of operator; those that pack and unpack messages among tiles are part of
-            the exchange.
+        seconds: Times by kind of operator. Operators that pack and unpack messages among tiles
+            count as exchange.
     """
 
     def __init__(self) -> None:
@@ -83,47 +83,49 @@ class OperatorTimes(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run an operator, and count its time."""
+        """Run an operator, and add its time."""
         name = func.overloadpacket.__name__
         if name == "convolution_backward":
-            return self._backward(func, list(args))
-        kind = "convolution forward" if name == "convolution" else kind_of(name)
-        return self._timed(kind, lambda: func(*args, **(kwargs or {})))
+            return self._time_backward(func, list(args))
+        kind = "convolution forward" if name == "convolution" else find_kind(name)
+        return self._time_call(kind, lambda: func(*args, **(kwargs or {})))
 
-    def _backward(self, func: Any, args: list[Any]) -> Any:
+    def _time_backward(self, func: Any, args: list[Any]) -> Any:
         data, weights, bias = args[-1]
-        found: list[Any] = [None, None, None]
+        gradients: list[Any] = [None, None, None]
         if data:
             kind = "gradients of data"
-            found[0] = self._timed(kind, lambda: func(*args[:-1], [True, False, False]))[0]
+            gradients[0] = self._time_call(kind, lambda: func(*args[:-1], [True, False, False]))[0]
         if weights or bias:
             kind = "gradients of weights"
-            found[1:] = self._timed(kind, lambda: func(*args[:-1], [False, weights, bias]))[1:]
-        return tuple(found)
+            gradients[1:] = self._time_call(kind, lambda: func(*args[:-1], [False, weights, bias]))[
+                1:
+            ]
+        return tuple(gradients)
 
-    def _timed(self, kind: str, call: Callable[[], Any]) -> Any:
+    def _time_call(self, kind: str, call: Callable[[], Any]) -> Any:
         start = perf_counter()
-        made = call()
+        output = call()
         if not self._exchanging:
             self.seconds[kind] += perf_counter() - start
-        return made
+        return output
 
 
-def kind_of(name: str) -> str:
-    """Return the kind of an operator by its name in ATen."""
-    if name in _KIND_OF:
-        return _KIND_OF[name]
+def find_kind(name: str) -> str:
+    """Return the kind of an operator from its name in ATen."""
+    if name in _KINDS_BY_NAME:
+        return _KINDS_BY_NAME[name]
     return "pointwise" if name.startswith(_POINTWISE) else "others"
 
 
-def main(words: Sequence[str]) -> None:
-    """Take the steps, and print what they took."""
-    steps = int(words[0])
-    given = dict(word.split("=", 1) for word in words[1:])
+def main(arguments: Sequence[str]) -> None:
+    """Run the steps, and print their times."""
+    steps = int(arguments[0])
+    params_given = dict(argument.split("=", 1) for argument in arguments[1:])
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     world = open_world()
     entry = BENCHMARKS["model.resnet"]
-    params = entry.complete(given)
+    params = entry.complete(params_given)
     context = Context(world, SilentChannel(), case="", benchmark=entry.name, params=params)
     case = build_case(context)
     plan = case.plan
@@ -131,14 +133,14 @@ def main(words: Sequence[str]) -> None:
         plan.model.image, params["num_classes"], seed=1, dtype=plan.dtype, device=plan.device
     )
     engine = Engine(world.comm, plan, images, case.training)
-    _steps(engine, images, 1)
-    plain = _steps(engine, images, steps)
+    _time_steps(engine, images, 1)
+    plain = _time_steps(engine, images, steps)
     times = OperatorTimes()
     with times, COMM_STATS.use_timer(times.exchange):
-        _steps(engine, images, 1)  # torch prepares what it needs to tell operators apart
+        _time_steps(engine, images, 1)  # torch prepares its dispatch on first use
         times.seconds.clear()
         before = dict(engine.phases.seconds)
-        timed = sum(_steps(engine, images, steps)) / steps
+        timed = sum(_time_steps(engine, images, steps)) / steps
     phases = {name: engine.phases.seconds[name] - before[name] for name in before}
     row = {kind: times.seconds[kind] / steps for kind in (*KINDS, "exchange")}
     row |= {"waits": phases["wait"] / steps, "gradient sums": phases["allreduce"] / steps}
@@ -150,23 +152,23 @@ def main(words: Sequence[str]) -> None:
 
 
 class SilentChannel:
-    """A channel for a program without a console: nobody is told."""
+    """A channel for a program without a console: it discards all events."""
 
     rank: int | None = None
 
     def send(self, event: str, **fields: Any) -> None:
-        """Send nothing."""
+        """Discard the event."""
 
     def receive_cases(self) -> list[dict[str, Any]]:
-        """Return no case."""
+        """Return no cases."""
         return []
 
     def close(self) -> None:
-        """Close nothing."""
+        """Do nothing."""
 
 
-def _steps(engine: Engine, images: SyntheticImages, steps: int) -> list[float]:
-    """Take steps that all ranks begin together; return their seconds."""
+def _time_steps(engine: Engine, images: SyntheticImages, steps: int) -> list[float]:
+    """Run steps that start at the same time on all ranks; return their seconds."""
     seconds = []
     for step in range(steps):
         engine.world.Barrier()

@@ -2,8 +2,8 @@
 
     python -m benchmarks.pingpong [--rounds 5] [--iterations 50]
 
-Two ranks, each bound to a core of its own; the C program and spbench run by turns, so that a noisy
-neighbour troubles all alike. Prints medians over the rounds.
+Two ranks run, each bound to one core. The C program and spbench are interleaved, so that other work
+on the machine affects both. Prints medians over the rounds.
 """
 
 from __future__ import annotations
@@ -31,43 +31,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="runs of each program (default: 5)")
     parser.add_argument("--iterations", type=int, default=50, help="samples a size (default: 50)")
-    words = parser.parse_args()
-    mpicc = find("mpicc")
-    mpirun = find("mpirun")
+    options = parser.parse_args()
+    mpicc = find_program("mpicc")
+    mpirun = find_program("mpirun")
     with tempfile.TemporaryDirectory() as folder:
-        program = build(mpicc, Path(folder) / "pingpong")
-        launch = [mpirun, *binding(mpirun), "-n", "2"]
-        rounds = [one_round(launch, program, words.iterations) for _ in range(words.rounds)]
-    print(table(rounds))
+        program = build_program(mpicc, Path(folder) / "pingpong")
+        launch = [mpirun, *bind_options(mpirun), "-n", "2"]
+        rounds = [run_round(launch, program, options.iterations) for _ in range(options.rounds)]
+    print(format_table(rounds))
 
 
-def find(name: str) -> str:
-    """Return the program's path: beside this interpreter first, then PATH."""
+def find_program(name: str) -> str:
+    """Return the program's path, from this interpreter's folder or from PATH."""
     path = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
-    return path or missing(f"{name} is neither beside {sys.executable} nor in PATH")
+    return path or exit_without(f"{name} is neither beside {sys.executable} nor in PATH")
 
 
-def missing(what: str) -> str:
-    sys.stderr.write(f"pingpong: {what}\n")
+def exit_without(message: str) -> str:
+    sys.stderr.write(f"pingpong: {message}\n")
     sys.exit(MISSING_STATUS)
 
 
-def build(mpicc: str, program: Path, source: Path = SOURCE) -> Path:
+def build_program(mpicc: str, program: Path, source: Path = SOURCE) -> Path:
     command = [mpicc, "-O2", "-std=c99", str(source), "-o", str(program)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    if built.returncode:
-        missing(f"{mpicc} cannot build {source.name} (is a C compiler there?): {built.stderr}")
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        exit_without(
+            f"{mpicc} cannot build {source.name} (is a C compiler there?): {completed.stderr}"
+        )
     return program
 
 
-def binding(mpirun: str) -> list[str]:
-    """Return the words that bind a rank to a core: Open MPI spells them with two dashes."""
+def bind_options(mpirun: str) -> list[str]:
+    """Return the options that bind a rank to a core; only Open MPI uses two dashes."""
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False)
     open_mpi = re.search("Open MPI|Open RTE|PRTE", version.stdout + version.stderr)
     return ["--bind-to", "core"] if open_mpi else ["-bind-to", "core"]
 
 
-def one_round(launch: list[str], program: Path, iterations: int) -> dict[str, Times]:
+def run_round(launch: list[str], program: Path, iterations: int) -> dict[str, Times]:
     """Run all programs once, one after another."""
     sizes = [str(size) for size in SIZES]
     times = {}
@@ -76,8 +78,8 @@ def one_round(launch: list[str], program: Path, iterations: int) -> dict[str, Ti
         pairs = (line.split() for line in output.splitlines())
         times[f"C {mode}"] = {int(size): float(time) for size, time in pairs}
     worker = [sys.executable, "-m", "mpi4py", "-m", "spbench_workers", "link.pingpong"]
-    words = ["--sizes", ",".join(sizes), "--iterations", str(iterations)]
-    output = run([*launch, *worker, *words])
+    options = ["--sizes", ",".join(sizes), "--iterations", str(iterations)]
+    output = run([*launch, *worker, *options])
     times["spbench"] = {int(size): float(time) for time, size in LINE.findall(output)}
     return times
 
@@ -85,19 +87,21 @@ def one_round(launch: list[str], program: Path, iterations: int) -> dict[str, Ti
 def run(command: list[str]) -> str:
     allow_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     environment = {"OMPI_MCA_osc": "^ucx"} | os.environ | allow_root
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if ended.returncode:
-        sys.exit(f"pingpong: {' '.join(command)}: exit {ended.returncode}\n{ended.stderr}")
-    return ended.stdout
+    completed = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False
+    )
+    if completed.returncode:
+        sys.exit(f"pingpong: {' '.join(command)}: exit {completed.returncode}\n{completed.stderr}")
+    return completed.stdout
 
 
-def table(rounds: list[dict[str, Times]]) -> str:
-    """Return medians over the rounds, one way in us, and how spbench compares with C."""
+def format_table(rounds: list[dict[str, Times]]) -> str:
+    """Return medians over the rounds in us, one way, and the ratio to C."""
     names = list(rounds[0])
-    heads = ["bytes", *names, "spbench/plain", "spbench-plain"]
-    lines = [" ".join(f"{head:>14}" for head in heads)]
+    headings = ["bytes", *names, "spbench/plain", "spbench-plain"]
+    lines = [" ".join(f"{heading:>14}" for heading in headings)]
     for size in SIZES:
-        times = [median(one[name][size] for one in rounds) for name in names]
+        times = [median(times_of_round[name][size] for times_of_round in rounds) for name in names]
         ratio = times[-1] / times[0]
         difference = times[-1] - times[0]
         cells = [f"{time:14.3f}" for time in times]

@@ -1,10 +1,10 @@
-"""Plant every fault of the model benchmarks in every layout and format, and count what is noticed.
+"""Plant every fault of the model benchmarks, in every layout and format.
 
     python -m benchmarks.planted_faults [--models M,...] [--layouts L,...] [--formats F,...]
 
-Each combination that the catalog allows is run at a tiny size on up to 5 ranks, with only the part
-that has to notice the fault: the comparison with one process, or the step at full size. Each layout
-also runs without a fault, and must pass.
+Counts the detected faults. Each combination that the catalog allows is run at a tiny size on up to
+5 ranks, with only the part that must notice the fault: the comparison with one process, or the step
+at full size. Each layout also runs without a fault, and must pass.
 
 Each outcome is printed and kept in --log. If you interrupt the command, run it again to continue;
 --again deletes earlier outcomes. The command exits with 1 if a fault was neither noticed nor
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.format_check import table
+from benchmarks.format_check import format_table
 from benchmarks.goals import argument_parser
 from benchmarks.mpi_ranks import run_ranks
 from benchmarks.trial_log import Line, TrialLog
@@ -76,19 +76,19 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="delete earlier outcomes")
     options = parser.parse_args()
     selection = (options.models, options.layouts, options.formats)
-    for names, known in zip(selection, (MODELS, LAYOUTS, FORMATS), strict=True):
-        if unknown := [name for name in names.split(",") if name not in known]:
-            parser.error(f"unknown {unknown[0]}; choose from {', '.join(known)}")
-    TrialLog(options.log, again=options.again)
+    for names, all_names in zip(selection, (MODELS, LAYOUTS, FORMATS), strict=True):
+        if unknown := [name for name in names.split(",") if name not in all_names]:
+            parser.error(f"unknown {unknown[0]}; choose from {', '.join(all_names)}")
+    TrialLog(options.log, restart=options.again)
     arguments = (options.log, *selection, options.seconds)
     if code := run_ranks("benchmarks.planted_faults_ranks", RANKS, *arguments):
         return code
     rows = TrialLog(options.log).lines
-    print(table([["model", "layout", "format", *OUTCOMES], *_count_outcomes(rows)]))
+    print(format_table([["model", "layout", "format", *OUTCOMES], *_count_outcomes(rows)]))
     wrong = [row for row in rows if row["outcome"] in WRONG]
     for row in wrong:
         print(f"{row['outcome']}: {' '.join(row['combination'])}: {row['reason']}")
-    left = set(combinations(*selection)) - {tuple(row["combination"]) for row in rows}
+    left = set(list_combinations(*selection)) - {tuple(row["combination"]) for row in rows}
     if left:
         print(f"{len(left)} combinations are left: run the command again")
     return int(bool(wrong or left or not rows))
@@ -104,8 +104,8 @@ def _count_outcomes(rows: list[Line]) -> list[list[str]]:
     ]
 
 
-def params_of(model: str, layout: str, precision: str) -> dict[str, Any] | None:
-    """Return the complete parameters of a case; None if the catalog refuses them."""
+def complete_params(model: str, layout: str, precision: str) -> dict[str, Any] | None:
+    """Return the complete parameters of a case; None if the catalog rejects them."""
     params = MODELS[model] | LAYOUTS[layout] | {"precision": precision}
     if params["scheme"] != "sequential":
         params["balance"] = "estimated"
@@ -115,12 +115,12 @@ def params_of(model: str, layout: str, precision: str) -> dict[str, Any] | None:
         return None
 
 
-def combinations(models: str, layouts: str, formats: str) -> Iterator[Combination]:
+def list_combinations(models: str, layouts: str, formats: str) -> Iterator[Combination]:
     """Yield the combinations that the catalog allows, first without a fault."""
     for precision in formats.split(","):
         for model in models.split(","):
             for layout in layouts.split(","):
-                params = params_of(model, layout, precision)
+                params = complete_params(model, layout, precision)
                 if params is None:
                     continue
                 for fault in (NONE, *BENCHMARKS[f"model.{model}"].list_faults(params)):

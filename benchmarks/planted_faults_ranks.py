@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.planted_faults import NONE, Combination, combinations, params_of
+from benchmarks.planted_faults import NONE, Combination, complete_params, list_combinations
 from benchmarks.trial_log import TrialLog
 from mpi4py import MPI
 
@@ -35,8 +35,8 @@ from spbench_workers.context import Context
 Row = dict[str, Any]
 
 
-class _Channel(Channel):
-    """Keeps the names of the checks that failed, and the errors of all checks."""
+class _CheckChannel(Channel):
+    """A channel that stores the failed checks and the errors of all checks."""
 
     rank = None
 
@@ -52,7 +52,7 @@ class _Channel(Channel):
         """Do nothing: there is no connection."""
 
     def send(self, event: str, **fields: Any) -> None:
-        """Note the outcome of a check."""
+        """Store the result of a check."""
         if event != "check":
             return
         self.errors.setdefault(fields["name"], []).append(fields["max_abs_error"])
@@ -60,29 +60,29 @@ class _Channel(Channel):
             self.failed.add(fields["name"])
 
 
-class _Planting:
-    """Plants faults, and keeps the reason if a layout has nothing that the fault could change."""
+class _FaultPlanter:
+    """Plants faults, and stores the reason if a fault has no effect in a layout."""
 
     def __init__(self) -> None:
         self.refusal: str | None = None
 
     def __call__(self, context: Context, engine: Engine, *, prefix: str = "") -> None:
         try:
-            _PLANT(context, engine, prefix=prefix)
+            _INJECT_FAULT(context, engine, prefix=prefix)
         except FaultWithoutEffectError as error:
             self.refusal = str(error)
 
 
-_PLANT = fault_injection.inject_fault
+_INJECT_FAULT = fault_injection.inject_fault
 
 
-def outcome(world: World, combination: Combination) -> Row:
+def run_combination(world: World, combination: Combination) -> Row:
     """Run a combination. All ranks of its case must call it."""
     model, layout, precision, fault = combination
-    params = params_of(model, layout, precision)
+    params = complete_params(model, layout, precision)
     assert params is not None, "it is one that the catalog allows"
-    channel = _Channel()
-    planting = _Planting()
+    channel = _CheckChannel()
+    planter = _FaultPlanter()
     context = Context(
         world,
         channel,
@@ -99,15 +99,15 @@ def outcome(world: World, combination: Combination) -> Row:
         skipped["_check_full_size"] = lambda *_: None
     with (
         patch.multiple(benchmark, **skipped),
-        patch.object(fault_injection, "inject_fault", planting),
+        patch.object(fault_injection, "inject_fault", planter),
     ):
         try:
             benchmark.run(context)
         except CannotRunError as error:
             refusal = str(error)
-    answers = world.comm.allgather((channel.failed, refusal or planting.refusal))
+    answers = world.comm.allgather((channel.failed, refusal or planter.refusal))
     failed = sorted({name for failed, _ in answers for name in failed})
-    refusals = [why for _, why in answers if why is not None]
+    refusals = [reason for _, reason in answers if reason is not None]
     errors = world.comm.allgather(channel.errors)
     row: Row = {"combination": combination, "failed": failed, "errors": errors}
     if fault == NONE:
@@ -122,30 +122,32 @@ def outcome(world: World, combination: Combination) -> Row:
 
 
 def main() -> None:
-    """Run the combinations that the log has not."""
+    """Run the combinations that are missing from the log."""
     path, models, layouts, formats, seconds = sys.argv[1:]
     world = open_world()
-    begun = monotonic()
+    started = monotonic()
     log = TrialLog(Path(path)) if world.rank == 0 else None
-    known = {tuple(line["combination"]) for line in log.lines} if log is not None else None
-    done = world.comm.bcast(known)
-    for combination in combinations(models, layouts, formats):
+    combinations_of_log = (
+        {tuple(line["combination"]) for line in log.lines} if log is not None else None
+    )
+    done = world.comm.bcast(combinations_of_log)
+    for combination in list_combinations(models, layouts, formats):
         if combination in done:
             continue
-        if world.comm.bcast(monotonic() - begun > float(seconds)):
+        if world.comm.bcast(monotonic() - started > float(seconds)):
             return
-        params = params_of(*combination[:3])
+        params = complete_params(*combination[:3])
         assert params is not None, "it is one that the catalog allows"
         ranks = BENCHMARKS[f"model.{combination[0]}"].ranks(params).exact
         assert ranks is not None, "a model's layout says how many ranks it takes"
-        takes_part = world.rank < ranks
-        part = world.comm.Split(0 if takes_part else MPI.UNDEFINED)
+        is_member = world.rank < ranks
+        part = world.comm.Split(0 if is_member else MPI.UNDEFINED)
         row = None
-        if takes_part:
+        if is_member:
             assert isinstance(part, MPI.Intracomm), "it is split off one"
-            row = outcome(replace(world, comm=part, size=part.size), combination)
+            row = run_combination(replace(world, comm=part, size=part.size), combination)
         sleep_at_barrier(world.comm)
-        if takes_part:
+        if is_member:
             part.Free()
         if log is not None:
             assert row is not None, "rank 0 takes part in each case"

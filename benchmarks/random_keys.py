@@ -1,10 +1,10 @@
-"""Random keys, clicks, pastes and sizes of the terminal, on all pages: none may break the console.
+"""Random keys, clicks, pastes and sizes of the terminal on the console's pages.
 
     python -m benchmarks.random_keys [--events 20000] [--seed 1] [--log FILE]
 
-The console is driven in this process, on made-up runs in a folder of its own; it starts no run and
-asks no host. Each event is drawn from --seed, so that what went wrong can be done again; the last
-ones are printed with the error. Ends with 1 where there was one.
+No event may cause an error. The console runs in this process, on synthetic runs in a separate
+folder; it starts no run and asks no host. Each event is drawn from --seed, so that an error can be
+repeated; the last events are printed with the error. The exit code is 1 after an error.
 """
 
 from __future__ import annotations
@@ -43,73 +43,78 @@ KEYS = (
 PASTES = ("1, 2", "{a: [1, 2", "\n- name: x\n  benchmark: halo.exchange\n", "\x1b[31m", "é" * 300)
 SIZES = ((80, 24), (200, 60), (120, 36), (40, 10), (20, 5), (300, 80))
 SHARES = (("page", 6), ("letter", 40), ("key", 40), ("click", 8), ("paste", 2), ("size", 4))
-"""The kinds of events, and how many of a hundred each has."""
-REMEMBERED = 40
+"""The kinds of events, and their shares in percent."""
+LAST_EVENTS = 40
 SETTLE = 0.001
-TOLD_EVERY = 500
-DAY = 20260101
-Drawn = tuple[str, Any]
+PROGRESS_EVENTS = 500
+FIRST_DAY = 20260101
+DrawnEvent = tuple[str, Any]
 
 
 class DrivenApp(ConsoleApp):
-    """The console without what it would do outside of itself; an error ends it."""
+    """The console without effects outside of it; an error ends it."""
 
     CSS_PATH = Path(inspect.getfile(ConsoleApp)).with_name("console.tcss")
     CONTAINS_FAILURES = False
 
-    def __init__(self, opening: ConsoleOptions) -> None:
-        super().__init__(opening)
-        vars(self.context).update(start_run=lambda words, folder=None: None)
+    def __init__(self, options: ConsoleOptions) -> None:
+        super().__init__(options)
+        vars(self.context).update(start_run=lambda args, folder=None: None)
 
 
 def main() -> int:
-    """Draw the events and give them to the console."""
+    """Draw the events and send them to the console."""
     parser = argument_parser(__doc__)
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
-    words = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
-        error, last = asyncio.run(tried(Path(folder), words.seed, words.events, told=True))
+        error, last = asyncio.run(
+            try_events(Path(folder), options.seed, options.events, progress=True)
+        )
     if error is None:
-        print(f"{words.events:,} events, seed {words.seed}: no error")
+        print(f"{options.events:,} events, seed {options.seed}: no error")
         return 0
     print("".join(traceback.format_exception(error)), "the last events:", *last, sep="\n")
     return 1
 
 
-async def tried(
-    folder: Path, seed: int, events: int, *, told: bool = False
-) -> tuple[BaseException | None, Sequence[Drawn]]:
-    """Give so many events to consoles, one after another; return the first error, and the last.
+async def try_events(
+    folder: Path, seed: int, events: int, *, progress: bool = False
+) -> tuple[BaseException | None, Sequence[DrawnEvent]]:
+    """Send events to consoles, one after another, until an error.
 
     Args:
         folder: An empty folder, which they may write into.
-        seed: Of the draws.
+        seed: The seed of the events.
         events: The number of events.
-        told: Whether progress is printed.
+        progress: Whether progress is printed.
+
+    Returns:
+        The error or None, and the last events.
     """
-    furnish(folder)
-    draw = random.Random(seed)
-    last = deque[Drawn](maxlen=REMEMBERED)
-    asking = HostsPage._start_survey
-    setattr(HostsPage, "_start_survey", _ask_nobody)  # noqa: B010 mypy allows no other way
-    done = 0
+    write_inputs(folder)
+    generator = random.Random(seed)
+    last = deque[DrawnEvent](maxlen=LAST_EVENTS)
+    start_survey = HostsPage._start_survey
+    setattr(HostsPage, "_start_survey", _skip_survey)  # noqa: B010 mypy allows no other way
+    count = 0
     try:
         with contextlib.chdir(folder):
-            while done < events:
-                async for _ in _one_console(folder, draw, events - done, last):
-                    done += 1
-                    if told and done % TOLD_EVERY == 0:
-                        print(f"{done:,} of {events:,} events", file=sys.stderr, flush=True)
+            while count < events:
+                async for _ in _drive_console(folder, generator, events - count, last):
+                    count += 1
+                    if progress and count % PROGRESS_EVENTS == 0:
+                        print(f"{count:,} of {events:,} events", file=sys.stderr, flush=True)
     except BaseException as error:
         return error, last
     finally:
-        setattr(HostsPage, "_start_survey", asking)  # noqa: B010
+        setattr(HostsPage, "_start_survey", start_survey)  # noqa: B010
     return None, last
 
 
-def furnish(folder: Path) -> None:
-    """Write suites, hosts and made-up runs into an empty folder."""
+def write_inputs(folder: Path) -> None:
+    """Write suites, hosts and synthetic runs into an empty folder."""
     (folder / "suites").mkdir()
     for name in ("halo.yaml", "smoke.yaml", "links.yaml"):
         shutil.copy(SUITES / name, folder / "suites" / name)
@@ -118,70 +123,70 @@ def furnish(folder: Path) -> None:
     (folder / "hostfiles" / "four.hosts").write_text("node[01-04]:2\n")
     runs = folder / "home" / "runs"
     for number in range(6):
-        write_recorded(runs / f"{DAY + number}-000000-made-up-000{number}", 8, 200)
-    write_cases(runs / f"{DAY + 9}-000000-cases-0000", 40, 4, 5, 2)
+        write_recorded(runs / f"{FIRST_DAY + number}-000000-made-up-000{number}", 8, 200)
+    write_cases(runs / f"{FIRST_DAY + 9}-000000-cases-0000", 40, 4, 5, 2)
 
 
-def _ask_nobody(page: HostsPage, asking: Any) -> None:
-    asking.close()
+def _skip_survey(page: HostsPage, queries: Any) -> None:
+    queries.close()
 
 
-async def _one_console(
-    folder: Path, draw: random.Random, events: int, last: deque[Drawn]
+async def _drive_console(
+    folder: Path, generator: random.Random, events: int, last: deque[DrawnEvent]
 ) -> AsyncIterator[None]:
-    """Give events to a console until it is left, or there are no more; yield after each."""
+    """Send events to a console until it ends or no events remain; yield after each."""
     environ = dict(os.environ) | {"SPBENCH_CONFIG": str(folder / "console.yaml")}
-    opening = ConsoleOptions(
+    options = ConsoleOptions(
         home=folder / "home",
         environ=environ,
         folder=folder,
-        suite=folder / "suites" / draw.choice(("halo.yaml", "links.yaml")),
-        page=draw.choice(PAGES).name,
+        suite=folder / "suites" / generator.choice(("halo.yaml", "links.yaml")),
+        page=generator.choice(PAGES).name,
     )
-    app = DrivenApp(opening)
-    given = 0
-    async with app.run_test(size=draw.choice(SIZES[:3])) as pilot:
-        while given < events and app.is_running and app._exit is False:
-            drawn = _draw(draw, app)
-            last.append(drawn)
-            given += 1
-            await _give(pilot, drawn)
+    app = DrivenApp(options)
+    sent = 0
+    async with app.run_test(size=generator.choice(SIZES[:3])) as pilot:
+        while sent < events and app.is_running and app._exit is False:
+            event = _draw_event(generator, app)
+            last.append(event)
+            sent += 1
+            await _send_event(pilot, event)
             yield
 
 
-def _draw(draw: random.Random, app: ConsoleApp) -> Drawn:
-    (kind,) = draw.choices([name for name, _ in SHARES], [share for _, share in SHARES])
+def _draw_event(generator: random.Random, app: ConsoleApp) -> DrawnEvent:
+    (kind,) = generator.choices([name for name, _ in SHARES], [share for _, share in SHARES])
     match kind:
         case "page":
-            return kind, draw.choice(PAGES).name
+            return kind, generator.choice(PAGES).name
         case "letter":
-            return kind, draw.choice(LETTERS)
+            return kind, generator.choice(LETTERS)
         case "key":
-            return kind, draw.choice(KEYS)
+            return kind, generator.choice(KEYS)
         case "click":
             width, height = app.size
-            return kind, (draw.randrange(max(1, width)), draw.randrange(max(1, height)))
+            return kind, (generator.randrange(max(1, width)), generator.randrange(max(1, height)))
         case "paste":
-            return kind, draw.choice(PASTES)
-    return kind, draw.choice(SIZES)
+            return kind, generator.choice(PASTES)
+    return kind, generator.choice(SIZES)
 
 
-async def _give(pilot: Pilot[Any], drawn: Drawn) -> None:
+async def _send_event(pilot: Pilot[Any], event: DrawnEvent) -> None:
     app = pilot.app
-    (kind, what) = drawn
+    (kind, argument) = event
     match kind:
         case "page":
             if not app.screen.is_modal:
-                app.context.show_page(what)  # type: ignore[attr-defined]
+                app.context.show_page(argument)  # type: ignore[attr-defined]
         case "click":
             with contextlib.suppress(Exception):  # the screen may be smaller by now
-                await pilot.click(offset=what)
+                await pilot.click(offset=argument)
         case "paste":
-            app.post_message(Paste(what))
+            app.post_message(Paste(argument))
         case "size":
-            await pilot.resize_terminal(*what)
+            await pilot.resize_terminal(*argument)
         case _:
-            await pilot.press(what)
+            await pilot.press(argument)
     await pilot.pause(SETTLE)
 
 

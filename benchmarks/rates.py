@@ -1,4 +1,4 @@
-"""The bound of a rate, from the trials in which something happened."""
+"""The upper bound of a rate, from the number of trials with an event."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ HALVINGS = 60
 
 
 def upper_bound(count: int, trials: int) -> float:
-    """Return the one-sided upper bound of a rate at `CONFIDENCE` (Clopper and Pearson, 1934).
+    """Return the one-sided upper bound of a rate at `CONFIDENCE`.
+
+    Computed after Clopper and Pearson, 1934.
 
     Args:
-        count: The trials in which it happened.
+        count: The trials with the event.
         trials: All trials.
     """
     if count >= trials:

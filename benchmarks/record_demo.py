@@ -1,12 +1,12 @@
-"""Records the run that `spbench tui --demo` plays: two ranks on two cores, four simulated hosts.
+"""Records the run of `spbench tui --demo`: two cores, four simulated hosts.
 
     python -m benchmarks.record_demo
 
-The hosts are network namespaces of this machine, as the tests make them (root, sshd, iproute2).
-Their names and this machine's folders are written as sim01 to sim04, /demo and /opt/spbench.
-Each case has two ranks on two cores. Only the links are measured with four ranks, of which two
-are busy at a time. One host has a slow link, one case a rank that is made slow, and
-one case a planted wrong value. Run it on an idle machine: a recording with noise is rejected.
+The hosts are network namespaces of this machine, like those of the tests (needs root, sshd and
+iproute2). Their names and this machine's folders are written as sim01 to sim04, /demo and
+/opt/spbench. Each case has two ranks on two cores. Only the links are measured with four ranks, of
+which two are busy at a time. One host has a slow link, one case a rank that is made slow, and one
+case a planted wrong value. Run it on an idle machine: a recording with noise is rejected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path[:0] = [str(REPOSITORY / "tests")]
 DEMO = REPOSITORY / "console" / "spbench" / "demo"
 HOSTS = 4
 SLOW_LINK = 2
-KEPT = ("suite.yaml", "run.json", "events.jsonl")
+COPIED_FILES = ("suite.yaml", "run.json", "events.jsonl")
 FAULTS = ("slow=2.5@stencil", "corrupt-halo@damaged")
 SUITE = """\
 schema: spbench.suite/1
@@ -71,40 +71,42 @@ def main() -> None:
 
     with (
         tempfile.TemporaryDirectory(prefix="sp") as name,
-        started_hosts(Path(name), HOSTS) as made,
-        made.slowed(made.hosts[SLOW_LINK], "40mbit", "64kb"),
+        started_hosts(Path(name), HOSTS) as network,
+        network.slowed(network.hosts[SLOW_LINK], "40mbit", "64kb"),
     ):
         folder = Path(name)
         (folder / "demo.yaml").write_text(SUITE)
-        (folder / "demo.hosts").write_text(made.aliases(1, HOSTS))
-        path = f"{Path(sys.executable).parent}:{made.bin}:{os.environ['PATH']}"
-        words = ["run", "demo.yaml", "--headless", "--hostfile", "demo.hosts", "--home", "home"]
-        faults = [word for fault in FAULTS for word in ("--inject", fault)]
-        ended = subprocess.run(
-            [sys.executable, "-m", "spbench", *words, *faults],
+        (folder / "demo.hosts").write_text(network.aliases(1, HOSTS))
+        path = f"{Path(sys.executable).parent}:{network.bin}:{os.environ['PATH']}"
+        arguments = ["run", "demo.yaml", "--headless", "--hostfile", "demo.hosts", "--home", "home"]
+        faults = [argument for fault in FAULTS for argument in ("--inject", fault)]
+        completed = subprocess.run(
+            [sys.executable, "-m", "spbench", *arguments, *faults],
             cwd=folder,
             env=os.environ | {"PATH": path},
             check=False,
         )
-        if ended.returncode != 1:
-            sys.exit(f"record_demo: exit {ended.returncode}, expected 1 (the planted faults)")
+        if completed.returncode != 1:
+            sys.exit(f"record_demo: exit {completed.returncode}, expected 1 (the planted faults)")
         (run,) = (folder / "home" / "runs").iterdir()
-        if noisy := noisy_ids(run):
+        if noisy := list_noisy_cases(run):
             sys.exit(f"record_demo: other work disturbed {', '.join(noisy)}; run it again")
         DEMO.mkdir(exist_ok=True)
-        for kept in KEPT:
-            (DEMO / kept).write_text(renamed((run / kept).read_text(), made, folder))
+        for file_name in COPIED_FILES:
+            (DEMO / file_name).write_text(
+                replace_names((run / file_name).read_text(), network, folder)
+            )
 
 
-def noisy_ids(run: Path) -> list[str]:
+def list_noisy_cases(run: Path) -> list[str]:
     """Return the ids of the cases of a run that other work has disturbed."""
     report = json.loads((run / "report.json").read_text())
     return [case["id"] for case in report["cases"] if case["noisy"] and case["np"] <= 2]
 
 
-def renamed(text: str, made: NetHosts, folder: Path) -> str:
-    """Return what was recorded with plain names for the made hosts and for folders."""
-    for number, host in enumerate(made.hosts, 1):
+def replace_names(text: str, network: NetHosts, folder: Path) -> str:
+    """Return a recorded text with plain names for the simulated hosts and for folders."""
+    for number, host in enumerate(network.hosts, 1):
         text = text.replace(host.name, f"sim{number:02d}")
     return text.replace(str(folder), "/demo").replace(str(REPOSITORY), "/opt/spbench")
 

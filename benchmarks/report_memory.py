@@ -1,9 +1,9 @@
-"""Memory that the report of a large run takes: at the run's end, and for commands that read it.
+"""Memory of the report of a large run, at its end and in commands that read it.
 
     python -m benchmarks.report_memory
 
-The run is synthetic. Each command is a process of its own, and the kernel reports its peak. A part
-of a run's end is the state of the run, which is in memory anyway.
+The run is synthetic. Each command is a separate process, and the kernel reports its peak. Part of
+the memory at a run's end is the state of the run, which exists without the report.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.goals import Figure, argument_parser, table
+from benchmarks.goals import Figure, argument_parser, format_figures
 from benchmarks.made_up_run import write_cases
 
 from spbench.cli.runs.reports import write_report
@@ -26,7 +26,7 @@ from spbench.report.build import build_cases, build_document
 
 REPOSITORY = Path(__file__).parent.parent
 MEGABYTE = 1e6
-MOST = 300
+MAX_MEGABYTES = 300
 RUNS = ("20260101-000001-synthetic-0001", "20260101-000002-synthetic-0002")
 BASELINE = "synthetic"
 
@@ -37,19 +37,19 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--samples", type=int, default=1, help="of each rank (default: 1)")
     parser.add_argument("--end", type=Path, metavar="FOLDER", help="only write the report of a run")
-    words = parser.parse_args()
-    if words.end:
-        end_run(RunFolder(words.end))
+    options = parser.parse_args()
+    if options.end:
+        end_run(RunFolder(options.end))
         return
-    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
-        home = Path(place)
-        figures = measure(home, words.cases, words.ranks, words.samples)
-    print(f"{words.cases:,} cases on {words.ranks} ranks")
-    print(table(figures))
+    with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
+        home = Path(folder)
+        figures = measure(home, options.cases, options.ranks, options.samples)
+    print(f"{options.cases:,} cases on {options.ranks} ranks")
+    print(format_figures(figures))
 
 
 def measure(home: Path, cases: int, ranks: int, samples: int) -> list[Figure]:
-    """Return the peaks of memory of each command, and the size of the report."""
+    """Return the memory peaks of each command, and the size of the report."""
     runs = home / "runs"
     figures = []
     for name in RUNS:
@@ -57,13 +57,13 @@ def measure(home: Path, cases: int, ranks: int, samples: int) -> list[Figure]:
         command = ["benchmarks.report_memory", "--end", str(runs / name)]
         seconds, peak, output = run_module(command)
         if name == RUNS[0]:
-            state, growth = (float(word) for word in output.split())
+            state, growth = (float(column) for column in output.split())
             size = (runs / name / "report.json").stat().st_size / MEGABYTE
             figures += [
                 Figure("report, size", size, "MB"),
                 Figure("a run's end: state of the run", state, "MB"),
                 Figure("a run's end: growth for report.json and --json", growth, "MB"),
-                Figure("a run's end: whole process", peak, "MB", most=MOST),
+                Figure("a run's end: whole process", peak, "MB", maximum=MAX_MEGABYTES),
                 Figure("a run's end", seconds, "s"),
             ]
     for command in (
@@ -77,17 +77,17 @@ def measure(home: Path, cases: int, ranks: int, samples: int) -> list[Figure]:
         ["compare", BASELINE, RUNS[1]],
     ):
         seconds, peak, _ = run_module(["spbench", *command, "--home", str(home)])
-        name = " ".join(word for word in command if word not in RUNS)
+        name = " ".join(column for column in command if column not in RUNS)
         figures += [
-            Figure(f"{name}: whole process", peak, "MB", most=MOST),
+            Figure(f"{name}: whole process", peak, "MB", maximum=MAX_MEGABYTES),
             Figure(name, seconds, "s"),
         ]
     return figures
 
 
-def run_module(words: list[str]) -> tuple[float, float, str]:
-    """Run a module of Python; return its seconds, its peak in MB, and what it printed."""
-    command = [sys.executable, "-m", *words]
+def run_module(arguments: list[str]) -> tuple[float, float, str]:
+    """Run a Python module; return its seconds, its memory peak in MB, and its output."""
+    command = [sys.executable, "-m", *arguments]
     started = time.monotonic()
     with (
         tempfile.TemporaryFile() as output,
@@ -103,19 +103,19 @@ def run_module(words: list[str]) -> tuple[float, float, str]:
 
 
 def end_run(folder: RunFolder) -> None:
-    """Write the reports of a run as its end does; print the state's MB and the growth."""
+    """Write the reports of a run like at its end; print the state's MB and the growth."""
     state = folder.replay()
-    before = peak_megabytes()
+    before = read_peak_megabytes()
     cases, _ = build_cases(state)
     report = build_document(state, cases)
     folder.write_chunks("report.json", report.chunks())
     index_ended_run(folder, report.head, report.cases)
     write_report(report, str(folder.path / "copy.json"), no_samples=False)
-    print(before, peak_megabytes() - before)
+    print(before, read_peak_megabytes() - before)
 
 
-def peak_megabytes() -> float:
-    """Return the most memory that this process has had."""
+def read_peak_megabytes() -> float:
+    """Return the peak memory of this process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE
 
 

@@ -1,9 +1,9 @@
-"""Time and size of the reports of a run of a thousand cases, and time to compare two such runs.
+"""Time and size of the reports of a thousand cases, and time to compare two runs.
 
     python -m benchmarks.reports [--cases 1000] [--ranks 8] [--samples 50] [--launches 5]
 
-The runs are made up; `spbench report` and `spbench compare` are processes of their own, timed from
-their start. The first comparison makes the index of the runs.
+The runs are synthetic. `spbench report` and `spbench compare` are separate processes, timed from
+their start. The first comparison builds the index of the runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, argument_parser, table
+from benchmarks.goals import Figure, argument_parser, format_figures
 from benchmarks.made_up_run import write_cases
 
 from spbench.record.runs.folder import RunFolder
@@ -34,36 +34,36 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=50, help="of each rank (default: 50)")
     parser.add_argument("--launches", type=int, default=5, help="that share them (default: 5)")
     parser.add_argument("--rounds", type=int, default=5, help="starts of each (default: 5)")
-    words = parser.parse_args()
+    options = parser.parse_args()
     figures = []
-    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
-        home = Path(place)
+    with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
+        home = Path(folder)
         for number in (1, 2):
-            write_run(home, number, words.cases, words.ranks, words.samples, words.launches)
-        first = compared(home)
-        seconds = median(compared(home) for _ in range(words.rounds))
+            write_run(home, number, options.cases, options.ranks, options.samples, options.launches)
+        first = time_compare(home)
+        seconds = median(time_compare(home) for _ in range(options.rounds))
         figures += [
-            Figure("compare", seconds, "s", most=2),
+            Figure("compare", seconds, "s", maximum=2),
             Figure("compare, without an index", first, "s"),
         ]
         for kind in FORMATS:
             path = home / f"report.{kind}"
-            seconds = median(reported(home, kind, path) for _ in range(words.rounds))
-            most, megabytes = (3, 2) if kind == "html" else (None, None)
+            seconds = median(time_report(home, kind, path) for _ in range(options.rounds))
+            max_seconds, megabytes = (3, 2) if kind == "html" else (None, None)
             size = path.stat().st_size / MEGABYTE
             figures += [
-                Figure(kind, seconds, "s", most=most),
-                Figure(f"{kind}, size", size, "MiB", most=megabytes),
+                Figure(kind, seconds, "s", maximum=max_seconds),
+                Figure(f"{kind}, size", size, "MiB", maximum=megabytes),
             ]
-    about = f"{words.cases:,} cases on {words.ranks} ranks in {words.launches} launches"
-    print(f"{about}, median of {words.rounds}")
-    print(table(figures))
+    title = f"{options.cases:,} cases on {options.ranks} ranks in {options.launches} launches"
+    print(f"{title}, median of {options.rounds}")
+    print(format_figures(figures))
 
 
 def write_run(
     home: Path, number: int, cases: int, ranks: int, samples: int, launches: int
 ) -> RunFolder:
-    """Write a run that has ended, with its report."""
+    """Write a complete run with its report."""
     folder = RunFolder(home / "runs" / f"20260101-00000{number}-made-up-000{number}")
     write_cases(folder.path, cases, ranks, max(1, samples // launches), launches)
     report = build_report(folder.replay())
@@ -74,19 +74,19 @@ def write_run(
     return folder
 
 
-def compared(home: Path) -> float:
+def time_compare(home: Path) -> float:
     """Return the seconds that `spbench compare` takes."""
-    words = [sys.executable, "-m", "spbench", "compare", "last~1", "last", "--home", str(home)]
+    command = [sys.executable, "-m", "spbench", "compare", "last~1", "last", "--home", str(home)]
     started = time.monotonic()
-    subprocess.run(words, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
     return time.monotonic() - started
 
 
-def reported(home: Path, kind: str, path: Path) -> float:
+def time_report(home: Path, kind: str, path: Path) -> float:
     """Return the seconds that `spbench report` takes."""
-    words = [sys.executable, "-m", "spbench", "report", "--home", str(home)]
+    command = [sys.executable, "-m", "spbench", "report", "--home", str(home)]
     started = time.monotonic()
-    subprocess.run([*words, "--format", kind, "-o", str(path)], cwd=REPOSITORY, check=True)
+    subprocess.run([*command, "--format", kind, "-o", str(path)], cwd=REPOSITORY, check=True)
     return time.monotonic() - started
 
 

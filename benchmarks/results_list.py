@@ -2,7 +2,7 @@
 
     python -m benchmarks.results_list [--runs 10000] [--rounds 5]
 
-The runs are made up. The command is a process of its own, timed from its start; the page is timed
+The runs are synthetic. The command is a separate process, timed from its start. The page is timed
 from its key to the newest run's line.
 """
 
@@ -16,39 +16,44 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, argument_parser, table
+from benchmarks.goals import Figure, argument_parser, format_figures
 from benchmarks.terminal import Terminal
 
 REPOSITORY = Path(__file__).parent.parent
 SPBENCH = str(Path(sys.executable).parent / "spbench")
-BEGUN = 1_700_000_000.0
+FIRST_START = 1_700_000_000.0
 VARIABLES = {f"UCX_VARIABLE_{number}": "a value of some length" for number in range(40)}
-"""An environment of usual length, which makes run.json as long as those of clusters."""
+"""An environment of usual length, so that run.json is as long as on clusters."""
 
 
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5, help="starts of each (default: 5)")
-    words = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
-        home = Path(place)
-        write_runs(home, words.runs)
-        first = listed(home)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
+        home = Path(folder)
+        write_runs(home, options.runs)
+        first = time_list(home)
         figures = [
-            Figure("results list", median(listed(home) for _ in range(words.rounds)), "s", most=1),
-            Figure("Results page", median(shown(home) for _ in range(words.rounds)), "s"),
+            Figure(
+                "results list",
+                median(time_list(home) for _ in range(options.rounds)),
+                "s",
+                maximum=1,
+            ),
+            Figure("Results page", median(time_page(home) for _ in range(options.rounds)), "s"),
             Figure("results list, without an index", first, "s"),
         ]
-    print(f"{words.runs:,} runs, median of {words.rounds}")
-    print(table(figures))
+    print(f"{options.runs:,} runs, median of {options.rounds}")
+    print(format_figures(figures))
 
 
 def write_runs(home: Path, count: int) -> None:
-    """Write run.json of runs that have ended, one an hour."""
+    """Write run.json of complete runs, one per hour."""
     for number in range(count):
-        begun = BEGUN + 3600 * number
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(begun))
+        started = FIRST_START + 3600 * number
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(started))
         folder = home / "runs" / f"{stamp}-made-up-{number % 65536:04x}"
         folder.mkdir(parents=True)
         run = {
@@ -56,25 +61,25 @@ def write_runs(home: Path, count: int) -> None:
             "suite": "made-up",
             "file": "made-up.yaml",
             "argv": ["run", "made-up.yaml"],
-            "console": {"pid": 1, "host": "login", "started": begun},
+            "console": {"pid": 1, "host": "login", "started": started},
             "environment": {"host": "login", "env": VARIABLES},
             "verdict": "passed",
             "exit_code": 0,
-            "finished": begun + 60,
+            "finished": started + 60,
             "counts": {"passed": 4},
         }
         (folder / "run.json").write_text(json.dumps(run))
 
 
-def listed(home: Path) -> float:
+def time_list(home: Path) -> float:
     """Return the seconds that `spbench results list` takes."""
-    words = [SPBENCH, "results", "list", "--home", str(home)]
+    command = [SPBENCH, "results", "list", "--home", str(home)]
     started = time.monotonic()
-    subprocess.run(words, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
     return time.monotonic() - started
 
 
-def shown(home: Path) -> float:
+def time_page(home: Path) -> float:
     """Return the seconds until the Results page shows the runs."""
     with Terminal([SPBENCH, "tui", "--home", str(home)], REPOSITORY) as terminal:
         terminal.wait_for("Quit")

@@ -1,11 +1,11 @@
-"""Runs killed at random moments, and resumed: what is lost, and what is measured twice.
+"""Runs killed at random moments, and resumed: lost and repeated measurements.
 
     python -m benchmarks.resume [--kills 50] [--seed 1]
 
 Each trial starts a small suite of three jobs, kills its console by SIGKILL at a random moment, and
-resumes the run as often as it is killed, which is once or twice. Afterwards the run must have each
-case once, with all of its repeats, and those that had a verdict before must have kept theirs. Ends
-with 1 where one has not. A trial takes some 6 s on two cores.
+resumes the run after each kill; there are one or two. Afterwards the run must have each case once,
+with all of its repeats, and the cases with earlier verdicts must still have these. The exit code is
+1 if a trial fails. A trial takes about 6 s on two cores.
 """
 
 from __future__ import annotations
@@ -49,113 +49,124 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class KilledRun:
-    """A run that was killed: when, how far it had come, and what is wrong after it was resumed."""
+    """A killed and resumed run.
 
-    at_s: float
-    stood: str
-    wrong: tuple[str, ...]
+    Attributes:
+        killed_after_s: Seconds from its start to the first kill.
+        progress: Its progress at the first kill.
+        failures: Errors after it was resumed.
+    """
+
+    killed_after_s: float
+    progress: str
+    failures: tuple[str, ...]
 
 
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    words = parser.parse_args()
-    chance = random.Random(words.seed)
-    uncut()  # what it reads is in memory from now on
-    longest = uncut()
+    options = parser.parse_args()
+    generator = random.Random(options.seed)
+    time_suite()  # warms the page cache
+    longest = time_suite()
     trials = []
-    for number in range(words.kills):
-        trials.append(tried(chance, longest))
-        _tell(number + 1, trials[-1])
-    print(f"\nkilled in the first {longest:.1f} s, {words.kills} times; seed {words.seed}")
-    for stood, count in sorted(Counter(trial.stood for trial in trials).items()):
-        right = sum(trial.stood == stood and not trial.wrong for trial in trials)
-        print(f"  {stood}: {right} of {count} right")
-    sys.exit(any(trial.wrong for trial in trials))
+    for number in range(options.kills):
+        trials.append(kill_and_resume(generator, longest))
+        _print_trial(number + 1, trials[-1])
+    print(f"\nkilled in the first {longest:.1f} s, {options.kills} times; seed {options.seed}")
+    for progress, count in sorted(Counter(trial.progress for trial in trials).items()):
+        passed = sum(trial.progress == progress and not trial.failures for trial in trials)
+        print(f"  {progress}: {passed} of {count} right")
+    sys.exit(any(trial.failures for trial in trials))
 
 
-def _tell(number: int, trial: KilledRun) -> None:
-    outcome = "; ".join(trial.wrong) or "right"
-    print(f"{number:3}  {trial.at_s:5.2f} s  {trial.stood}: {outcome}", flush=True)
+def _print_trial(number: int, trial: KilledRun) -> None:
+    outcome = "; ".join(trial.failures) or "right"
+    print(f"{number:3}  {trial.killed_after_s:5.2f} s  {trial.progress}: {outcome}", flush=True)
 
 
-def uncut() -> float:
-    """Return the seconds that the suite takes."""
-    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
+def time_suite() -> float:
+    """Return the seconds of the suite without a kill."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
         started = time.monotonic()
-        subprocess.run(_words(Path(place)), stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(_build_command(Path(folder)), stdout=subprocess.DEVNULL, check=True)
         return time.monotonic() - started
 
 
-def tried(chance: random.Random, longest: float) -> KilledRun:
-    """Kill a run within its first seconds and resume it; one time in three it is killed again."""
-    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
-        home = Path(place)
-        at = chance.uniform(0.0, longest)
-        if not _killed(_words(home), at):
-            return KilledRun(at, AFTER, ())
+def kill_and_resume(generator: random.Random, longest: float) -> KilledRun:
+    """Kill a run within its first seconds and resume it; a third of the runs, twice."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as work_folder:
+        home = Path(work_folder)
+        kill_after = generator.uniform(0.0, longest)
+        if not _kill_after(_build_command(home), kill_after):
+            return KilledRun(kill_after, AFTER, ())
         folders = list_runs(home)
         if not folders:
-            return KilledRun(at, BEFORE, ())
+            return KilledRun(kill_after, BEFORE, ())
         (folder,) = folders
         before = folder.replay()
-        if chance.random() < 1 / 3:
-            _killed(_words(home, folder), chance.uniform(0.0, longest))
-        done = subprocess.run(
-            _words(home, folder), capture_output=True, text=True, timeout=PATIENCE, check=False
+        if generator.random() < 1 / 3:
+            _kill_after(_build_command(home, folder), generator.uniform(0.0, longest))
+        completed = subprocess.run(
+            _build_command(home, folder),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
-        over = done.returncode == 5  # there was nothing left, after its second kill
-        wrong = [] if done.returncode == 0 or over else [f"exit {done.returncode}: {done.stderr}"]
-        wrong += _wrong(folder, before)
-        return KilledRun(at, _stood(before), tuple(wrong))
+        is_complete = completed.returncode == 5  # it had ended before its second kill
+        failures = _find_failures(folder, before)
+        if completed.returncode and not is_complete:
+            failures.insert(0, f"exit {completed.returncode}: {completed.stderr}")
+        return KilledRun(kill_after, _describe_progress(before), tuple(failures))
 
 
-def _words(home: Path, folder: RunFolder | None = None) -> list[str]:
+def _build_command(home: Path, folder: RunFolder | None = None) -> list[str]:
     suite = home / "killed.yaml"
     if folder is None:
         suite.write_text(SUITE)
-    what = [str(suite)] if folder is None else ["--resume", folder.id]
-    return [SPBENCH, "run", *what, "--headless", "--home", str(home)]
+    selection = [str(suite)] if folder is None else ["--resume", folder.id]
+    return [SPBENCH, "run", *selection, "--headless", "--home", str(home)]
 
 
-def _killed(words: list[str], after: float) -> bool:
-    """Start a command and kill it; return whether it still ran."""
+def _kill_after(command: list[str], seconds: float) -> bool:
+    """Start a command and kill it after some seconds; return whether it still ran."""
     with subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:
         try:
-            process.wait(after)
+            process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             return True
     return False
 
 
-def _stood(state: RunState) -> str:
+def _describe_progress(state: RunState) -> str:
     if state.run is None:
         return "before its first event"
     judged = sum(case.status in ("passed", "failed") for case in state.cases.values())
     return f"with {judged} of {len(state.cases)} verdicts"
 
 
-def _wrong(folder: RunFolder, before: RunState) -> list[str]:
+def _find_failures(folder: RunFolder, before: RunState) -> list[str]:
     report = json.loads(folder.report.read_text()) if folder.report.exists() else {"cases": []}
     cases = {case["id"]: case for case in report["cases"]}
-    told = []
+    failures = []
     if sorted(case["id"] for case in report["cases"]) != sorted(REPEATS):
-        told.append(f"cases {sorted(cases)}")
-    told += [wrong for case in cases.values() if (wrong := _wrong_of(case))]
+        failures.append(f"cases {sorted(cases)}")
+    failures += [error for case in cases.values() if (error := _check_case(case))]
     after = folder.replay()
     for case in before.cases.values():
         if case.status == "passed" and case.verdict != after.cases[case.id].verdict:
-            told.append(f"{case.id} was passed before, and has another verdict")
+            failures.append(f"{case.id} was passed before, and has another verdict")
     if left := find_processes(folder.id):
-        told.append(f"processes left: {left}")
-    return told
+        failures.append(f"processes left: {left}")
+    return failures
 
 
-def _wrong_of(case: Mapping[str, Any]) -> str | None:
+def _check_case(case: Mapping[str, Any]) -> str | None:
     repeats = REPEATS[case["id"]]
     samples = case["samples"].get("time_ms", [])
     if case["status"] != "passed" or len(samples) != repeats or len(case["launches"]) != repeats:

@@ -1,12 +1,12 @@
-"""A run of many ranks through the whole console: what is lost, and what it costs.
+"""A run of many ranks through the whole console: lost events, and the cost.
 
     python -m benchmarks.scale [--ranks 10000] [--nodes 256] [--seconds 10] [--rate 1]
                                [--fan-in node|flat] [--no-tui]
 
-The ranks are made up (`benchmarks.scale_ranks`): some processes play them all, each rank with a
-connection, a heartbeat a second and so many events of samples. All behind them is real: relays,
-collector, deadlines, log, state, lines, report, and the console's page in a terminal. The log is
-read back, and every event of every rank must be in it. Exit code 1: something was lost.
+The ranks are synthetic (`benchmarks.scale_ranks`). A few processes simulate all of them: each rank
+has a connection, one heartbeat per second and that many events of samples. The console is real:
+relays, collector, deadlines, log, state, lines, report, and the page in a terminal. The log is read
+back, and must contain every event of every rank. The exit code is 1 if events are missing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from benchmarks.collector import memory
-from benchmarks.goals import Figure, argument_parser, table
+from benchmarks.collector import read_memory
+from benchmarks.goals import Figure, argument_parser, format_figures
 from benchmarks.terminal import Terminal
 
 from spbench.cli.runs.lines import LineView
@@ -53,21 +53,21 @@ launch: {{fan_in: {fan_in}, start_timeout: 300, timeout: 600}}
 cases:
   - {{name: copy, benchmark: memory.copy, np: {ranks}}}
 """
-EVENTS_BESIDE = 6
-"""A rank's events but heartbeats and samples: hello, ready, case_start, check, case_end, bye."""
+FIXED_EVENTS = 6
+"""A rank's hello, ready, case_start, check, case_end and bye: no heartbeats, no samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The run as it went.
+    """The cost of the run.
 
     Attributes:
         verdict: The case's status.
         seconds: From the launch to the last rank's end.
         ready: Seconds until the last rank was ready.
         cpu: Processor time of the console, in s.
-        growth: Memory by which the console has grown, at most, in MiB.
-        report: Seconds in which the report is built.
+        growth: Maximum growth of the console's memory, in MiB.
+        report: Seconds to build the report.
     """
 
     verdict: str
@@ -79,8 +79,8 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
-    """Contents of the log: events, their bytes, and how many of them are missing."""
+class LogContents:
+    """The log: events, size in MiB, missing events, and the seconds to read it."""
 
     events: int
     size: float
@@ -88,7 +88,7 @@ class Logged:
     seconds: float
 
 
-Measured = tuple[Cost, list[Figure]]
+MeasuredRun = tuple[Cost, list[Figure]]
 
 
 def main() -> None:
@@ -100,23 +100,23 @@ def main() -> None:
     parser.add_argument("--fan-in", choices=("node", "flat"), default="node")
     parser.add_argument("--no-tui", action="store_true", help="without the page in a terminal")
     parser.add_argument("--console", type=Path, help=SUPPRESS)
-    asked = parser.parse_args()
-    if asked.console is not None:
-        print(json.dumps(asdict(asyncio.run(_run(asked)))))
+    options = parser.parse_args()
+    if options.console is not None:
+        print(json.dumps(asdict(asyncio.run(run_job(options)))))
         return
     with tempfile.TemporaryDirectory(prefix="spbench-") as home:
-        cost, watching = measure(asked, Path(home))
+        cost, watching = measure(options, Path(home))
         (folder,) = Path(home, "runs").iterdir()
-        logged = read_back(folder / "events.jsonl", asked.ranks)
-    print(f"{asked.ranks:,} ranks on {asked.nodes:,} nodes, {asked.fan_in}: {cost.verdict}")
-    print(table(figures(cost, logged, watching)))
+        logged = read_back(folder / "events.jsonl", options.ranks)
+    print(f"{options.ranks:,} ranks on {options.nodes:,} nodes, {options.fan_in}: {cost.verdict}")
+    print(format_figures(build_figures(cost, logged, watching)))
     sys.exit(1 if logged.missing or cost.verdict != "passed" else 0)
 
 
-def figures(cost: Cost, logged: Logged, watching: list[Figure]) -> list[Figure]:
+def build_figures(cost: Cost, logged: LogContents, watching: list[Figure]) -> list[Figure]:
     rate = logged.events / cost.seconds
     return [
-        Figure("events missing from the log", logged.missing, "events", most=0),
+        Figure("events missing from the log", logged.missing, "events", maximum=0),
         Figure("events in the log", logged.events, "events"),
         Figure("events a second, over the whole run", rate, "events/s"),
         Figure("the log", logged.size, "MiB"),
@@ -131,67 +131,67 @@ def figures(cost: Cost, logged: Logged, watching: list[Figure]) -> list[Figure]:
     ]
 
 
-def measure(asked: Namespace, home: Path) -> Measured:
-    """Run it in a process of its own, with the console's page on it; return what both cost."""
+def measure(options: Namespace, home: Path) -> MeasuredRun:
+    """Run the job in a separate process with the console's page; return both costs."""
     argv = [sys.executable, "-m", "benchmarks.scale", *sys.argv[1:], "--console", str(home)]
     with subprocess.Popen(argv, cwd=REPOSITORY, stdout=subprocess.PIPE) as console:
         try:
-            watching = [] if asked.no_tui else watch(home, asked.seconds)
-            told, _ = console.communicate()
+            watching = [] if options.no_tui else watch_run(home, options.seconds)
+            output, _ = console.communicate()
         finally:
             console.kill()
     if console.returncode:
         sys.exit(console.returncode)
-    return Cost(**json.loads(told)), watching
+    return Cost(**json.loads(output)), watching
 
 
 # The console
 
 
-async def _run(asked: Namespace) -> Cost:
-    text = SUITE.format(ranks=asked.ranks, fan_in=asked.fan_in)
+async def run_job(options: Namespace) -> Cost:
+    text = SUITE.format(ranks=options.ranks, fan_in=options.fan_in)
     (case,) = load_suite_text(text, Path("scale.yaml")).cases
-    job = Job(1, (case,), asked.ranks, case.launch)
-    folder = create_run(asked.console, "scale")
+    job = Job(1, (case,), options.ranks, case.launch)
+    folder = create_run(options.console, "scale")
     _write_run_json(folder)
     state = RunState()
-    before = memory("VmRSS")
-    spent = time.process_time()
-    with lines(state) as view, logging(folder) as log:
+    before = read_memory("VmRSS")
+    cpu_before = time.process_time()
+    with open_view(state) as view, open_log(folder) as log:
         arrivals = EventCount(view, state)
         recorder = Recorder(log, state, arrivals)
-        described = describe_case(case, [asked.ranks])
-        words: dict[str, Any] = {
+        description = describe_case(case, [options.ranks])
+        run_fields: dict[str, Any] = {
             "id": folder.id,
             "suite": "scale",
             "description": "",
             "argv": [],
             "seed": None,
         }
-        recorder.record("run_start", **words, environment={}, cases=[described])
-        began = time.monotonic()
-        plan = JobPlan(job, None, made_up_launch(asked, described), os.environ)
+        recorder.record("run_start", **run_fields, environment={}, cases=[description])
+        started = time.monotonic()
+        plan = JobPlan(job, None, build_launch(options, description), os.environ)
         fault = await JobRun(plan, folder, recorder).run()
-        seconds = time.monotonic() - began
-        cpu = time.process_time() - spent
-        (judged,) = state.cases.values()
+        seconds = time.monotonic() - started
+        cpu = time.process_time() - cpu_before
+        (case_state,) = state.cases.values()
         if fault is not None:
-            said = (folder.job(1) / "stderr.log").read_text()[-2000:]
-            sys.exit(f"scale: {fault.message}\n{said}")
-        recorder.record("run_end", verdict=judged.status, exit_code=0, errors=[], findings=[])
-    grown = memory("VmHWM") - before
-    began_report = time.monotonic()
+            stderr = (folder.job(1) / "stderr.log").read_text()[-2000:]
+            sys.exit(f"scale: {fault.message}\n{stderr}")
+        recorder.record("run_end", verdict=case_state.status, exit_code=0, errors=[], findings=[])
+    growth = read_memory("VmHWM") - before
+    report_started = time.monotonic()
     cases, _ = build_cases(state)
     folder.write_chunks("report.json", build_document(state, cases).chunks())
-    took = time.monotonic() - began_report
-    return Cost(judged.status, seconds, arrivals.ready - began, cpu, grown, took)
+    report_seconds = time.monotonic() - report_started
+    return Cost(case_state.status, seconds, arrivals.ready - started, cpu, growth, report_seconds)
 
 
 class EventCount:
-    """A view that notes when the last rank was ready, before the view behind it."""
+    """A view that stores the time when the last rank was ready, and passes events on."""
 
-    def __init__(self, behind: Any, state: RunState) -> None:
-        self._behind = behind
+    def __init__(self, view: Any, state: RunState) -> None:
+        self._behind = view
         self._state = state
         self.ready = 0.0
 
@@ -202,14 +202,14 @@ class EventCount:
 
 
 @contextmanager
-def lines(state: RunState) -> Iterator[LineView]:
-    """Give the view of a run without a terminal; its lines go nowhere."""
+def open_view(state: RunState) -> Iterator[LineView]:
+    """Yield the view of a run without a terminal; its lines are discarded."""
     with open(os.devnull, "w") as nowhere:
         yield LineView(state, lambda line: print(line, file=nowhere), 0)
 
 
 @contextmanager
-def logging(folder: RunFolder) -> Iterator[EventLog]:
+def open_log(folder: RunFolder) -> Iterator[EventLog]:
     log = EventLog(folder.events)
     try:
         yield log
@@ -217,12 +217,12 @@ def logging(folder: RunFolder) -> Iterator[EventLog]:
         log.close()
 
 
-def made_up_launch(asked: Namespace, case: Mapping[str, Any]) -> Launch:
-    """Return a launch whose launcher plays all the ranks."""
+def build_launch(options: Namespace, case: Mapping[str, Any]) -> Launch:
+    """Return a launch with a launcher that simulates all ranks."""
     (check,) = case["checks"]
-    words = [asked.ranks, asked.nodes, asked.seconds, asked.rate, case["id"], check]
-    fan_in = {rank_events.ENV_FAN_IN: asked.fan_in}
-    argv = (sys.executable, "-m", "benchmarks.scale_ranks", *map(str, words))
+    arguments = [options.ranks, options.nodes, options.seconds, options.rate, case["id"], check]
+    fan_in = {rank_events.ENV_FAN_IN: options.fan_in}
+    argv = (sys.executable, "-m", "benchmarks.scale_ranks", *map(str, arguments))
     launch = SimpleNamespace(
         command=Command(argv, {**os.environ, **fan_in}),
         launcher=SimpleNamespace(name="made up", parse_output=lambda _: LauncherReport()),
@@ -248,21 +248,21 @@ def _write_run_json(folder: RunFolder) -> None:
     folder.write_json("run.json", run | {"console": console, "environment": {}})
 
 
-# Its readers
+# Readers of the run
 
 
-def watch(home: Path, seconds: float) -> list[Figure]:
-    """Watch the run in a terminal, to its end; return what that costs."""
+def watch_run(home: Path, seconds: float) -> list[Figure]:
+    """Watch the run in a terminal until its end; return the cost."""
     while not list(home.glob("runs/*/events.jsonl")):
         time.sleep(0.05)
     with Terminal([SPBENCH, "tui", "--home", str(home)], REPOSITORY) as terminal:
         terminal.wait_for("Watch it")
         terminal.press("y")
         drawn = terminal.wait_for("node0|made up")
-        began = time.monotonic()
-        spent = terminal.processor_seconds()
+        started = time.monotonic()
+        cpu_before = terminal.processor_seconds()
         terminal.rest(seconds)
-        load = 100 * (terminal.processor_seconds() - spent) / (time.monotonic() - began)
+        load = 100 * (terminal.processor_seconds() - cpu_before) / (time.monotonic() - started)
         terminal.press("j")
         answer = terminal.wait_for("▸")
     return [
@@ -272,28 +272,28 @@ def watch(home: Path, seconds: float) -> list[Figure]:
     ]
 
 
-def read_back(path: Path, ranks: int) -> Logged:
-    """Read the log as a replay does; count what is missing of each rank's events."""
+def read_back(path: Path, ranks: int) -> LogContents:
+    """Read the log like a replay; count the missing events of each rank."""
     state = RunState()
-    seen: dict[int, int] = {}
+    next_seqs: dict[int, int] = {}
     ended: set[int] = set()
     missing = events = 0
-    began = time.monotonic()
+    started = time.monotonic()
     with path.open("rb") as file:
         for line in file:
             event = json.loads(line)
             state.apply(event)
             if "seq" in event:
                 rank = event["rank"]
-                missing += event["seq"] != seen.get(rank, 0)
-                seen[rank] = event["seq"] + 1
+                missing += event["seq"] != next_seqs.get(rank, 0)
+                next_seqs[rank] = event["seq"] + 1
                 events += 1
                 if event["event"] == "bye":
                     ended.add(rank)
-    seconds = time.monotonic() - began
-    short = sum(max(0, EVENTS_BESIDE - count) for count in seen.values())
-    lost = EVENTS_BESIDE * (ranks - len(seen)) + (len(seen) - len(ended)) + short
-    return Logged(events, path.stat().st_size / 2**20, missing + lost, seconds)
+    seconds = time.monotonic() - started
+    incomplete = sum(max(0, FIXED_EVENTS - count) for count in next_seqs.values())
+    lost = FIXED_EVENTS * (ranks - len(next_seqs)) + (len(next_seqs) - len(ended)) + incomplete
+    return LogContents(events, path.stat().st_size / 2**20, missing + lost, seconds)
 
 
 if __name__ == "__main__":

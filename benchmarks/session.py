@@ -1,12 +1,13 @@
-"""Time that a session saves: 24 small cases in one launch against 24 launches of one case each.
+"""Time that a session saves: 24 small cases in one launch or in 24 launches.
 
     python -m benchmarks.session [--rounds 1]
 
-Each round runs the session, and then each case twice more, by turns: as a `spbench run` of its
-own, and by hand as `spbench command` prints it. Four ranks exchange the halos of a small image,
-so that nearly all of the time is start-up. The gap between two cases of a session is read from
-its events: from the last rank's case_end to the first and the last rank's next case_start. The
-first may be negative: a rank that is through goes on to the next case. A round takes minutes.
+Each round runs the session, and then each case twice more, interleaved: as a separate `spbench
+run`, and with the standalone command that `spbench command` prints. Four ranks exchange the halos
+of a small image, so that nearly all of the time is start-up. The gap between two cases of a session
+is read from its events: from the last rank's case_end to the first and the last rank's next
+case_start. The first may be negative, because ranks do not wait for each other between cases. A
+round takes minutes.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, argument_parser, table
+from benchmarks.goals import Figure, argument_parser, format_figures
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
-BY_HAND = "#   by hand, "
-TIMES_SOONER = 10
+STANDALONE_TITLE = "#   by hand, "
+MIN_SPEEDUP = 10
 GAP_MS = 50
 
 SLICE_METHODS = ("vertical", "horizontal", "square")
@@ -42,7 +43,7 @@ class Round:
 
     session: float
     launches: float
-    by_hand: float
+    standalone: float
     to_first_start: list[float]
     to_last_start: list[float]
 
@@ -50,35 +51,37 @@ class Round:
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="rounds of all (default: 1)")
-    words = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = SessionBench(Path(folder))
-        print(f"{bench.count} cases on 4 ranks, rounds: {words.rounds}")
-        print(report([bench.round(number) for number in range(words.rounds)]))
+        print(f"{bench.count} cases on 4 ranks, rounds: {options.rounds}")
+        print(format_rounds([bench.round(number) for number in range(options.rounds)]))
 
 
-def report(rounds: Sequence[Round]) -> str:
-    ratio = median(one.launches / one.session for one in rounds)
-    by_hand_ratio = median(one.by_hand / one.session for one in rounds)
-    first = [gap for one in rounds for gap in one.to_first_start]
-    last = [gap for one in rounds for gap in one.to_last_start]
-    return table(
+def format_rounds(rounds: Sequence[Round]) -> str:
+    ratio = median(round_.launches / round_.session for round_ in rounds)
+    standalone_ratio = median(round_.standalone / round_.session for round_ in rounds)
+    first = [gap for round_ in rounds for gap in round_.to_first_start]
+    last = [gap for round_ in rounds for gap in round_.to_last_start]
+    return format_figures(
         [
-            Figure("one session (spbench run)", median(one.session for one in rounds), "s"),
-            Figure("a launch a case (spbench run)", median(one.launches for one in rounds), "s"),
-            Figure("a launch a case, by hand", median(one.by_hand for one in rounds), "s"),
-            Figure("session sooner than launches", ratio, "times", least=TIMES_SOONER),
-            Figure("session sooner than by hand", by_hand_ratio, "times", least=TIMES_SOONER),
-            Figure("gap to the first rank's start", median(first), "ms", most=GAP_MS),
-            Figure("gap to the first rank's start, max", max(first), "ms", most=GAP_MS),
-            Figure("gap to the last rank's start", median(last), "ms", most=GAP_MS),
-            Figure("gap to the last rank's start, max", max(last), "ms", most=GAP_MS),
+            Figure("one session (spbench run)", median(round_.session for round_ in rounds), "s"),
+            Figure(
+                "a launch a case (spbench run)", median(round_.launches for round_ in rounds), "s"
+            ),
+            Figure("a launch a case, by hand", median(round_.standalone for round_ in rounds), "s"),
+            Figure("session sooner than launches", ratio, "times", minimum=MIN_SPEEDUP),
+            Figure("session sooner than by hand", standalone_ratio, "times", minimum=MIN_SPEEDUP),
+            Figure("gap to the first rank's start", median(first), "ms", maximum=GAP_MS),
+            Figure("gap to the first rank's start, max", max(first), "ms", maximum=GAP_MS),
+            Figure("gap to the last rank's start", median(last), "ms", maximum=GAP_MS),
+            Figure("gap to the last rank's start, max", max(last), "ms", maximum=GAP_MS),
         ]
     )
 
 
 class SessionBench:
-    """Has the suites, in a folder of its own, and runs them."""
+    """The suites in a separate folder, and their runs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -88,7 +91,7 @@ class SessionBench:
             self._suite(f"single-{number}", [method], [length], [channels])
             for number, (method, length, channels) in enumerate(points)
         ]
-        self._lines = by_hand_lines(self._session)
+        self._lines = list_standalone_commands(self._session)
         if len(self._lines) != self.count:
             sys.exit(f"session: {len(self._lines)} lines by hand for {self.count} cases")
 
@@ -97,17 +100,17 @@ class SessionBench:
         return len(self._singles)
 
     def round(self, number: int) -> Round:
-        """Run all once."""
+        """Run the session and the single cases once."""
         home = self._folder / f"home-{number}"
-        session = seconds(run_words(self._session, home))
-        first, last = gaps(next(home.glob("runs/*/events.jsonl")))
+        session = time_command(build_run_command(self._session, home))
+        first, last = read_gaps(next(home.glob("runs/*/events.jsonl")))
         if len(last) != self.count - 1:
             sys.exit(f"session: {len(last)} gaps between {self.count} cases")
-        launches = by_hand = 0.0
+        launches = standalone = 0.0
         for suite, line in zip(self._singles, self._lines, strict=True):
-            launches += seconds(run_words(suite, self._folder / "singles"))
-            by_hand += seconds(["bash", "-c", line])
-        return Round(session, launches, by_hand, first, last)
+            launches += time_command(build_run_command(suite, self._folder / "singles"))
+            standalone += time_command(["bash", "-c", line])
+        return Round(session, launches, standalone, first, last)
 
     def _suite(
         self, name: str, methods: Sequence[str], lengths: Sequence[int], channels: Sequence[int]
@@ -124,34 +127,39 @@ class SessionBench:
         return path
 
 
-def run_words(suite: Path, home: Path) -> list[str]:
+def build_run_command(suite: Path, home: Path) -> list[str]:
     return [SPBENCH, "run", str(suite), "--headless", "--home", str(home)]
 
 
-def by_hand_lines(suite: Path) -> list[str]:
-    """Return the lines that run the cases one by one without the console, as printed."""
-    printed = output([SPBENCH, "command", str(suite)]).splitlines()
-    return [line for title, line in itertools.pairwise(printed) if title.startswith(BY_HAND)]
+def list_standalone_commands(suite: Path) -> list[str]:
+    """Return the printed commands that run the cases one by one without the console."""
+    printed = run_command([SPBENCH, "command", str(suite)]).splitlines()
+    return [
+        line for title, line in itertools.pairwise(printed) if title.startswith(STANDALONE_TITLE)
+    ]
 
 
-def seconds(command: list[str]) -> float:
+def time_command(command: list[str]) -> float:
     started = time.monotonic()
-    output(command)
+    run_command(command)
     return time.monotonic() - started
 
 
-def output(command: list[str]) -> str:
-    ended = subprocess.run(
+def run_command(command: list[str]) -> str:
+    completed = subprocess.run(
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )
-    if ended.returncode:
-        said = ended.stdout + ended.stderr
-        sys.exit(f"session: {' '.join(command)}: exit {ended.returncode}\n{said}")
-    return ended.stdout
+    if completed.returncode:
+        output = completed.stdout + completed.stderr
+        sys.exit(f"session: {' '.join(command)}: exit {completed.returncode}\n{output}")
+    return completed.stdout
 
 
-def gaps(events: Path) -> tuple[list[float], list[float]]:
-    """Return the ms from each case's last case_end to the next one's first and last case_start."""
+def read_gaps(events: Path) -> tuple[list[float], list[float]]:
+    """Return the gaps in ms to the first and the last start of each next case.
+
+    A gap starts at the last case_end of a case.
+    """
     starts: dict[str, list[float]] = {}
     ends: dict[str, list[float]] = {}
     with events.open("rb") as file:

@@ -2,11 +2,10 @@
 
     python -m benchmarks.start_up [--rounds 15] [-v]
 
-The commands run by turns, each in a process of its own, beside a bare `python -c pass`, the least
-that any of them can take, and programs that do nothing but read a pydantic model and import PyYAML,
-one of them as a command with an option: what the libraries take without spbench. With -v it also
-tells which imports `spbench validate` spends its time on (python -X importtime, which is slower
-than the command itself).
+The commands are interleaved, each in a separate process. They are compared with a bare `python -c
+pass`, the minimum, and with programs that only read a pydantic model and import PyYAML, one of them
+with a command-line option: the time of the libraries without spbench. With -v it also prints the
+slowest imports of `spbench validate` (python -X importtime, which is slower than the command).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, argument_parser, table
+from benchmarks.goals import Figure, argument_parser, format_figures
 
 REPOSITORY = Path(__file__).parent.parent
 SPBENCH = str(Path(sys.executable).parent / "spbench")
@@ -36,7 +35,7 @@ def command(number: int = 1) -> None:
 
     Model.model_validate({"number": number})
 """
-"""As spbench does it: without a search for plugins, and pydantic only where it is needed."""
+"""Like spbench: without a search for plugins, and pydantic only if a command needs it."""
 PLAIN = f"import gc\ngc.disable()\n{LIBRARIES}\ncommand()"
 WITH_OPTIONS = f"{LIBRARIES}\nimport typer\ntyper.run(command)"
 COMMANDS: list[tuple[str, list[str], float | None]] = [
@@ -56,35 +55,42 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="runs of each (default: 15)")
     parser.add_argument("-v", "--verbose", action="store_true", help="the slowest imports too")
-    words = parser.parse_args()
+    options = parser.parse_args()
     seconds: dict[str, list[float]] = {name: [] for name, _, _ in COMMANDS}
-    for _ in range(words.rounds):
+    for _ in range(options.rounds):
         for name, command, _ in COMMANDS:
             started = time.monotonic()
             run(command)
             seconds[name].append(time.monotonic() - started)
-    print(f"median of {words.rounds} runs")
-    print(table([Figure(name, median(seconds[name]), "s", most) for name, _, most in COMMANDS]))
-    if words.verbose:
-        print(f"\n{imports()}")
+    print(f"median of {options.rounds} runs")
+    print(
+        format_figures(
+            [Figure(name, median(seconds[name]), "s", goal) for name, _, goal in COMMANDS]
+        )
+    )
+    if options.verbose:
+        print(f"\n{list_slowest_imports()}")
 
 
 def run(command: list[str]) -> str:
-    """Run a command in the repository and return what it says on stderr."""
-    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        sys.exit(f"start_up: {' '.join(command)}: exit {ended.returncode}\n{ended.stderr}")
-    return ended.stderr
+    """Run a command in the repository and return its stderr."""
+    completed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        sys.exit(f"start_up: {' '.join(command)}: exit {completed.returncode}\n{completed.stderr}")
+    return completed.stderr
 
 
-def imports() -> str:
-    """Return the modules of `spbench validate` that take longest, themselves and with theirs."""
-    found = IMPORT.findall(run([sys.executable, "-X", "importtime", *VALIDATE]))
-    times = sorted(((int(own), int(whole), name) for own, whole, name in found), reverse=True)
-    total = sum(own for own, _, _ in times)
+def list_slowest_imports() -> str:
+    """Return the slowest imports of `spbench validate`, alone and with their imports."""
+    matches = IMPORT.findall(run([sys.executable, "-X", "importtime", *VALIDATE]))
+    times = sorted(
+        ((int(self_us), int(total_us), name) for self_us, total_us, name in matches), reverse=True
+    )
+    total = sum(self_us for self_us, _, _ in times)
     lines = [f"{len(times)} modules, {total / 1e3:.0f} ms; ms alone, ms with what it imports"]
     lines += [
-        f"{own / 1e3:8.1f} {whole / 1e3:8.1f}  {name}" for own, whole, name in times[:SLOWEST]
+        f"{self_us / 1e3:8.1f} {total_us / 1e3:8.1f}  {name}"
+        for self_us, total_us, name in times[:SLOWEST]
     ]
     return "\n".join(lines)
 

@@ -3,7 +3,7 @@
     python -m benchmarks.stragglers [--trials 20] [--quiet-trials 50] [--sample]
 
 Each trial runs `halo.exchange` once. In some trials the last rank really takes 1.5, 2 or 10 times
-as long (`--inject slow=FACTOR`), in others nothing is planted. Two ranks have a core each on a
+as long (`--inject slow=FACTOR`); other trials have no fault. Two ranks have a core each on a
 machine of two cores.
 
 All exchanges have the transport `datatype`, which counts copies as waits. A virtual machine's
@@ -46,12 +46,12 @@ ITERATIONS = {2: 4000, 4: 1000}
 SAMPLE_ITERATIONS = {2: 1000, 4: 100}
 SAMPLE_REPETITIONS = 3
 TIMEOUT = 600
-"""Seconds of a case: next to other work ten times as long is very long."""
+"""Seconds of a case: with other work on the machine, a factor of ten takes very long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Trials of one kind; ``factor`` 1: nothing is planted."""
+    """Trials of one kind; with a factor of 1, no fault is planted."""
 
     ranks: int
     factor: float
@@ -88,17 +88,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         setting: options.quiet_trials // (setting.ranks // 2) if setting.quiet else options.trials
         for setting in SETTINGS
     }
-    return _run_trials(TrialLog(options.log, again=options.again), counts)
+    return _run_trials(TrialLog(options.log, restart=options.again), counts)
 
 
 def run_sample() -> int:
     """Try each setting of the sample until it is right; return 1 if one never is."""
     outcomes: dict[Setting, list[str]] = {setting: [] for setting in SETTINGS}
-    for setting, of_setting in outcomes.items():
-        while len(of_setting) < SAMPLE_REPETITIONS and setting.expected not in of_setting:
-            outcome, named = try_setting(setting, SAMPLE_ITERATIONS[setting.ranks])
-            of_setting.append(outcome)
-            _print_trial(len(of_setting), setting, outcome, named)
+    for setting, setting_outcomes in outcomes.items():
+        while (
+            len(setting_outcomes) < SAMPLE_REPETITIONS and setting.expected not in setting_outcomes
+        ):
+            outcome, descriptions = try_setting(setting, SAMPLE_ITERATIONS[setting.ranks])
+            setting_outcomes.append(outcome)
+            _print_trial(len(setting_outcomes), setting, outcome, descriptions)
     print("\n".join(render_table(outcomes)))
     return int(any(setting.expected not in outcomes[setting] for setting in SETTINGS))
 
@@ -107,32 +109,38 @@ def _run_trials(log: TrialLog, counts: dict[Setting, int]) -> int:
     for turn in range(max(counts.values())):
         for setting, count in counts.items():
             fields = {"ranks": setting.ranks, "factor": setting.factor}
-            if turn < count and len(log.of(**fields)) <= turn:
-                outcome, named = try_setting(setting, ITERATIONS[setting.ranks])
-                log.add({**fields, "outcome": outcome, "named": named})
-                _print_trial(turn + 1, setting, outcome, named)
+            if turn < count and len(log.select(**fields)) <= turn:
+                outcome, descriptions = try_setting(setting, ITERATIONS[setting.ranks])
+                log.add({**fields, "outcome": outcome, "named": descriptions})
+                _print_trial(turn + 1, setting, outcome, descriptions)
     outcomes = {
-        setting: [line["outcome"] for line in log.of(ranks=setting.ranks, factor=setting.factor)]
+        setting: [
+            line["outcome"] for line in log.select(ranks=setting.ranks, factor=setting.factor)
+        ]
         for setting in SETTINGS
     }
     print("\n".join(render_table(outcomes)))
-    wrong = (set(of_setting) - {setting.expected} for setting, of_setting in outcomes.items())
+    wrong = (
+        set(setting_outcomes) - {setting.expected} for setting, setting_outcomes in outcomes.items()
+    )
     return int(any(wrong))
 
 
 def try_setting(setting: Setting, iterations: int) -> tuple[str, list[str]]:
-    """Run the benchmark once; return one of `OUTCOMES`, and the ranks that the report names."""
+    """Run the benchmark once; return one of `OUTCOMES`, and the reported ranks."""
     with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
         case = run_case(setting, iterations, Path(folder))
-    named = [
+    descriptions = [
         "rank {rank}: {ratio:.2f}x for {duration_s:.2g} s".format(**straggler)
         for straggler in case["stragglers"]
     ]
-    return judge_case(case, setting), named
+    return judge_case(case, setting), descriptions
 
 
-def _print_trial(number: int, setting: Setting, outcome: str, named: list[str]) -> None:
-    print(f"{number:3}  {_name(setting)}: {'; '.join([outcome, *named])}", flush=True)
+def _print_trial(number: int, setting: Setting, outcome: str, descriptions: list[str]) -> None:
+    print(
+        f"{number:3}  {_format_setting(setting)}: {'; '.join([outcome, *descriptions])}", flush=True
+    )
 
 
 def write_suite(setting: Setting, iterations: int, folder: Path) -> Path:
@@ -155,42 +163,46 @@ def write_suite(setting: Setting, iterations: int, folder: Path) -> Path:
 
 
 def run_case(setting: Setting, iterations: int, home: Path) -> dict[str, Any]:
-    """Run the benchmark once; return its case as report.json has it."""
+    """Run the benchmark once; return its case of report.json."""
     suite = write_suite(setting, iterations, home)
     command = [*SPBENCH, "run", str(suite), "--headless", "--quiet", "--json", "-"]
     command += ["--home", str(home)]
     if not setting.quiet:
         command += ["--inject", f"slow={setting.factor:g}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != int(not setting.quiet):  # a planted fault always fails the run
-        sys.exit(f"stragglers: {' '.join(command)}: exit {done.returncode}\n{done.stderr}")
-    (case,) = json.loads(done.stdout)["cases"]
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != int(not setting.quiet):  # a planted fault always fails the run
+        sys.exit(
+            f"stragglers: {' '.join(command)}: exit {completed.returncode}\n{completed.stderr}"
+        )
+    (case,) = json.loads(completed.stdout)["cases"]
     assert isinstance(case, dict)
     return case
 
 
 def judge_case(case: dict[str, Any], setting: Setting) -> str:
-    """Return whether a case of a report names the planted rank alone, another rank, or none."""
-    named = [straggler["rank"] for straggler in case["stragglers"]]
-    if not named:
+    """Return whether a case reports only the planted rank, another rank, or none."""
+    ranks = [straggler["rank"] for straggler in case["stragglers"]]
+    if not ranks:
         return "none"
-    right = not setting.quiet and named == [setting.ranks - 1] and case["stragglers"][0]["cause"]
+    correct_rank = (
+        not setting.quiet and ranks == [setting.ranks - 1] and case["stragglers"][0]["cause"]
+    )
     noticed = str(case["reason"]).startswith("planted fault noticed")
-    return "right" if right and noticed else "wrong"
+    return "right" if correct_rank and noticed else "wrong"
 
 
 def render_table(outcomes: dict[Setting, list[str]]) -> list[str]:
-    """Return a row per setting: trials, outcomes, and the bound of the rate of wrong names."""
+    """Return a row per setting: trials, outcomes, and the bound of the wrong ones."""
     rows: list[tuple[str, ...]] = [("setting", "trials", *OUTCOMES, "wrong at most")]
-    for setting, of_setting in outcomes.items():
-        trials = len(of_setting)
-        counts = [of_setting.count(outcome) for outcome in OUTCOMES]
+    for setting, setting_outcomes in outcomes.items():
+        trials = len(setting_outcomes)
+        counts = [setting_outcomes.count(outcome) for outcome in OUTCOMES]
         bound = f"{100 * upper_bound(counts[1], trials):.1f} %" if trials else "-"
-        rows.append((_name(setting), str(trials), *map(str, counts), bound))
+        rows.append((_format_setting(setting), str(trials), *map(str, counts), bound))
     return align_columns(rows, range(1, len(rows[0])))
 
 
-def _name(setting: Setting) -> str:
+def _format_setting(setting: Setting) -> str:
     planted = "quiet" if setting.quiet else f"slow={setting.factor:g}"
     return f"{planted} on {setting.ranks} ranks"
 

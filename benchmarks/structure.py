@@ -1,11 +1,11 @@
-"""Count what makes the code hard to enter: closed sets as strings, and knowledge in many places.
+"""Count obstacles to reading the code: sets of strings, and scattered knowledge.
 
     python -m benchmarks.structure [TREE ...]
 
 Each TREE is a checkout; without one, this checkout is counted. Columns are trees, rows are:
 
 - comparisons with a status as a string, such as `status == "error"`
-- names of launchers and of schedulers in code outside of their own modules
+- names of launchers and of schedulers outside of their modules
 - lists of launchers and of schedulers
 - classes that keep the worst error so far
 - functions of the training library that time rounds of something
@@ -13,7 +13,7 @@ Each TREE is a checkout; without one, this checkout is counted. Columns are tree
 - reads of a parameter by its name in modules that run a benchmark
 - known definitions of each of `IDEAS`, which were written several times
 
-With --list the places are printed, too.
+With --list the positions are printed, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LAUNCHERS = frozenset({"mpirun_rsh", "hydra", "openmpi", "srun"})
 OWN_MODULES = ("launch/launchers/", "batch/schedulers/")
 SCHEDULERS = frozenset({"slurm", "pbs", "lsf", "flux"})
 LIBRARY = ("parallel", "spatial", "models", "images", "p2p")
-Place = tuple[Path, int]
+Position = tuple[Path, int]
 
 
 def main() -> int:
@@ -63,13 +63,13 @@ def main() -> int:
     options = parser.parse_args()
     counts: dict[str, list[int]] = {}
     for tree in options.trees:
-        modules = dict(_modules(tree))
+        modules = dict(_parse_modules(tree))
         for title, find in COUNTED.items():
-            places = [
+            positions = [
                 (path, line) for path, module in modules.items() for line in find(path, module)
             ]
-            counts.setdefault(title, []).append(len(places))
-            for path, line in places if options.list else ():
+            counts.setdefault(title, []).append(len(positions))
+            for path, line in positions if options.list else ():
                 print(f"{path.relative_to(tree)}:{line}: {title}")
     width = max(map(len, counts))
     for title, row in counts.items():
@@ -77,25 +77,25 @@ def main() -> int:
     return 0
 
 
-def _modules(tree: Path) -> Iterator[tuple[Path, ast.Module]]:
+def _parse_modules(tree: Path) -> Iterator[tuple[Path, ast.Module]]:
     for root in SOURCES:
         for path in sorted((tree / root).rglob("*.py")):
             yield path, ast.parse(path.read_text())
 
 
-def _compared_statuses(path: Path, module: ast.Module) -> Iterator[int]:
+def _find_status_comparisons(path: Path, module: ast.Module) -> Iterator[int]:
     """Yield the lines that compare something with a status as a string."""
     for node in ast.walk(module):
         if isinstance(node, ast.Compare):
-            texts = set().union(*map(_texts, [node.left, *node.comparators]))
+            texts = set().union(*map(_list_strings, [node.left, *node.comparators]))
             if texts & STATUSES and not _is_other(node.left):
                 yield node.lineno
-        elif isinstance(node, ast.MatchValue) and _texts(node.value) & STATUSES:
+        elif isinstance(node, ast.MatchValue) and _list_strings(node.value) & STATUSES:
             yield node.value.lineno
 
 
 def _is_other(node: ast.expr) -> bool:
-    """Return whether the left side of a comparison names something that is no status."""
+    """Return whether the left side of a comparison is not a status by its name."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name.rstrip("_") in NOT_STATUSES
@@ -106,51 +106,51 @@ def _is_other(node: ast.expr) -> bool:
     return False
 
 
-def _texts(node: ast.expr) -> set[str]:
+def _list_strings(node: ast.expr) -> set[str]:
     """Return the strings of a constant, or of a tuple, list or set of constants."""
     match node:
         case ast.Constant(value=str(text)):
             return {text}
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-            return set().union(*map(_texts, parts))
+            return set().union(*map(_list_strings, parts))
     return set()
 
 
-def _keys(node: ast.Dict) -> set[str]:
+def _list_keys(node: ast.Dict) -> set[str]:
     """Return the strings among the keys of a dictionary."""
-    return {text for key in node.keys if key is not None for text in _texts(key)}
+    return {text for key in node.keys if key is not None for text in _list_strings(key)}
 
 
-def _names_outside(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
+def _find_names_outside(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
     def find(path: Path, module: ast.Module) -> Iterator[int]:
         """Yield the lines that compare with a name, or use some as keys."""
-        if any(own in path.as_posix() for own in OWN_MODULES):
+        if any(module_path in path.as_posix() for module_path in OWN_MODULES):
             return
         for node in ast.walk(module):
             if isinstance(node, ast.Compare):
                 parts = [node.left, *node.comparators]
-                if any(_texts(part) & names for part in parts):
+                if any(_list_strings(part) & names for part in parts):
                     yield node.lineno
-            elif isinstance(node, ast.Dict) and len(_keys(node) & names) > 1:
+            elif isinstance(node, ast.Dict) and len(_list_keys(node) & names) > 1:
                 yield node.lineno
 
     return find
 
 
-def _lists_of(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
+def _find_lists(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
     def find(path: Path, module: ast.Module) -> Iterator[int]:
         """Yield the lines of tuples, lists, sets and dictionaries with more than two names."""
         for node in ast.walk(module):
             if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
-                texts = _keys(node) if isinstance(node, ast.Dict) else _texts(node)
+                texts = _list_keys(node) if isinstance(node, ast.Dict) else _list_strings(node)
                 if len(texts & names) > 2:
                     yield node.lineno
 
     return find
 
 
-def _worst_errors(path: Path, module: ast.Module) -> Iterator[int]:
-    """Yield the lines of classes, of known names, that keep the worst of several errors."""
+def _find_worst_error_classes(path: Path, module: ast.Module) -> Iterator[int]:
+    """Yield the lines of classes, by known names, that keep the largest error."""
     for node in ast.walk(module):
         if isinstance(node, ast.ClassDef) and node.name in WORST:
             names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
@@ -158,14 +158,14 @@ def _worst_errors(path: Path, module: ast.Module) -> Iterator[int]:
                 yield node.lineno
 
 
-def _timed_rounds(path: Path, module: ast.Module) -> Iterator[int]:
+def _find_timed_rounds(path: Path, module: ast.Module) -> Iterator[int]:
     """Yield the lines of functions of the library that time rounds and take medians."""
     if not {*LIBRARY, "spbench_parallel"} & set(path.parts):
         return
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef):
-            loops = [one for one in ast.walk(node) if isinstance(one, ast.For | ast.While)]
-            heads = [one.iter if isinstance(one, ast.For) else one.test for one in loops]
+            loops = [loop for loop in ast.walk(node) if isinstance(loop, ast.For | ast.While)]
+            heads = [loop.iter if isinstance(loop, ast.For) else loop.test for loop in loops]
             names = {
                 name.id for head in heads for name in ast.walk(head) if isinstance(name, ast.Name)
             }
@@ -184,7 +184,7 @@ WORST = frozenset(
 )
 
 
-def _imports_context(path: Path, module: ast.Module) -> Iterator[int]:
+def _find_context_imports(path: Path, module: ast.Module) -> Iterator[int]:
     """Yield the line on which a module of the training library imports `Context`."""
     parts = path.parts
     package = parts[parts.index("spbench_workers") + 1] if "spbench_workers" in parts else ""
@@ -196,13 +196,13 @@ def _imports_context(path: Path, module: ast.Module) -> Iterator[int]:
             return
 
 
-def _named_reads(path: Path, module: ast.Module) -> Iterator[int]:
+def _find_named_reads(path: Path, module: ast.Module) -> Iterator[int]:
     """Yield the lines that read a parameter by its name.
 
     Modules that complete the parameters of an entry are left out: their values are incomplete.
     """
-    place = "/".join(path.parts[-2:])
-    if "spbench_workers" not in path.parts or {path.name, place} & COMPLETING:
+    short_path = "/".join(path.parts[-2:])
+    if "spbench_workers" not in path.parts or {path.name, short_path} & COMPLETING:
         return
     for node in ast.walk(module):
         match node:
@@ -212,11 +212,14 @@ def _named_reads(path: Path, module: ast.Module) -> Iterator[int]:
                 pass
             case _:
                 continue
-        if isinstance(owner, ast.Name | ast.Attribute) and _last_name(owner).strip("_") == "params":
+        if (
+            isinstance(owner, ast.Name | ast.Attribute)
+            and _read_last_name(owner).strip("_") == "params"
+        ):
             yield node.lineno
 
 
-def _last_name(node: ast.Name | ast.Attribute) -> str:
+def _read_last_name(node: ast.Name | ast.Attribute) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr
 
 
@@ -224,7 +227,7 @@ COMPLETING = frozenset(
     {
         *("entry.py", "entries.py", "scripts.py"),
         *("model/resolving.py", "model/layout.py", "model/params.py"),
-        # these read any benchmark's parameters, which have no dataclass of their own
+        # These read any benchmark's parameters, which have no common dataclass.
         *("spbench_workers/session.py", "spbench_workers/timing.py", "spbench_workers/context.py"),
         "spbench_workers/device_choice.py",
     }
@@ -232,7 +235,7 @@ COMPLETING = frozenset(
 """Modules that complete parameters or read those of any benchmark, with or without a folder."""
 
 
-def _definitions_of(idea: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
+def _find_definitions(idea: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
     def find(path: Path, module: ast.Module) -> Iterator[int]:
         """Yield the lines of definitions at the top of a module that are one of an idea."""
         for node in module.body:
@@ -298,16 +301,16 @@ definition under another name is not found."""
 
 
 COUNTED: dict[str, Callable[[Path, ast.Module], Iterator[int]]] = {
-    "comparisons with a status as a string": _compared_statuses,
-    "names of launchers outside of their modules": _names_outside(LAUNCHERS),
-    "names of schedulers outside of their modules": _names_outside(SCHEDULERS),
-    "lists of launchers": _lists_of(LAUNCHERS),
-    "lists of schedulers": _lists_of(SCHEDULERS),
-    "classes for the worst error so far": _worst_errors,
-    "functions of the library that time rounds": _timed_rounds,
-    "modules of the library that import Context": _imports_context,
-    "reads of a parameter by its name": _named_reads,
-    **{f"known definitions of {title}": _definitions_of(idea) for title, idea in IDEAS.items()},
+    "comparisons with a status as a string": _find_status_comparisons,
+    "names of launchers outside of their modules": _find_names_outside(LAUNCHERS),
+    "names of schedulers outside of their modules": _find_names_outside(SCHEDULERS),
+    "lists of launchers": _find_lists(LAUNCHERS),
+    "lists of schedulers": _find_lists(SCHEDULERS),
+    "classes for the worst error so far": _find_worst_error_classes,
+    "functions of the library that time rounds": _find_timed_rounds,
+    "modules of the library that import Context": _find_context_imports,
+    "reads of a parameter by its name": _find_named_reads,
+    **{f"known definitions of {title}": _find_definitions(idea) for title, idea in IDEAS.items()},
 }
 
 

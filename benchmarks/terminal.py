@@ -1,4 +1,4 @@
-"""A program in a terminal of its own: keys in, what it writes out, and when."""
+"""A program in a separate terminal: keys, its output, and their times."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Terminal:
     Times are counted from the start of the command, or from the last key.
     """
 
-    def __init__(self, words: Sequence[str], folder: Path) -> None:
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._since = time.monotonic()
-        self._seen = b""
+        self._output = b""
         self._pid, self._file = pty.fork()
         if self._pid == 0:
             os.chdir(folder)
             os.environ["TEXTUAL_ANIMATIONS"] = "none"
-            os.execv(words[0], list(words))
+            os.execv(command[0], list(command))
         fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
 
     def __enter__(self) -> Terminal:
@@ -44,39 +44,39 @@ class Terminal:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
-        """End the command, if it has not ended by itself."""
+        """End the command, if it still runs."""
         os.kill(self._pid, signal.SIGKILL)
         os.close(self._file)
         os.waitpid(self._pid, 0)
 
     def press(self, key: str) -> None:
-        """Send a key, as a terminal would."""
+        """Send a key."""
         self._since = time.monotonic()
         os.write(self._file, key.encode())
 
     def rest(self, seconds: float) -> None:
-        """Press nothing for so long, read on as a terminal does, and forget what was read."""
-        ends = time.monotonic() + seconds
-        while (left := ends - time.monotonic()) > 0:
-            if select.select([self._file], [], [], left)[0]:
+        """Read the output for some seconds without a key, and discard it."""
+        end = time.monotonic() + seconds
+        while (remaining := end - time.monotonic()) > 0:
+            if select.select([self._file], [], [], remaining)[0]:
                 os.read(self._file, 1 << 16)
-        self._seen = b""
+        self._output = b""
 
     def wait_for(self, pattern: str) -> float:
-        """Return the seconds until text appears that fits the pattern.
+        """Return the seconds until text appears that matches the pattern.
 
         Raises:
-            TimeoutError: It did not, within a minute.
+            TimeoutError: It did not appear within a minute.
         """
-        wanted = re.compile(pattern.encode())
-        while not wanted.search(_CONTROL.sub(b"", self._seen)):
-            left = DEADLINE - (time.monotonic() - self._since)
-            if left <= 0 or not select.select([self._file], [], [], left)[0]:
-                shown = _CONTROL.sub(b"", self._seen)[-2000:].decode(errors="replace")
-                raise TimeoutError(f"{pattern!r} did not appear in {DEADLINE:g} s: {shown}")
-            self._seen += os.read(self._file, 1 << 16)
+        expression = re.compile(pattern.encode())
+        while not expression.search(_CONTROL.sub(b"", self._output)):
+            remaining = DEADLINE - (time.monotonic() - self._since)
+            if remaining <= 0 or not select.select([self._file], [], [], remaining)[0]:
+                output = _CONTROL.sub(b"", self._output)[-2000:].decode(errors="replace")
+                raise TimeoutError(f"{pattern!r} did not appear in {DEADLINE:g} s: {output}")
+            self._output += os.read(self._file, 1 << 16)
         return time.monotonic() - self._since
 
     def processor_seconds(self) -> float:

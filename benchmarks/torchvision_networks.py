@@ -1,7 +1,7 @@
-"""Networks of torchvision for `benchmarks.networks`, over a torch without CUDA too.
+"""Networks of torchvision for `benchmarks.networks`, for any torch.
 
-The registry's torchvision registers its operators from a library that is built for CUDA, and does
-not import over a torch that is not, for two of them are asked for by name: they are defined here.
+The registry's torchvision has a library of operators that is built for CUDA. Over a torch without
+CUDA the import fails, because it looks up two of these operators by name. They are defined here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import torch
 _DETECTION = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
 for _name in ("nms", "qnms"):
-    with suppress(RuntimeError):  # there already
+    with suppress(RuntimeError):  # already defined
         _library.define(_name + _DETECTION)  # type: ignore[no-untyped-call]
 
 
 def __getattr__(name: str) -> Any:
     from torchvision import models
 
-    rooms = (models, models.segmentation, models.detection)
-    return getattr(next(room for room in rooms if hasattr(room, name)), name)
+    packages = (models, models.segmentation, models.detection)
+    return getattr(next(package for package in packages if hasattr(package, name)), name)

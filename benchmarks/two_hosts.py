@@ -1,4 +1,4 @@
-"""Two hosts made of this machine's network namespaces, between which a benchmark runs suites."""
+"""Two hosts from this machine's network namespaces, between which suites run."""
 
 from __future__ import annotations
 
@@ -14,29 +14,34 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
 
 BURSTS = {"10gbit": "256kb"}
 BURST = "64kb"
-"""No more than the rate needs: what is sent within a burst takes no time on the link."""
+"""The minimum for the rate, because data within a burst takes no time on the link."""
 
 
 @dataclass(frozen=True)
-class RunPlace:
-    """A place where suites run: what `spbench run` is told of it, and its environment."""
+class RunTarget:
+    """The hosts of a run: options of `spbench run`, and its environment."""
 
-    words: Sequence[str] = ()
+    options: Sequence[str] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 @contextmanager
-def two_hosts(rate: str) -> Iterator[RunPlace]:
+def two_hosts(rate: str) -> Iterator[RunTarget]:
     """Yield two hosts with links of a rate between them (root, sshd, iproute2)."""
     from cluster.hosts import started_hosts
 
-    with tempfile.TemporaryDirectory(prefix="sp") as folder, started_hosts(Path(folder), 2) as made:
+    with (
+        tempfile.TemporaryDirectory(prefix="sp") as folder,
+        started_hosts(Path(folder), 2) as network,
+    ):
         hostfile = Path(folder) / "hostfile"
-        hostfile.write_text(made.lines())
-        path = f"{Path(sys.executable).parent}:{made.bin}:{os.environ['PATH']}"
-        one, other = (made.slowed(host, rate, BURSTS.get(rate, BURST)) for host in made.hosts)
-        with one, other:
-            yield RunPlace(
+        hostfile.write_text(network.lines())
+        path = f"{Path(sys.executable).parent}:{network.bin}:{os.environ['PATH']}"
+        first_link, second_link = (
+            network.slowed(host, rate, BURSTS.get(rate, BURST)) for host in network.hosts
+        )
+        with first_link, second_link:
+            yield RunTarget(
                 ("--hostfile", str(hostfile), "--set", "launch.bind=none"),
                 os.environ | {"PATH": path},
             )

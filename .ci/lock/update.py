@@ -1,6 +1,7 @@
-"""Write the lists of hashes of this folder from constraints.txt and pyproject.toml: `make lock`.
+"""Write this folder's lists of hashes from constraints.txt and pyproject.toml.
 
-Needs a network, and `packaging`, which is in the environment of `make lint`. Takes 10 minutes.
+Run by `make lock`. Needs a network, and `packaging`, which is in the environment of `make lint`.
+Takes 10 minutes.
 """
 
 from __future__ import annotations
@@ -67,25 +68,28 @@ def read_pins() -> dict[str, str]:
 
 
 def report_pins(pins: dict[str, str], python: str, machine: str) -> list[dict[str, Any]]:
-    """Return what pip would install of all pins from PyPI for a Python and a kind of machine."""
-    words = [
+    """Return pip's report of all pins, from PyPI, for a Python and a machine."""
+    requirements = [
         f"{name}=={version}"
         for name, version in pins.items()
         if ONE_MACHINE.get(name, machine) == machine
     ]
-    return run_pip(["--no-deps", *target_options(python, machine), *words])
+    return run_pip(["--no-deps", *target_options(python, machine), *requirements])
 
 
 def target_options(python: str, machine: str) -> list[str]:
-    """Return pip's options for a Python and a kind of machine, which need not be this one."""
+    """Return pip's options for a Python and a machine other than this one."""
     names = ("manylinux1", "manylinux2010", "manylinux2014")
     platforms = [*names, *(f"manylinux_2_{minor}" for minor in GLIBC_MINORS)]
-    options = [word for name in platforms for word in ("--platform", f"{name}_{machine}")]
+    options = [argument for name in platforms for argument in ("--platform", f"{name}_{machine}")]
     return ["--python-version", python, "--implementation", "cp", *options]
 
 
-def run_pip(words: list[str], *, pypi_only: bool = True) -> list[dict[str, Any]]:
-    """Return what pip would install, from PyPI only or as pip is configured."""
+def run_pip(arguments: list[str], *, pypi_only: bool = True) -> list[dict[str, Any]]:
+    """Return the packages that pip would install.
+
+    With ``pypi_only`` they come from PyPI, otherwise from pip's configured indexes.
+    """
     environ = dict(os.environ)
     if pypi_only:
         environ |= {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
@@ -93,7 +97,7 @@ def run_pip(words: list[str], *, pypi_only: bool = True) -> list[dict[str, Any]]
         report = Path(folder, "report.json")
         options = ["--quiet", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
         options += ["--target", f"{folder}/target", "--report", str(report)]
-        command = [sys.executable, "-m", "pip", "install", *options, *words]
+        command = [sys.executable, "-m", "pip", "install", *options, *arguments]
         subprocess.run(command, cwd=ROOT, env=environ, check=True)
         installs: list[dict[str, Any]] = json.loads(report.read_text())["install"]
     return installs
@@ -106,8 +110,8 @@ def write_lists(pins: dict[str, str], reports: list[list[dict[str, Any]]]) -> No
     packages = {
         canonicalize_name(item["metadata"]["name"]): item["metadata"] for item in reports[0]
     }
-    own: Packages = {"spbench": {"requires_dist": []}}
-    wanted = {
+    project_package: Packages = {"spbench": {"requires_dist": []}}
+    requirements = {
         "build": project["build-system"]["requires"],
         "run": [*project["project"]["dependencies"], *extras["serve"]],
         "workers": extras["workers"],
@@ -117,16 +121,18 @@ def write_lists(pins: dict[str, str], reports: list[list[dict[str, Any]]]) -> No
         **{name: [package] for name, package in LIBRARIES.items()},
     }
     lists = {
-        name: set(follow(texts, packages | own, {"torch"} if name == "workers" else set()))
-        for name, texts in wanted.items()
+        name: set(
+            follow(texts, packages | project_package, {"torch"} if name == "workers" else set())
+        )
+        for name, texts in requirements.items()
     }
-    taken = {"spbench"}
+    listed = {"spbench"}
     for name, names in lists.items():
-        members = names - taken
-        taken |= members
+        members = names - listed
+        listed |= members
         hashes = collect_hashes(reports, members.__contains__)
         write_list(name, hashes)
-    if unused := pins.keys() - taken:
+    if unused := pins.keys() - listed:
         raise SystemExit(f"error: constraints.txt: nothing needs {', '.join(sorted(unused))}")
 
 
@@ -147,14 +153,14 @@ def read_list(name: str) -> str:
 def follow(texts: Iterable[str], packages: Packages, without: set[str]) -> Iterator[str]:
     """Yield the names of requirements and of all that these need."""
     waiting = [Requirement(text) for text in texts]
-    seen = set()
+    followed = set()
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)
         key = (name, *sorted(requirement.extras))
-        if key in seen or name in without:
+        if key in followed or name in without:
             continue
-        seen.add(key)
+        followed.add(key)
         if name not in packages:
             raise SystemExit(f"error: constraints.txt: {name} is missing, which others need")
         yield name
@@ -182,10 +188,10 @@ def collect_hashes(
 
 def read_hash(download: dict[str, Any]) -> str:
     """Return the hash of a file that pip would install."""
-    known: str | None = download["archive_info"].get("hashes", {}).get("sha256")
+    digest: str | None = download["archive_info"].get("hashes", {}).get("sha256")
     # An index names the hash of each file. A folder of wheels does not.
     path = Path(unquote(urlsplit(download["url"]).path))
-    return known or hashlib.sha256(path.read_bytes()).hexdigest()
+    return digest or hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def write_list(name: str, hashes: dict[str, set[str]]) -> None:

@@ -1,11 +1,11 @@
-"""Mutated inputs for every reader of the console: a right result, or one sentence; nothing else.
+"""Mutated inputs for every reader of the console: a valid result or a short error.
 
     python -m benchmarks.fuzz [--seed 1] [--mutations 100000] [--only suite] [--first 0]
 
 Rank events, recorded runs, reports, suites, hostfiles, clusters and profiles are mutated at random
-and read as the product reads them. What comes of it must be a result that does not contradict
-itself, or an error of few lines, within `PATIENCE` seconds. Each mutation follows from seed, target
-and number alone: a defect is shown with the words that repeat it. Exits with 1 where there are any.
+and read with the product's code. The outcome must be a consistent result or an error of a few
+lines, within `PATIENCE` seconds. Each mutation depends only on seed, target and number: a defect is
+printed with the command that repeats it. The exit code is 1 if there are defects.
 """
 
 from __future__ import annotations
@@ -29,45 +29,46 @@ from benchmarks.goals import argument_parser
 from spbench.errors import SpbenchError
 
 PATIENCE = 5.0
-MOST_TOLD = 100_000
-"""Letters of the longest error of a file."""
-MOST_SHOWN = 2_000_000
+MAX_ERROR_LETTERS = 100_000
+MAX_RESULT_LETTERS = 2_000_000
 MEMORY = 2 << 30
-"""Bytes of address space: what asks for more than that is a defect."""
-MOST_DEFECTS = 10
+"""Bytes of address space: an input that needs more is a defect."""
+MAX_SHOWN_DEFECTS = 10
 
 
 class Hang(BaseException):
-    """An input that took longer than `PATIENCE`; no handler of the product's may take it."""
+    """An input that took longer than `PATIENCE`; the product must not catch it."""
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mutations", type=int, default=100_000)
     parser.add_argument("--only", choices=TARGETS, help="one target alone")
     parser.add_argument("--first", type=int, default=0, help="the first mutation's number")
-    asked = parser.parse_args(words)
-    signal.signal(signal.SIGALRM, _ring)
+    options = parser.parse_args(argv)
+    signal.signal(signal.SIGALRM, _raise_hang)
     defects: list[str] = []
-    for target, count in _counts(asked.mutations, asked.only).items():
-        defects += asyncio.run(_fuzz(target, asked.seed, range(asked.first, asked.first + count)))
-    for defect in defects[:MOST_DEFECTS]:
+    for target, count in _count_mutations(options.mutations, options.only).items():
+        defects += asyncio.run(
+            _fuzz_target(target, options.seed, range(options.first, options.first + count))
+        )
+    for defect in defects[:MAX_SHOWN_DEFECTS]:
         print(f"\n{defect}")
     print(f"{len(defects)} defects")
     return 1 if defects else 0
 
 
-def _counts(mutations: int, only: str | None) -> dict[str, int]:
+def _count_mutations(mutations: int, only: str | None) -> dict[str, int]:
     if only is not None:
         return {only: mutations}
     return {name: max(1, mutations * share // 1000) for name, (_, share) in TARGETS.items()}
 
 
-async def _fuzz(target: str, seed: int, numbers: range) -> list[str]:
-    """Give a target its mutations; return those it did not bear, as words and traceback.
+async def _fuzz_target(target: str, seed: int, numbers: range) -> list[str]:
+    """Run a target's mutations; return the defects, each with command and traceback.
 
-    Connections are made in a loop, so it runs in one.
+    Some targets make connections in an event loop, so all of them run in one.
     """
     run, _ = TARGETS[target]
     outcomes: Counter[str] = Counter()
@@ -75,20 +76,20 @@ async def _fuzz(target: str, seed: int, numbers: range) -> list[str]:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:
-            draw = random.Random(f"{seed}:{target}:{number}")
+            generator = random.Random(f"{seed}:{target}:{number}")
             signal.setitimer(signal.ITIMER_REAL, PATIENCE)
             try:
-                shown = run(draw, Path(folder))
-                _look_at(shown, MOST_SHOWN)
+                text = run(generator, Path(folder))
+                _check_text(text, MAX_RESULT_LETTERS)
                 outcomes["results"] += 1
             except SpbenchError as error:
                 outcomes["refused"] += 1
                 try:
-                    _look_at(str(error), MOST_TOLD)
+                    _check_text(str(error), MAX_ERROR_LETTERS)
                 except UnsafeError:
-                    defects.append(_defect(target, seed, number))
+                    defects.append(_describe_defect(target, seed, number))
             except (Exception, Hang):
-                defects.append(_defect(target, seed, number))
+                defects.append(_describe_defect(target, seed, number))
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
     seconds = time.monotonic() - began
@@ -100,21 +101,21 @@ async def _fuzz(target: str, seed: int, numbers: range) -> list[str]:
     return defects
 
 
-def _defect(target: str, seed: int, number: int) -> str:
-    words = f"--seed {seed} --only {target} --first {number} --mutations 1"
-    return f"python -m benchmarks.fuzz {words}\n{traceback.format_exc()}"
+def _describe_defect(target: str, seed: int, number: int) -> str:
+    options = f"--seed {seed} --only {target} --first {number} --mutations 1"
+    return f"python -m benchmarks.fuzz {options}\n{traceback.format_exc()}"
 
 
-def _look_at(text: str, most: int) -> None:
-    if len(text) > most:
+def _check_text(text: str, limit: int) -> None:
+    if len(text) > limit:
         raise UnsafeError(f"{len(text)} letters are told, beginning with {text[:200]!r}")
     for defect in ("a defect of spbench", "sys.set_int_max_str_digits"):
         if defect in text:
-            at = text.index(defect)
-            raise UnsafeError(text[max(0, at - 100) : at + 300])
+            position = text.index(defect)
+            raise UnsafeError(text[max(0, position - 100) : position + 300])
 
 
-def _ring(number: int, frame: FrameType | None) -> None:
+def _raise_hang(number: int, frame: FrameType | None) -> None:
     raise Hang(f"not through after {PATIENCE:g} s")
 
 

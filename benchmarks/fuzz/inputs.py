@@ -1,4 +1,4 @@
-"""Right inputs, which are then mutated: a rank's lines, a run, a suite, a hostfile, a cluster."""
+"""Valid inputs for mutations: rank events, runs, suites, hostfiles, clusters."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ activation_size=1024.0, parameter_size=2048.000
 """
 
 
-def profile() -> bytes:
-    """Return the profile that the documentation shows, its first layers alone."""
+def build_profile() -> bytes:
+    """Return the profile that the documentation shows, with its first layers only."""
     import json
 
     document = json.loads((REPOSITORY / "docs/examples/resnet-20.json").read_text())
     return json.dumps(document | {"layers": document["layers"][:2]}).encode()
 
 
-def rank_lines(rank: int) -> list[Event]:
-    """Return what a rank of two says from its hello to its bye."""
-    said: list[Event] = [
+def build_rank_events(rank: int) -> list[Event]:
+    """Return the events of one of two ranks, from its hello to its bye."""
+    events: list[Event] = [
         {"event": "hello", "token": TOKEN, "host": "node01", "pid": 11 + rank},
         {
             "event": "ready",
@@ -103,32 +103,44 @@ def rank_lines(rank: int) -> list[Event]:
         {"event": "log", "level": "info", "message": "hello"},
     ]
     for case in CASES:
-        of = {"case": case, "repeat": 0}
+        case_fields = {"case": case, "repeat": 0}
         link = {"source": rank, "target": 1 - rank, "bytes": 8, "host_a": "n1", "host_b": "n2"}
-        said += [
-            {"event": "case_start", **of},
-            {"event": "progress", **of, "phase": "timing", "done": 1, "total": 2},
-            {"event": "samples", **of, "metric": "time_ms", "values": [1.5, 2.5]},
-            {"event": "metric", **of, "name": "rate", "value": 2.0},
-            {"event": "metric", **of, "name": "rate", "value": 9.0, "measured_by": "memory.copy"},
-            {"event": "metric", **of, "name": "latency_us", "value": 1.0, "labels": link},
-            {"event": "choice", **of, "name": "transport", "value": "shm", "reason": "fastest"},
-            {"event": "device", **of, "device": "cpu", "reason": "auto", "near": True},
-            _check(of),
+        events += [
+            {"event": "case_start", **case_fields},
+            {"event": "progress", **case_fields, "phase": "timing", "done": 1, "total": 2},
+            {"event": "samples", **case_fields, "metric": "time_ms", "values": [1.5, 2.5]},
+            {"event": "metric", **case_fields, "name": "rate", "value": 2.0},
+            {
+                "event": "metric",
+                **case_fields,
+                "name": "rate",
+                "value": 9.0,
+                "measured_by": "memory.copy",
+            },
+            {"event": "metric", **case_fields, "name": "latency_us", "value": 1.0, "labels": link},
+            {
+                "event": "choice",
+                **case_fields,
+                "name": "transport",
+                "value": "shm",
+                "reason": "fastest",
+            },
+            {"event": "device", **case_fields, "device": "cpu", "reason": "auto", "near": True},
+            _build_check(case_fields),
             {"event": "heartbeat"},
-            {"event": "case_end", **of, "status": "ok"},
+            {"event": "case_end", **case_fields, "status": "ok"},
         ]
-    said.append({"event": "bye"})
+    events.append({"event": "bye"})
     head = {"rank": rank, "time": 1001.0}
-    return [{**event, **head, "seq": seq} for seq, event in enumerate(said)]
+    return [{**event, **head, "seq": seq} for seq, event in enumerate(events)]
 
 
-def _check(of: Event) -> Event:
+def _build_check(case_fields: Event) -> Event:
     figures = {"passed": True, "max_abs_error": 0.0, "tolerance": 0.5, "detail": ""}
-    return {"event": "check", **of, "name": "halo", **figures}
+    return {"event": "check", **case_fields, "name": "halo", **figures}
 
 
-def run_start() -> Event:
+def build_run_start() -> Event:
     """Return the beginning of a run of two cases on two ranks."""
     return {
         "event": "run_start",
@@ -139,11 +151,11 @@ def run_start() -> Event:
         "argv": ["run", "fuzz.yaml"],
         "seed": 1,
         "environment": {"host": "login"},
-        "cases": [_case(name) for name in CASES],
+        "cases": [_describe_case(name) for name in CASES],
     }
 
 
-def job_start() -> Event:
+def build_job_start() -> Event:
     """Return the start of the run's job."""
     return {
         "event": "job_start",
@@ -161,13 +173,13 @@ def job_start() -> Event:
     }
 
 
-def recorded_run() -> list[Event]:
-    """Return a whole run as its log has it."""
-    ranks = zip(*(rank_lines(rank) for rank in (0, 1)), strict=True)
-    said = [{"job": 1, **event} for pair in ranks for event in pair]
+def build_recorded_run() -> list[Event]:
+    """Return the events of a complete run, like in its log."""
+    ranks = zip(*(build_rank_events(rank) for rank in (0, 1)), strict=True)
+    rank_events = [{"job": 1, **event} for pair in ranks for event in pair]
     bounds = {"metric": "time_ms", "op": "max", "limit": 5.0, "value": 2.5, "status": "passed"}
     bounds |= {"expression": "2 * case(a).time_ms"}
-    judged = [
+    verdicts = [
         {"event": "case_judged", "time": 1002.0, "case": case, "status": "passed", "reason": None}
         | {"expectations": [bounds], "traceback": None}
         for case in CASES
@@ -177,10 +189,10 @@ def recorded_run() -> list[Event]:
         {"event": "run_end", "time": 1003.0, "verdict": "passed", "exit_code": 0}
         | {"errors": [], "findings": ["All alike."]},
     ]
-    return [run_start(), job_start(), *said, *judged, *end]
+    return [build_run_start(), build_job_start(), *rank_events, *verdicts, *end]
 
 
-def _case(name: str) -> Event:
+def _describe_case(name: str) -> Event:
     figures = {"better": "lower", "fold": "max"}
     return {
         "id": name,

@@ -1,4 +1,4 @@
-"""Mutations of texts and of JSON values, from a generator of random numbers alone."""
+"""Mutations of texts and of JSON values, drawn from a random generator."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ HUGE_NUMBERS = (
     b"!!int 0x" + b"f" * 4000,
     b"!!float " + b"9" * 400,
 )
-"""Numbers past what a float holds, or past the 4300 digits that Python converts to text."""
+"""Numbers above the range of a float, or with more than the 4300 digits that Python converts."""
 VALUES: tuple[Any, ...] = (
     None,
     True,
@@ -108,120 +108,126 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def mutated_text(draw: random.Random, text: bytes) -> bytes:
+def mutate_text(generator: random.Random, text: bytes) -> bytes:
     """Return a text with one to four changes to its bytes or lines."""
-    for _ in range(draw.choice((1, 1, 1, 2, 4))):
-        text = draw.choice(_OF_TEXT)(draw, text)
+    for _ in range(generator.choice((1, 1, 1, 2, 4))):
+        text = generator.choice(_TEXT_CHANGES)(generator, text)
     return text
 
 
-def mutated_lines(draw: random.Random, events: Sequence[dict[str, Any]]) -> bytes:
-    """Return JSON objects as lines, some of them changed, moved, lost, told twice or torn."""
+def mutate_lines(generator: random.Random, events: Sequence[dict[str, Any]]) -> bytes:
+    """Return JSON objects as lines: some changed, moved, removed, duplicated or torn."""
     events = list(events)
-    for _ in range(draw.choice((1, 1, 2, 3))):
+    for _ in range(generator.choice((1, 1, 2, 3))):
         if events:
-            draw.choice(_OF_EVENTS)(draw, events)
-    text = b"".join(map(_line, events))
-    return mutated_text(draw, text) if draw.random() < 0.25 else text
+            generator.choice(_EVENT_CHANGES)(generator, events)
+    text = b"".join(map(_encode_line, events))
+    return mutate_text(generator, text) if generator.random() < 0.25 else text
 
 
-def mutated_value(draw: random.Random, value: Any) -> Any:
-    """Return a JSON value with something in it replaced, removed or added."""
+def mutate_value(generator: random.Random, value: Any) -> Any:
+    """Return a JSON value with one part replaced, removed or added."""
     value = copy.deepcopy(value)
-    parents = [(None, None), *_places(value)]
-    parent, key = draw.choice(parents)
+    parents = [(None, None), *_list_positions(value)]
+    parent, key = generator.choice(parents)
     if parent is None:
-        return draw.choice(VALUES)
-    kind = draw.random()
+        return generator.choice(VALUES)
+    kind = generator.random()
     if kind < 0.7:
-        parent[key] = draw.choice(VALUES)
+        parent[key] = generator.choice(VALUES)
     elif kind < 0.85:
         del parent[key]
     elif isinstance(parent, dict):
-        parent[draw.choice(("rank", "case", "name", "value", "job", "time", "x"))] = draw.choice(
-            VALUES
+        parent[generator.choice(("rank", "case", "name", "value", "job", "time", "x"))] = (
+            generator.choice(VALUES)
         )
     else:
-        parent.append(draw.choice(VALUES))
+        parent.append(generator.choice(VALUES))
     return value
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
+def _list_positions(value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, dict):
         inner = list(value.items())
     elif isinstance(value, list):
         inner = list(enumerate(value))
     else:
         return []
-    return [(value, key) for key, _ in inner] + [p for _, of in inner for p in _places(of)]
+    return [(value, key) for key, _ in inner] + [
+        position for _, child in inner for position in _list_positions(child)
+    ]
 
 
-def _line(event: Any) -> bytes:
+def _encode_line(event: Any) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
-def _flip(draw: random.Random, text: bytes) -> bytes:
-    at = draw.randrange(len(text) + 1)
-    return text[:at] + bytes([draw.randrange(256)]) + text[at + 1 :]
+def _replace_byte(generator: random.Random, text: bytes) -> bytes:
+    position = generator.randrange(len(text) + 1)
+    return text[:position] + bytes([generator.randrange(256)]) + text[position + 1 :]
 
 
-def _cut(draw: random.Random, text: bytes) -> bytes:
-    at = draw.randrange(len(text) + 1)
-    return text[:at] + text[at + draw.choice((1, 2, 10, 1000)) :]
+def _cut(generator: random.Random, text: bytes) -> bytes:
+    position = generator.randrange(len(text) + 1)
+    return text[:position] + text[position + generator.choice((1, 2, 10, 1000)) :]
 
 
-def _insert(draw: random.Random, text: bytes) -> bytes:
-    at = draw.randrange(len(text) + 1)
-    return text[:at] + draw.choice(TOKENS) + text[at:]
+def _insert(generator: random.Random, text: bytes) -> bytes:
+    position = generator.randrange(len(text) + 1)
+    return text[:position] + generator.choice(TOKENS) + text[position:]
 
 
-def _repeat(draw: random.Random, text: bytes) -> bytes:
-    at = draw.randrange(len(text) + 1)
-    return text[:at] + text[at : at + 40] * draw.choice((2, 3, 50)) + text[at + 40 :]
+def _repeat(generator: random.Random, text: bytes) -> bytes:
+    position = generator.randrange(len(text) + 1)
+    return (
+        text[:position]
+        + text[position : position + 40] * generator.choice((2, 3, 50))
+        + text[position + 40 :]
+    )
 
 
-def _swap_lines(draw: random.Random, text: bytes) -> bytes:
+def _swap_lines(generator: random.Random, text: bytes) -> bytes:
     lines = text.split(b"\n")
-    a = draw.randrange(len(lines))
-    b = draw.randrange(len(lines))
+    a = generator.randrange(len(lines))
+    b = generator.randrange(len(lines))
     lines[a], lines[b] = lines[b], lines[a]
     return b"\n".join(lines)
 
 
-def _change_word(draw: random.Random, text: bytes) -> bytes:
+def _change_word(generator: random.Random, text: bytes) -> bytes:
     words = text.split(b" ")
-    words[draw.randrange(len(words))] = draw.choice(TOKENS)
+    words[generator.randrange(len(words))] = generator.choice(TOKENS)
     return b" ".join(words)
 
 
-def _enlarge_number(draw: random.Random, text: bytes) -> bytes:
+def _enlarge_number(generator: random.Random, text: bytes) -> bytes:
     numbers = list(re.finditer(rb"[0-9]+(?:\.[0-9]+)?", text))
     if not numbers:
         return text
-    number = draw.choice(numbers)
-    return text[: number.start()] + draw.choice(HUGE_NUMBERS) + text[number.end() :]
+    number = generator.choice(numbers)
+    return text[: number.start()] + generator.choice(HUGE_NUMBERS) + text[number.end() :]
 
 
-def _change(draw: random.Random, events: list[Any]) -> None:
-    at = draw.randrange(len(events))
-    events[at] = mutated_value(draw, events[at])
+def _change(generator: random.Random, events: list[Any]) -> None:
+    index = generator.randrange(len(events))
+    events[index] = mutate_value(generator, events[index])
 
 
-def _lose(draw: random.Random, events: list[Any]) -> None:
-    del events[draw.randrange(len(events))]
+def _remove(generator: random.Random, events: list[Any]) -> None:
+    del events[generator.randrange(len(events))]
 
 
-def _tell_twice(draw: random.Random, events: list[Any]) -> None:
-    events.insert(draw.randrange(len(events) + 1), draw.choice(events))
+def _duplicate(generator: random.Random, events: list[Any]) -> None:
+    events.insert(generator.randrange(len(events) + 1), generator.choice(events))
 
 
-def _move(draw: random.Random, events: list[Any]) -> None:
-    event = events.pop(draw.randrange(len(events)))
-    events.insert(draw.randrange(len(events) + 1), event)
+def _move(generator: random.Random, events: list[Any]) -> None:
+    event = events.pop(generator.randrange(len(events)))
+    events.insert(generator.randrange(len(events) + 1), event)
 
 
-_OF_TEXT: tuple[Callable[[random.Random, bytes], bytes], ...] = (
-    _flip,
+_TEXT_CHANGES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
+    _replace_byte,
     _cut,
     _insert,
     _repeat,
@@ -229,11 +235,11 @@ _OF_TEXT: tuple[Callable[[random.Random, bytes], bytes], ...] = (
     _change_word,
     _enlarge_number,
 )
-_OF_EVENTS: tuple[Callable[[random.Random, list[Any]], None], ...] = (
+_EVENT_CHANGES: tuple[Callable[[random.Random, list[Any]], None], ...] = (
     _change,
     _change,
     _change,
-    _lose,
-    _tell_twice,
+    _remove,
+    _duplicate,
     _move,
 )

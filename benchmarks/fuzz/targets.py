@@ -1,7 +1,7 @@
-"""The readers that are fuzzed: each takes a mutated input as the product takes it.
+"""The readers that are fuzzed: each reads a mutated input with the product's code.
 
-A target returns what a user would be shown of a right result, or raises the SpbenchError that a
-user would be told; anything else is a defect.
+A target returns the text that a user would read of a valid result, or raises the SpbenchError of an
+invalid input. Any other outcome is a defect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzz import inputs
-from benchmarks.fuzz.mutations import mutated_lines, mutated_text, mutated_value
+from benchmarks.fuzz.mutations import mutate_lines, mutate_text, mutate_value
 
 from spbench.cli.runs.lines import LineView, replay_lines
 from spbench.engine.connections.collector import Collector
@@ -51,66 +51,68 @@ from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import decode, encode
 
 Target = Callable[[random.Random, Path], str]
-"""Takes a generator and a folder of its own; returns what is shown."""
+"""Takes a random generator and a separate folder; returns the text that a user would read."""
 
-LONG_AGO = {"console": {"pid": 1, "host": "elsewhere", "started": 1000.0}, "suite": "fuzz"}
-PROFILE = inputs.profile()
-PARTS = (50, 500, 100_000)
-RANK_LINES = inputs.rank_lines(0)
+RUN_JSON = {"console": {"pid": 1, "host": "elsewhere", "started": 1000.0}, "suite": "fuzz"}
+PROFILE = inputs.build_profile()
+PART_SIZES = (50, 500, 100_000)
+RANK_LINES = inputs.build_rank_events(0)
 
 
 class UnsafeError(AssertionError):
-    """A result that contradicts itself, or a text that no terminal should be given."""
+    """A result that contradicts itself, or a text that is unsafe for a terminal."""
 
 
-def line(draw: random.Random, folder: Path) -> str:
-    """A line of a rank is decoded; what passes is encoded again, and is then the same."""
-    said = draw.choice(RANK_LINES)
-    if draw.random() < 0.5:
-        text = _line(mutated_value(draw, said))
+def fuzz_line(generator: random.Random, folder: Path) -> str:
+    """Decode a line of a rank; if it is valid, encode it and compare."""
+    event = generator.choice(RANK_LINES)
+    if generator.random() < 0.5:
+        text = _encode_line(mutate_value(generator, event))
     else:
-        text = mutated_text(draw, _line(said))
+        text = mutate_text(generator, _encode_line(event))
     try:
-        event = decode(text)
+        decoded = decode(text)
     except EventError as error:
         return str(error)
-    if decode(encode(event)) != event:
-        raise UnsafeError(f"{event} is another one when it is read again")
-    return str(event["event"])
+    if decode(encode(decoded)) != decoded:
+        raise UnsafeError(f"{decoded} is another one when it is read again")
+    return str(decoded["event"])
 
 
-def protocol(draw: random.Random, folder: Path) -> str:
-    """Two ranks speak, one of them wrongly; the log then replays to the report of the run."""
+def fuzz_protocol(generator: random.Random, folder: Path) -> str:
+    """Receive the events of two ranks, one mutated; compare the report and its replay."""
     settings = LaunchSettings()
     params = BENCHMARKS["link.pingpong"].complete({})
     cases = [
         Case(name, name, "link.pingpong", params, 2, 1, (), settings, 1) for name in inputs.CASES
     ]
     state = RunState()
-    shown = list[str]()
-    run = _run_folder(folder)
+    lines = list[str]()
+    run = _create_run_folder(folder)
     log = EventLog(run.events)
-    recorder = Recorder(log, state, LineView(state, shown.append, 1))
-    for event in (inputs.run_start(), inputs.job_start()):
-        recorder.record(event.pop("event"), **{k: of for k, of in event.items() if k != "time"})
+    recorder = Recorder(log, state, LineView(state, lines.append, 1))
+    for event in (inputs.build_run_start(), inputs.build_job_start()):
+        recorder.record(
+            event.pop("event"), **{k: field for k, field in event.items() if k != "time"}
+        )
     watch = Watchdog(
         2, [(name, 0) for name in inputs.CASES], 60.0, dict.fromkeys(inputs.CASES, 60.0), 0.0
     )
     listener = JobListener(Job(1, tuple(cases), 2, settings), recorder, watch)
     collector = Collector(inputs.TOKEN, listener)
-    streams = [b"".join(_lines(rank)) for rank in (0, 1)]
-    wrong = draw.randrange(2)
-    streams[wrong] = mutated_lines(draw, inputs.rank_lines(wrong))
-    (_by_relay if draw.random() < 0.5 else _by_themselves)(draw, collector, streams)
+    streams = [b"".join(_encode_rank_events(rank)) for rank in (0, 1)]
+    mutated_rank = generator.randrange(2)
+    streams[mutated_rank] = mutate_lines(generator, inputs.build_rank_events(mutated_rank))
+    (_send_by_relay if generator.random() < 0.5 else _send_directly)(generator, collector, streams)
     log.close()
     if listener.failure is not None:
         raise listener.failure
-    told = watch.fault.message if watch.fault else ""
+    message = watch.fault.message if watch.fault else ""
     report = build_report(state)
-    _look_at_report(report)
+    _check_report(report)
     collect_findings(state)
     _compare_reports(report, build_report(run.replay()))
-    return "\n".join([told, *shown])
+    return "\n".join([message, *lines])
 
 
 def _compare_reports(live: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
@@ -120,153 +122,157 @@ def _compare_reports(live: Mapping[str, Any], replayed: Mapping[str, Any]) -> No
         UnsafeError: They differ.
     """
     for name in sorted(live.keys() | replayed.keys()):
-        one = json.dumps(live.get(name))
-        other = json.dumps(replayed.get(name))
-        if one != other:
-            pairs = enumerate(zip(one, other, strict=False))
-            at = max(0, next((at for at, (a, b) in pairs if a != b), 0) - 80)
-            parts = f"{one[at : at + 160]!r}, then {other[at : at + 160]!r}"
+        live_json = json.dumps(live.get(name))
+        replayed_json = json.dumps(replayed.get(name))
+        if live_json != replayed_json:
+            pairs = enumerate(zip(live_json, replayed_json, strict=False))
+            start = max(0, next((index for index, (a, b) in pairs if a != b), 0) - 80)
+            excerpt = slice(start, start + 160)
+            parts = f"{live_json[excerpt]!r}, then {replayed_json[excerpt]!r}"
             raise UnsafeError(f"{name} differs in the replay: {parts}")
 
 
-def _lines(rank: int) -> Iterator[bytes]:
-    return (json.dumps(event).encode() + b"\n" for event in inputs.rank_lines(rank))
+def _encode_rank_events(rank: int) -> Iterator[bytes]:
+    return (json.dumps(event).encode() + b"\n" for event in inputs.build_rank_events(rank))
 
 
-class _Wire(asyncio.Transport):
-    """The way back to a rank or a relay that reads no answers."""
+class _DiscardingTransport(asyncio.Transport):
+    """The connection to a rank or a relay that reads no answers."""
 
     closed = False
 
     def write(self, data: Any) -> None:
-        """Take an answer."""
+        """Discard an answer."""
 
     def abort(self) -> None:
-        """Note that the console ended the connection."""
+        """Record that the console closed the connection."""
         self.closed = True
 
 
-def _by_themselves(draw: random.Random, collector: Collector, streams: list[bytes]) -> None:
-    """Let ranks speak over connections of their own, in parts of random length, mixed."""
+def _send_directly(generator: random.Random, collector: Collector, streams: list[bytes]) -> None:
+    """Send each rank's bytes over its own connection, in random parts, mixed."""
     ranks: dict[RankConnection, bytes] = {}
-    wires: dict[RankConnection, _Wire] = {}
+    transports: dict[RankConnection, _DiscardingTransport] = {}
     for stream in streams:
-        hello, _, rest = stream.partition(b"\n")
+        hello, _, remaining = stream.partition(b"\n")
         event = collector.parse_hello(hello)
         if event is not None:
-            wire = _Wire()
-            rank = RankConnection(collector, wire, "127.0.0.1:9", event)
-            ranks[rank] = rest
-            wires[rank] = wire
+            transport = _DiscardingTransport()
+            rank = RankConnection(collector, transport, "127.0.0.1:9", event)
+            ranks[rank] = remaining
+            transports[rank] = transport
             rank.begin(event, b"")
     while ranks:
-        rank = draw.choice(list(ranks))
-        size = draw.choice(PARTS)
+        rank = generator.choice(list(ranks))
+        size = generator.choice(PART_SIZES)
         part, ranks[rank] = ranks[rank][:size], ranks[rank][size:]
-        if part and not wires[rank].closed:
+        if part and not transports[rank].closed:
             rank.receive(part)
         else:
             del ranks[rank]
             rank.finish()
 
 
-def _by_relay(draw: random.Random, collector: Collector, streams: list[bytes]) -> None:
-    """Let ranks speak through a relay, whose own pieces are mutated at times."""
+def _send_by_relay(generator: random.Random, collector: Collector, streams: list[bytes]) -> None:
+    """Send the ranks' bytes through a relay, sometimes with mutated frames."""
     pieces = []
-    rests = dict(enumerate(streams, 1))
-    while rests:
-        channel = draw.choice(list(rests))
-        size = draw.choice(PARTS)
-        part, rests[channel] = rests[channel][:size], rests[channel][size:]
+    remaining = dict(enumerate(streams, 1))
+    while remaining:
+        channel = generator.choice(list(remaining))
+        size = generator.choice(PART_SIZES)
+        part, remaining[channel] = remaining[channel][:size], remaining[channel][size:]
         pieces.append(encode_frame(channel, part))
         if not part:
-            del rests[channel]
-    said = b"".join(pieces)
-    said = mutated_text(draw, said) if draw.random() < 0.3 else said
-    wire = _Wire()
+            del remaining[channel]
+    frames = b"".join(pieces)
+    frames = mutate_text(generator, frames) if generator.random() < 0.3 else frames
+    transport = _DiscardingTransport()
     hello = {"event": "hello", "relay": True, "host": "node01"}
-    relay = RelayConnection(collector, "127.0.0.1:9", hello, said[:100])
-    relay.connection_made(wire)
-    if not wire.closed:
-        relay.data_received(said[100:])
+    relay = RelayConnection(collector, "127.0.0.1:9", hello, frames[:100])
+    relay.connection_made(transport)
+    if not transport.closed:
+        relay.data_received(frames[100:])
     relay.connection_lost(None)
 
 
-def log(draw: random.Random, folder: Path) -> str:
-    """A run's log is read, replayed, exported and compared, without a report."""
-    run = _run_folder(folder)
-    run.events.write_bytes(mutated_lines(draw, inputs.recorded_run()))
-    return _shown(run)
+def fuzz_log(generator: random.Random, folder: Path) -> str:
+    """Read, replay, export and compare the log of a run without a report."""
+    run = _create_run_folder(folder)
+    run.events.write_bytes(mutate_lines(generator, inputs.build_recorded_run()))
+    return _render_run(run)
 
 
-def report(draw: random.Random, folder: Path) -> str:
-    """A run's report is read, exported and compared, beside the log that it came from."""
-    run = _run_folder(folder)
-    run.events.write_bytes(b"".join(map(_line, inputs.recorded_run())))
-    right = build_report(run.replay())
-    if draw.random() < 0.7:
-        run.report.write_text(json.dumps(mutated_value(draw, right)))
+def fuzz_report(generator: random.Random, folder: Path) -> str:
+    """Read, export and compare the report of a run that also has its log."""
+    run = _create_run_folder(folder)
+    run.events.write_bytes(b"".join(map(_encode_line, inputs.build_recorded_run())))
+    valid = build_report(run.replay())
+    if generator.random() < 0.7:
+        run.report.write_text(json.dumps(mutate_value(generator, valid)))
     else:
-        run.report.write_bytes(mutated_text(draw, json.dumps(right).encode()))
-    return _shown(run)
+        run.report.write_bytes(mutate_text(generator, json.dumps(valid).encode()))
+    return _render_run(run)
 
 
-def baseline(draw: random.Random, folder: Path) -> str:
-    """A baseline is read, compared with the run that it is of, and brought up to date with it."""
-    run = _run_folder(folder)
-    run.events.write_bytes(b"".join(map(_line, inputs.recorded_run())))
-    (run.path / "run.json").write_text(json.dumps(LONG_AGO | {"verdict": "passed"}))
+def fuzz_baseline(generator: random.Random, folder: Path) -> str:
+    """Read a baseline, compare its run with it, and update it from the run."""
+    run = _create_run_folder(folder)
+    run.events.write_bytes(b"".join(map(_encode_line, inputs.build_recorded_run())))
+    (run.path / "run.json").write_text(json.dumps(RUN_JSON | {"verdict": "passed"}))
     recorded = load_run(run)
     path = folder / "fuzz.json"
-    right = make_baseline("fuzz", recorded)[0].model_dump(by_alias=True)
-    if draw.random() < 0.7:
-        path.write_text(json.dumps(mutated_value(draw, right)))
+    valid = make_baseline("fuzz", recorded)[0].model_dump(by_alias=True)
+    if generator.random() < 0.7:
+        path.write_text(json.dumps(mutate_value(generator, valid)))
     else:
-        path.write_bytes(mutated_text(draw, json.dumps(right).encode()))
-    found = load_baseline(folder, str(path))
-    gate = BaselineGate(folder, make_baseline_run(found, path), GatePolicy(frozenset({"worse"})))
-    result = gate.judge(recorded)
-    shown = [*export_comparison(result.comparison, "csv").splitlines(), *result.failure_reasons]
-    result.print_to(shown.append)
-    shown += update_baseline(found, recorded, result.comparison, widen=True)[1]
-    return strip_controls("\n".join(shown))
+        path.write_bytes(mutate_text(generator, json.dumps(valid).encode()))
+    loaded = load_baseline(folder, str(path))
+    gate = BaselineGate(folder, make_baseline_run(loaded, path), GatePolicy(frozenset({"worse"})))
+    comparison_result = gate.judge(recorded)
+    lines = [
+        *export_comparison(comparison_result.comparison, "csv").splitlines(),
+        *comparison_result.failure_reasons,
+    ]
+    comparison_result.print_to(lines.append)
+    lines += update_baseline(loaded, recorded, comparison_result.comparison, widen=True)[1]
+    return strip_controls("\n".join(lines))
 
 
-def summary(draw: random.Random, folder: Path) -> str:
-    """A run.json is read for the list of runs."""
-    run = _run_folder(folder)
-    right = LONG_AGO | {"verdict": "passed", "finished": 1003.0, "argv": ["run"], "exit_code": 0}
-    (run.path / "run.json").write_text(json.dumps(mutated_value(draw, right)))
-    found = read_summary(run)
-    select_runs([found], "fuzz since:2026-01-01 host:a")
-    return json.dumps(summary_object(found), allow_nan=False)
+def fuzz_summary(generator: random.Random, folder: Path) -> str:
+    """Read a run.json for the list of runs."""
+    run = _create_run_folder(folder)
+    valid = RUN_JSON | {"verdict": "passed", "finished": 1003.0, "argv": ["run"], "exit_code": 0}
+    (run.path / "run.json").write_text(json.dumps(mutate_value(generator, valid)))
+    summary = read_summary(run)
+    select_runs([summary], "fuzz since:2026-01-01 host:a")
+    return json.dumps(summary_object(summary), allow_nan=False)
 
 
-def _run_folder(folder: Path) -> RunFolder:
+def _create_run_folder(folder: Path) -> RunFolder:
     for name in ("events.jsonl", "report.json"):
         (folder / name).unlink(missing_ok=True)
-    (folder / "run.json").write_text(json.dumps(LONG_AGO))
+    (folder / "run.json").write_text(json.dumps(RUN_JSON))
     return RunFolder(folder)
 
 
-def _line(event: dict[str, Any]) -> bytes:
+def _encode_line(event: dict[str, Any]) -> bytes:
     return json.dumps(event).encode() + b"\n"
 
 
-def _shown(run: RunFolder) -> str:
-    """Return what the commands of recorded runs print of one."""
+def _render_run(run: RunFolder) -> str:
+    """Return the output of all commands that read a recorded run."""
     recorded = load_run(run)
-    shown = [export_text(recorded, kind) for kind in KINDS]
-    compared = compare(recorded, recorded)
-    shown += [export_comparison(compared, kind) for kind in KINDS]
+    texts = [export_text(recorded, kind) for kind in KINDS]
+    comparison = compare(recorded, recorded)
+    texts += [export_comparison(comparison, kind) for kind in KINDS]
     for matrix in build_link_matrices(recorded):
-        shown += [f"{table.title} {sorted(table.find_slow_pairs())}" for table in matrix.tables]
-    _look_at_report(json.loads(shown[KINDS.index("json")]))
-    replay_lines(run, None, shown.append, 1)
-    return "\n".join(shown)
+        texts += [f"{table.title} {sorted(table.find_slow_pairs())}" for table in matrix.tables]
+    _check_report(json.loads(texts[KINDS.index("json")]))
+    replay_lines(run, None, texts.append, 1)
+    return "\n".join(texts)
 
 
-def _look_at_report(report: dict[str, Any]) -> None:
+def _check_report(report: dict[str, Any]) -> None:
     json.dumps(report, allow_nan=False)
     for case in report["cases"]:
         for check in case["checks"]:
@@ -275,53 +281,53 @@ def _look_at_report(report: dict[str, Any]) -> None:
                 raise UnsafeError(f"{check['name']} passed with an error of {error}")
 
 
-def suite(draw: random.Random, folder: Path) -> str:
-    """A suite is read, its cases expanded."""
-    text = mutated_text(draw, inputs.SUITE).decode(errors="replace")
-    found = load_suite_text(text, folder / "fuzz.yaml")
-    return "\n".join(f"{case.id!r} {case.np}" for case in found.cases)
+def fuzz_suite(generator: random.Random, folder: Path) -> str:
+    """Read a suite and expand its cases."""
+    text = mutate_text(generator, inputs.SUITE).decode(errors="replace")
+    suite = load_suite_text(text, folder / "fuzz.yaml")
+    return "\n".join(f"{case.id!r} {case.np}" for case in suite.cases)
 
 
-def override(draw: random.Random, folder: Path) -> str:
-    """A suite is read with an override that was mutated."""
-    text = mutated_text(draw, draw.choice(inputs.OVERRIDES)).decode(errors="replace")
+def fuzz_override(generator: random.Random, folder: Path) -> str:
+    """Read a suite with a mutated override."""
+    text = mutate_text(generator, generator.choice(inputs.OVERRIDES)).decode(errors="replace")
     changed = load_suite_text(inputs.SUITE.decode(), folder / "fuzz.yaml", [text])
     return "\n".join(f"{case.id!r} {case.np}" for case in changed.cases)
 
 
-def hostfile(draw: random.Random, folder: Path) -> str:
-    """A hostfile is read."""
+def fuzz_hostfile(generator: random.Random, folder: Path) -> str:
+    """Read a hostfile."""
     path = folder / "fuzz.hosts"
-    path.write_bytes(mutated_text(draw, inputs.HOSTFILE))
+    path.write_bytes(mutate_text(generator, inputs.HOSTFILE))
     return read_hostfile(path).fold()
 
 
-def cluster(draw: random.Random, folder: Path) -> str:
-    """A cluster is read."""
-    text = mutated_text(draw, inputs.CLUSTER).decode(errors="replace")
+def fuzz_cluster(generator: random.Random, folder: Path) -> str:
+    """Read a cluster."""
+    text = mutate_text(generator, inputs.CLUSTER).decode(errors="replace")
     return read_cluster(text, "fuzz.yaml", "fuzz").name
 
 
-def profile(draw: random.Random, folder: Path) -> str:
-    """A profile is read, in either format."""
-    if draw.random() < 0.5:
-        text = mutated_text(draw, PROFILE).decode(errors="replace")
+def fuzz_profile(generator: random.Random, folder: Path) -> str:
+    """Read a profile in either format."""
+    if generator.random() < 0.5:
+        text = mutate_text(generator, PROFILE).decode(errors="replace")
         return read_profile_json(text, "fuzz.json", "fuzz").name
-    text = mutated_text(draw, inputs.TORCHGRAPH).decode(errors="replace")
+    text = mutate_text(generator, inputs.TORCHGRAPH).decode(errors="replace")
     return read_torchgraph(text, "fuzz.txt", "fuzz", 8).name
 
 
 TARGETS: dict[str, tuple[Target, int]] = {
-    "line": (line, 500),
-    "protocol": (protocol, 50),
-    "log": (log, 10),
-    "report": (report, 6),
-    "baseline": (baseline, 20),
-    "summary": (summary, 44),
-    "suite": (suite, 100),
-    "override": (override, 20),
-    "hostfile": (hostfile, 100),
-    "cluster": (cluster, 120),
-    "profile": (profile, 30),
+    "line": (fuzz_line, 500),
+    "protocol": (fuzz_protocol, 50),
+    "log": (fuzz_log, 10),
+    "report": (fuzz_report, 6),
+    "baseline": (fuzz_baseline, 20),
+    "summary": (fuzz_summary, 44),
+    "suite": (fuzz_suite, 100),
+    "override": (fuzz_override, 20),
+    "hostfile": (fuzz_hostfile, 100),
+    "cluster": (fuzz_cluster, 120),
+    "profile": (fuzz_profile, 30),
 }
-"""Each target, and its share of a thousand mutations: the dear ones have less."""
+"""Each target and its share of 1000 mutations; slow targets have a smaller one."""

@@ -33,22 +33,22 @@ from benchmarks.gpu_once.session import ROOT, Session
 from benchmarks.gpu_once.steps import STEPS, Step
 
 CARRIED_BYTES = 60 << 20
-"""The most bytes of tree and bundle together. A larger copy may not arrive in time."""
+"""Maximum of bytes of tree and bundle. A larger copy may not arrive in time."""
 
 
 def prepare() -> int:
-    """Make the bundle and print how much has to be copied; return the exit code."""
-    done = subprocess.run(["docs/examples/bundle.sh"], cwd=ROOT)
-    if done.returncode:
-        return done.returncode
-    listed = subprocess.run(
+    """Make the bundle and print the size of the copy; return the exit code."""
+    bundling = subprocess.run(["docs/examples/bundle.sh"], cwd=ROOT)
+    if bundling.returncode:
+        return bundling.returncode
+    listing = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    files = [ROOT / name for name in listing.stdout.split("\0") if name]
     tree = sum(path.stat().st_size for path in files if path.is_file())
     wheels = sum(path.stat().st_size for path in (ROOT / ".whl").iterdir() if path.is_file())
     print(f"to copy: tree {tree >> 20} MiB, .whl {wheels >> 20} MiB")
@@ -64,15 +64,15 @@ def select_steps(names: Sequence[str]) -> list[Step]:
     Raises:
         SystemExit: A name is unknown.
     """
-    known = {step.name for step in STEPS}
-    if unknown := sorted(set(names) - known):
+    names_of_steps = {step.name for step in STEPS}
+    if unknown := sorted(set(names) - names_of_steps):
         raise SystemExit(
             f"error: unknown step {unknown[0]}; choose from {', '.join(s.name for s in STEPS)}"
         )
     return [step for step in STEPS if not names or step.name in names]
 
 
-def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(
         prog="python3 -m benchmarks.gpu_once",
@@ -94,12 +94,12 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--page", type=Path, nargs="+", metavar="FILE", help="print docs/gpu_results.md and exit"
     )
-    return parser.parse_args(words)
+    return parser.parse_args(argv)
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    arguments = parse_arguments(words)
+    arguments = parse_arguments(argv)
     if arguments.prepare:
         return prepare()
     if arguments.page:

@@ -1,11 +1,11 @@
-"""Checks of what GPU paths assume about torch, CUDA and NCCL, each by itself.
+"""Checks of assumptions of the GPU code about torch, CUDA and NCCL, one by one.
 
     mpirun -n 1 python -m mpi4py -m benchmarks.gpu_once.probe [--late]
     mpirun -n 2 python -m mpi4py -m benchmarks.gpu_once.probe [--late]
 
 One rank checks number formats, memory and NCCL. Two ranks on one GPU check exchanges between
 processes. Each check prints a line; the exit code is 1 if one failed. With ``--late`` the device is
-a stand-in that does its work late, and checks of CUDA itself are skipped.
+a stand-in that does its work late, and checks of CUDA are skipped.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ def delay(milliseconds: float) -> None:
 
 
 def check_facts() -> object:
-    """Return what torch and the driver say of the GPU."""
+    """Return torch's and the driver's description of the GPU."""
     properties = torch.cuda.get_device_properties(0)
-    known = load_driver()
+    driver = load_driver()
     return {
         "name": properties.name,
         "multiprocessors": properties.multi_processor_count,
         "capability": torch.cuda.get_device_capability(0),
         "memory_mib": properties.total_memory >> 20,
         "address": read_pci_address(DEVICE),
-        "gpus_of_driver": known.count_gpus() if known is not None else None,
+        "gpus_of_driver": driver.count_gpus() if driver is not None else None,
         "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
         "nccl": torch.cuda.nccl.version(),  # type: ignore[no-untyped-call]
         "stream_priorities": torch.cuda.Stream.priority_range(),  # type: ignore[call-arg]
@@ -80,7 +80,7 @@ def check_facts() -> object:
 
 
 def check_tf32() -> object:
-    """Check that fp32 is multiplied as fp32 unless TF32 is asked for; return relative errors."""
+    """Check that fp32 is multiplied as fp32 without TF32; return relative errors."""
     generator = torch.Generator("cpu").manual_seed(1)
     left, right = torch.rand(2, 512, 512, generator=generator)
     image = torch.rand(2, 64, 64, 64, generator=generator)
@@ -140,15 +140,15 @@ def check_norm_sums() -> object:
             centred = (wide - mean[:, None, None]) * scale[:, None, None]
             terms = gradient.double() * centred, gradient.double()
             assert weight_sum.dtype == torch.float32, (dtype, layout, weight_sum.dtype)
-            shown = []
-            for total, of_total in zip((weight_sum, bias_sum), terms, strict=True):
-                error = (total.cpu().double() - of_total.sum((0, 2, 3))).abs()
-                # Four times what rounding each term leaves of random errors, and the sum in fp32.
-                bound = 4 * torch.finfo(dtype).eps * of_total.square().sum((0, 2, 3)).sqrt()
-                bound += torch.finfo(torch.float32).eps * of_total.abs().sum((0, 2, 3))
+            largest_errors = []
+            for total, total_terms in zip((weight_sum, bias_sum), terms, strict=True):
+                error = (total.cpu().double() - total_terms.sum((0, 2, 3))).abs()
+                # Four times the random error of rounding each term, and that of the sum in fp32.
+                bound = 4 * torch.finfo(dtype).eps * total_terms.square().sum((0, 2, 3)).sqrt()
+                bound += torch.finfo(torch.float32).eps * total_terms.abs().sum((0, 2, 3))
                 assert bool((error < bound).all()), (dtype, layout, error, bound)
-                shown.append(f"{float(error.max()):.2g}")
-            errors[f"{dtype} {layout}"] = " and ".join(shown)
+                largest_errors.append(f"{float(error.max()):.2g}")
+            errors[f"{dtype} {layout}"] = " and ".join(largest_errors)
             functional.batch_norm(
                 on_device[1], device_mean, ones, ones, torch.zeros_like(ones), eps=1e-5
             )
@@ -156,7 +156,7 @@ def check_norm_sums() -> object:
 
 
 def check_pinned_buffers() -> object:
-    """Check copies through pinned buffers that are used again and again behind late work."""
+    """Check copies through pinned buffers that are reused behind late work."""
     memory = get_host_memory(DEVICE)
     wrong = 0
     for number in range(200):
@@ -172,12 +172,12 @@ def check_pinned_buffers() -> object:
 
 
 def check_nccl_to_itself() -> object:
-    """Check a message of NCCL to the own rank, and a sum over one rank."""
+    """Check an NCCL message to the same rank, and a sum over one rank."""
     group = torch_group.acquire(MPI.COMM_SELF, DEVICE)
     sent = torch.arange(1000.0, device=DEVICE)
     received = torch.zeros_like(sent)
-    bytes_of = [(tensor.view(torch.uint8), 0) for tensor in (received, sent)]
-    for work in group.exchange(bytes_of[:1], bytes_of[1:], 7):
+    messages = [(tensor.view(torch.uint8), 0) for tensor in (received, sent)]
+    for work in group.exchange(messages[:1], messages[1:], 7):
         work.wait()
     synchronize_stream(DEVICE)
     assert torch.equal(sent, received), "the message differs"
@@ -189,7 +189,7 @@ def check_nccl_to_itself() -> object:
 
 
 def check_out_of_memory() -> object:
-    """Return the message for an allocation that no GPU has memory for."""
+    """Return the message for an allocation that exceeds any GPU's memory."""
     try:
         torch.empty(1 << 44, dtype=torch.uint8, device=DEVICE)
     except RuntimeError as error:
@@ -202,27 +202,27 @@ def check_out_of_memory() -> object:
 
 
 def open_transport(kind: str, view: torch.Tensor, tag: int) -> Transport:
-    """Return a transport over which the two ranks send each other a view, of four dimensions."""
-    other = 1 - COMM.rank
+    """Return a transport that exchanges a view of four dimensions by two ranks."""
+    peer = 1 - COMM.rank
     images, channels, rows, cols = view.shape
-    wiring = TransportSpec(
+    spec = TransportSpec(
         comm=COMM,
         tag=tag,
         outgoing=[view],
-        targets=[other],
+        targets=[peer],
         shapes=[(images, channels, rows, cols)],
-        sources=[other],
+        sources=[peer],
         into=None,
         dtype=view.dtype,
         device=DEVICE,
     )
-    return TRANSPORTS[kind](wiring)
+    return TRANSPORTS[kind](spec)
 
 
 def check_exchanges(kind: str) -> object:
-    """Check exchanges both ways with late work before and NaN after; return the median time.
+    """Check exchanges with late work before and NaN after; return the median time.
 
-    A missing wait shows as a wrong value.
+    A missing wait causes a wrong value.
     """
     view = torch.zeros(EXCHANGED, device=DEVICE)
     transport = open_transport(kind, view, 77)
@@ -249,7 +249,7 @@ def check_exchanges(kind: str) -> object:
 
 
 def check_many_transports() -> object:
-    """Keep more transports open than a process has events, as long sessions of models do."""
+    """Open more transports than a process has events, like long sessions of models."""
     free_before = 0 if LATE else torch.cuda.mem_get_info()[0]
     transports: list[CudaIpcTransport] = []
     for tag in range(LIVE_TRANSPORTS):
@@ -269,7 +269,7 @@ CUDA_CHECKS: dict[str, Check] = {
     "nccl to itself": check_nccl_to_itself,
     "out of memory": check_out_of_memory,
 }
-"""Checks that a stand-in cannot answer."""
+"""Checks that need CUDA, and are skipped with the stand-in."""
 SINGLE_RANK_CHECKS: dict[str, Check] = {
     "norm sums": check_norm_sums,
     "pinned buffers": check_pinned_buffers,
@@ -282,7 +282,7 @@ PAIR_CHECKS: dict[str, Check] = {
 
 
 def run_check(name: str, check: Check) -> bool:
-    """Run a check on all ranks and print its line; return whether it passed on all of them."""
+    """Run a check on all ranks and print its line; return whether all passed."""
     started = time.perf_counter()
     problem = ""
     result: object = None

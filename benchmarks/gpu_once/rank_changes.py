@@ -1,6 +1,6 @@
 """Changes of the workers' modules in ranks: see `rank_site/sitecustomize.py`.
 
-Each prints a line by which the command knows that it reached the ranks.
+Each prints a line, which shows the command that the change reached the ranks.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ CYCLES = 2_000_000
 
 
 def delay_copies(streams: Any) -> None:
-    """Begin each use of a GPU's copy stream with a kernel that only waits.
+    """Start each use of a GPU's copy stream with a kernel that only waits.
 
-    Work that does not wait for the copy stream then reads what was there before, and a check fails.
+    Work that does not wait for the copy stream then reads old data, and a check fails.
     """
     import torch
 
-    copying = streams.CudaStreams.use_copy_stream
+    use_copy_stream = streams.CudaStreams.use_copy_stream
 
     @contextmanager
-    def copying_late(self: Any) -> Iterator[None]:
-        with copying(self):
+    def use_delayed_stream(self: Any) -> Iterator[None]:
+        with use_copy_stream(self):
             torch.cuda._sleep(CYCLES)  # type: ignore[no-untyped-call]
             yield
 
-    streams.CudaStreams.use_copy_stream = copying_late
+    streams.CudaStreams.use_copy_stream = use_delayed_stream
     sys.stderr.write(f"{DELAYED_LINE}\n")
 
 
 def show_sanitizer(streams: Any) -> None:
-    """Print whether torch's stream sanitizer is on, as `TORCH_CUDA_SANITIZER` asks for."""
+    """Print whether torch's stream sanitizer is on (`TORCH_CUDA_SANITIZER`)."""
     from torch.cuda import _sanitizer
 
     if _sanitizer.cuda_sanitizer.enabled:

@@ -1,4 +1,4 @@
-"""Results of the steps: what their reports say, a summary, and the table of the documentation."""
+"""Results of the steps: cases of reports, a summary, and the documentation's page."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.gpu_once.steps import Step
 
 SCHEMA = "spbench.gpu_once/1"
 PLANTED = 1
-"""The exit code of a run whose checks fail."""
+"""The exit code of a run with failed checks."""
 BUDGET_USED = 124
 """The exit code of a run that has used up its budget."""
 
 
 class Status(StrEnum):
-    """How a step ended."""
+    """Status of a step."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -30,14 +30,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The end of a step.
+    """The outcome of a step.
 
     Attributes:
-        name: The step.
-        status: How it ended.
-        seconds: How long it took.
-        detail: What an engineer needs to know of it, in one line.
-        cases: The cases of its report, as `case_rows` returns them.
+        name: The step's name.
+        status: Its status.
+        seconds: Its duration.
+        detail: One line for an engineer.
+        cases: The cases of its report, from `build_case_rows`.
     """
 
     name: str
@@ -56,14 +56,14 @@ def read_report(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def judge(
+def judge_step(
     step: Step, exit_code: int | None, seconds: float, report: Mapping[str, Any]
 ) -> StepResult:
     """Return the result of a step from its exit code and the report of its run.
 
-    A planted fault counts as found only if every case failed by a check.
+    A planted fault is detected only if a check failed in every case.
     """
-    cases = case_rows(report)
+    cases = build_case_rows(report)
     counts = Counter(case["status"] for case in cases)
     detail = ", ".join(f"{count} {status}" for status, count in counts.items())
     unnoticed = step.exit_code == PLANTED and set(counts) != {"failed"}
@@ -81,7 +81,7 @@ def judge(
     return StepResult(step.name, status, round(seconds, 1), detail or "-", cases)
 
 
-def case_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+def build_case_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return name, status, times and limits of the cases of a report."""
     return [
         {
@@ -100,7 +100,7 @@ def case_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def collect_machine_facts(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a report says of GPU, driver and versions."""
+    """Return GPU, driver and versions from a report."""
     facts: dict[str, str] = {}
     environment = report.get("environment", {})
     for key in ("spbench", "kernel"):
@@ -128,7 +128,7 @@ def render_summary(results: Iterable[StepResult]) -> str:
 
 
 def merge_results(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the contents of several `results.json` as one; the last result of a step counts."""
+    """Return several `results.json` as one; the last result of a step counts."""
     steps = {step["name"]: step for run in runs for step in run["steps"]}
     return {**runs[-1], "steps": list(steps.values())}
 
@@ -140,11 +140,11 @@ def render_page(results: Mapping[str, Any]) -> str:
     """
     facts = [f"- {name}: {value}" for name, value in results["machine"].items()]
     steps = [
-        _row(step["name"], step["status"], f"{step['seconds']:.0f} s", step["detail"])
+        _format_row(step["name"], step["status"], f"{step['seconds']:.0f} s", step["detail"])
         for step in results["steps"]
     ]
     cases = [
-        _row(
+        _format_row(
             f"`{case['id']}`",
             step["name"],
             case["benchmark"],
@@ -170,28 +170,28 @@ def render_page(results: Mapping[str, Any]) -> str:
             "",
             "## Steps",
             "",
-            _row("step", "status", "time", "detail"),
-            _row(*["---"] * 4),
+            _format_row("step", "status", "time", "detail"),
+            _format_row(*["---"] * 4),
             *steps,
             "",
             "## Cases",
             "",
             "Without those that were cancelled because the time of their step was used up.",
             "",
-            _row("case", "step", "benchmark", "ranks", "status", "time", "limit", "reason"),
-            _row(*["---"] * 8),
+            _format_row("case", "step", "benchmark", "ranks", "status", "time", "limit", "reason"),
+            _format_row(*["---"] * 8),
             *cases,
             "",
         ]
     )
 
 
-def _row(*cells: object) -> str:
+def _format_row(*cells: object) -> str:
     return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
 
 
 def _format_quantity(quantity: Mapping[str, Any] | None) -> str:
-    """Return a value in three significant digits with its unit; a dash if there is none."""
+    """Return a value with its unit in three significant digits, or a dash."""
     if quantity is None or quantity["value"] is None:
         return "-"
     return f"{quantity['value']:.3g} {quantity['unit']}"

@@ -26,7 +26,7 @@ from benchmarks.gpu_once.results import (
     Status,
     StepResult,
     collect_machine_facts,
-    judge,
+    judge_step,
     read_report,
     render_summary,
 )
@@ -37,22 +37,22 @@ SETUP = Path(".whl/setup")
 LEAST_SECONDS = 12.0
 """A step is not started with less time than this."""
 REHEARSAL_SECONDS = 240.0
-"""The time limit of a step in a rehearsal, whose ranks share a few cores."""
+"""The time limit of a step in a rehearsal, where ranks share a few cores."""
 CUDA_PROGRAMS = "/usr/local/cuda/bin"
-"""Where the CUDA toolkit has compute-sanitizer, which need not be in PATH."""
+"""The folder of compute-sanitizer in the CUDA toolkit, which may be missing from PATH."""
 KILL_SECONDS = 5.0
 """The time from SIGTERM to SIGKILL."""
 
 
 class Log:
-    """A log file whose lines also go to stdout."""
+    """A log file with lines that are also written to stdout."""
 
     def __init__(self, path: Path, started: float) -> None:
         self._file: TextIO = path.open("a", encoding="utf-8")
         self._started = started
 
     def write(self, line: str) -> None:
-        """Write a line as it is."""
+        """Write a line unchanged."""
         self._file.write(line)
         self._file.flush()
         sys.stdout.write(line)
@@ -98,7 +98,7 @@ class Session:
             "TERM": "dumb",
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            # As spbench sets them for runs: these steps also start mpirun directly.
+            # spbench sets the same for runs, but some steps start mpirun directly.
             "OMPI_MCA_osc": "^ucx",
             "OMPI_MCA_btl": "^ofi,openib,uct",
         }
@@ -106,28 +106,28 @@ class Session:
 
     @property
     def remaining(self) -> float:
-        """The seconds that are left."""
+        """The remaining seconds."""
         return self._seconds - (time.monotonic() - self._started)
 
     def enter_environment(self) -> None:
-        """Source the set-up script of the bundle and take over its environment.
+        """Source the set-up script of the bundle and use its environment.
 
         Raises:
-            SystemExit: It failed; what it printed is in the log.
+            SystemExit: It failed; its output is in the log.
         """
         self._log.heading("environment")
-        show = f". {SETUP} >&2 && env -0"
-        done = subprocess.run(
-            ["bash", "-c", show], cwd=ROOT, env=self._environment, capture_output=True, text=True
+        script = f". {SETUP} >&2 && env -0"
+        completed = subprocess.run(
+            ["bash", "-c", script], cwd=ROOT, env=self._environment, capture_output=True, text=True
         )
-        self._log.write(done.stderr)
-        if done.returncode:
+        self._log.write(completed.stderr)
+        if completed.returncode:
             raise SystemExit(f"error: {SETUP} failed (help: run --prepare where pip works)")
-        pairs = (line.partition("=") for line in done.stdout.split("\0") if line)
+        pairs = (line.partition("=") for line in completed.stdout.split("\0") if line)
         self._environment = {name: value for name, _, value in pairs}
 
     def run(self, step: Step) -> StepResult:
-        """Run a step within its time and the session's, and note its result."""
+        """Run a step within its time and the session's, and save its result."""
         result = self._run(step)
         self.results.append(result)
         line = f"{step.name}: {result.status} after {result.seconds:.0f} s; {result.detail}\n"
@@ -137,20 +137,20 @@ class Session:
 
     def _run(self, step: Step) -> StepResult:
         program = step.needs
-        if program and not self._rehearse and not shutil.which(program, path=self._path):
+        if program and not self._rehearse and not shutil.which(program, path=self._search_path):
             return StepResult(step.name, Status.SKIPPED, 0, f"{program} is not installed")
-        most = REHEARSAL_SECONDS if self._rehearse else step.seconds
-        left = self.remaining - KILL_SECONDS
-        seconds = min(most, left)
-        if left < LEAST_SECONDS:
+        limit = REHEARSAL_SECONDS if self._rehearse else step.seconds
+        available = self.remaining - KILL_SECONDS
+        seconds = min(limit, available)
+        if available < LEAST_SECONDS:
             return StepResult(step.name, Status.SKIPPED, 0, "no time is left")
         report = self._reports / f"{step.name}.json"
-        words = self._command(step, seconds, report)
-        shown = shlex.join(words).partition("\n")[0]
-        self._log.heading(f"{step.name}, at most {seconds:.0f} s: {shown}")
+        command = self._build_command(step, seconds, report)
+        command_line = shlex.join(command).partition("\n")[0]
+        self._log.heading(f"{step.name}, at most {seconds:.0f} s: {command_line}")
         started = time.monotonic()
-        exit_code = self._execute(words, self._variables(step), seconds)
-        result = judge(step, exit_code, time.monotonic() - started, read_report(report))
+        exit_code = self._execute(command, self._build_environment(step), seconds)
+        result = judge_step(step, exit_code, time.monotonic() - started, read_report(report))
         if result.status == Status.PASSED and not self._shows_evidence(step):
             return replace(result, status=Status.FAILED, detail=f"no rank said: {step.evidence}")
         return result
@@ -164,15 +164,15 @@ class Session:
         return any(step.evidence in path.read_text(errors="replace") for path in outputs)
 
     @property
-    def _path(self) -> str:
+    def _search_path(self) -> str:
         return self._environment["PATH"]
 
-    def _command(self, step: Step, seconds: float, report: Path) -> list[str]:
+    def _build_command(self, step: Step, seconds: float, report: Path) -> list[str]:
         if step.suite is not None:
             return step.suite.command(seconds, report, rehearse=self._rehearse)
         return list(step.rehearsal if self._rehearse and step.rehearsal else step.program)
 
-    def _variables(self, step: Step) -> dict[str, str]:
+    def _build_environment(self, step: Step) -> dict[str, str]:
         if self._rehearse:  # without CUDA, which the step's environment is for
             variables = dict(self._environment)
             changes = (*step.stand_in, *step.changes)
@@ -186,15 +186,19 @@ class Session:
         return variables
 
     def _execute(
-        self, words: Sequence[str], variables: dict[str, str], seconds: float
+        self, command: Sequence[str], variables: dict[str, str], seconds: float
     ) -> int | None:
-        """Run a program with its output in the log; return its exit code; None if stopped."""
-        executable = shutil.which(words[0], path=self._path)
+        """Run a program with its output in the log.
+
+        Returns:
+            The exit code, or None if the program was stopped at its time limit.
+        """
+        executable = shutil.which(command[0], path=self._search_path)
         if executable is None:
-            self._log.write(f"{words[0]} is not installed\n")
+            self._log.write(f"{command[0]} is not installed\n")
             return 127
         self._process = subprocess.Popen(
-            [executable, *words[1:]],
+            [executable, *command[1:]],
             cwd=ROOT,
             env=variables,
             stdin=subprocess.DEVNULL,
@@ -212,7 +216,7 @@ class Session:
             return None
         finally:
             self.stop()
-            # A process that left the group may hold the pipe open for ever.
+            # A process that left the group may keep the pipe open.
             output.join(KILL_SECONDS)
 
     def _copy_output(self) -> None:
@@ -224,19 +228,19 @@ class Session:
                 self._log.write(line)
 
     def stop(self) -> None:
-        """End the program that is running, with all that it started."""
+        """End the running program with all processes of its group."""
         process = self._process
         if process is None or process.poll() is not None:
             return
         os.killpg(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(KILL_SECONDS)
-        with suppress(ProcessLookupError):  # nothing of the group is left
+        with suppress(ProcessLookupError):  # all processes of the group have ended
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def save(self) -> None:
-        """Write summary, results and archive, so that they exist whatever happens next."""
+        """Write summary, results and archive, so that they exist after an interruption."""
         (self._output / "summary.txt").write_text(render_summary(self.results))
         content = {
             "schema": SCHEMA,
@@ -250,17 +254,17 @@ class Session:
             archive.add(self._reports, "reports")
 
     def machine(self) -> dict[str, str]:
-        """Return GPU, driver and versions, as the reports of runs name them."""
+        """Return GPU, driver and versions from the reports of runs."""
         facts = {"python": platform.python_version(), "torch": self._torch_version()}
         for path in sorted(self._reports.glob("*.json")):
             facts |= collect_machine_facts(read_report(path))
         return facts
 
     def _torch_version(self) -> str:
-        show = "from importlib.metadata import version; print(version('torch'))"
-        python = shutil.which("python", path=self._path) or sys.executable
-        done = subprocess.run([python, "-c", show], capture_output=True, text=True)
-        return done.stdout.strip() or "not installed"
+        script = "from importlib.metadata import version; print(version('torch'))"
+        python = shutil.which("python", path=self._search_path) or sys.executable
+        completed = subprocess.run([python, "-c", script], capture_output=True, text=True)
+        return completed.stdout.strip() or "not installed"
 
     def close(self) -> None:
         """Print the summary and remove the working folder."""

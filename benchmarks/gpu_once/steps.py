@@ -1,4 +1,4 @@
-"""The steps of the command: what is run, in which order, and for how long at most."""
+"""The steps of the command, in their order, with their time limits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ REPORT_SECONDS = 12.0
 spbench waits 5 s for ranks to end, and longer for ranks that are killed within the driver.
 """
 LEFT_TO_RANKS = ("--set", 'launch.args=["--mca", "mpi_preconnect_mpi", "0"]')
-"""An option of mpirun that changes nothing; with any, spbench leaves the look for GPUs to ranks.
+"""An option of mpirun without effect: with any option, ranks and not the console look for GPUs.
 
-Otherwise a container with unusual device files would cost every step.
+Otherwise a container with unusual device files would make every step fail.
 """
 
 LATE = (
@@ -29,7 +29,7 @@ LATE = (
 )
 """Changes that give ranks a device that does its work late: see `rank_site/sitecustomize.py`."""
 HOST = ("spbench_workers.device_choice=standins.late_gpu:take_host",)
-"""Changes that give ranks the host, for what the late device has not: random numbers."""
+"""Changes that give ranks the CPU, because the late device has no random numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class SuiteRun:
 
     Attributes:
         path: The suite.
-        select: The expression of ``-k``; empty: all cases.
+        select: The expression of ``-k``; empty for all cases.
         options: Further options of ``spbench run``.
         rehearsal: Options that make the cases small enough for the CPU.
-        left_out: An expression for the cases that a rehearsal leaves out, as it has ones like them.
+        left_out: An expression for cases that a rehearsal skips, because others are similar.
     """
 
     path: str
@@ -51,19 +51,19 @@ class SuiteRun:
     left_out: str = ""
 
     def command(self, seconds: float, report: Path, *, rehearse: bool) -> list[str]:
-        """Return the words of the run, which ends by itself within ``seconds``."""
+        """Return the command of the run, which ends within ``seconds``."""
         budget = max(1, int(seconds - REPORT_SECONDS))
-        words = ["spbench", "run", self.path, "--headless", "--no-samples", "--json", str(report)]
-        words += ["--budget", f"{budget}s", *LEFT_TO_RANKS, *self.options]
+        command = ["spbench", "run", self.path, "--headless", "--no-samples", "--json", str(report)]
+        command += ["--budget", f"{budget}s", *LEFT_TO_RANKS, *self.options]
         select = self.select
         if rehearse:
-            words += [*PATIENCE, *self.rehearsal]
+            command += [*PATIENCE, *self.rehearsal]
             if self.left_out:
-                kept = f"not ({self.left_out})"
-                select = f"({select}) and {kept}" if select else kept
+                selected = f"not ({self.left_out})"
+                select = f"({select}) and {selected}" if select else selected
         else:
-            words += LIMITS
-        return [*words, "-k", select] if select else words
+            command += LIMITS
+        return [*command, "-k", select] if select else command
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Step:
     """One step: a program or a run of a suite.
 
     Attributes:
-        name: What it is called on the command line and in the summary.
+        name: Its name on the command line and in the summary.
         seconds: Its time limit.
         program: A program and its arguments, unless it is a run of a suite.
         suite: A run of a suite.
@@ -100,16 +100,16 @@ class Step:
 def set_options(**parameters: object) -> tuple[str, ...]:
     """Return ``--set`` options."""
     return tuple(
-        word for name, value in parameters.items() for word in ("--set", f"{name}={value}")
+        argument for name, value in parameters.items() for argument in ("--set", f"{name}={value}")
     )
 
 
 LIMITS = set_options(
     **{"launch.timeout": 45, "launch.start_timeout": 45, "launch.silence_timeout": 20}
 )
-"""A case that hangs ends with the places of its ranks, before the budget of most steps ends."""
+"""A case that hangs ends with the stacks of its ranks, before the budget of most steps ends."""
 PATIENCE = set_options(**{"launch.start_timeout": 120, "launch.silence_timeout": 60})
-"""The limits of a rehearsal, whose ranks share a few cores with other programs."""
+"""The limits of a rehearsal, where ranks share a few cores with other programs."""
 FACTS = """
 uname -r; nproc; free -g | sed -n 2p; df -h /dev/shm /tmp; ulimit -l
 ls -d /dev/nvidia* /proc/driver/nvidia/gpus/* 2>&1 | head
@@ -125,7 +125,7 @@ PYTHON = ("python", "-m", "mpi4py")
 PROBE = (*PYTHON, "-m", "benchmarks.gpu_once.probe")
 COMPUTE_SANITIZER = (
     *("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", "--print-limit", "5"),
-    # Libraries probe the driver by calls that fail, which are no errors of memory.
+    # Libraries probe the driver by calls that fail, which are not errors of memory.
     *("--report-api-errors", "no"),
 )
 EXCHANGE = (
@@ -141,14 +141,14 @@ DELAY = "spbench_parallel.device.streams=benchmarks.gpu_once.rank_changes:delay_
 SHOW_SANITIZER = "spbench_parallel.device.streams=benchmarks.gpu_once.rank_changes:show_sanitizer"
 
 
-def probe_step(ranks: int) -> Step:
-    """Return a step that looks at each assumption about torch, CUDA and NCCL by itself."""
+def make_probe_step(ranks: int) -> Step:
+    """Return a step that checks each assumption about torch, CUDA and NCCL."""
     program = (*MPIRUN, "-n", str(ranks), *PROBE)
     return Step(f"probe-{ranks}", 45, program, rehearsal=(*program, "--late"))
 
 
-def fault_step(fault: str, select: str, seconds: float) -> Step:
-    """Return a step that plants a fault and passes if the run finds it."""
+def make_fault_step(fault: str, select: str, seconds: float) -> Step:
+    """Return a step that plants a fault and passes if the run detects it."""
     run = SuiteRun(GPU_SUITE, select, ("--inject", fault), SMALL)
     return Step(f"fault-{fault}", seconds, suite=run, exit_code=1)
 
@@ -198,8 +198,8 @@ FIGURE_CASES = SuiteRun(
 STEPS = (
     Step("facts", 25, ("bash", "-c", FACTS)),
     Step("doctor", 20, ("spbench", "doctor")),
-    probe_step(1),
-    probe_step(2),
+    make_probe_step(1),
+    make_probe_step(2),
     Step("halos", 87, suite=HALOS),
     Step("models", 97, suite=MODELS),
     Step("delayed", 52, suite=DELAYED, changes=(DELAY,), evidence=DELAYED_LINE),
@@ -212,10 +212,10 @@ STEPS = (
         changes=(SHOW_SANITIZER,),
         evidence=SANITIZER_LINE,
     ),
-    fault_step("corrupt-halo", "shared-halo-ipc and fp32", 34),
-    fault_step("stale-halo", "shared-halo-ipc and fp32", 34),
-    fault_step("drop-gradient", "shared-tiles and fp32", 37),
-    fault_step("lost-push", "shared-kvstore and none", 30),
+    make_fault_step("corrupt-halo", "shared-halo-ipc and fp32", 34),
+    make_fault_step("stale-halo", "shared-halo-ipc and fp32", 34),
+    make_fault_step("drop-gradient", "shared-tiles and fp32", 37),
+    make_fault_step("lost-push", "shared-kvstore and none", 30),
     Step(
         "memcheck",
         70,
@@ -226,4 +226,4 @@ STEPS = (
     Step("sums", 72, suite=SUMS),
     Step("kernels", 72, suite=KERNELS, stand_in=HOST),
 )
-"""All steps, those that show the most first."""
+"""All steps, the most useful first."""

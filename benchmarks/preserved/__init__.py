@@ -1,1 +1,1 @@
-"""What must not change when code moves: commands, records and faults of one commit as text."""
+"""Output that must not change when code moves, as texts of one commit."""

@@ -1,4 +1,4 @@
-"""Write what must not change when code moves, and compare it with that of another commit.
+"""Write output that must not change when code moves; compare two commits.
 
     python -m benchmarks.preserved FOLDER [--only SECTION,...] [--against FOLDER] [--home FOLDER]
                                    [--full]
@@ -6,17 +6,18 @@
 Run it in a checkout of each commit, and compare the folders. Sections:
 
 - commands: the output, diagnostics and exit code of `validate -v`, `--dry-run` and `command` of
-  each shipped suite for four launchers, and of commands that are wrong
+  each shipped suite for four launchers, and of wrong commands
 - catalog: all schemas, and the description of each benchmark
 - plans: plans of each profile of ../shared/data
 - runs: `results show`, `report`, `compare`, `replay` and exports of each run in tests/data/runs,
   and of the runs of --home
 - events: the events of suites/smoke.yaml, without times and measured values
 - faults: each fault of each benchmark and format with the checks that find it, and their errors;
-  of models a sample of formats and layouts, with --full all (30 minutes)
+  for models a sample of formats and layouts, or all with --full (30 minutes)
 
 Without --full the command takes 10 minutes on 2 cores. With --against it prints the differences,
-and exits with 1 if there are any. The tables of faults may also be stricter: look at them.
+and exits with 1 if there are any. A difference in the faults may also be a stricter check: review
+it.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def compare_folders(before: Path, after: Path, sections: list[str]) -> Iterator[
             for path in (folder / section).iterdir()
         }
         for name in sorted(names):
-            old, new = (_lines_of(folder / section / name) for folder in (before, after))
+            old, new = (_read_lines(folder / section / name) for folder in (before, after))
             title = f"{section}/{name}"
             difference = list(difflib.unified_diff(old, new, title, title, lineterm="", n=0))
             yield from difference[:SHOWN_LINES]
@@ -91,7 +92,7 @@ def compare_folders(before: Path, after: Path, sections: list[str]) -> Iterator[
                 yield f"... and {len(difference) - SHOWN_LINES} more lines"
 
 
-def _lines_of(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 

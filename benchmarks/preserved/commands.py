@@ -32,17 +32,19 @@ WRONG = {
 
 
 def record_suites(transcripts: Transcripts) -> None:
-    """Record how each shipped suite is checked and launched, and what wrong commands print."""
+    """Record the checks and launches of each shipped suite, and wrong commands."""
     for path in sorted((ROOT / "suites").glob("*.yaml")):
         suite = f"suites/{path.name}"
         transcripts.record(f"{path.stem}.validate", "validate", "-v", suite)
-        for launcher, words in LAUNCHERS.items():
+        for launcher, options in LAUNCHERS.items():
             transcripts.record(
-                f"{path.stem}.{launcher}.dry-run", "run", suite, "--dry-run", *words, *HOSTS
+                f"{path.stem}.{launcher}.dry-run", "run", suite, "--dry-run", *options, *HOSTS
             )
-            transcripts.record(f"{path.stem}.{launcher}.command", "command", suite, *words, *HOSTS)
-    for name, wrong in WRONG.items():
-        transcripts.record(f"wrong.{name}", *wrong)
+            transcripts.record(
+                f"{path.stem}.{launcher}.command", "command", suite, *options, *HOSTS
+            )
+    for name, arguments in WRONG.items():
+        transcripts.record(f"wrong.{name}", *arguments)
 
 
 def record_catalog(transcripts: Transcripts) -> None:
@@ -64,13 +66,21 @@ def record_plans(transcripts: Transcripts) -> None:
             continue
         name = f"{path.parent.name}.{path.stem}"
         profile = str(PROFILES / path.relative_to(ROOT / PROFILES))
-        words = (profile, "--global-batch-size", "64", "--machines", "2x4", "--format", "json")
+        arguments = (
+            profile,
+            "--global-batch-size",
+            "64",
+            "--machines",
+            "2x4",
+            "--format",
+            "json",
+        )
         for mode in ("best", "hpgo"):
-            transcripts.record(f"{name}.{mode}", "plan", *words, "--mode", mode)
+            transcripts.record(f"{name}.{mode}", "plan", *arguments, "--mode", mode)
 
 
 def record_runs(transcripts: Transcripts, home: Path | None) -> None:
-    """Record what is shown of recorded runs, of old ones and of those of ``home``."""
+    """Record the output for recorded runs, from tests/data and from ``home``."""
     copy = transcripts.scratch / "recorded"
     if home is not None:
         shutil.copytree(home, copy)
@@ -82,12 +92,20 @@ def record_runs(transcripts: Transcripts, home: Path | None) -> None:
     for run in runs:
         transcripts.record(f"{run}.show", "results", "show", run, "--logs", home=copy)
         transcripts.record(f"{run}.replay", "replay", run, "--headless", "-v", home=copy)
-        for form in ("csv", "json"):
+        for output_format in ("csv", "json"):
             transcripts.record(
-                f"{run}.export.{form}", "results", "export", run, "--format", form, home=copy
+                f"{run}.export.{output_format}",
+                "results",
+                "export",
+                run,
+                "--format",
+                output_format,
+                home=copy,
             )
-        for form in FORMATS:
-            transcripts.record(f"{run}.{form}", "report", run, "--format", form, home=copy)
+        for output_format in FORMATS:
+            transcripts.record(
+                f"{run}.{output_format}", "report", run, "--format", output_format, home=copy
+            )
     for before, after in pairwise(runs):
         transcripts.record(f"{before}.{after}.compare", "compare", before, after, home=copy)
         transcripts.record(

@@ -1,4 +1,4 @@
-"""The fault matrix: each planted fault, the checks that find it, and the errors they report."""
+"""The fault matrix: each planted fault, the checks that find it, and their errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.planted_faults import FORMATS, LAYOUTS, MODELS
-from benchmarks.preserved.transcripts import ROOT, Transcripts, environment_of
+from benchmarks.preserved.transcripts import ROOT, Transcripts, build_environment
 
 from spbench_core.catalog import BENCHMARKS
 
@@ -51,7 +51,7 @@ SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {**_TWO, "argv": ["echo", "done"], "never": ["error"]},
     ],
 }
-"""Small parameters of each benchmark, the number of ranks among them if they do not give it."""
+"""Small parameters of each benchmark; ``np`` if they do not determine the number of ranks."""
 SAMPLES: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]] = (
     (["resnet"], list(LAYOUTS), ["fp32"]),
     (["resnet", "network"], ["sp-lp", "gems-sp"], list(FORMATS)),
@@ -60,42 +60,44 @@ SAMPLES: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]] = (
 
 
 def record_faults(transcripts: Transcripts, *, full: bool) -> None:
-    """Plant each fault of each benchmark and format, and record what finds it."""
+    """Plant each fault of each benchmark and format; record the checks that find it."""
     for benchmark, settings in SETTINGS.items():
-        transcripts.write(benchmark, "\n".join(_matrix_of(transcripts, benchmark, settings)) + "\n")
+        transcripts.write(
+            benchmark, "\n".join(_record_matrix(transcripts, benchmark, settings)) + "\n"
+        )
     samples = ((list(MODELS), list(LAYOUTS), list(FORMATS)),) if full else SAMPLES
     log = transcripts.scratch / "faults.jsonl"
     for selection in samples:
         names = ("--models", "--layouts", "--formats")
-        words = [
-            word
+        options = [
+            option
             for name, values in zip(names, selection, strict=True)
-            for word in (name, ",".join(values))
+            for option in (name, ",".join(values))
         ]
-        command = [sys.executable, "-m", "benchmarks.planted_faults", "--log", str(log), *words]
-        environment = environment_of(transcripts.scratch / "home")
+        command = [sys.executable, "-m", "benchmarks.planted_faults", "--log", str(log), *options]
+        environment = build_environment(transcripts.scratch / "home")
         subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=subprocess.DEVNULL)
     transcripts.write("model", "".join(sorted(log.read_text().splitlines(keepends=True))))
 
 
-def _matrix_of(
+def _record_matrix(
     transcripts: Transcripts, benchmark: str, settings: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Run a suite without a fault and with each, and yield the checks of its cases as lines."""
+    """Run a suite without a fault and with each; yield the checks of its cases."""
     suite = transcripts.scratch / f"{benchmark}.yaml"
-    cases = list(_cases_of(benchmark, settings))
+    cases = list(_build_cases(benchmark, settings))
     suite.write_text(json.dumps({"schema": "spbench.suite/1", "name": "faults", "cases": cases}))
     for fault in (NO_FAULT, *BENCHMARKS[benchmark].faults):
         report = transcripts.scratch / f"{benchmark}.{fault}.json"
-        words = ("--inject", fault) if fault != NO_FAULT else ()
+        options = ("--inject", fault) if fault != NO_FAULT else ()
         result = transcripts.run(
-            *("run", str(suite), "--headless", "--quiet", "--oversubscribe", *words),
+            *("run", str(suite), "--headless", "--quiet", "--oversubscribe", *options),
             *("--json", str(report)),
         )
-        results = json.loads(report.read_text())["cases"]
-        assert results, f"{benchmark}: exit {result.returncode}: {result.stderr}"
+        cases_of_report = json.loads(report.read_text())["cases"]
+        assert cases_of_report, f"{benchmark}: exit {result.returncode}: {result.stderr}"
         yield f"{fault}: exit {result.returncode}"
-        for case in results:
+        for case in cases_of_report:
             yield f"  {case['id']}: {case['status']}"
             for check in case["checks"]:
                 left_out = _ERRORS if benchmark in VARYING else ()
@@ -103,18 +105,18 @@ def _matrix_of(
                 yield f"    {json.dumps(line, sort_keys=True)}"
 
 
-def _cases_of(benchmark: str, settings: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _build_cases(benchmark: str, settings: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for index, setting in enumerate(settings):
         params = {key: value for key, value in setting.items() if key != "np"}
         ranks = {"np": setting["np"]} if "np" in setting else {}
-        for name, value in _formats_of(benchmark):
-            chosen = {**params, name: value} if name else params
+        for name, value in _list_formats(benchmark):
+            case_params = {**params, name: value} if name else params
             case = {"name": f"{index}-{value or 'any'}", "benchmark": benchmark, **ranks}
-            yield {**case, "params": chosen}
+            yield {**case, "params": case_params}
 
 
-def _formats_of(benchmark: str) -> list[tuple[str, str]]:
-    """Return the name of the parameter of the format with each of its values that a CPU has."""
+def _list_formats(benchmark: str) -> list[tuple[str, str]]:
+    """Return the format's parameter with each value that a CPU supports."""
     for name in ("dtype", "precision"):
         param = BENCHMARKS[benchmark].find_param(name)
         if param is not None and param.choices:

@@ -1,4 +1,4 @@
-"""Commands of this checkout with their output, as texts that can be compared between commits."""
+"""Commands of this checkout with their output, to compare between commits."""
 
 from __future__ import annotations
 
@@ -57,22 +57,22 @@ class Transcripts:
             self._pool.shutdown(cancel_futures=True)
             shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def record(self, name: str, *words: str, home: Path | None = None) -> None:
+    def record(self, name: str, *arguments: str, home: Path | None = None) -> None:
         """Run a command of spbench in the background, and write its output as ``name``."""
-        self._pending.append(self._pool.submit(self._record, name, words, home))
+        self._pending.append(self._pool.submit(self._record, name, arguments, home))
 
     def write(self, name: str, text: str) -> None:
         """Write a text, without the names of this checkout and of temporary folders."""
-        assert name not in self.names, f"{name} is written once"
+        assert name not in self.names, f"{name} is written twice"
         self.names.add(name)
-        (self._folder / name).write_text(self._normalised(text))
+        (self._folder / name).write_text(self._normalize(text))
 
-    def run(self, *words: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command of spbench from the sources of this checkout, and return its result."""
         return subprocess.run(
-            [sys.executable, "-m", "spbench", *words],
+            [sys.executable, "-m", "spbench", *arguments],
             cwd=ROOT,
-            env=environment_of(home or self.scratch / "home"),
+            env=build_environment(home or self.scratch / "home"),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -80,26 +80,26 @@ class Transcripts:
             timeout=TIMEOUT,
         )
 
-    def _record(self, name: str, words: Sequence[str], home: Path | None) -> None:
-        result = self.run(*words, home=home)
-        parts = [f"$ spbench {shlex.join(words)}", f"exit {result.returncode}", result.stdout]
+    def _record(self, name: str, arguments: Sequence[str], home: Path | None) -> None:
+        result = self.run(*arguments, home=home)
+        parts = [f"$ spbench {shlex.join(arguments)}", f"exit {result.returncode}", result.stdout]
         if result.stderr:
             parts += ["--- stderr", result.stderr]
         self.write(name, "\n".join(parts))
 
-    def _normalised(self, text: str) -> str:
+    def _normalize(self, text: str) -> str:
         text = text.replace(sys.prefix, "PREFIX")  # first, since it may be below ROOT
         text = text.replace(str(self.scratch), "SCRATCH").replace(str(ROOT), "ROOT")
         return VERSION.sub("VERSION", BUSY.sub("", text))
 
 
-def environment_of(home: Path) -> Mapping[str, str]:
+def build_environment(home: Path) -> Mapping[str, str]:
     """Return an environment in which all processes import the sources of this checkout."""
-    own = {
+    variables = {
         "PYTHONPATH": os.pathsep.join(map(str, SOURCES)),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
         "SPBENCH_HOME": str(home),
         "COLUMNS": "120",
         "NO_COLOR": "1",
     }
-    return os.environ | ENVIRONMENT | own
+    return os.environ | ENVIRONMENT | variables

@@ -1,7 +1,7 @@
-"""The version of a source tree: git's newest tag, or else the changelog's newest release.
+"""The version of a source tree: git's newest tag, or the changelog's last release.
 
-hatchling asks for it where no PKG-INFO says it already: an sdist keeps the version that it was
-made with.
+hatchling reads it unless a PKG-INFO states the version: an sdist keeps the version that it was
+built with.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ RELEASE = re.compile(r"^## (\d+(?:\.\d+)*)\b", re.MULTILINE)
 def tree_version(root: Path = ROOT) -> str:
     """Return the version (PEP 440) of a tree.
 
-    A tag vX.Y.Z is X.Y.Z; N commits later, or with changes that are not committed, it is the next
-    patch's development version N. A tree that sees no tag, as a shallow clone or a copy without
-    git, has the changelog's newest release, marked as not built from a tag.
+    A tag vX.Y.Z is X.Y.Z. N commits later, or with uncommitted changes, it is the next patch's
+    development version N. A tree without tags (a shallow clone, a copy without git) has the
+    changelog's newest release, marked as not built from a tag.
 
     Raises:
         ValueError: There is no tag, and the changelog names no release.
     """
-    told = _git(root, "describe", "--tags", "--long", "--dirty", "--match", "v[0-9]*")
-    if found := TAG.fullmatch(told):
-        return _since(found["release"], int(found["commits"]), found["commit"], found["dirty"])
+    description = _git(root, "describe", "--tags", "--long", "--dirty", "--match", "v[0-9]*")
+    if match := TAG.fullmatch(description):
+        return _format_version(
+            match["release"], int(match["commits"]), match["commit"], match["dirty"]
+        )
     changelog = root / "CHANGELOG.md"
     release = RELEASE.search(changelog.read_text(encoding="utf-8"))
     if release is None:
@@ -38,7 +40,7 @@ def tree_version(root: Path = ROOT) -> str:
     return f"{release[1]}+untagged" + (f".g{commit}" if commit else "")
 
 
-def _since(release: str, commits: int, commit: str, dirty: str | None) -> str:
+def _format_version(release: str, commits: int, commit: str, dirty: str | None) -> str:
     if not commits and not dirty:
         return release
     *before, patch = release.split(".")
@@ -46,13 +48,13 @@ def _since(release: str, commits: int, commit: str, dirty: str | None) -> str:
     return f"{ahead}.dev{commits}+{commit}" + (".dirty" if dirty else "")
 
 
-def _git(root: Path, *words: str) -> str:
-    """Return what git says of this tree; empty where it is none of git's, or git is missing."""
-    if not (root / ".git").exists():  # a copy inside another repository is not that one's
+def _git(root: Path, *arguments: str) -> str:
+    """Return git's output for a tree; empty outside a repository or without git."""
+    if not (root / ".git").exists():  # git would describe a repository around the tree
         return ""
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *words],
+        completed = subprocess.run(
+            ["git", "-C", str(root), *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -60,4 +62,4 @@ def _git(root: Path, *words: str) -> str:
         )
     except OSError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return completed.stdout.strip() if completed.returncode == 0 else ""

@@ -1,4 +1,4 @@
-"""The part of a wheel that no source file holds: its version, where the package reads it."""
+"""Adds the version to a wheel, in the file where the package reads it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PLACE = "spbench/version.txt"
+VERSION_PATH = "spbench/version.txt"
 
 
 class VersionFile(BuildHookInterface):  # type: ignore[type-arg]
@@ -17,12 +17,12 @@ class VersionFile(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         text = f"{self.metadata.version}\n"
         if version == "editable":
-            Path(self.root, "console", PLACE).write_text(text)
+            Path(self.root, "console", VERSION_PATH).write_text(text)
             return
         self._folder = tempfile.TemporaryDirectory()
-        written = Path(self._folder.name, "version.txt")
-        written.write_text(text)
-        build_data["force_include"][str(written)] = PLACE
+        path = Path(self._folder.name, "version.txt")
+        path.write_text(text)
+        build_data["force_include"][str(path)] = VERSION_PATH
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":

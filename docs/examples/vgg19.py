@@ -2,7 +2,7 @@
 
 Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", 2014,
 configuration E: 16 convolutions of 3x3 with a ReLU each, five poolings, three linear layers. It has
-no dropout: what a profile holds must be the same in each pass.
+no dropout, because a profile must be the same in each pass.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def vgg19() -> tuple[nn.Sequential, torch.Tensor]:
     channels = IMAGE[0]
     for stack, (filters, convolutions) in enumerate(STACKS, 1):
         for number in range(1, convolutions + 1):
-            layers[f"conv{stack}_{number}"] = _activated(nn.Conv2d(channels, filters, 3, padding=1))
+            layers[f"conv{stack}_{number}"] = _add_relu(nn.Conv2d(channels, filters, 3, padding=1))
             channels = filters
         layers[f"pool{stack}"] = nn.MaxPool2d(2)
     side = IMAGE[1] >> len(STACKS)
-    layers["fc6"] = nn.Sequential(nn.Flatten(), _activated(nn.Linear(channels * side**2, 4096)))
-    layers["fc7"] = _activated(nn.Linear(4096, 4096))
+    layers["fc6"] = nn.Sequential(nn.Flatten(), _add_relu(nn.Linear(channels * side**2, 4096)))
+    layers["fc7"] = _add_relu(nn.Linear(4096, 4096))
     layers["fc8"] = nn.Linear(4096, CLASSES)
     return nn.Sequential(layers), torch.randn(1, *IMAGE)
 
 
-def _activated(operator: nn.Module) -> nn.Sequential:
+def _add_relu(operator: nn.Module) -> nn.Sequential:
     return nn.Sequential(operator, nn.ReLU())

@@ -1,4 +1,4 @@
-"""Draws the pictures of README and docs from the recorded run of ``spbench tui --demo``.
+"""Draws the pictures of README and docs from the run of ``spbench tui --demo``.
 
     python docs/images/draw.py
 
@@ -62,10 +62,10 @@ async def draw_console() -> None:
     with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
         home = Path(folder)
         environ = {"PWD": folder, "SPBENCH_CONFIG": str(home / "console.yaml")}
-        opening = ConsoleOptions(
+        options = ConsoleOptions(
             home=home, environ=environ, folder=home, recorded=find_demo_run(), speed=None
         )
-        app = ConsoleApp(opening)
+        app = ConsoleApp(options)
         async with app.run_test(size=CONSOLE_SIZE) as pilot:
             async with asyncio.timeout(SETTLING_S):
                 while "played" not in screen_text(app):
@@ -77,7 +77,7 @@ async def draw_console() -> None:
 
 
 def show_case(page: RunPage, case_id: str) -> None:
-    """Choose a case on the Run page, as a click on its row does."""
+    """Choose a case on the Run page, like a click on its row."""
     page._selection.choose(case_id)
     page.presenter.move_cursor(page.presenter.cases, case_id)
     page._show_case()

@@ -1,7 +1,7 @@
 """A sample of `python -m benchmarks.random_keys`: nothing that is pressed breaks the console."""
 
 import pytest
-from benchmarks.random_keys import tried
+from benchmarks.random_keys import try_events
 
 from benchmarks import random_keys
 from spbench.tui.app import ConsoleApp
@@ -10,7 +10,7 @@ from spbench.tui.app import ConsoleApp
 @pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_random_keys_break_nothing(tmp_path):
-    error, last = await tried(tmp_path, seed=7, events=200)
+    error, last = await try_events(tmp_path, seed=7, events=200)
     assert error is None, (error, last)
 
 
@@ -21,6 +21,6 @@ async def test_an_error_is_found_and_the_events_before_it_told(tmp_path, monkeyp
     monkeypatch.setattr(ConsoleApp, "action_show_page", broken)
     monkeypatch.setattr(random_keys, "SHARES", (("key", 1),))
     monkeypatch.setattr(random_keys, "KEYS", ("2",))
-    error, last = await tried(tmp_path, seed=1, events=20)
+    error, last = await try_events(tmp_path, seed=1, events=20)
     assert isinstance(error, ZeroDivisionError)
     assert ("key", "2") in last

@@ -17,9 +17,9 @@ from benchmarks.gpu_once import session as sessions
 from benchmarks.gpu_once.rank_changes import delay_copies
 from benchmarks.gpu_once.results import (
     Status,
-    case_rows,
+    build_case_rows,
     collect_machine_facts,
-    judge,
+    judge_step,
     merge_results,
     render_page,
 )
@@ -223,7 +223,7 @@ REPORT = {
     ],
 )
 def test_a_step_passes_with_its_own_exit_code_only(expected, exit_code, status):
-    result = judge(Step("a", 1, exit_code=expected), exit_code, 1.0, REPORT)
+    result = judge_step(Step("a", 1, exit_code=expected), exit_code, 1.0, REPORT)
     assert result.status == status
     assert "1 passed, 1 failed" in result.detail
     assert "links: check echo failed" in result.detail
@@ -231,13 +231,13 @@ def test_a_step_passes_with_its_own_exit_code_only(expected, exit_code, status):
 
 def test_a_run_that_used_up_its_budget_is_a_timeout():
     step = Step("a", 1, suite=SuiteRun(FIGURES))
-    assert judge(step, 124, 1.0, REPORT).status == Status.TIMEOUT
+    assert judge_step(step, 124, 1.0, REPORT).status == Status.TIMEOUT
 
 
 def test_a_planted_fault_counts_as_found_if_every_case_failed():
     found = {"cases": [REPORT["cases"][1]]}
-    assert judge(Step("a", 1, exit_code=1), 1, 1.0, found).status == Status.PASSED
-    assert judge(Step("a", 1, exit_code=1), 1, 1.0, {}).status == Status.FAILED
+    assert judge_step(Step("a", 1, exit_code=1), 1, 1.0, found).status == Status.PASSED
+    assert judge_step(Step("a", 1, exit_code=1), 1, 1.0, {}).status == Status.FAILED
 
 
 @pytest.mark.parametrize(("printed", "status"), [("seen", Status.PASSED), ("", Status.FAILED)])
@@ -251,7 +251,10 @@ def test_a_step_without_the_evidence_of_its_ranks_fails(session, printed, status
 def test_the_page_has_machine_steps_and_cases():
     steps = [
         {"name": name, "status": "failed", "seconds": 12.3, "detail": "a | b", "cases": cases}
-        for name, cases in (("halos", case_rows(REPORT)), ("fault-x", case_rows(REPORT)))
+        for name, cases in (
+            ("halos", build_case_rows(REPORT)),
+            ("fault-x", build_case_rows(REPORT)),
+        )
     ]
     page = render_page(
         {"date": "2026-01-02", "machine": collect_machine_facts(REPORT), "steps": steps}

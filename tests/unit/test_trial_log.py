@@ -16,5 +16,5 @@ def test_a_command_goes_on_where_it_was_cut_short(tmp_path: Path) -> None:
     log = TrialLog(path)
     log.add({"factor": 1.2, "number": 2})
     assert TrialLog(path).lines == log.lines
-    assert [line["number"] for line in log.of(factor=1.1)] == [0, 1]
-    assert TrialLog(path, again=True).lines == []
+    assert [line["number"] for line in log.select(factor=1.1)] == [0, 1]
+    assert TrialLog(path, restart=True).lines == []

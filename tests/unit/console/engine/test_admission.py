@@ -6,7 +6,7 @@ import socket
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from benchmarks.admission import burst_of
+from benchmarks.admission import measure_burst
 
 from spbench.engine.connections import admission
 from spbench.engine.connections.admission import Admission
@@ -204,6 +204,6 @@ async def test_what_comes_after_the_hello_is_handed_on(stack):
 
 @pytest.mark.slow
 def test_a_burst_of_ranks_beside_strangers_comes_in_though_the_console_stood_still():
-    burst = burst_of(ranks=200, strangers=300, stopped=1.0)
+    burst = measure_burst(ranks=200, strangers=300, stopped=1.0)
     assert (burst.let_in, burst.recorded, burst.dropped) == (200, 200, 0)
     assert burst.seconds > 0.9

@@ -4,7 +4,7 @@ import random
 from itertools import combinations, pairwise
 
 import pytest
-from benchmarks.made_up_cluster import MadeUp, exact
+from benchmarks.made_up_cluster import SyntheticCluster, is_exact
 
 from spbench.record.findings import MAX_FINDINGS, collect_findings
 from unit.events import measured, state_of, timed
@@ -123,14 +123,14 @@ def test_outlier_that_is_hardly_slower_is_not_reported():
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["one-case", "all-cases", "links"])
 def test_simulated_cluster_reports_exactly_the_slow_parts(source):
-    cluster = MadeUp(60, 0.05, source, host=1.7, link=1.6)
-    assert [exact(cluster, seed) for seed in range(3)] == [True] * 3
+    cluster = SyntheticCluster(60, 0.05, source, host=1.7, link=1.6)
+    assert [is_exact(cluster, seed) for seed in range(3)] == [True] * 3
 
 
 @pytest.mark.slow
 def test_healthy_simulated_cluster_has_no_finding():
-    assert all(exact(MadeUp(60, 0.05), seed) for seed in range(5))
+    assert all(is_exact(SyntheticCluster(60, 0.05), seed) for seed in range(5))
 
 
 def test_simulation_fails_if_slow_parts_are_within_the_noise():
-    assert not exact(MadeUp(40, 0.05, "one-case", host=1.05, link=1.6), 1)
+    assert not is_exact(SyntheticCluster(40, 0.05, "one-case", host=1.05, link=1.6), 1)
