@@ -22,9 +22,7 @@ def send(orders: Connection[Any, Any], case: str, ranks: int, lines: int) -> Non
     blocks = [build_block(rank, case, ranks, lines) for rank in range(ranks)]
     orders.send(sum(map(len, blocks)))
     while (port := orders.recv()) is not None:
-        threads = [
-            threading.Thread(target=send_block, args=(port, build_block)) for build_block in blocks
-        ]
+        threads = [threading.Thread(target=send_block, args=(port, block)) for block in blocks]
         for thread in threads:
             thread.start()
         for thread in threads:

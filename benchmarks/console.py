@@ -94,8 +94,8 @@ def measure_start(rounds: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as home:
         for _ in range(rounds):
             with Terminal([SPBENCH, "tui", "--home", home], REPOSITORY) as terminal:
-                paints.append(terminal.wait_for("Results"))
-                pages.append(terminal.wait_for("Palette"))
+                paints.append(terminal.wait_for_text("Results"))
+                pages.append(terminal.wait_for_text("Palette"))
     return median(paints), median(pages)
 
 
@@ -126,9 +126,9 @@ def measure_watching(ranks: int, rate: int, seconds: float) -> Watching:
             while not (folder / "events.jsonl").exists():
                 time.sleep(0.1)
             with Terminal([SPBENCH, "tui", "--home", home], REPOSITORY) as terminal:
-                terminal.wait_for("still running")
+                terminal.wait_for_text("still running")
                 terminal.press("y")
-                terminal.wait_for("timing|setup|node003")
+                terminal.wait_for_text("timing|setup|node003")
                 terminal.rest(WARM_UP)
                 spent = terminal.processor_seconds()
                 started = time.monotonic()
@@ -152,7 +152,7 @@ def _press_keys(terminal: Terminal, keys: Sequence[tuple[str, str]], seconds: fl
         for key, effect in keys:
             terminal.rest(random.uniform(0.2, 0.5))
             terminal.press(key)
-            answers.append(1000 * terminal.wait_for(effect))
+            answers.append(1000 * terminal.wait_for_text(effect))
     return answers
 
 
@@ -167,14 +167,14 @@ def measure_pages(cases: int, runs: int, seconds: float) -> list[Figure]:
         suite.write_text(MANY.format(values=values))
         command = [SPBENCH, "tui", str(suite), "--home", str(home)]
         with Terminal(command, REPOSITORY) as terminal:
-            terminal.wait_for(f"{cases:,} cases|{cases} cases")
+            terminal.wait_for_text(f"{cases:,} cases|{cases} cases")
             figures = [_measure_page("Suites", terminal, ROW_KEYS, seconds)]
             terminal.press("3")
-            terminal.wait_for("many")
+            terminal.wait_for_text("many")
             terminal.rest(2.0)
             figures.append(_measure_page("Results", terminal, ROW_KEYS, seconds))
             terminal.press("o")
-            terminal.wait_for("events/s|passed|failed")
+            terminal.wait_for_text("events/s|passed|failed")
             terminal.rest(2.0)
             figures.append(_measure_page("Run", terminal, ROW_KEYS, seconds))
             for opens, page, keys in (
@@ -202,7 +202,7 @@ def measure_replay() -> float:
         write_recorded(folder, 64, REPLAYED)
         command = [SPBENCH, "replay", folder.name, "--speed", "max", "--home", home]
         with Terminal(command, REPOSITORY) as terminal:
-            seconds = terminal.wait_for("passed 1/1")
+            seconds = terminal.wait_for_text("passed 1/1")
             terminal.press("q")
         return seconds
 

@@ -107,7 +107,7 @@ def run_suite(path: Path, keyword: str | None, home: Path) -> RunFolder:
     earlier = {folder.id for folder in list_runs(home)}
     command = [sys.executable, "-m", "spbench", "run", str(path), "--headless", "-q"]
     command += ["--home", str(home), *(["-k", keyword] if keyword else [])]
-    # A suite may write files, such as checkpoints, where it is run.
+    # A suite may write files, such as checkpoints, into the working directory.
     with tempfile.TemporaryDirectory() as folder:
         completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     runs = [folder for folder in list_runs(home) if folder.id not in earlier]
@@ -117,7 +117,10 @@ def run_suite(path: Path, keyword: str | None, home: Path) -> RunFolder:
 
 
 def measure_cases(folder: RunFolder) -> tuple[dict[str, float], float]:
-    """Return the seconds of each case with its share of its job's start, and those of the run."""
+    """Return the seconds of each case and of the run.
+
+    A case's seconds include its share of its job's start.
+    """
     state = folder.replay()
     run = state.run
     assert run is not None
@@ -150,7 +153,7 @@ def print_cases(comparisons: list[Comparison]) -> None:
 
 
 def print_shares(comparisons: list[Comparison], goals: Mapping[tuple[int, float], float]) -> int:
-    """Print the share of cases within each factor; return 1 if a goal is missed, else 0."""
+    """Print the share of cases within each factor; return 1 if a goal is missed."""
     missed = 0
     for number, source in enumerate(ROUNDS):
         factors = [comparison.factor for comparison in comparisons if comparison.round == number]

@@ -69,25 +69,27 @@ def main() -> int:
     if options.again:
         options.log.unlink(missing_ok=True)
     faults = [fault for fault in FAULT_TABLE if options.only in fault.name]
-    places = options.launchers.split(",")
+    launchers = options.launchers.split(",")
     if options.list:
         for fault in faults:
             print(f"{fault.name}: {', '.join(fault.places)}")
         return 0
     log = Log(options.log)
-    with tempfile.TemporaryDirectory(prefix="spf") as folder, Places(Path(folder)) as made:
+    with tempfile.TemporaryDirectory(prefix="spf") as folder, Places(Path(folder)) as setups:
         for fault in faults:
-            for name in (place_name for place_name in fault.places if place_name in places):
+            for name in fault.places:
+                if name not in launchers:
+                    continue
                 often = fault.chance and name in (*OFTEN, fault.places[0])
                 repeats = options.repeats if often else options.fixed
                 _run_trials(
-                    fault, name, repeats - len(log.of(fault.name, name)), options.seed, made, log
+                    fault, name, repeats - len(log.of(fault.name, name)), options.seed, setups, log
                 )
-    text = table(faults, places, log)
+    text = table(faults, launchers, log)
     if options.out:
         _write_section(options.out, SECTION.format(day=date.today()) + text)
     print(text, end="")
-    return 1 if any(seen.wrong for seen in log.seen) else 0
+    return 1 if any(trial.wrong for trial in log.seen) else 0
 
 
 def _write_section(page: Path, section: str) -> None:
@@ -96,19 +98,21 @@ def _write_section(page: Path, section: str) -> None:
     page.write_text(before + section)
 
 
-def _run_trials(fault: Fault, name: str, repeats: int, seed: int, places: Places, log: Log) -> None:
+def _run_trials(fault: Fault, name: str, repeats: int, seed: int, setups: Places, log: Log) -> None:
     if repeats < 1:
         return
-    place = places.named(name)
-    if isinstance(place, str):
-        print(f"{fault.name}, {name}: not here: {place}", flush=True)
+    setup = setups.named(name)
+    if isinstance(setup, str):
+        print(f"{fault.name}, {name}: not here: {setup}", flush=True)
         return
     done = len(log.of(fault.name, name))
-    found = tried_often(fault, place, repeats, seed + done)
-    log.add(found)
-    for seen in found:
-        text = f"WRONG: {'; '.join(seen.wrong)}: {seen.sentence}" if seen.wrong else seen.sentence
-        print(f"{fault.name}, {name}, {seen.seconds:g} s: {text}", flush=True)
+    trials = tried_often(fault, setup, repeats, seed + done)
+    log.add(trials)
+    for trial in trials:
+        text = (
+            f"WRONG: {'; '.join(trial.wrong)}: {trial.sentence}" if trial.wrong else trial.sentence
+        )
+        print(f"{fault.name}, {name}, {trial.seconds:g} s: {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -145,17 +145,17 @@ def format_exchanges(gloo: list[dict[str, float]], spbench: list[Cases], cores: 
 def format_overlap(cases: Cases) -> str:
     figures = []
     for transport in TRANSPORTS:
-        on, off = (f"overlap-{mode}-{transport}" for mode in ("on", "off"))
-        if "overlap" in cases[on]["metrics"]:
-            hidden = read_metric(cases, on, "overlap")
+        overlapped, sequential = (f"overlap-{mode}-{transport}" for mode in ("on", "off"))
+        if "overlap" in cases[overlapped]["metrics"]:
+            hidden = read_metric(cases, overlapped, "overlap")
             figures.append(Figure(f"{transport}: share hidden, by cores that copy", hidden, ""))
         figures += [
-            Figure(f"{transport}: {name}", read_metric(cases, on, name), "")
+            Figure(f"{transport}: {name}", read_metric(cases, overlapped, name), "")
             for name in ("exchange_ms", "pack_ms", "wait_ms", "compute_ms", "speedup")
         ]
         figures += [
             Figure(f"{transport}: time, overlap {mode}", read_metric(cases, case, "time_ms"), "ms")
-            for mode, case in (("on", on), ("off", off))
+            for mode, case in (("on", overlapped), ("off", sequential))
         ]
     return format_figures(figures)
 

@@ -46,8 +46,8 @@ def main() -> None:
         without_load.append(_run_suite(options.suite, OFF))
         with_load.append(_run_suite(options.suite, {}))
     ratios = [
-        geometric_mean(on[case] / off[case] for case in on)
-        for on, off in zip(with_load, without_load, strict=True)
+        geometric_mean(times[case] / reference[case] for case in times)
+        for times, reference in zip(with_load, without_load, strict=True)
     ]
     low, high = bootstrap_interval(ratios)
     figures = [

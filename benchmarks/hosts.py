@@ -3,7 +3,7 @@
     python benchmarks/hosts.py [HOSTS]
 
 Prints the duration, the maximum of hosts asked at the same time, the longest silence, and the
-findings. Of each hundred hosts, one refuses, one hangs and one has a single core. ssh is a stand-in
+findings. In each hundred hosts, one refuses, one hangs and one has a single core. ssh is a stand-in
 that takes 0.3 s to log in. The exit code is 1 after more than 30 s, or with a silence of more than
 2 s.
 """

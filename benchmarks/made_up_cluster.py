@@ -171,7 +171,7 @@ def _build_rank_cases(
 def _build_link_case(
     cluster: SyntheticCluster, generator: random.Random, hosts: set[int], links: set[frozenset[int]]
 ) -> CaseState:
-    """Return a case of all pairs; a pair has the maximum factor of itself and its ends."""
+    """Return a case of all pairs of hosts; the largest slowdown of a pair counts."""
     case = _build_case(cluster, "links", "link")
     for pair in combinations(range(cluster.hosts), 2):
         factor = cluster.link if frozenset(pair) in links else 1.0

@@ -3,7 +3,7 @@
     python -m benchmarks.made_up_run FOLDER --ranks 4096 --rate 1000 --seconds 60
 
 The folder is a run folder with this process as its console. Times are drawn at random, and one host
-is slower than the others. Nothing is measured.
+is slower than the others. They are not measurements.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def write_cases(folder: Path, cases: int, ranks: int, values: int, launches: int
 
 def _describe_swept_case(number: int, ranks: int) -> Event:
     size = 1 << (number % 12 + 4)
-    way = f"way-{number // 12 % 5}"
+    method = f"way-{number // 12 % 5}"
     name = f"exchange-{number // 60}"
-    case = describe_case(f"{name}[size={size},way={way}]", name, ranks)
-    return case | {"params": {"size": size, "way": way, "warmup": 3}}
+    case = describe_case(f"{name}[size={size},way={method}]", name, ranks)
+    return case | {"params": {"size": size, "way": method, "warmup": 3}}
 
 
 def _describe_links_case(ranks: int) -> Event:
@@ -121,8 +121,8 @@ def _build_launch(case: Event, launch: int, ranks: int, values: int, now: float)
     Times grow with the case's size, and rank 5 is slower.
     """
     size = case["params"].get("size", 64)
-    way = case["params"].get("way")
-    usual = size / 500 * (2 if way == "way-3" else 1)
+    method = case["params"].get("way")
+    usual = size / 500 * (2 if method == "way-3" else 1)
     for rank in range(ranks):
         fields = {"rank": rank, "seq": 0, "time": now, "job": launch + 1}
         fields |= {"case": case["id"], "repeat": launch}

@@ -188,7 +188,7 @@ class _TimingInterpreter(fx.Interpreter):
 
 def _find_reason(errors: str) -> str:
     """Return the reason against a network from the errors of all its cases."""
-    lines = [format_row for format_row in errors.splitlines() if "error: " in format_row]
+    lines = [line for line in errors.splitlines() if "error: " in line]
     return lines[0].partition("error: ")[2].rpartition(": network ")[2] if lines else "no report"
 
 

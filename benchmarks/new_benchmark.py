@@ -1,4 +1,4 @@
-"""Add a benchmark to a scratch copy of a tree, run it, and print the files that it touched.
+"""Add a benchmark to a copy of a tree, run it, and print the changed files.
 
     python -m benchmarks.new_benchmark [TREE ...]
 
@@ -32,7 +32,7 @@ ENTRY = """    Benchmark(
             *params_of_loop,
         ),
         metrics=(
-            time_of("one round trip"),
+            make_time_metric("one round trip"),
             Metric("p99_us", "us", "lower", "99th percentile of a round trip, slowest rank"),
         ),
         checks=("echo",),
@@ -47,7 +47,7 @@ from __future__ import annotations
 
 from statistics import quantiles
 
-from {payload} import compare, random_bytes
+from {messages} import compare_bytes, random_bytes
 from spbench_workers.context import Context
 from spbench_workers.timing import measure
 
@@ -72,7 +72,7 @@ def run(context: Context) -> None:
     times = measure(context, trip)
     if context.planted("corrupt-message"):
         received[0] ^= 0xFF
-    difference = compare(bytes(received), expected)
+    difference = compare_bytes(bytes(received), expected)
     context.check("echo", difference.error, 0.0, difference.detail)
     context.metric("p99_us", 1e3 * quantiles(times, n=100)[98])
 '''
@@ -184,10 +184,17 @@ def add_benchmark(copy: Path) -> list[Path]:
             "from spbench_core.catalog.typed_params",
             1,
         )
-    added = ENTRY.replace("params_of_loop", layout.loop)
+    # Earlier commits have other names for the time metric and for the messages of a ping-pong.
+    time_metric = "make_time_metric" if "make_time_metric" in text else "time_of"
+    messages = copy / layout.run.with_name("messages.py")
+    if not messages.is_file():
+        messages = messages.with_name("payload.py")
+    compare = "compare_bytes" if "def compare_bytes" in messages.read_text() else "compare"
+    added = ENTRY.replace("params_of_loop", layout.loop).replace("make_time_metric", time_metric)
     entry.write_text(re.sub(r"\)\n\Z", lambda _: added, text))
     package = ".".join(layout.run.parts[1:-1])
-    (copy / layout.run).write_text(RUN.replace("{payload}", f"{package}.payload"))
+    module = RUN.replace("{messages}", f"{package}.{messages.stem}")
+    (copy / layout.run).write_text(module.replace("compare_bytes", compare))
     (copy / layout.test).write_text(TEST.format().replace("\\\\n", "\\n"))
     docs = copy / "docs/benchmarks.md"
     docs.write_text(docs.read_text().replace("| `link.ring` |", f"{DOCS}| `link.ring` |", 1))

@@ -144,12 +144,12 @@ async def _drive_console(
         page=generator.choice(PAGES).name,
     )
     app = DrivenApp(options)
-    sent = 0
+    count = 0
     async with app.run_test(size=generator.choice(SIZES[:3])) as pilot:
-        while sent < events and app.is_running and app._exit is False:
+        while count < events and app.is_running and app._exit is False:
             event = _draw_event(generator, app)
             last.append(event)
-            sent += 1
+            count += 1
             await _send_event(pilot, event)
             yield
 

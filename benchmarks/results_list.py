@@ -82,9 +82,9 @@ def time_list(home: Path) -> float:
 def time_page(home: Path) -> float:
     """Return the seconds until the Results page shows the runs."""
     with Terminal([SPBENCH, "tui", "--home", str(home)], REPOSITORY) as terminal:
-        terminal.wait_for("Quit")
+        terminal.wait_for_text("Quit")
         terminal.press("3")
-        return terminal.wait_for("4/4")
+        return terminal.wait_for_text("4/4")
 
 
 if __name__ == "__main__":

@@ -256,17 +256,17 @@ def watch_run(home: Path, seconds: float) -> list[Figure]:
     while not list(home.glob("runs/*/events.jsonl")):
         time.sleep(0.05)
     with Terminal([SPBENCH, "tui", "--home", str(home)], REPOSITORY) as terminal:
-        terminal.wait_for("Watch it")
+        terminal.wait_for_text("Watch it")
         terminal.press("y")
-        drawn = terminal.wait_for("node0|made up")
+        draw_seconds = terminal.wait_for_text("node0|made up")
         started = time.monotonic()
         cpu_before = terminal.processor_seconds()
         terminal.rest(seconds)
         load = 100 * (terminal.processor_seconds() - cpu_before) / (time.monotonic() - started)
         terminal.press("j")
-        answer = terminal.wait_for("▸")
+        answer = terminal.wait_for_text("▸")
     return [
-        Figure("page: drawn after", drawn, "s"),
+        Figure("page: drawn after", draw_seconds, "s"),
         Figure("page: processor time, of one core", load, "%"),
         Figure("page: a key's answer", 1000 * answer, "ms"),
     ]

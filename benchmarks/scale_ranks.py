@@ -45,7 +45,7 @@ class Rank(asyncio.Protocol):
         self._go = go
         self._seq = 0
         self._ready = self._measuring = False
-        self._rest = b""
+        self._unread = b""
         self._transport: asyncio.Transport | None = None
         self.finished = asyncio.Event()
 
@@ -55,7 +55,7 @@ class Rank(asyncio.Protocol):
         self.send("hello", token=token, **self._describe_process())
 
     def data_received(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             self._answer(json.loads(line)["reply"])
 

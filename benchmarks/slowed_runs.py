@@ -138,9 +138,9 @@ def _run_trial(settings: Line, factor: float) -> Line:
 
 
 def _compare_sides(
-    a: RecordedRun, b: RecordedRun, past: PastLaunches = no_past_launches
+    a: RecordedRun, b: RecordedRun, history: PastLaunches = no_past_launches
 ) -> MetricRow:
-    (row,) = (row for row in compare(a, b, past).rows if row.metric == HEADLINE)
+    (row,) = (row for row in compare(a, b, history).rows if row.metric == HEADLINE)
     return row
 
 

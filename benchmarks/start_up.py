@@ -81,7 +81,7 @@ def run(command: list[str]) -> str:
 
 
 def list_slowest_imports() -> str:
-    """Return the slowest imports of `spbench validate`, alone and with their imports."""
+    """Return the slowest imports of `spbench validate`, with own and cumulative times."""
     matches = IMPORT.findall(run([sys.executable, "-X", "importtime", *VALIDATE]))
     times = sorted(
         ((int(self_us), int(total_us), name) for self_us, total_us, name in matches), reverse=True

@@ -139,7 +139,7 @@ def _find_names_outside(names: frozenset[str]) -> Callable[[Path, ast.Module], I
 
 def _find_lists(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
     def find(path: Path, module: ast.Module) -> Iterator[int]:
-        """Yield the lines of tuples, lists, sets and dictionaries with more than two names."""
+        """Yield the lines of collections with more than two of the names."""
         for node in ast.walk(module):
             if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
                 texts = _list_keys(node) if isinstance(node, ast.Dict) else _list_strings(node)
@@ -296,8 +296,10 @@ IDEAS = {
 }
 """Definitions of ideas that were written several times, by title.
 
-A definition is a name that only this idea has, or the last folder, the module and the name. A new
-definition under another name is not found."""
+A definition is a name that only this idea has, or the last folder, the module and the name. Names
+of earlier commits are kept, because a tree may be older. New definitions under other names are
+missed.
+"""
 
 
 COUNTED: dict[str, Callable[[Path, ast.Module], Iterator[int]]] = {

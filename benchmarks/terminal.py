@@ -64,7 +64,7 @@ class Terminal:
                 os.read(self._file, 1 << 16)
         self._output = b""
 
-    def wait_for(self, pattern: str) -> float:
+    def wait_for_text(self, pattern: str) -> float:
         """Return the seconds until text appears that matches the pattern.
 
         Raises:

@@ -167,7 +167,7 @@ def _replace_byte(generator: random.Random, text: bytes) -> bytes:
     return text[:position] + bytes([generator.randrange(256)]) + text[position + 1 :]
 
 
-def _cut(generator: random.Random, text: bytes) -> bytes:
+def _remove_bytes(generator: random.Random, text: bytes) -> bytes:
     position = generator.randrange(len(text) + 1)
     return text[:position] + text[position + generator.choice((1, 2, 10, 1000)) :]
 
@@ -195,9 +195,9 @@ def _swap_lines(generator: random.Random, text: bytes) -> bytes:
 
 
 def _change_word(generator: random.Random, text: bytes) -> bytes:
-    words = text.split(b" ")
-    words[generator.randrange(len(words))] = generator.choice(TOKENS)
-    return b" ".join(words)
+    parts = text.split(b" ")
+    parts[generator.randrange(len(parts))] = generator.choice(TOKENS)
+    return b" ".join(parts)
 
 
 def _enlarge_number(generator: random.Random, text: bytes) -> bytes:
@@ -228,7 +228,7 @@ def _move(generator: random.Random, events: list[Any]) -> None:
 
 _TEXT_CHANGES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
     _replace_byte,
-    _cut,
+    _remove_bytes,
     _insert,
     _repeat,
     _swap_lines,

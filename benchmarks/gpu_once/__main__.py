@@ -1,6 +1,6 @@
-"""Run what only a GPU can show of spbench, in order of value, within a time limit.
+"""Run the checks of spbench that need a GPU, within a time limit.
 
-On a machine with a package registry, make the bundle and print the size of what to copy:
+On a machine with a package registry, make the bundle and print the size of the copy:
 
     python3 -m benchmarks.gpu_once --prepare
 
@@ -8,7 +8,8 @@ On the machine with a GPU, in the project's root, run all steps or those that yo
 
     python3 -m benchmarks.gpu_once [--seconds 490] [--output FOLDER] [STEP ...]
 
-Each step has a time limit, and a failed step does not end the command. The output folder receives
+The most useful steps run first. Each step has a time limit, and a failed step does not end the
+command. The output folder receives
 `log.txt`, `summary.txt`, `results.json` and `reports.tar.gz`, also if you interrupt the command.
 It exits with 1 if a step failed or was stopped, and with 0 otherwise. `--list` prints the steps.
 `--rehearse` runs them without a GPU: ranks then use a stand-in that does its work late, and sizes

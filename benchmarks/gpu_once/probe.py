@@ -108,9 +108,10 @@ def _relative_error(values: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def check_norm_sums() -> object:
-    """Check the sums of a batch norm's gradient; return their errors by format and layout.
+    """Check the sums of a batch norm's gradient, and return their errors.
 
-    Terms may be rounded to the format of the pixels: on an H200 torch 2.11 does so in fp16.
+    The errors are by format and layout. Terms may be rounded to the format of the pixels: on an
+    H200 torch 2.11 does so in fp16.
     """
     errors: dict[str, str] = {}
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
@@ -174,14 +175,14 @@ def check_pinned_buffers() -> object:
 def check_nccl_to_itself() -> object:
     """Check an NCCL message to the same rank, and a sum over one rank."""
     group = torch_group.acquire(MPI.COMM_SELF, DEVICE)
-    sent = torch.arange(1000.0, device=DEVICE)
-    received = torch.zeros_like(sent)
-    messages = [(tensor.view(torch.uint8), 0) for tensor in (received, sent)]
+    outgoing = torch.arange(1000.0, device=DEVICE)
+    received = torch.zeros_like(outgoing)
+    messages = [(tensor.view(torch.uint8), 0) for tensor in (received, outgoing)]
     for work in group.exchange(messages[:1], messages[1:], 7):
         work.wait()
     synchronize_stream(DEVICE)
-    assert torch.equal(sent, received), "the message differs"
-    group.allreduce(sent, dist.ReduceOp.SUM).wait()
+    assert torch.equal(outgoing, received), "the message differs"
+    group.allreduce(outgoing, dist.ReduceOp.SUM).wait()
     synchronize_stream(DEVICE)
     coalesces = group.backend.supports_coalescing
     torch_group.release(MPI.COMM_SELF, DEVICE)

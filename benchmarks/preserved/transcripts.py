@@ -25,7 +25,7 @@ TIMEOUT = 1200.0
 
 
 class Transcripts:
-    """Runs commands in parallel, and writes the output of each as a text in one folder.
+    """Runs commands in parallel, and writes the output of each into a folder.
 
     Attributes:
         names: The names of the texts that were written.
@@ -68,7 +68,7 @@ class Transcripts:
         (self._folder / name).write_text(self._normalize(text))
 
     def run(self, *arguments: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command of spbench from the sources of this checkout, and return its result."""
+        """Run a command of spbench from this checkout's sources; return its result."""
         return subprocess.run(
             [sys.executable, "-m", "spbench", *arguments],
             cwd=ROOT,
@@ -94,7 +94,7 @@ class Transcripts:
 
 
 def build_environment(home: Path) -> Mapping[str, str]:
-    """Return an environment in which all processes import the sources of this checkout."""
+    """Return an environment with the sources of this checkout in PYTHONPATH."""
     variables = {
         "PYTHONPATH": os.pathsep.join(map(str, SOURCES)),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),

@@ -1,7 +1,8 @@
-"""Changes modules as they are imported, in all Python processes with this folder in PYTHONPATH.
+"""Changes modules on import, in Python processes with this folder in PYTHONPATH.
 
-`GPU_ONCE_CHANGES` has words `MODULE=CHANGER:FUNCTION`: when MODULE has been imported, FUNCTION of
-the module CHANGER is called with it. Processes that never import MODULE stay as they are.
+`GPU_ONCE_CHANGES` has items `MODULE=CHANGER:FUNCTION`, separated by spaces. After MODULE has been
+imported, FUNCTION of the module CHANGER is called with it. Processes that never import MODULE are
+unchanged.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ class ChangedModules(importlib.abc.MetaPathFinder):
     """Finds the modules to change, each once."""
 
     def __init__(self, changes: dict[str, str]) -> None:
-        self._left = changes
+        self._remaining = changes
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        changer = self._left.pop(name, None)
+        changer = self._remaining.pop(name, None)
         spec = importlib.util.find_spec(name) if changer else None
         if changer is None or spec is None or spec.loader is None:
             return None
@@ -40,5 +41,5 @@ class ChangedModules(importlib.abc.MetaPathFinder):
         return spec
 
 
-_words = os.environ.get("GPU_ONCE_CHANGES", "").split()
-sys.meta_path.insert(0, ChangedModules(dict(word.split("=", 1) for word in _words)))
+_changes = os.environ.get("GPU_ONCE_CHANGES", "").split()
+sys.meta_path.insert(0, ChangedModules(dict(change.split("=", 1) for change in _changes)))
