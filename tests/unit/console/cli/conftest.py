@@ -1,4 +1,4 @@
-"""Commands run in this process, in a home of the test's own."""
+"""Fixtures that run commands in this process, with a temporary home."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def spbench(home, capsys, monkeypatch):
-    """Run a command; return its exit code and what it wrote."""
+    """Return a function that runs a command and returns its exit code and output."""
 
-    def command(*words):
-        monkeypatch.setattr(sys, "argv", ["spbench", *words])
-        status = run_command_line(list(words))
+    def command(*args):
+        monkeypatch.setattr(sys, "argv", ["spbench", *args])
+        status = run_command_line(list(args))
         return Done(status, *capsys.readouterr())
 
     return command

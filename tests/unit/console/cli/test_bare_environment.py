@@ -1,4 +1,4 @@
-"""Commands that lack what a shell gives: standard streams (closed by ``>&-``), or HOME."""
+"""Tests of commands without standard streams (closed by ``>&-``) or without HOME."""
 
 import os
 import pwd
@@ -13,31 +13,34 @@ from spbench.__main__ import _name_home
 from unit.events import recorded, whole_run
 
 
-def status(words, closed, *, cwd):
-    """The exit status of a command for which the shell has closed these streams."""
+def run_with_closed_streams(args, closed, *, cwd):
+    """Return exit status and output of a command; the shell closes these streams."""
     shell = f'exec "$@" {closed}'
     env = os.environ | {"PYTHONPATH": python_path()}
-    command = ["sh", "-c", shell, "sh", sys.executable, "-m", "spbench", *words]
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, check=False)
-    return done.returncode, (done.stdout + done.stderr).decode()
+    command = ["sh", "-c", shell, "sh", sys.executable, "-m", "spbench", *args]
+    process = subprocess.run(command, cwd=cwd, env=env, capture_output=True, check=False)
+    return process.returncode, (process.stdout + process.stderr).decode()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
-def test_a_command_ends_as_with_its_streams(tmp_path, closed):
+def test_closed_streams_do_not_change_the_exit_code(tmp_path, closed):
     folder = recorded(tmp_path / "home", whole_run(), verdict="passed")
-    words = ["results", "export", "--home", "home", "--output", "run.csv"]
-    assert status(words, closed, cwd=tmp_path) == (0, "")
+    args = ["results", "export", "--home", "home", "--output", "run.csv"]
+    assert run_with_closed_streams(args, closed, cwd=tmp_path) == (0, "")
     assert folder.id in (tmp_path / "run.csv").read_text()
 
 
 @pytest.mark.slow
-def test_a_mistake_keeps_its_exit_code_where_nobody_can_be_told(tmp_path):
-    assert status(["results", "show", "no-such-run"], "2>&-", cwd=tmp_path) == (2, "")
+def test_error_keeps_its_exit_code_without_stderr(tmp_path):
+    assert run_with_closed_streams(["results", "show", "no-such-run"], "2>&-", cwd=tmp_path) == (
+        2,
+        "",
+    )
 
 
 @pytest.mark.parametrize("missing", [None, ""])
-def test_a_service_without_home_has_the_users(monkeypatch, missing):
+def test_missing_home_is_read_from_the_user_database(monkeypatch, missing):
     monkeypatch.delenv("HOME")
     if missing is not None:
         monkeypatch.setenv("HOME", missing)
@@ -47,14 +50,14 @@ def test_a_service_without_home_has_the_users(monkeypatch, missing):
 
 @pytest.fixture
 def no_home(monkeypatch, tmp_path):
-    """A user whom the system gives no home."""
+    """Simulate a user without a home."""
     monkeypatch.setenv("HOME", "")
     monkeypatch.setenv("SPBENCH_PRIVATE_HOME", "")
     monkeypatch.setattr("os.path.expanduser", lambda path: "/no/such/home")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
-def test_a_user_without_a_home_has_a_new_private_folder(no_home, tmp_path):
+def test_user_without_a_home_gets_a_private_folder(no_home, tmp_path):
     _name_home()
     home = Path(os.environ["HOME"])
     assert home.parent == tmp_path
@@ -62,14 +65,14 @@ def test_a_user_without_a_home_has_a_new_private_folder(no_home, tmp_path):
     assert list(home.iterdir()) == []
 
 
-def test_a_private_folder_that_was_inherited_is_not_used(no_home):
+def test_inherited_private_folder_is_not_reused(no_home):
     _name_home()
     first = os.environ["HOME"]
     _name_home()
     assert os.environ["HOME"] != first, "it is removed with the process that made it"
 
 
-def test_without_a_folder_of_temporary_files_the_home_is_none(no_home, monkeypatch):
+def test_home_is_nonexistent_without_a_temporary_folder(no_home, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
     _name_home()
     assert os.environ["HOME"] == "/nonexistent"
@@ -84,15 +87,15 @@ print(os.environ["HOME"])
 """
 
 
-def test_a_private_folder_is_removed_at_the_end(tmp_path):
+def test_private_folder_is_removed_at_exit(tmp_path):
     env = {"PYTHONPATH": python_path(), "TMPDIR": str(tmp_path)}
-    words = [sys.executable, "-c", HOMELESS]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
-    assert Path(done.stdout).parent == tmp_path
+    args = [sys.executable, "-c", HOMELESS]
+    process = subprocess.run(args, env=env, capture_output=True, text=True, check=True)
+    assert Path(process.stdout).parent == tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_home_that_is_set_stays(monkeypatch):
+def test_existing_home_is_kept(monkeypatch):
     monkeypatch.setenv("HOME", "/somewhere")
     _name_home()
     assert os.environ["HOME"] == "/somewhere"

@@ -1,3 +1,5 @@
+"""Tests of the command line: arguments, suites, rejected runs and recorded runs."""
+
 import json
 import os
 import re
@@ -24,10 +26,10 @@ from unit.events import judged, recorded, run_end, run_start, started, whole_run
 HALO = str(SUITES / "halo.yaml")
 
 
-def spbench_process(*words, **environ):
-    """Run a command in a process of its own."""
+def run_spbench_process(*args, **environ):
+    """Run a command in a child process."""
     done = subprocess.run(
-        [sys.executable, "-m", "spbench", *words],
+        [sys.executable, "-m", "spbench", *args],
         capture_output=True,
         text=True,
         env=os.environ | environ,
@@ -37,56 +39,54 @@ def spbench_process(*words, **environ):
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-# Words
+# Arguments
 
 
 @pytest.mark.parametrize("command", sorted(get_command(app).commands))  # type: ignore[attr-defined]
-def test_a_command_alone_is_the_same_as_among_all(command, spbench, monkeypatch):
-    alone = spbench(command, "--help")
-    monkeypatch.setattr("spbench.cli.app._narrow_app", lambda words: app)
-    assert spbench(command, "--help") == alone
-    assert (alone.status, alone.err) == (0, "")
-    assert f"spbench {command}" in alone.out
+def test_narrowed_app_has_the_same_help(command, spbench, monkeypatch):
+    single = spbench(command, "--help")
+    monkeypatch.setattr("spbench.cli.app._narrow_app", lambda args: app)
+    assert spbench(command, "--help") == single
+    assert (single.status, single.err) == (0, "")
+    assert f"spbench {command}" in single.out
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--version", "run"], ["--version", "-h"]])
-def test_the_version_ends_the_command(spbench, words):
-    done = spbench(*words)
+@pytest.mark.parametrize("args", [["--version"], ["--version", "run"], ["--version", "-h"]])
+def test_version_ends_the_command(spbench, args):
+    done = spbench(*args)
     assert (done.status, done.out, done.err) == (0, f"spbench {__version__}\n", "")
 
 
-def test_the_version_is_one_line():
-    done = spbench_process("--version")
+def test_process_prints_the_version():
+    done = run_spbench_process("--version")
     assert (done.status, done.out, done.err) == (0, f"spbench {__version__}\n", "")
 
 
-@pytest.mark.parametrize("words", [[], ["results"]])
-def test_no_words_are_answered_with_help(spbench, words):
-    done = spbench(*words)
+@pytest.mark.parametrize("args", [[], ["results"]])
+def test_missing_command_prints_help_to_stderr(spbench, args):
+    done = spbench(*args)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("Usage: spbench")
     assert "\n  " in done.err
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["-h"], ["run", "--help"], ["results", "list", "-h"]]
-)
-def test_help_goes_to_stdout(spbench, words):
-    done = spbench(*words)
+@pytest.mark.parametrize("args", [["--help"], ["-h"], ["run", "--help"], ["results", "list", "-h"]])
+def test_help_goes_to_stdout(spbench, args):
+    done = spbench(*args)
     assert (done.status, done.err) == (0, "")
     assert "Usage: spbench" in done.out
 
 
-def test_help_names_the_exit_codes(spbench):
+def test_help_lists_the_exit_codes(spbench):
     lines = [
         line.split() for line in spbench("--help").out.partition("Exit codes:")[2].splitlines()
     ]
-    codes = {int(word.rstrip(",")) for words in lines for word in words[:2] if word[:1].isdigit()}
+    codes = {int(word.rstrip(",")) for cells in lines for word in cells[:2] if word[:1].isdigit()}
     assert codes == set(ExitCode)
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("args", "message"),
     [
         (["rnu"], "unknown command rnu (did you mean run?)"),
         (["--verbos"], "--verbos"),
@@ -110,16 +110,16 @@ def test_help_names_the_exit_codes(spbench):
         (["results", "show"], "last"),
     ],
 )
-def test_a_wrong_word_is_one_line_that_names_it(spbench, words, named):
-    done = spbench(*words)
+def test_invalid_argument_is_a_one_line_error(spbench, args, message):
+    done = spbench(*args)
     assert (done.status, done.out) == (2, "")
     assert done.refusal.startswith("spbench: error: ")
-    assert named in done.refusal
+    assert message in done.refusal
 
 
 @pytest.mark.slow
-def test_a_process_ends_with_the_commands_status():
-    done = spbench_process("run", HALO, "--headles")
+def test_process_exits_with_the_status_of_the_command():
+    done = run_spbench_process("run", HALO, "--headles")
     assert (done.status, done.out) == (2, "")
     assert "--headles" in done.refusal
 
@@ -127,19 +127,19 @@ def test_a_process_ends_with_the_commands_status():
 # Suites and the catalog
 
 
-def test_good_suites_are_counted(spbench):
+def test_validate_counts_cases(spbench):
     done = spbench("validate", HALO, HALO)
     assert (done.status, done.err) == (0, "")
     assert done.out == f"{HALO}: 12 cases, no errors\n" * 2
 
 
-def test_validate_lists_cases_and_takes_overrides(spbench):
+def test_validate_lists_cases_and_applies_overrides(spbench):
     done = spbench("validate", HALO, "-v", "--set", "halo_len=2")
     assert "  small[slice_method=vertical]: halo.exchange, 4 ranks\n" in done.out
     assert "halo_len=" not in done.out
 
 
-def test_all_errors_of_bad_suites_come_with_their_places(spbench, tmp_path):
+def test_validate_reports_all_errors_with_positions(spbench, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text(
         "schema: spbench.suite/1\nname: s\ncases:\n"
@@ -157,7 +157,7 @@ def test_all_errors_of_bad_suites_come_with_their_places(spbench, tmp_path):
     assert done.out == f"{HALO}: 12 cases, no errors\n"
 
 
-def test_a_missing_suite_hides_no_errors_of_another(spbench, tmp_path):
+def test_missing_suite_hides_no_errors_of_another(spbench, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text(
         "schema: spbench.suite/1\nname: s\ncases: [{name: a, benchmark: halo.exchang}]\n"
@@ -172,23 +172,23 @@ def test_a_missing_suite_hides_no_errors_of_another(spbench, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "."])
-def test_a_suite_that_cannot_be_read_is_one_line(spbench, name):
+def test_unreadable_suite_is_a_one_line_error(spbench, name):
     done = spbench("validate", name)
     assert done.status == 2
     assert name in done.refusal
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["suite", "report", "plan", "cluster", "profile"])
-def test_a_schema_is_a_json_schema(spbench, what):
-    done = spbench("schema", what)
+@pytest.mark.parametrize("kind", ["suite", "report", "plan", "cluster", "profile"])
+def test_schema_command_prints_json_schema(spbench, kind):
+    done = spbench("schema", kind)
     assert (done.status, done.err) == (0, "")
     document = json.loads(done.out)
     jsonschema.Draft202012Validator.check_schema(document)
-    assert f"spbench.{what}/1" in done.out
+    assert f"spbench.{kind}/1" in done.out
 
 
-def test_editors_are_told_where_the_schema_is(spbench):
+def test_schema_path_is_printed(spbench):
     done = spbench("schema", "--path")
     assert (done.status, done.err) == (0, "")
     assert Path(done.out.strip()).read_text() == spbench("schema").out
@@ -197,7 +197,7 @@ def test_editors_are_told_where_the_schema_is(spbench):
     assert "is no file" in done.refusal
 
 
-def test_benchmarks_are_listed_with_what_they_do(spbench):
+def test_benchmarks_are_listed_with_summaries(spbench):
     out = spbench("benchmarks").out
     lines = [line for line in out.splitlines() if not line.startswith(" ")]
     assert [line.split()[0] for line in lines] == list(BENCHMARKS)
@@ -206,24 +206,24 @@ def test_benchmarks_are_listed_with_what_they_do(spbench):
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_benchmark_is_described(spbench, name):
-    told = spbench("benchmarks", name).out
+def test_benchmark_description_is_complete(spbench, name):
+    out = spbench("benchmarks", name).out
     entry = BENCHMARKS[name]
     for parts in (entry.params, entry.metrics):
         for part in parts:
-            assert f"  {part.name} " in told
+            assert f"  {part.name} " in out
     for word in (*entry.checks, *entry.faults, *COMMON_FAULTS):
-        assert word in told
-    assert "default: left out" not in told
-    assert "likewise" not in told
+        assert word in out
+    assert "default: left out" not in out
+    assert "likewise" not in out
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_description_fits_the_terminal(spbench, monkeypatch, name, width):
+def test_description_fits_the_terminal(spbench, monkeypatch, name, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    for words in (["benchmarks"], ["benchmarks", name]):
-        assert max(map(len, spbench(*words).out.splitlines())) <= width
+    for args in (["benchmarks"], ["benchmarks", name]):
+        assert max(map(len, spbench(*args).out.splitlines())) <= width
 
 
 @pytest.mark.parametrize(
@@ -248,12 +248,12 @@ def test_a_description_fits_the_terminal(spbench, monkeypatch, name, width):
         ("model.network", "network", ""),
     ],
 )
-def test_the_default_of_a_parameter_is_its_value_in_a_case(benchmark, name, default):
+def test_default_of_a_parameter_is_its_value_in_a_case(benchmark, name, default):
     assert default_texts(BENCHMARKS[benchmark])[name] == default
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_default_is_a_value_and_no_prose(spbench, name):
+def test_defaults_are_values_without_prose(spbench, name):
     text = " ".join(spbench("benchmarks", name).out.split())
     assert "(default" not in text
     assert ", default)" not in text
@@ -264,7 +264,7 @@ def test_a_default_is_a_value_and_no_prose(spbench, name):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shells_completion_script_calls_back(spbench, shell):
+def test_completion_script_calls_spbench(spbench, shell):
     done = spbench("completion", shell)
     assert (done.status, done.err) == (0, "")
     assert f"_SPBENCH_COMPLETE=complete_{shell}" in done.out
@@ -272,7 +272,7 @@ def test_a_shells_completion_script_calls_back(spbench, shell):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "asked",
+    "environ",
     [
         {
             "_SPBENCH_COMPLETE": "complete_bash",
@@ -288,17 +288,17 @@ def test_a_shells_completion_script_calls_back(spbench, shell):
     ],
     ids=["bash", "zsh", "fish"],
 )
-def test_what_the_script_asks_is_answered(asked):
-    done = spbench_process(**asked)
+def test_completion_requests_are_answered(environ):
+    done = run_spbench_process(**environ)
     assert done.err == ""
     assert "results" in done.out
     assert "benchmarks" not in done.out
 
 
-# Refused runs
+# Rejected runs
 
 
-def test_nothing_selected_is_5_and_the_report_says_so(spbench, tmp_path):
+def test_empty_selection_exits_with_5_and_a_report(spbench, tmp_path):
     path = tmp_path / "report.json"
     done = spbench("run", HALO, "-k", "nothing", "--json", str(path))
     assert (done.status, done.out) == (5, "")
@@ -311,14 +311,14 @@ def test_nothing_selected_is_5_and_the_report_says_so(spbench, tmp_path):
     assert report["run"]["argv"] == ["run", HALO, "-k", "nothing", "--json", str(path)]
 
 
-def test_a_case_must_be_named_and_fit_the_words(spbench):
+def test_case_and_keyword_must_both_match(spbench):
     done = spbench("run", HALO, "--case", "small", "-k", "uneven")
     assert done.status == 5
     assert "-k 'uneven' selects none of the 3 cases" in done.refusal
 
 
 @pytest.mark.parametrize("word", ["--bogus", "more.yaml"])
-def test_a_run_of_unknown_words_writes_its_report_as_well(spbench, tmp_path, word):
+def test_run_with_unknown_arguments_writes_a_report(spbench, tmp_path, word):
     path = tmp_path / "report.json"
     done = spbench("run", HALO, "--json", str(path), word)
     assert (done.status, done.out) == (2, "")
@@ -329,14 +329,14 @@ def test_a_run_of_unknown_words_writes_its_report_as_well(spbench, tmp_path, wor
     assert word in report["errors"][0]
 
 
-def test_unknown_words_before_a_target_leave_no_report(spbench, tmp_path, monkeypatch):
+def test_unknown_option_before_json_leaves_no_report(spbench, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = spbench("run", HALO, "--bogus", "--json")
     assert done.status == 2
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_has_no_report(spbench, tmp_path):
+def test_dry_run_rejects_json(spbench, tmp_path):
     path = tmp_path / "report.json"
     done = spbench("run", HALO, "--dry-run", "--json", str(path))
     assert (done.status, done.out) == (2, "")
@@ -344,20 +344,20 @@ def test_a_dry_run_has_no_report(spbench, tmp_path):
     assert json.loads(path.read_text())["run"]["exit_code"] == 2
 
 
-def test_a_dry_run_of_too_many_ranks_says_that_the_run_would_be_rejected(spbench, monkeypatch):
+def test_dry_run_warns_of_too_many_ranks(spbench, monkeypatch):
     pytest.importorskip("mpi4py")
     monkeypatch.setattr("spbench.engine.capacity.count_cores", lambda: 2)
-    words = ("run", str(SUITES / "links.yaml"), "-k", "pair", "--set", "np=10")
-    done = spbench(*words, "--dry-run")
+    args = ("run", str(SUITES / "links.yaml"), "-k", "pair", "--set", "np=10")
+    done = spbench(*args, "--dry-run")
     assert done.status == 0
     assert "case pair wants 10 ranks, and this machine has 2 cores" in done.err
-    assert spbench(*words, "--dry-run", "--oversubscribe").err == ""
-    refused = spbench(*words)
+    assert spbench(*args, "--dry-run", "--oversubscribe").err == ""
+    refused = spbench(*args)
     assert refused.status == 3
     assert refused.refusal.endswith("or add --oversubscribe")
 
 
-def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
+def test_rejected_run_prints_only_json_to_stdout(spbench):
     done = spbench("run", HALO, "-k", "nothing", "--json", "-")
     assert json.loads(done.out)["run"]["verdict"] == "skipped"
     assert "selects none" in done.refusal
@@ -365,7 +365,7 @@ def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("args", "message"),
     [
         (["--hostfile", "missing.hosts"], "missing.hosts"),
         (["--hosts", "node["], "node["),
@@ -388,12 +388,12 @@ def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
         (["--case", "smal"], "did you mean small?"),
     ],
 )
-def test_a_run_of_wrong_words_is_refused(spbench, home, tmp_path, words, named, monkeypatch):
+def test_run_rejects_invalid_options(spbench, home, tmp_path, args, message, monkeypatch):
     monkeypatch.chdir(tmp_path)  # --junit writes its report also if the command is refused
     path = tmp_path / "report.json"
-    done = spbench("run", HALO, "--headless", "--json", str(path), *words)
+    done = spbench("run", HALO, "--headless", "--json", str(path), *args)
     assert (done.status, done.out) == (2, "")
-    assert named in done.refusal
+    assert message in done.refusal
     report = json.loads(path.read_text())
     jsonschema.validate(report, report_schema())
     assert (report["cases"], report["run"]["exit_code"]) == ([], 2)
@@ -401,7 +401,7 @@ def test_a_run_of_wrong_words_is_refused(spbench, home, tmp_path, words, named, 
     assert not home.exists()
 
 
-def test_a_bad_line_of_a_hostfile_is_named(spbench, tmp_path):
+def test_bad_line_of_a_hostfile_is_reported(spbench, tmp_path):
     hosts = tmp_path / "bad.hosts"
     hosts.write_text("node01 slots=many\n")
     done = spbench("run", HALO, "--hostfile", str(hosts))
@@ -409,38 +409,38 @@ def test_a_bad_line_of_a_hostfile_is_named(spbench, tmp_path):
     assert f"{hosts}:1" in done.refusal
 
 
-def test_an_assumed_library_is_shown_and_not_run(spbench, home):
+def test_assumed_library_is_shown_and_not_run(spbench, home):
     hosts = str(HOSTFILES / "mvapich2.hosts")
-    words = ["--hostfile", hosts, "--launcher", "mpirun_rsh", "--assume", "mvapich2-2.3.7"]
-    shown = spbench("command", HALO, *words)
+    args = ["--hostfile", hosts, "--launcher", "mpirun_rsh", "--assume", "mvapich2-2.3.7"]
+    shown = spbench("command", HALO, *args)
     assert (shown.status, shown.err) == (0, "")
     assert "mpirun_rsh of MVAPICH2 2.3.7 (assumed, not run)" in shown.out
-    printed = spbench("run", HALO, "--dry-run", *words).out.splitlines()
+    printed = spbench("run", HALO, "--dry-run", *args).out.splitlines()
     [duration] = [line for line in printed if line.startswith("# duration: ")]
     assert duration.endswith("(estimated from the work, within a factor of 5)")
     assert sum(": about " in line for line in printed) == 12 + 1, "one for each case, and the sum"
     assert [line for line in printed if ": about " not in line] == shown.out.splitlines()
-    refused = spbench("run", HALO, *words)
+    refused = spbench("run", HALO, *args)
     assert refused.status == 2
     assert "--assume mvapich2-2.3.7 shows launch lines of an MPI library" in refused.err
 
 
-def test_an_unknown_launcher_is_named_with_those_that_are_known(spbench, home):
-    known = "known are auto, mpirun_rsh, hydra, openmpi, srun"
-    for name, near in (("pbs", ""), ("openmp", " (did you mean openmpi?)")):
+def test_error_for_an_unknown_launcher_lists_choices(spbench, home):
+    choices = "known are auto, mpirun_rsh, hydra, openmpi, srun"
+    for name, hint in (("pbs", ""), ("openmp", " (did you mean openmpi?)")):
         done = spbench("run", HALO, "--launcher", name)
         assert (done.status, done.out) == (2, "")
-        told = f"--launcher {name}: unknown launcher{near}; {known}"
-        assert done.err.startswith(f"spbench: error: {told} (spbench script")
+        message = f"--launcher {name}: unknown launcher{hint}; {choices}"
+        assert done.err.startswith(f"spbench: error: {message} (spbench script")
 
 
-def test_a_hostfile_that_is_not_there_has_no_line(spbench, home):
+def test_missing_hostfile_is_reported_without_a_line(spbench, home):
     done = spbench("run", HALO, "--hostfile", "nope.hosts")
     assert done.status == 2
     assert "nope.hosts: error: cannot read the hostfile: No such file" in done.err
 
 
-def test_a_launcher_that_is_not_installed_is_3(spbench, home, tmp_path, monkeypatch):
+def test_missing_launcher_exits_with_3(spbench, home, tmp_path, monkeypatch):
     pytest.importorskip("mpi4py")
     path = tmp_path / "report.json"
     monkeypatch.setenv("PATH", "")
@@ -452,7 +452,7 @@ def test_a_launcher_that_is_not_installed_is_3(spbench, home, tmp_path, monkeypa
     assert not home.exists()
 
 
-def test_an_interpreter_that_cannot_run_is_3(spbench, home):
+def test_broken_interpreter_exits_with_3(spbench, home):
     done = spbench("run", HALO, "--set", "launch.python=/missing/python", "--json", "-")
     assert done.status == 3
     assert "/missing/python cannot run" in done.refusal
@@ -460,7 +460,7 @@ def test_an_interpreter_that_cannot_run_is_3(spbench, home):
     assert not home.exists()
 
 
-def test_why_a_run_was_refused_is_said_even_if_its_report_cannot_be_written(spbench, tmp_path):
+def test_rejection_is_reported_if_the_report_is_unwritable(spbench, tmp_path):
     (tmp_path / "file").write_text("")
     done = spbench("run", HALO, "-k", "nothing", "--json", str(tmp_path / "file" / "x.json"))
     assert done.status == 5
@@ -472,12 +472,12 @@ def test_why_a_run_was_refused_is_said_even_if_its_report_cannot_be_written(spbe
 @pytest.mark.parametrize(
     ("text", "number"), [("90", 90), ("90s", 90), ("5m", 300), ("1.5h", 5400), (" 2m ", 120)]
 )
-def test_a_budget_has_units(text, number):
+def test_budget_accepts_units(text, number):
     assert parse_time(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "0", "-5", "5d", "m", "1e3", "nan", "five", "1 m"])
-def test_a_budget_that_is_no_time_is_refused(text):
+def test_rejects_invalid_budget(text):
     with pytest.raises(UsageError, match="write a time such as"):
         parse_time(text)
 
@@ -485,11 +485,11 @@ def test_a_budget_that_is_no_time_is_refused(text):
 # Recorded runs
 
 
-def unfinished(home):
+def record_unfinished_run(home):
     return recorded(home, [*started(), judged("a", "error", "rank 0 on node01: no")])
 
 
-def test_runs_are_listed_with_their_verdicts(spbench, home):
+def test_runs_are_listed_with_their_status(spbench, home):
     first = recorded(home, whole_run(), verdict="passed")
     host = socket.gethostname()
     second = recorded(home, [run_start()], console={"pid": 1, "host": host, "started": 1e9})
@@ -503,12 +503,12 @@ def test_runs_are_listed_with_their_verdicts(spbench, home):
     }
 
 
-def test_no_runs_are_no_lines(spbench):
+def test_list_of_no_runs_is_empty(spbench):
     done = spbench("results", "list")
     assert (done.status, done.out, done.err) == (0, "", "")
 
 
-def test_a_run_is_shown_as_its_events_tell(spbench, home):
+def test_show_prints_the_run_from_its_events(spbench, home):
     folder = recorded(home, whole_run(), verdict="passed")
     done = spbench("results", "show")
     assert (done.status, done.err) == (0, "")
@@ -520,19 +520,19 @@ def test_a_run_is_shown_as_its_events_tell(spbench, home):
     assert done.out.endswith(f"no report was written; events: {folder.events}\n")
 
 
-def test_a_run_is_shown_by_the_beginning_of_its_id(spbench, home):
+def test_show_accepts_a_prefix_of_the_id(spbench, home):
     folder = recorded(home, whole_run())
     assert spbench("results", "show", folder.id[:-1]).out == spbench("results", "show").out
 
 
-def test_a_home_can_be_named(spbench, home, tmp_path):
+def test_home_option_selects_the_home(spbench, home, tmp_path):
     recorded(tmp_path / "other", whole_run())
     assert spbench("results", "show").status == 2
     assert spbench("results", "show", "--home", str(tmp_path / "other")).status == 0
 
 
-def test_an_unfinished_run_is_shown_as_far_as_it_went(spbench, home):
-    folder = unfinished(home)
+def test_show_prints_an_unfinished_run(spbench, home):
+    folder = record_unfinished_run(home)
     done = spbench("results", "show")
     assert (done.status, done.err) == (0, "")
     assert "✗ error      a" in done.out
@@ -540,7 +540,7 @@ def test_an_unfinished_run_is_shown_as_far_as_it_went(spbench, home):
     assert f"unfinished: the console ended before the run did; events: {folder.events}" in done.out
 
 
-def test_a_run_with_a_torn_last_line_is_shown(spbench, home):
+def test_torn_last_line_makes_a_run_unfinished(spbench, home):
     folder = recorded(home, [*whole_run()[:-1], run_end("failed", 1)])
     text = folder.events.read_bytes()
     folder.events.write_bytes(text[:-10])
@@ -548,7 +548,7 @@ def test_a_run_with_a_torn_last_line_is_shown(spbench, home):
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"event":"run_st'])
-def test_a_run_that_was_killed_at_its_start_is_shown_as_unfinished(spbench, home, content):
+def test_run_killed_at_its_start_is_unfinished(spbench, home, content):
     folder = recorded(home, [])
     folder.events.unlink()
     if content is not None:
@@ -576,7 +576,7 @@ def test_a_run_that_was_killed_at_its_start_is_shown_as_unfinished(spbench, home
         "\x00\xff",
     ],
 )
-def test_one_damaged_folder_does_not_break_the_list(spbench, home, text):
+def test_damaged_folder_does_not_break_the_list(spbench, home, text):
     good = recorded(home, whole_run(), verdict="passed")
     bad = recorded(home, [run_start()])
     (bad.path / "run.json").write_text(text)
@@ -600,7 +600,7 @@ def test_one_damaged_folder_does_not_break_the_list(spbench, home, text):
         b'{"event":[],"time":1}\n',
     ],
 )
-def test_a_damaged_log_is_told_with_its_place(spbench, home, line):
+def test_damaged_log_is_reported_with_its_position(spbench, home, line):
     folder = recorded(home, whole_run())
     lines = folder.events.read_bytes().splitlines(keepends=True)
     folder.events.write_bytes(b"".join([*lines[:3], line, *lines[3:]]))
@@ -613,20 +613,20 @@ def test_a_damaged_log_is_told_with_its_place(spbench, home, line):
 
 
 @pytest.mark.parametrize(
-    "words", [("results", "export"), ("compare", "last", "last"), ("results", "series", "a")]
+    "args", [("results", "export"), ("compare", "last", "last"), ("results", "series", "a")]
 )
-def test_what_is_made_of_a_damaged_log_says_so_on_stderr(spbench, home, words):
+def test_damaged_log_is_reported_on_stderr(spbench, home, args):
     folder = recorded(home, whole_run())
     with folder.events.open("a") as file:
         file.write("garbage\n")
-    done = spbench(*words)
+    done = spbench(*args)
     assert done.status == 0
     notes = set(done.err.splitlines())
     assert len(notes) == 1
     assert "this is no event of a run; what it reported was left out" in notes.pop()
 
 
-def test_a_log_without_its_beginning_is_refused(spbench, home):
+def test_rejects_a_log_without_its_beginning(spbench, home):
     folder = recorded(home, whole_run())
     lines = folder.events.read_bytes().splitlines(keepends=True)
     folder.events.write_bytes(b"".join(lines[1:]))
@@ -637,7 +637,7 @@ def test_a_log_without_its_beginning_is_refused(spbench, home):
     )
 
 
-def test_a_log_that_cannot_be_read_is_told_in_one_sentence(spbench, home):
+def test_unreadable_log_is_a_one_line_error(spbench, home):
     folder = recorded(home, whole_run())
     folder.events.unlink()
     folder.events.mkdir()
@@ -647,7 +647,7 @@ def test_a_log_that_cannot_be_read_is_told_in_one_sentence(spbench, home):
 
 
 @pytest.mark.parametrize("library", ["openmpi-5.0", "mpich-4.2", "mvapich2-2.3.7", "mvapich-4.0"])
-def test_each_launcher_has_lines_for_programs(spbench, library):
+def test_each_launcher_prints_commands_of_programs(spbench, library):
     hosts = ("--hosts", "node[1-2]:2", "--oversubscribe")
     shown = spbench("command", "shipped:programs", "--assume", library, *hosts)
     assert (shown.status, shown.err) == (0, "")

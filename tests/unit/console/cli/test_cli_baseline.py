@@ -1,4 +1,4 @@
-"""`spbench baseline`, and what takes a baseline as a side or at a run's end."""
+"""Tests of `spbench baseline`, and of commands that compare with a baseline."""
 
 import json
 
@@ -17,13 +17,13 @@ HALO = str(SUITES / "halo.yaml")
 
 @pytest.fixture
 def main(spbench, home):
-    """A baseline of that name, of a run of one case."""
+    """Record a run of one case and set it as the baseline main."""
     folder = recorded(home, whole_run(), verdict="passed")
     assert spbench("baseline", "set", "main").status == 0
     return folder
 
 
-def test_a_baseline_is_set_listed_shown_and_removed(spbench, home, main):
+def test_baseline_is_set_listed_shown_and_removed(spbench, home, main):
     path = home / "baselines" / "main.json"
     assert json.loads(path.read_text())["runs"] == [main.id]
     assert spbench("baseline", "list").out.startswith("main ")
@@ -33,12 +33,12 @@ def test_a_baseline_is_set_listed_shown_and_removed(spbench, home, main):
     assert spbench("baseline", "list").out == ""
 
 
-def test_a_baseline_is_replaced_by_an_explicit_word_alone(spbench, main):
+def test_baseline_is_replaced_only_with_force(spbench, main):
     assert "--force replaces a baseline" in spbench("baseline", "set", "main").refusal
     assert spbench("baseline", "set", "main", "--force").status == 0
 
 
-def test_a_baseline_is_a_side_of_a_comparison(spbench, home, main):
+def test_compare_accepts_a_baseline(spbench, home, main):
     for name in ("main", str(home / "baselines" / "main.json")):
         done = spbench("compare", name, "last", "--format", "json")
         assert done.status == 0
@@ -46,7 +46,7 @@ def test_a_baseline_is_a_side_of_a_comparison(spbench, home, main):
     assert "there is no baseline" in spbench("report", "--format", "html", "--baseline", "x").err
 
 
-def test_a_page_shows_the_run_beside_it(spbench, main):
+def test_html_report_compares_with_the_baseline(spbench, main):
     page = spbench("report", "--format", "html", "--baseline", "main").out
     assert "Comparison with the baseline" in page
     assert "Comparison with the baseline" not in spbench("report", "--format", "html").out
@@ -55,56 +55,56 @@ def test_a_page_shows_the_run_beside_it(spbench, main):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("args", "message"),
     [
         (["--baseline", "x"], "there is no baseline 'x'"),
         (["--fail-on", "any"], "--fail-on needs a baseline to compare with"),
         (["--max-unjudged", "1"], "--max-unjudged needs a baseline to compare with"),
     ],
 )
-def test_what_a_run_cannot_be_held_against_is_refused_before_it(spbench, home, words, told):
-    done = spbench("run", HALO, *words)
-    assert (done.status, told in done.refusal) == (2, True)
+def test_run_rejects_invalid_baseline_options(spbench, home, args, message):
+    done = spbench("run", HALO, *args)
+    assert (done.status, message in done.refusal) == (2, True)
     assert not (home / "runs").exists()
 
 
-@pytest.mark.parametrize(("written", "status"), [(True, 6), (False, 4)])
-def test_an_unwritten_report_is_4_although_no_case_was_judged(
-    spbench, tmp_path, main, written, status, monkeypatch
+@pytest.mark.parametrize(("writable", "status"), [(True, 6), (False, 4)])
+def test_unwritable_report_takes_precedence_over_6(
+    spbench, tmp_path, main, writable, status, monkeypatch
 ):
     report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
     outcome = EndedRun(main, ExitCode.PASSED, ReportDocument.from_json(report))
     monkeypatch.setattr(run, "execute_plan", lambda *_: outcome)
     (tmp_path / "file").write_text("")
-    target = tmp_path / ("out.json" if written else "file/out.json")
+    target = tmp_path / ("out.json" if writable else "file/out.json")
     assert spbench("run", HALO, "--baseline", "main", "--json", str(target)).status == status
 
 
 @pytest.mark.parametrize(
-    ("words", "before", "note"),
+    ("args", "before", "note"),
     [
         ([], "", "fails baseline main: 0 of 1 case judged, 1 not judged"),
         ([], "new driver", "new driver"),
         (["--fail-on", "never"], "", ""),
     ],
 )
-def test_a_run_that_fails_its_baseline_has_a_note(spbench, main, words, before, note, monkeypatch):
+def test_run_that_fails_its_baseline_has_a_note(spbench, main, args, before, note, monkeypatch):
     report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
     outcome = EndedRun(main, ExitCode.PASSED, ReportDocument.from_json(report))
     monkeypatch.setattr(run, "execute_plan", lambda *_: outcome)
     write_note(main, RunNote(before))
-    spbench("run", HALO, "--baseline", "main", *words)
+    spbench("run", HALO, "--baseline", "main", *args)
     assert read_note(main) == RunNote(note)
 
 
-def test_the_gate_of_a_baseline_with_checks_is_checked(spbench, main):
+def test_gate_check_accepts_a_baseline_with_checks(spbench, main):
     done = spbench("gate", "check", "main")
-    assert done.status == 6  # of one launch
+    assert done.status == 6  # there is only one launch
     assert "A failed check was planted in 1 case and reported in 1." in done.out
     assert "Traceback" not in done.err
 
 
-def test_few_launches_of_a_baseline_are_warned_of(spbench, home):
+def test_baseline_with_few_launches_gives_a_warning(spbench, home):
     recorded(home, whole_run(), verdict="passed")
     done = spbench("baseline", "set", "main")
     assert done.status == 0
@@ -115,13 +115,13 @@ def test_few_launches_of_a_baseline_are_warned_of(spbench, home):
 
 
 @pytest.mark.parametrize(
-    ("words", "status"),
+    ("args", "status"),
     [(["--fail-on", "never"], "passed"), ([], "failed"), (["--fail-on", "any"], "failed")],
 )
 @pytest.mark.parametrize("kind", ["html", "md", "junit", "annotations"])
-def test_formats_show_a_run_that_fails_its_baseline_as_failed(spbench, main, kind, words, status):
-    shown = spbench("report", "--format", kind, "--baseline", "main", *words).out
-    is_verdict = kind == "html"  # which a page has in its heading, whatever fails the run
+def test_formats_show_a_failed_baseline_as_failed(spbench, main, kind, args, status):
+    shown = spbench("report", "--format", kind, "--baseline", "main", *args).out
+    is_verdict = kind == "html"  # the heading of a page always has it
     assert ("judged against main" in shown) == (status == "failed" or is_verdict)
     assert ("0 of 1 case judged" in shown) == (kind != "annotations")
     if kind == "junit":
@@ -131,13 +131,13 @@ def test_formats_show_a_run_that_fails_its_baseline_as_failed(spbench, main, kin
 @pytest.mark.parametrize(
     ("kind", "word"), [("html", "not judged"), ("md", "not judged"), ("junit", "unjudged")]
 )
-def test_reports_for_people_call_a_case_not_judged(spbench, main, kind, word):
+def test_reports_call_a_case_not_judged(spbench, main, kind, word):
     shown = spbench("report", "--format", kind, "--baseline", "main").out
     assert f"against baseline main: 0 of 1 case judged, 1 {word}" in shown
     assert ("unjudged" in shown.replace("--max-unjudged", "")) == (word == "unjudged")
 
 
-def test_show_names_metrics_for_people_and_marks_noisy_efficiencies(spbench, home, main):
+def test_show_formats_metrics_and_marks_noisy_efficiencies(spbench, home, main):
     path = home / "baselines" / "main.json"
     baseline = json.loads(path.read_text())
     (case,) = baseline["cases"]
@@ -155,6 +155,6 @@ def test_show_names_metrics_for_people_and_marks_noisy_efficiencies(spbench, hom
         ]
 
 
-def test_runs_that_a_baseline_was_made_of_stay(spbench, home, main):
-    said = spbench("results", "prune", "--keep", "0", "--yes").out
-    assert said == "no run goes\n"
+def test_prune_keeps_runs_of_a_baseline(spbench, home, main):
+    out = spbench("results", "prune", "--keep", "0", "--yes").out
+    assert out == "no run goes\n"

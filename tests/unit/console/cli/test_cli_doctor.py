@@ -1,4 +1,4 @@
-"""``spbench doctor`` over hosts, with a stand-in for ssh."""
+"""Tests of ``spbench doctor`` over hosts, with a stand-in for ssh."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from unit.ssh_hosts import SshHosts, idle_hosts
 
 @pytest.fixture
 def ssh(tmp_path, monkeypatch) -> SshHosts:
-    made = idle_hosts(tmp_path / "ssh", monkeypatch)
+    hosts = idle_hosts(tmp_path / "ssh", monkeypatch)
     for name in ("PATH", "STANDIN_SSH_HOSTS"):
-        monkeypatch.setenv(name, made.env[name])
-    return made
+        monkeypatch.setenv(name, hosts.env[name])
+    return hosts
 
 
 @pytest.fixture
 def doctor(ssh, capsys):
-    def run(*words: str) -> tuple[int, str, str]:
-        status = run_command_line(["doctor", *words])
+    def run(*args: str) -> tuple[int, str, str]:
+        status = run_command_line(["doctor", *args])
         return status, *capsys.readouterr()
 
     return run
 
 
 @pytest.mark.slow
-def test_hosts_that_are_well_have_one_line_each(ssh, doctor, tmp_path):
+def test_healthy_hosts_have_one_aligned_line_each(ssh, doctor, tmp_path):
     for name in ("node1", "longer-name-2"):
         ssh.equip(name)
     (tmp_path / "hosts").write_text("longer-name-2 slots=4\nnode1\n")
@@ -52,7 +52,7 @@ def test_hosts_that_are_well_have_one_line_each(ssh, doctor, tmp_path):
 
 
 @pytest.mark.slow
-def test_findings_stand_below_the_hosts_with_their_mends(ssh, doctor):
+def test_findings_are_listed_below_the_hosts_with_fixes(ssh, doctor):
     for name in ("node1", "node2", "node3"):
         ssh.equip(name, torch="2.5.1" if name == "node3" else "2.6.0")
     status, out, _ = doctor("--hosts", "node[1-3],nowhere")
@@ -73,7 +73,7 @@ def test_findings_stand_below_the_hosts_with_their_mends(ssh, doctor):
     ]
 
 
-def test_a_note_alone_is_no_failure(ssh, doctor):
+def test_note_is_no_failure(ssh, doctor):
     ssh.equip("node1", spbench="0.0.1")
     status, out, _ = doctor("--hosts", "node1")
     assert status == 0
@@ -81,7 +81,7 @@ def test_a_note_alone_is_no_failure(ssh, doctor):
     assert "spbench: 0.0.1 there" in out
 
 
-def test_a_host_that_lacks_something(ssh, doctor):
+def test_missing_package_exits_with_3(ssh, doctor):
     packages = ssh.equip("node1")
     (packages / "mpi4py/__init__.py").write_text("raise ImportError('no mpi4py here')")
     status, out, _ = doctor("--hosts", "node1")
@@ -92,34 +92,34 @@ def test_a_host_that_lacks_something(ssh, doctor):
 
 
 @pytest.mark.slow
-def test_json_is_alone_on_stdout(ssh, doctor):
+def test_json_is_the_only_output_on_stdout(ssh, doctor):
     ssh.equip("node1", "echo Welcome")
     ssh.equip("node2", torch="2.5")
     status, out, _ = doctor("--hosts", "node1,node2,nowhere", "--json")
     assert status == 3
-    told = json.loads(out)
-    assert list(told) == ["machine", "hosts", "differences"]
-    assert {"python", "cores"} <= {finding["subject"] for finding in told["machine"]}
-    one, two, lost = told["hosts"]
-    assert (one["host"], one["status"], one["mpi"]) == ("node1", "ok", "Open MPI v5.0.11")
-    assert one["cores"] == len(os.sched_getaffinity(0))
+    document = json.loads(out)
+    assert list(document) == ["machine", "hosts", "differences"]
+    assert {"python", "cores"} <= {finding["subject"] for finding in document["machine"]}
+    first, second, lost = document["hosts"]
+    assert (first["host"], first["status"], first["mpi"]) == ("node1", "ok", "Open MPI v5.0.11")
+    assert first["cores"] == len(os.sched_getaffinity(0))
     assert (lost["status"], lost["cores"]) == ("unreachable", None)
     assert lost["findings"][0]["mend"]
-    assert two["torch"] == "2.5"
-    assert [finding["subject"] for finding in told["differences"]] == ["torch"]
+    assert second["torch"] == "2.5"
+    assert [finding["subject"] for finding in document["differences"]] == ["torch"]
 
 
-def test_json_has_gpus_by_name_and_what_is_known_of_them_beside(doctor, monkeypatch):
+def test_json_has_gpu_names_and_facts(doctor, monkeypatch):
     card = Card("NVIDIA H200", "0000:1a:00.0", 0)
-    found = HostFacts(
+    facts = HostFacts(
         "node1", FindingStatus.OK, cores=8, gpus=HostGpus((card,) * 2, files=2, driver="580.82")
     )
-    monkeypatch.setattr("spbench.cli.doctor._survey_hosts", lambda *_: [found])
+    monkeypatch.setattr("spbench.cli.doctor._survey_hosts", lambda *_: [facts])
     _, out, _ = doctor("--hosts", "node1", "--json")
-    (told,) = json.loads(out)["hosts"]
-    assert told["gpus"] == ["NVIDIA H200", "NVIDIA H200"]
-    assert told["gpu_facts"]["driver"] == "580.82"
-    assert told["gpu_facts"]["cards"][1] == {
+    (host,) = json.loads(out)["hosts"]
+    assert host["gpus"] == ["NVIDIA H200", "NVIDIA H200"]
+    assert host["gpu_facts"]["driver"] == "580.82"
+    assert host["gpu_facts"]["cards"][1] == {
         "model": "NVIDIA H200",
         "address": "0000:1a:00.0",
         "node": 0,
@@ -127,21 +127,21 @@ def test_json_has_gpus_by_name_and_what_is_known_of_them_beside(doctor, monkeypa
     }
 
 
-def test_json_without_hosts(doctor):
+def test_json_without_hosts_has_the_machine(doctor):
     status, out, _ = doctor("--json", "--np", "100000")
-    told = json.loads(out)
-    assert (told["hosts"], told["differences"]) == ([], [])
-    missing = [finding for finding in told["machine"] if finding["status"] == "missing"]
+    document = json.loads(out)
+    assert (document["hosts"], document["differences"]) == ([], [])
+    missing = [finding for finding in document["machine"] if finding["status"] == "missing"]
     assert status == (3 if missing else 0)
-    texts = [finding["text"] for finding in told["machine"]]
+    texts = [finding["text"] for finding in document["machine"]]
     assert any(text.startswith("100000 ranks would share") for text in texts)
-    assert any(finding["subject"] == "load" for finding in told["machine"])
+    assert any(finding["subject"] == "load" for finding in document["machine"])
 
 
-TOLD = (False, "Open MPI: MPIX_Query_cuda_support says no")
+MPI_MEMORY = (False, "Open MPI: MPIX_Query_cuda_support says no")
 
 
-def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
+def test_each_gpu_of_this_machine_has_a_line(doctor, monkeypatch, tmp_path):
     for number, node in enumerate((0, 1)):
         address = f"0000:{number}a:00.0"
         for path, text in (
@@ -163,8 +163,8 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
     monkeypatch.setattr(host_facts, "read_driver_version", lambda: "550.54.15")
     monkeypatch.setattr(host_facts, "read_driver_cuda", lambda: "12.4")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    found = MpiLibrary("openmpi", "Open MPI v5.0.11", "4.1.0", "2.11.0", "13.0", None, TOLD)
-    monkeypatch.setattr("spbench.launch.doctor.detect_mpi_library", lambda *_: found)
+    library = MpiLibrary("openmpi", "Open MPI v5.0.11", "4.1.0", "2.11.0", "13.0", None, MPI_MEMORY)
+    monkeypatch.setattr("spbench.launch.doctor.detect_mpi_library", lambda *_: library)
     _, out, _ = doctor("--np", "1")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert [line for line in lines if "✓ ok GPU" in line] == [
@@ -174,7 +174,7 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
     assert "✓ ok torch 2.11.0, built for CUDA 13.0" in lines
     assert "✓ ok devices 2 x NVIDIA A100" in lines
     assert "✓ ok driver NVIDIA 550.54.15, takes CUDA up to 12.4" in lines
-    assert f"✓ ok MPI on GPUs by way of pinned host memory: {TOLD[1]}" in lines
+    assert f"✓ ok MPI on GPUs by way of pinned host memory: {MPI_MEMORY[1]}" in lines
     assert "✓ ok adapter mlx5_0:1 ACTIVE, 400 Gb/sec (4X NDR)" in lines
     note = lines.index(
         "! note driver driver 550.54.15 takes CUDA up to 12.4, and torch is built for CUDA 13.0, "
@@ -186,7 +186,7 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
     assert "! note devices CUDA_VISIBLE_DEVICES is '1', which shows 1 of 2 GPUs" in lines
 
 
-def test_the_interpreter_is_the_one_that_was_named(ssh, doctor):
+def test_python_option_selects_the_interpreter(ssh, doctor):
     ssh.equip("node1", f"PATH={ssh.folder}/bin:$PATH")
     status, out, _ = doctor("--hosts", "node1", "--python", "/opt/py")
     assert status == 3
@@ -194,7 +194,7 @@ def test_the_interpreter_is_the_one_that_was_named(ssh, doctor):
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("args", "message"),
     [
         (["--hosts", "a", "--hostfile", "b"], "--hostfile and --hosts both name hosts"),
         (["--hosts", "a", "--np", "2"], "--np is for this machine"),
@@ -202,16 +202,18 @@ def test_the_interpreter_is_the_one_that_was_named(ssh, doctor):
         (["--hosts", "no[de"], "no[de"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(doctor, words, sentence):
-    status, out, err = doctor(*words, "--json")
+def test_rejects_invalid_options(doctor, args, message):
+    status, out, err = doctor(*args, "--json")
     assert (status, out) == (2, "")
-    assert sentence in err
+    assert message in err
     assert err.count("\n") == 1
 
 
 @pytest.mark.slow
-def test_a_small_sample_of_the_command_that_asks_a_thousand_hosts():
-    words = [sys.executable, str(ROOT / "benchmarks/hosts.py"), "40"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert re.match(r"40 hosts in \d+\.\d s, \d+ at once, silent for ", done.stdout), done.stderr
-    assert "node0017     ssh: node0017: Permission denied (publickey).\n" in done.stdout
+def test_benchmark_of_many_hosts_runs_with_40():
+    args = [sys.executable, str(ROOT / "benchmarks/hosts.py"), "40"]
+    process = subprocess.run(args, capture_output=True, text=True, check=False)
+    assert re.match(r"40 hosts in \d+\.\d s, \d+ at once, silent for ", process.stdout), (
+        process.stderr
+    )
+    assert "node0017     ssh: node0017: Permission denied (publickey).\n" in process.stdout

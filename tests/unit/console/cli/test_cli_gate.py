@@ -1,4 +1,4 @@
-"""``spbench gate check``: what it prints, and its exit codes."""
+"""Tests of ``spbench gate check``: output and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOISY = [1.0, 1.5, 0.7, 1.3, 0.8]
 
 
 def record(home, **cases):
-    """Record a run of these cases by the times of their launches; None: it failed."""
+    """Record a run of cases by the times of their launches, or None if it failed."""
     events = [run_start(*(described(name, repeat=5, checks=[]) for name in cases))]
     job = 0
     for name, times in cases.items():
@@ -22,24 +22,24 @@ def record(home, **cases):
             job += 1
             events.append(job_start(name, job=job))
             for rank in (0, 1):
-                at = {"case": name, "repeat": repeat, "job": job}
-                events.append(rank_event("case_start", rank, **at))
-                events.append(rank_event("samples", rank, **at, values=[time]))
+                head = {"case": name, "repeat": repeat, "job": job}
+                events.append(rank_event("case_start", rank, **head))
+                events.append(rank_event("samples", rank, **head, values=[time]))
         events.append(judged(name, status="passed" if times else "error"))
     recorded(home, [*events, run_end()])
 
 
-def test_each_case_has_the_smallest_slowdown_that_is_found(spbench, home):
+def test_each_case_has_its_smallest_detected_slowdown(spbench, home):
     record(home, steady=STEADY, noisy=NOISY, alone=[1.0], gone=None)
     status, out, err = spbench("gate", "check", "last")
     assert (status, err) == (0, "")
-    head, steady, noisy, alone, gone, *notes = out.splitlines()
+    head, steady, noisy, single, failed, *notes = out.splitlines()
     assert head.split() == ["smallest", "found", "case", "launches", "needed", "false", "alarms"]
     assert steady.split()[:4] == ["10", "%", "steady", "5"]
     assert noisy.split()[:5] == ["?", "none", "found", "noisy", "5"]
     assert noisy.split()[5].isdecimal()
-    assert alone.split() == ["?", "none", "found", "alone", "1", "5"]
-    assert gone.split() == ["✗", "no", "time", "gone"]
+    assert single.split() == ["?", "none", "found", "alone", "1", "5"]
+    assert failed.split() == ["✗", "no", "time", "gone"]
     text = " ".join(line.strip() for line in notes)
     assert "none found: a slowdown of 50 % is found in less than 80 % of resamples." in text
     assert "Nothing was planted, one launch does not tell how much launches differ: alone." in text
@@ -48,7 +48,7 @@ def test_each_case_has_the_smallest_slowdown_that_is_found(spbench, home):
     assert "A failed check was planted in 3 cases and reported in 3." in text
 
 
-def test_a_baseline_is_checked_like_a_run(spbench, home):
+def test_baseline_is_checked_like_a_run(spbench, home):
     record(home, a=STEADY)
     assert spbench("baseline", "set", "main", "last")[0] == 0
     status, out, err = spbench("gate", "check", "main")
@@ -56,12 +56,12 @@ def test_a_baseline_is_checked_like_a_run(spbench, home):
     assert out.splitlines()[1].split()[:4] == ["10", "%", "a", "5"]
 
 
-def test_json_has_the_shares(spbench, home):
+def test_json_has_the_detection_rates(spbench, home):
     record(home, steady=STEADY)
     status, out, _ = spbench("gate", "check", "last", "--format", "json", "--resamples", "40")
-    told = json.loads(out)
-    assert (status, told["resamples"], told["seed"], told["power"]) == (0, 40, 1, 0.8)
-    (steady,) = told["cases"]
+    document = json.loads(out)
+    assert (status, document["resamples"], document["seed"], document["power"]) == (0, 40, 1, 0.8)
+    (steady,) = document["cases"]
     assert (steady["smallest"], steady["error"], steady["needed"]) == (0.1, True, None)
     assert steady["found"][-1]["slowdown"] == 0.1
 
@@ -69,25 +69,25 @@ def test_json_has_the_shares(spbench, home):
 @pytest.mark.parametrize(
     ("times", "percent", "status"), [(STEADY, "10", 0), (STEADY, "5", 1), (NOISY, "50", 1)]
 )
-def test_a_gate_that_must_find_more_fails(spbench, home, times, percent, status):
+def test_must_find_fails_if_the_gate_finds_less(spbench, home, times, percent, status):
     record(home, a=times)
     assert spbench("gate", "check", "last", "--must-find", percent)[0] == status
 
 
-def test_a_case_in_which_nothing_can_be_planted_is_not_found_either(spbench, home):
+def test_case_without_times_fails_must_find(spbench, home):
     record(home, a=STEADY, gone=None)
     assert spbench("gate", "check", "last")[0] == 0
     assert spbench("gate", "check", "last", "--must-find", "50")[0] == 1
 
 
-def test_a_run_in_which_no_slowdown_is_found_is_6(spbench, home):
+def test_undetected_slowdown_exits_with_6(spbench, home):
     record(home, a=[1.0], noisy=NOISY)
     status, _, err = spbench("gate", "check", "last")
     assert status == 6
     assert "finds no slowdown in any case" in err
 
 
-def test_an_error_that_is_not_told_fails(spbench, home, monkeypatch):
+def test_unreported_error_fails_the_check(spbench, home, monkeypatch):
     record(home, a=STEADY)
     monkeypatch.setattr(gate, "finds_error", lambda case: False)
     status, out, _ = spbench("gate", "check", "last")
@@ -96,7 +96,7 @@ def test_an_error_that_is_not_told_fails(spbench, home, monkeypatch):
     assert "was planted in 1 case and reported in 0." in out
 
 
-def test_a_run_without_times_is_5(spbench, home):
+def test_run_without_times_exits_with_5(spbench, home):
     record(home, gone=None)
     status, out, err = spbench("gate", "check", "last")
     assert (status, "gone" in out) == (5, True)
@@ -104,10 +104,10 @@ def test_a_run_without_times_is_5(spbench, home):
 
 
 @pytest.mark.parametrize(
-    "words", [("check", "2030"), ("check",), ("check", "last", "--format", "x"), ()]
+    "args", [("check", "2030"), ("check",), ("check", "last", "--format", "x"), ()]
 )
-def test_what_cannot_be_done_is_2(spbench, home, words):
+def test_invalid_arguments_exit_with_2(spbench, home, args):
     record(home, a=STEADY)
-    status, _, err = spbench("gate", *words)
+    status, _, err = spbench("gate", *args)
     assert status == 2
     assert err

@@ -1,4 +1,4 @@
-"""`spbench results history`: a metric over runs on the same machines, and its steps."""
+"""Tests of `spbench results history`: a metric over runs, and its steps."""
 
 import json
 import re
@@ -10,18 +10,18 @@ from unit.events import described, judged, rank_event, recorded, run_end, starte
 
 
 @pytest.fixture
-def past(home):
-    """Record runs of one case that have these times, each on one host."""
+def record_runs(home):
+    """Return a function that records a run of one case per time, on one host."""
 
     def record(times, host="node01"):
-        for at, time in enumerate(times):
+        for index, time in enumerate(times):
             events = started(described(np=1, checks=[]), hosts=[host])
             events += [rank_event("samples", values=[time]), rank_event("case_end"), judged()]
             folder = recorded(home, [*events, run_end()], verdict="passed")
             report = build_report(folder.replay())
             folder.write_json("report.json", report)
-            later = folder.path.with_name(f"202601{at // 60:02}-{at % 60:06}-{host}-0000")
-            folder.path.rename(later)
+            path = folder.path.with_name(f"202601{index // 60:02}-{index % 60:06}-{host}-0000")
+            folder.path.rename(path)
 
     return record
 
@@ -29,8 +29,8 @@ def past(home):
 SLOWER = [*[1.00, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01], *[1.21, 1.19, 1.2, 1.22, 1.18, 1.2, 1.21]]
 
 
-def test_a_step_is_told_at_its_run(spbench, past):
-    past(SLOWER)
+def test_step_is_marked_at_its_run(spbench, record_runs):
+    record_runs(SLOWER)
     done = spbench("results", "history", "a")
     assert (done.status, done.err) == (0, "")
     head, *lines, last = done.out.splitlines()
@@ -42,20 +42,20 @@ def test_a_step_is_told_at_its_run(spbench, past):
     assert lines[0].index("●") < lines[-1].index("●")
 
 
-def test_a_history_is_told_to_programs(spbench, past):
-    past(SLOWER)
-    told = json.loads(spbench("results", "history", "a", "time_ms", "--format", "json").out)
-    [step] = told["steps"]
-    assert step["run"] == told["runs"][7]["run"]
+def test_history_is_exported_as_json_and_csv(spbench, record_runs):
+    record_runs(SLOWER)
+    history = json.loads(spbench("results", "history", "a", "time_ms", "--format", "json").out)
+    [step] = history["steps"]
+    assert step["run"] == history["runs"][7]["run"]
     assert (step["outcome"], step["ratio"]) == ("worse", pytest.approx(1.2, abs=0.01))
     rows = spbench("results", "history", "a", "--format", "csv").out.splitlines()
     assert rows[0] == "run,median,launches,step"
     assert [row.rpartition(",")[2] != "" for row in rows[1:]].index(True) == 7
 
 
-def test_runs_on_other_machines_are_left_out(spbench, past):
-    past([5.0] * 3, host="another")
-    past([1.0] * 4, host="node01")
+def test_runs_on_other_machines_are_left_out(spbench, record_runs):
+    record_runs([5.0] * 3, host="another")
+    record_runs([1.0] * 4, host="node01")
     out = spbench("results", "history", "a").out
     assert "too few runs to tell a step: 4, and it takes about 10 on node01" in out
     assert out.endswith("; 3 runs on other machines left out\n")
@@ -65,11 +65,13 @@ def test_runs_on_other_machines_are_left_out(spbench, past):
     )
 
 
-def test_a_history_is_of_the_newest_runs(spbench, past):
-    past(SLOWER)
-    told = json.loads(spbench("results", "history", "a", "--newest", "5", "--format", "json").out)
-    assert [run["median"] for run in told["runs"]] == SLOWER[-5:]
-    assert (told["earlier"], told["steps"]) == (9, [])
+def test_newest_option_limits_the_history(spbench, record_runs):
+    record_runs(SLOWER)
+    history = json.loads(
+        spbench("results", "history", "a", "--newest", "5", "--format", "json").out
+    )
+    assert [run["median"] for run in history["runs"]] == SLOWER[-5:]
+    assert (history["earlier"], history["steps"]) == (9, [])
     assert spbench("results", "history", "a", "--newest", "5").out.endswith(
         "; 9 runs before these left out\n"
     )
@@ -77,14 +79,14 @@ def test_a_history_is_of_the_newest_runs(spbench, past):
     assert "--newest 501: a history is of 500 runs at most" in refused
 
 
-def test_without_ratios_nothing_is_said_of_steps(spbench, past):
-    past([0.0, *SLOWER])
+def test_zero_median_disables_the_search_for_steps(spbench, record_runs):
+    record_runs([0.0, *SLOWER])
     out = spbench("results", "history", "a").out
     assert out.splitlines()[-1].startswith("no steps are looked for, since a median is not above 0")
 
 
-def test_what_no_run_has_is_a_sentence(spbench, past):
-    past([1.0])
+def test_unknown_case_exits_with_5(spbench, record_runs):
+    record_runs([1.0])
     done = spbench("results", "history", "b")
     assert (done.status, done.refusal) == (
         5,

@@ -1,4 +1,4 @@
-"""Files of a home that claim 40 GB: none is read as a whole, and each command still ends."""
+"""Tests of commands on sparse files of 40 GB, which must not be read completely."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from unit.events import recorded, whole_run
 pytestmark = pytest.mark.slow
 
 HUGE = 40 * 10**9
-ROOM = 2 << 30
-"""Bytes of address space for a command: a file that is read as a whole does not fit."""
+ADDRESS_SPACE = 2 << 30
+"""Bytes of address space for a command: a completely read file does not fit."""
 
 
 @pytest.fixture(autouse=True)
@@ -25,14 +25,14 @@ def limited_memory():
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESS_SPACE, hard))
     yield
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @pytest.fixture
 def runs(home):
-    """Two runs with their reports, of which the second is newer."""
+    """Record two runs with reports; the second is newer."""
     folders = []
     for _ in range(2):
         folder = recorded(home, whole_run(), verdict="passed", exit_code=0, finished=9.0)
@@ -42,13 +42,13 @@ def runs(home):
 
 
 def inflate(path, size=HUGE):
-    """Give a file so many bytes that take no room on disk."""
+    """Make a sparse file of this size."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     os.truncate(path, size)
 
 
-def test_a_file_that_is_too_large_is_not_read(tmp_path):
+def test_too_large_file_is_not_read(tmp_path):
     path = tmp_path / "run.json"
     inflate(path)
     with pytest.raises(TooLargeError) as caught:
@@ -61,7 +61,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
         read_file(path)
 
 
-def test_a_file_that_grows_is_read_up_to_its_limit():
+def test_growing_file_is_read_up_to_its_limit():
     with pytest.raises(TooLargeError):  # the kernel gives it a size of 0
         read_file(Path("/proc/self/status"), 10)
 
@@ -69,14 +69,14 @@ def test_a_file_that_grows_is_read_up_to_its_limit():
 # run.json
 
 
-def test_a_run_with_a_huge_run_json_is_listed_with_the_others(spbench, runs):
-    kept, huge = runs
+def test_run_with_a_huge_run_json_is_listed(spbench, runs):
+    intact, huge = runs
     inflate(huge.path / "run.json")
     listed = spbench("results", "list")
     assert listed.status == 0
     _, *lines = listed.out.splitlines()
     first, second = sorted(lines)
-    assert first.startswith(kept.id)
+    assert first.startswith(intact.id)
     assert first.split()[2] == "passed"
     assert second.startswith(huge.id)
     assert second.split()[2:4] == ["unreadable", "?"]
@@ -84,12 +84,12 @@ def test_a_run_with_a_huge_run_json_is_listed_with_the_others(spbench, runs):
     by_id = {run["id"]: run for run in json.loads(spbench("results", "list", "--json").out)}
     assert by_id[huge.id]["verdict"] == "unreadable"
     assert by_id[huge.id]["unreadable"] == "run.json has 40.0 GB, more than 64 MiB"
-    assert by_id[kept.id]["unreadable"] is None
+    assert by_id[intact.id]["unreadable"] is None
     assert spbench("results", "list", "verdict:unreadable").out.splitlines()[1].startswith(huge.id)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "args",
     [
         ("results", "show", "RUN"),
         ("results", "export", "RUN", "--format", "json"),
@@ -100,68 +100,68 @@ def test_a_run_with_a_huge_run_json_is_listed_with_the_others(spbench, runs):
         ("run", "--resume", "RUN"),
         ("run", "--failed", "RUN"),
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda args: " ".join(args[:2]),
 )
-def test_a_run_with_a_huge_run_json_is_rejected(spbench, runs, words):
-    kept, huge = runs
+def test_run_with_a_huge_run_json_is_rejected(spbench, runs, args):
+    intact, huge = runs
     path = huge.path / "run.json"
     inflate(path)
-    names = {"RUN": huge.id, "OTHER": kept.id}
-    ended = spbench(*(names.get(word, word) for word in words))
-    assert ended.status == 2
-    assert f"cannot read run {huge.id}: {path} has 40.0 GB, more than 64 MiB" in ended.refusal
+    names = {"RUN": huge.id, "OTHER": intact.id}
+    done = spbench(*(names.get(word, word) for word in args))
+    assert done.status == 2
+    assert f"cannot read run {huge.id}: {path} has 40.0 GB, more than 64 MiB" in done.refusal
 
 
-def test_other_runs_are_compared_and_plotted_all_the_same(spbench, runs, home):
-    kept, huge = runs
+def test_other_runs_are_still_compared_and_plotted(spbench, runs, home):
+    intact, huge = runs
     inflate(huge.path / "run.json")
-    assert spbench("compare", kept.id, kept.id, "--force").status == 0
+    assert spbench("compare", intact.id, intact.id, "--force").status == 0
     series = spbench("results", "series", "a")
     assert series.status == 0
     assert huge.id not in series.out
     assert spbench("results", "reindex").status == 0
-    assert find_last_link_matrix(home)[0].id == kept.id
+    assert find_last_link_matrix(home)[0].id == intact.id
 
 
 # Other files of a run
 
 
 @pytest.mark.parametrize(
-    "words", [("report",), ("results", "export"), ("baseline", "set", "main"), ("compare", "OTHER")]
+    "args", [("report",), ("results", "export"), ("baseline", "set", "main"), ("compare", "OTHER")]
 )
-def test_a_huge_report_is_rejected(spbench, runs, words):
-    kept, huge = runs
+def test_huge_report_is_rejected(spbench, runs, args):
+    intact, huge = runs
     inflate(huge.report)
-    ended = spbench(*(kept.id if word == "OTHER" else word for word in words), huge.id)
-    assert ended.status == 2
-    assert f"cannot read a report: {huge.report} has 40.0 GB, more than 1 GiB" in ended.refusal
-    assert spbench("results", "show", huge.id).status == 0  # it is made of the events
+    done = spbench(*(intact.id if word == "OTHER" else word for word in args), huge.id)
+    assert done.status == 2
+    assert f"cannot read a report: {huge.report} has 40.0 GB, more than 1 GiB" in done.refusal
+    assert spbench("results", "show", huge.id).status == 0  # it is built from the events
 
 
-def test_a_huge_report_hides_no_other_run(spbench, runs):
-    kept, huge = runs
+def test_huge_report_hides_no_other_run(spbench, runs):
+    intact, huge = runs
     inflate(huge.report)
     assert len(spbench("results", "list").out.splitlines()) == 3
     assert spbench("results", "reindex").status == 0
-    ended = spbench("report", str(huge.report))
-    assert (ended.status, "has 40.0 GB" in ended.refusal) == (2, True)
-    assert spbench("report", kept.id).status == 0
+    done = spbench("report", str(huge.report))
+    assert (done.status, "has 40.0 GB" in done.refusal) == (2, True)
+    assert spbench("report", intact.id).status == 0
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_a_log_with_a_line_without_end_is_rejected(spbench, runs, begun):
+@pytest.mark.parametrize("has_start", [True, False])
+def test_log_with_an_endless_line_is_rejected(spbench, runs, has_start):
     _, huge = runs
-    if not begun:
+    if not has_start:
         huge.events.write_bytes(b"")
     inflate(huge.events)
-    for words in (("show",), ("show", "--links")):
+    for args in (("show",), ("show", "--links")):
         (huge.report).unlink(missing_ok=True)
-        ended = spbench("results", *words, huge.id)
-        assert ended.status == 2
-        assert f"cannot read {huge.events}: it has 40.0 GB, and a line of more" in ended.refusal
+        done = spbench("results", *args, huge.id)
+        assert done.status == 2
+        assert f"cannot read {huge.events}: it has 40.0 GB, and a line of more" in done.refusal
 
 
-def test_a_line_that_is_too_long_takes_no_memory(runs, monkeypatch):
+def test_too_long_line_is_skipped(runs, monkeypatch):
     _, run = runs
     monkeypatch.setattr(follow, "MAX_LINE_BYTES", 1 << 20)
     monkeypatch.setattr(follow, "MAX_SKIPPED_BYTES", 3 << 20)
@@ -173,52 +173,52 @@ def test_a_line_that_is_too_long_takes_no_memory(runs, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["note.json", "cancel.json", "suite.yaml", "jobs/1/stdout.log"])
-def test_huge_files_beside_the_results_do_no_harm(spbench, runs, name):
-    kept, huge = runs
+def test_huge_other_files_do_no_harm(spbench, runs, name):
+    intact, huge = runs
     inflate(huge.path / name)
     commands = [
         ("results", "list"),
         ("results", "show", huge.id, "--output"),
         ("report", huge.id, "--format", "html"),
         ("report", huge.id, "--format", "annotations"),
-        ("compare", kept.id, huge.id),
+        ("compare", intact.id, huge.id),
     ]
-    assert [spbench(*words).status for words in commands] == [0] * len(commands)
+    assert [spbench(*args).status for args in commands] == [0] * len(commands)
 
 
-def test_a_huge_suite_is_not_run_further(spbench, runs):
+def test_huge_suite_is_not_resumed(spbench, runs):
     _, huge = runs
     path = huge.path / "suite.yaml"
     inflate(path)
     run = huge.read_json("run.json")
-    asked = {"overrides": [], "keyword": None, "cases": [], "inject": None, "chosen": {}}
-    huge.write_json("run.json", run | {"request": asked, "cwd": "/", "file": "x.yaml"})
-    ended = spbench("run", "--resume", huge.id)
-    assert ended.status == 2
-    assert f"{path} has 40.0 GB, more than 4 MiB" in ended.refusal
+    request = {"overrides": [], "keyword": None, "cases": [], "inject": None, "chosen": {}}
+    huge.write_json("run.json", run | {"request": request, "cwd": "/", "file": "x.yaml"})
+    done = spbench("run", "--resume", huge.id)
+    assert done.status == 2
+    assert f"{path} has 40.0 GB, more than 4 MiB" in done.refusal
 
 
 # Files of the home
 
 
-def test_a_huge_index_is_not_used_and_can_be_made_again(spbench, runs, home):
-    kept, huge = runs
+def test_huge_index_is_ignored_and_can_be_rebuilt(spbench, runs, home):
+    intact, huge = runs
     assert len(spbench("results", "list").out.splitlines()) == 3
     inflate(home / "index.sqlite")
     assert len(spbench("results", "list").out.splitlines()) == 3
-    assert spbench("compare", kept.id, huge.id).status == 0
+    assert spbench("compare", intact.id, huge.id).status == 0
     assert (home / "index.sqlite").stat().st_size == HUGE
     assert spbench("results", "reindex").status == 0
     assert (home / "index.sqlite").stat().st_size < 1e6
 
 
-def test_a_huge_baseline_is_rejected(spbench, runs, home):
-    kept, huge = runs
+def test_huge_baseline_is_rejected(spbench, runs, home):
+    intact, huge = runs
     path = home / "baselines" / "main.json"
     inflate(path)
-    for words in (("baseline", "show", "main"), ("compare", "main", kept.id)):
-        ended = spbench(*words)
-        assert (ended.status, f"{path} has 40.0 GB, more than 64 MiB" in ended.refusal) == (2, True)
+    for args in (("baseline", "show", "main"), ("compare", "main", intact.id)):
+        done = spbench(*args)
+        assert (done.status, f"{path} has 40.0 GB, more than 64 MiB" in done.refusal) == (2, True)
     listed = spbench("baseline", "list")
     assert (listed.status, "has 40.0 GB" in listed.out) == (0, True)
     pruned = spbench("results", "prune", "--keep", "0", "--yes")

@@ -1,4 +1,4 @@
-"""``spbench networks``."""
+"""Tests of ``spbench networks``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from unit.done import Done
 
 @pytest.fixture
 def networks(capsys):
-    def run(*words: str) -> tuple[int, str, str]:
-        status = run_command_line(["networks", *words])
+    def run(*args: str) -> tuple[int, str, str]:
+        status = run_command_line(["networks", *args])
         return status, *capsys.readouterr()
 
     return run
 
 
-def test_the_list_has_each_network_with_its_depths_and_image(networks):
+def test_list_has_each_network_with_depths_and_image(networks):
     status, out, err = networks()
     head, *rows = out.splitlines()
     assert (status, err) == (0, "")
@@ -30,7 +30,7 @@ def test_the_list_has_each_network_with_its_depths_and_image(networks):
     assert rows[len(NETWORKS)].startswith("resnet for images up to 28 pixels high: depths 6n+2")
 
 
-def test_the_list_as_json_has_one_object_a_network(networks):
+def test_json_list_has_one_object_per_network(networks):
     status, out, _ = networks("--json")
     listed = {network["name"]: network for network in json.loads(out)}
     assert status == 0
@@ -45,7 +45,7 @@ def test_the_list_as_json_has_one_object_a_network(networks):
     assert listed["mlp"]["num_layers"] is None
 
 
-def test_one_network_is_a_table_in_the_order_of_keys(networks):
+def test_network_is_a_table_in_the_order_of_keys(networks):
     status, out, _ = networks("resnet", "--num-layers", "200")
     total, head, *rows = out.splitlines()
     assert status == 0
@@ -55,22 +55,22 @@ def test_one_network_is_a_table_in_the_order_of_keys(networks):
     assert rows[0].split() == ["0", "conv0_weight", "64,3,7,7", "9408"]
 
 
-def test_json_of_one_network_is_what_the_library_gives(networks):
-    words = ["--num-layers", "20", "--image-shape", "1,28,27", "--num-classes", "7", "--json"]
-    status, out, _ = networks("resnet", *words)
-    found = list_parameters("resnet", 20, (1, 28, 27), 7)
+def test_json_of_a_network_matches_the_library(networks):
+    args = ["--num-layers", "20", "--image-shape", "1,28,27", "--num-classes", "7", "--json"]
+    status, out, _ = networks("resnet", *args)
+    parameters = list_parameters("resnet", 20, (1, 28, 27), 7)
     assert status == 0
     assert json.loads(out) == {
-        "num_arrays": len(found),
-        "total_mb": sum_megabytes(found),
-        "shapes": [list(param.shape) for param in found],
-        "names": [param.name for param in found],
+        "num_arrays": len(parameters),
+        "total_mb": sum_megabytes(parameters),
+        "shapes": [list(param.shape) for param in parameters],
+        "names": [param.name for param in parameters],
     }
     assert list(json.loads(out)) == ["num_arrays", "total_mb", "shapes", "names"]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("args", "message"),
     [
         (["alexnet2"], "no network is called 'alexnet2' (did you mean alexnet?); see spbench"),
         (["vgg", "--num-layers", "152"], "--num-layers: vgg has no depth 152; there are 11, 13"),
@@ -82,9 +82,9 @@ def test_json_of_one_network_is_what_the_library_gives(networks):
         (["--num-classes", "10"], "these options are about one network: name it"),
     ],
 )
-def test_wrong_input_is_one_line_on_stderr_and_exit_code_2(networks, words, told):
-    status, out, err = networks(*words)
+def test_invalid_input_is_a_one_line_error(networks, args, message):
+    status, out, err = networks(*args)
     assert (status, out) == (2, "")
     assert err.startswith("spbench: error: ")
-    assert told in err
+    assert message in err
     assert Done(status, out, err).refusal

@@ -1,4 +1,4 @@
-"""Commands that write notes and tags of runs."""
+"""Tests of commands that write notes and tags of runs."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import pytest
 from unit.events import recorded, whole_run
 
 
-def test_a_note_is_written_shown_listed_and_removed(spbench, home):
+def test_note_is_written_shown_listed_and_removed(spbench, home):
     run = recorded(home, whole_run(), verdict="passed", exit_code=0)
     assert spbench("results", "note", "last", "new", "driver", "#rack2") == (
         0,
@@ -22,15 +22,15 @@ def test_a_note_is_written_shown_listed_and_removed(spbench, home):
     assert not (run.path / "note.json").exists()
 
 
-def test_tags_are_given_and_found(spbench, home):
+def test_tags_are_added_and_found(spbench, home):
     recorded(home, whole_run(), verdict="passed", exit_code=0)
     assert spbench("results", "tag", "last", "b", "#a")[1] == "#a #b\n"
-    (found,) = json.loads(spbench("results", "list", "--json", "tag:a")[1])
-    assert (found["note"], found["tags"]) == ("", ["a", "b"])
+    (listed,) = json.loads(spbench("results", "list", "--json", "tag:a")[1])
+    assert (listed["note"], listed["tags"]) == ("", ["a", "b"])
     assert spbench("results", "list", "tag:c")[0] != 0
 
 
-def test_what_is_no_tag_and_no_run_is_refused(spbench, home):
+def test_rejects_invalid_tag_and_unknown_run(spbench, home):
     recorded(home, whole_run(), verdict="passed", exit_code=0)
     status, out, err = spbench("results", "tag", "last", "a b")
     assert (status, out) == (2, "")
@@ -39,13 +39,13 @@ def test_what_is_no_tag_and_no_run_is_refused(spbench, home):
 
 
 @pytest.mark.timeout(10)
-@pytest.mark.parametrize("words", [("note", "last", "x"), ("tag", "last", "x")])
-def test_a_note_on_another_users_run_goes_nowhere_else(spbench, home, tmp_path, words):
+@pytest.mark.parametrize("args", [("note", "last", "x"), ("tag", "last", "x")])
+def test_note_does_not_follow_planted_links(spbench, home, tmp_path, args):
     run = recorded(home, whole_run(), verdict="passed", exit_code=0)
     outside = tmp_path / "outside"
     outside.write_text("precious")
     os.mkfifo(run.path / "note.json")
     (run.path / f".note.json.{os.getpid()}").symlink_to(outside)
-    assert spbench("results", *words).status == 0
+    assert spbench("results", *args).status == 0
     assert outside.read_text() == "precious"
     assert "x" in json.dumps(json.loads((run.path / "note.json").read_text()))

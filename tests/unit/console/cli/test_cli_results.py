@@ -1,3 +1,5 @@
+"""Tests of `spbench results` and `spbench compare`."""
+
 import csv
 import json
 
@@ -24,8 +26,8 @@ from unit.events import (
 )
 
 
-def timed(time, *names):
-    """A run of these cases that took so long on both ranks."""
+def build_run(time, *names):
+    """Return the events of a run with this time of each case on both ranks."""
     events = started(*(described(name, checks=[]) for name in names))
     for name in names:
         for rank in (0, 1):
@@ -35,8 +37,8 @@ def timed(time, *names):
     return [*events, run_end()]
 
 
-def repeated(times):
-    """A run of one case that took so long in its launches, one a repeat."""
+def build_repeats(times):
+    """Return the events of a run of one case with a repeat per time."""
     events = [run_start(described("a", repeat=len(times), checks=[]))]
     for repeat, time in enumerate(times):
         events.append(job_start("a", job=repeat + 1))
@@ -46,14 +48,14 @@ def repeated(times):
     return [*events, judged("a"), run_end()]
 
 
-def made(home, events, name, **changes):
-    """Record a run under a name, so that runs of one second have an order."""
+def record_as(home, events, name, **changes):
+    """Record a run under a name, which defines the order of runs."""
     folder = recorded(home, events, **{"verdict": "passed", **changes})
     folder.path.rename(folder.path.with_name(name))
     return name
 
 
-def test_columns_stand_below_each_other():
+def test_columns_are_aligned():
     rows = [("case", "a"), ("x", "10"), ("longer", "")]
     assert align_columns(rows, {1}) == ["case     a", "x       10", "longer"]
 
@@ -63,17 +65,17 @@ def test_columns_stand_below_each_other():
 
 @pytest.fixture
 def two_runs(home):
-    first = made(home, timed(2.0, "a", "b"), "20260101-000000-x-0001", verdict="failed")
-    return first, made(home, timed(1.0, "b", "c"), "20260102-000000-x-0002")
+    first = record_as(home, build_run(2.0, "a", "b"), "20260101-000000-x-0001", verdict="failed")
+    return first, record_as(home, build_run(1.0, "b", "c"), "20260102-000000-x-0002")
 
 
-def test_a_filter_chooses_runs(spbench, two_runs):
+def test_filter_selects_runs(spbench, two_runs):
     status, out, err = spbench("results", "list", "verdict:failed", "made")
     assert (status, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()[1:]] == [two_runs[0]]
 
 
-def test_the_newest_run_is_first_below_a_heading(spbench, two_runs):
+def test_newest_run_is_listed_first(spbench, two_runs):
     heading, *lines = spbench("results", "list").out.splitlines()
     titles = ["run", "started", "status", "passed", "took", "suite", "host", "note"]
     assert heading.split() == titles
@@ -81,8 +83,8 @@ def test_the_newest_run_is_first_below_a_heading(spbench, two_runs):
 
 
 @pytest.mark.parametrize("option", ["-n", "--newest"])
-def test_only_the_newest_runs_are_listed(spbench, home, two_runs, option):
-    third = made(home, timed(1.0, "d"), "20260103-000000-x-0003")
+def test_newest_option_limits_the_list(spbench, home, two_runs, option):
+    third = record_as(home, build_run(1.0, "d"), "20260103-000000-x-0003")
     lines = spbench("results", "list", option, "2").out.splitlines()[1:]
     assert [line.split()[0] for line in lines] == [third, two_runs[1]]
     objects = json.loads(spbench("results", "list", option, "2", "--json").out)
@@ -90,13 +92,13 @@ def test_only_the_newest_runs_are_listed(spbench, home, two_runs, option):
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_the_list_fits_the_terminal(spbench, home, two_runs, monkeypatch, columns):
+def test_list_fits_the_terminal(spbench, home, two_runs, monkeypatch, columns):
     spbench("results", "note", "last", "#rack2", *["many words"] * 20)
     monkeypatch.setenv("COLUMNS", str(columns))
     assert spbench("results", "list").out.splitlines()[1].endswith("many words")
     monkeypatch.setattr("spbench.cli.records.results._find_terminal_width", lambda: columns)
     lines = spbench("results", "list").out.splitlines()
-    assert columns - 1 <= max(map(len, lines)) <= columns  # no blank is before the ellipsis
+    assert columns - 1 <= max(map(len, lines)) <= columns  # no space precedes the ellipsis
     assert lines[1].endswith("…")
     assert ("started" in lines[0]) == (columns >= 120)
     assert "#rack2" in lines[1]
@@ -106,12 +108,10 @@ def test_the_list_fits_the_terminal(spbench, home, two_runs, monkeypatch, column
     ("columns", "shown"),
     [(60, []), (66, ["took"]), (80, ["took", "host"]), (None, ["took", "host"])],
 )
-def test_a_narrow_list_drops_the_host_and_then_the_duration(
-    spbench, home, monkeypatch, columns, shown
-):
+def test_narrow_list_drops_host_then_duration(spbench, home, monkeypatch, columns, shown):
     console = {"pid": 1, "host": "login", "started": 1000.0}
     name = "20260101-000000-x-0001"
-    made(home, timed(2.0, "a"), name, console=console, finished=1065.0)
+    record_as(home, build_run(2.0, "a"), name, console=console, finished=1065.0)
     monkeypatch.setattr("spbench.cli.records.results._find_terminal_width", lambda: columns)
     heading, line = spbench("results", "list").out.splitlines()
     assert [title for title in ("took", "host") if title in heading.split()] == shown
@@ -129,22 +129,22 @@ def test_runs_are_listed_as_json(spbench, two_runs):
     ]
 
 
-def test_a_filter_that_fits_none_is_5(spbench, two_runs):
+def test_filter_without_matches_exits_with_5(spbench, two_runs):
     status, out, err = spbench("results", "list", "nothing", "--json")
     assert (status, json.loads(out)) == (5, [])
     assert err == "spbench: error: the filter 'nothing' fits none of the 2 runs\n"
 
 
-def test_a_filter_that_cannot_be_read_is_2(spbench, two_runs):
+def test_invalid_filter_exits_with_2(spbench, two_runs):
     status, out, err = spbench("results", "list", "suit:x")
     assert (status, out) == (2, "")
     assert "did you mean suite?" in err
 
 
-def test_shared_cores_explain_why_other_loops_do_not_add_up(spbench, home):
+def test_note_explains_why_other_loops_do_not_add_up(spbench, home):
     metrics = [metric("time_ms", "ms"), metric("exchange_ms", "ms")]
-    what = described(np=4, benchmark="halo.compute", metrics=metrics)
-    four = started(what, hosts=["node01"] * 4)
+    case = described(np=4, benchmark="halo.compute", metrics=metrics)
+    four = started(case, hosts=["node01"] * 4)
     recorded(home, [*four, rank_event("metric", 0, name="exchange_ms", value=1.0)])
     _, out, _ = spbench("results", "show")
     text = " ".join(out.split())
@@ -153,7 +153,7 @@ def test_shared_cores_explain_why_other_loops_do_not_add_up(spbench, home):
     assert "Each metric is explained by `spbench benchmarks NAME`, such as halo.compute." in text
 
 
-def test_the_references_of_repeats_have_their_range(spbench, home):
+def test_references_of_repeats_show_their_range(spbench, home):
     references = [
         rank_event("metric", 0, repeat=repeat, name="time_ms", value=value, measured_by="a copy")
         for repeat, value in enumerate((0.08, 0.07, 0.09))
@@ -163,14 +163,14 @@ def test_the_references_of_repeats_have_their_range(spbench, home):
     assert "reference of time: 80.0 us, a copy; 70.0 us to 90.0 us over 3 repeats" in out
 
 
-def test_no_runs_are_an_empty_list(spbench):
+def test_json_of_no_runs_is_an_empty_list(spbench):
     assert spbench("results", "list", "--json") == (0, "[]\n", "")
 
 
-def test_numbers_of_other_loops_are_marked(spbench, home):
+def test_metrics_of_other_loops_are_marked(spbench, home):
     metrics = [metric("time_ms", "ms"), metric("exchange_ms", "ms")]
-    what = described(benchmark="halo.compute", metrics=metrics)
-    events = [*started(what), rank_event("metric", 0, name="exchange_ms", value=1.0)]
+    case = described(benchmark="halo.compute", metrics=metrics)
+    events = [*started(case), rank_event("metric", 0, name="exchange_ms", value=1.0)]
     recorded(home, events)
     _, out, _ = spbench("results", "show")
     assert "\n        in other loops: exchange 1.00 ms\n" in out
@@ -185,7 +185,7 @@ def test_numbers_of_other_loops_are_marked(spbench, home):
 
 def test_links_are_shown_as_matrices(spbench, home):
     ends = [(rank, f"node{rank // 2}") for rank in range(4)]
-    pairs = [(one, other) for one in ends for other in ends if one < other]
+    pairs = [(first, second) for first in ends for second in ends if first < second]
     latency = {pair: 2.0 if pair[0][1] == pair[1][1] else 5.0 for pair in pairs}
     latency[ends[1], ends[2]] = 12.0
     recorded(home, measured(latency, {}))
@@ -206,9 +206,9 @@ def test_links_are_shown_as_matrices(spbench, home):
     )
 
 
-def test_a_slow_link_is_marked(spbench, home):
-    place = [(rank, "node") for rank in range(3)]
-    latency = {(place[0], place[1]): 2.0, (place[0], place[2]): 2.0, (place[1], place[2]): 9.0}
+def test_slow_link_is_marked(spbench, home):
+    ranks = [(rank, "node") for rank in range(3)]
+    latency = {(ranks[0], ranks[1]): 2.0, (ranks[0], ranks[2]): 2.0, (ranks[1], ranks[2]): 9.0}
     events = measured(latency, {})
     events[0]["cases"][0]["benchmark"] = "link.pingpong"
     recorded(home, events)
@@ -218,7 +218,7 @@ def test_a_slow_link_is_marked(spbench, home):
     )
 
 
-def test_of_many_ranks_the_hosts_alone_are_shown(spbench, home, monkeypatch):
+def test_many_ranks_show_only_the_matrix_of_hosts(spbench, home, monkeypatch):
     monkeypatch.setattr("spbench.cli.records.rank_tables.MOST_RANKS", 2)
     latency = {((0, "x"), (1, "y")): 2.0, ((1, "y"), (2, "y")): 3.0}
     recorded(home, measured(latency, {}))
@@ -227,7 +227,7 @@ def test_of_many_ranks_the_hosts_alone_are_shown(spbench, home, monkeypatch):
     assert "host     x     y\nx           2.00\ny     2.00  3.00\n" in out
 
 
-def test_a_run_without_links_is_5(spbench, home):
+def test_run_without_links_exits_with_5(spbench, home):
     recorded(home, whole_run()[:3])
     status, out, err = spbench("results", "show", "--links")
     assert (status, out) == (5, "")
@@ -238,7 +238,7 @@ def test_a_run_without_links_is_5(spbench, home):
 # results export
 
 
-def test_a_run_is_exported_to_stdout(spbench, two_runs):
+def test_run_is_exported_to_stdout(spbench, two_runs):
     status, out, err = spbench("results", "export", "last~1")
     assert (status, err) == (0, "")
     rows = list(csv.DictReader(out.splitlines()))
@@ -248,10 +248,10 @@ def test_a_run_is_exported_to_stdout(spbench, two_runs):
     ]
 
 
-def test_a_run_is_exported_to_a_file(spbench, two_runs, tmp_path):
+def test_run_is_exported_to_a_file(spbench, two_runs, tmp_path):
     path = tmp_path / "below" / "out.json"
-    words = ("results", "export", two_runs[0], "--format", "json", "--output", str(path))
-    assert spbench(*words) == (0, "", "")
+    args = ("results", "export", two_runs[0], "--format", "json", "--output", str(path))
+    assert spbench(*args) == (0, "", "")
     report = json.loads(path.read_text())
     jsonschema.validate(report, report_schema())
     assert [case["id"] for case in report["cases"]] == ["a", "b"]
@@ -267,7 +267,7 @@ def test_a_run_is_exported_to_a_file(spbench, two_runs, tmp_path):
         ("x.json", ("--format", "md"), "md"),
     ],
 )
-def test_takes_the_export_format_from_the_suffix_of_the_output(
+def test_suffix_of_the_output_selects_the_export_format(
     spbench, two_runs, tmp_path, name, options, kind
 ):
     path = tmp_path / name
@@ -276,7 +276,7 @@ def test_takes_the_export_format_from_the_suffix_of_the_output(
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "named"),
+    ("args", "status", "message"),
     [
         (["results", "export", "last", "--format", "xml"], 2, "no format 'xml'"),
         (["results", "export", "2030"], 2, "no run '2030'"),
@@ -286,11 +286,11 @@ def test_takes_the_export_format_from_the_suffix_of_the_output(
         (["compare", "last", "last~1", "--format", "xml"], 2, "no format 'xml'"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(spbench, two_runs, words, status, named):
-    done = spbench(*words)
+def test_invalid_request_is_a_one_line_error(spbench, two_runs, args, status, message):
+    done = spbench(*args)
     assert (done.status, done.out) == (status, "")
     assert done.refusal.startswith("spbench: error: ")
-    assert named.lower() in done.refusal.lower()
+    assert message.lower() in done.refusal.lower()
 
 
 # compare
@@ -317,7 +317,7 @@ def test_two_runs_are_compared(spbench, two_runs):
     ]
 
 
-def test_all_shows_each_metric_with_its_unit(spbench, two_runs):
+def test_all_lists_each_metric_with_its_unit(spbench, two_runs):
     status, out, _ = spbench("compare", "last~1", "last", "--all")
     assert status == 0
     assert out.splitlines()[3:6] == [
@@ -333,16 +333,18 @@ def test_the_last_two_runs_are_compared_by_default(spbench, two_runs):
     assert spbench("compare") == spbench("compare", a) == explicit
 
 
-def test_a_filter_changes_rows_and_not_notes(spbench, two_runs):
-    _, whole, _ = spbench("compare", "--format", "md")
+def test_only_option_filters_rows_and_keeps_notes(spbench, two_runs):
+    _, complete, _ = spbench("compare", "--format", "md")
     _, shown, _ = spbench("compare", "--format", "md", "--only", "worse")
-    notes = [line for line in whole.splitlines() if "judged" in line and not line.startswith("|")]
+    notes = [
+        line for line in complete.splitlines() if "judged" in line and not line.startswith("|")
+    ]
     assert notes
     assert all(note in shown.splitlines() for note in notes)
     assert "too few launches" in shown
 
 
-def test_a_comparison_has_the_width_of_the_terminal(spbench, two_runs, monkeypatch):
+def test_comparison_fits_the_terminal(spbench, two_runs, monkeypatch):
     long_word = "comparison lines are wrapped " * 10
     monkeypatch.setattr(
         "spbench.report.comparison.text.comparison_notes", lambda comparison: [long_word]
@@ -355,7 +357,7 @@ def test_a_comparison_has_the_width_of_the_terminal(spbench, two_runs, monkeypat
     assert 70 < max(map(len, shown)) <= 80
 
 
-def test_a_comparison_warns_of_a_planted_fault(spbench, home, two_runs):
+def test_comparison_warns_of_a_planted_fault(spbench, home, two_runs):
     run = home / "runs" / two_runs[1] / "run.json"
     content = json.loads(run.read_text()) | {"request": {"inject": ["slow@b"]}}
     run.write_text(json.dumps(content | {"id": two_runs[1]}))
@@ -369,27 +371,27 @@ def test_a_comparison_warns_of_a_planted_fault(spbench, home, two_runs):
 
 
 @pytest.mark.parametrize("kind", ["csv", "md", "json"])
-def test_a_comparison_is_exported(spbench, two_runs, kind):
+def test_comparison_is_exported(spbench, two_runs, kind):
     status, out, _ = spbench("compare", *two_runs, "--format", kind)
     assert status == 0
     assert ("| time |" if kind == "md" else "time_ms") in out
     assert out.endswith("\n")
 
 
-def test_a_report_is_compared_as_its_run_is(spbench, home, two_runs, tmp_path):
-    _, wanted, _ = spbench("compare", *two_runs, "--format", "csv")
+def test_reports_are_compared_like_their_runs(spbench, home, two_runs, tmp_path):
+    _, expected, _ = spbench("compare", *two_runs, "--format", "csv")
     files = [str(tmp_path / f"{run}.json") for run in two_runs]
     for run, file in zip(two_runs, files, strict=True):
         assert spbench("results", "export", run, "--format", "json", "-o", file)[0] == 0
     tally = "spbench: 0 of 3 cases judged, 3 not judged\n"
-    assert spbench("compare", *files, "--format", "csv") == (0, wanted, tally)
+    assert spbench("compare", *files, "--format", "csv") == (0, expected, tally)
     (tmp_path / "x.json").write_text("{}")
     status, _, err = spbench("compare", str(tmp_path / "x.json"), "last")
     assert (status, "is no report of spbench" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("factor", "words", "status"),
+    ("factor", "args", "status"),
     [
         (1.2, [], 0),
         (1.2, ["--fail-on", "worse"], 1),
@@ -398,30 +400,28 @@ def test_a_report_is_compared_as_its_run_is(spbench, home, two_runs, tmp_path):
         (1.0, ["--fail-on", "any"], 0),
     ],
 )
-def test_a_worse_run_fails_where_that_was_asked_for(spbench, home, factor, words, status):
+def test_fail_on_makes_a_worse_run_fail(spbench, home, factor, args, status):
     for number, times in ((1, 1.0), (2, factor)):
         launches = [times * (1 + n / 1000) for n in range(5)]
-        made(home, repeated(launches), f"2026010{number}-000000-x-000{number}")
-    found, out, _ = spbench("compare", "last~1", "last", "--only", "same", *words)
-    assert found == status
+        record_as(home, build_repeats(launches), f"2026010{number}-000000-x-000{number}")
+    code, out, _ = spbench("compare", "last~1", "last", "--only", "same", *args)
+    assert code == status
     assert ("= same" in out) == (factor == 1.0)
     assert "1 of 1 case judged" in out
     assert spbench("compare", "last~1", "last", "--only", "equal")[0] == 2
 
 
-@pytest.mark.parametrize(("words", "status"), [([], 0), (["--fail-on", "worse"], 1)])
-def test_a_case_that_came_to_no_results_fails_where_that_was_asked_for(
-    spbench, home, words, status
-):
-    made(home, repeated([1.0]), "20260101-000000-x-0001")
-    wrong = [*repeated([1.0])[:-1], judged("a", "error", "it died")]
-    made(home, wrong, "20260102-000000-x-0002")
-    done = spbench("compare", "last~1", "last", *words)
+@pytest.mark.parametrize(("args", "status"), [([], 0), (["--fail-on", "worse"], 1)])
+def test_fail_on_makes_a_case_without_results_fail(spbench, home, args, status):
+    record_as(home, build_repeats([1.0]), "20260101-000000-x-0001")
+    wrong = [*build_repeats([1.0])[:-1], judged("a", "error", "it died")]
+    record_as(home, wrong, "20260102-000000-x-0002")
+    done = spbench("compare", "last~1", "last", *args)
     assert (done.status, "Broken in b, error: a." in done.out) == (status, True)
 
 
-def test_runs_without_a_common_case_are_5(spbench, home, two_runs):
-    made(home, timed(1.0, "d"), "20260103-000000-x-0003")
+def test_runs_without_a_common_case_exit_with_5(spbench, home, two_runs):
+    record_as(home, build_run(1.0, "d"), "20260103-000000-x-0003")
     status, out, err = spbench("compare", "last~1", "last")
     assert status == 5
     assert "0 of 3 cases judged, 3 not judged" in out
@@ -430,14 +430,14 @@ def test_runs_without_a_common_case_are_5(spbench, home, two_runs):
     assert (gated.status, "no case was judged" in gated.err) == (6, True)
 
 
-def passing_twice(home, *launches, status="passed"):
-    """Two runs of the same cases: those of the second with these launches."""
+def record_launches(home, *launches, status="passed"):
+    """Record a run of the same case for each list of launch times."""
     for number, times in enumerate(launches, 1):
-        made(home, repeated(times), f"2026010{number}-000000-x-000{number}")
+        record_as(home, build_repeats(times), f"2026010{number}-000000-x-000{number}")
 
 
 @pytest.mark.parametrize(
-    ("factor", "words", "status"),
+    ("factor", "args", "status"),
     [
         (1.0, [], 0),
         (1.0, ["--fail-on", "never"], 0),
@@ -449,17 +449,17 @@ def passing_twice(home, *launches, status="passed"):
         (1.0, ["--max-unjudged", "9"], 2),
     ],
 )
-def test_one_launch_per_side_is_never_a_silent_pass(spbench, home, factor, words, status):
-    passing_twice(home, [1.0], [factor])
-    done = spbench("compare", "last~1", "last", *words)
+def test_single_launch_per_side_never_passes_silently(spbench, home, factor, args, status):
+    record_launches(home, [1.0], [factor])
+    done = spbench("compare", "last~1", "last", *args)
     assert done.status == status
     assert ("no case was judged against" in done.err) == (status == 6)
     if status != 2:
         assert f"{int(factor > 1)} of 1 case judged" in done.out
 
 
-def test_a_comparison_as_json_has_the_judgements(spbench, home):
-    passing_twice(home, [1.0], [1089.0])
+def test_comparison_as_json_has_the_judgements(spbench, home):
+    record_launches(home, [1.0], [1089.0])
     done = spbench("compare", "last~1", "last", "--format", "json", "--fail-on", "worse")
     [judgement] = json.loads(done.out)["judgements"]
     assert (judgement["judgement"], judgement["outcome"]) == ("judged", "worse")
@@ -468,7 +468,7 @@ def test_a_comparison_as_json_has_the_judgements(spbench, home):
 # results series
 
 
-def test_a_metric_over_runs_the_oldest_first(spbench, two_runs):
+def test_series_lists_the_oldest_run_first(spbench, two_runs):
     status, out, err = spbench("results", "series", "b")
     assert (status, err) == (0, "")
     heading, names, *rows = (line.split() for line in out.splitlines())
@@ -480,12 +480,12 @@ def test_a_metric_over_runs_the_oldest_first(spbench, two_runs):
     ]
 
 
-def test_a_metric_over_the_runs_of_a_filter(spbench, two_runs):
+def test_series_is_limited_by_a_filter(spbench, two_runs):
     _, out, _ = spbench("results", "series", "b", "--filter", "verdict:failed")
     assert [line.split()[0] for line in out.splitlines()[2:]] == [two_runs[0]]
 
 
-def test_a_metric_over_a_swept_parameter_of_a_run(spbench, home):
+def test_series_over_a_swept_parameter(spbench, home):
     cases = [
         described(f"a[halo_len={n}]", name="a", params={"halo_len": n}, checks=[]) for n in (4, 1)
     ]
@@ -496,7 +496,7 @@ def test_a_metric_over_a_swept_parameter_of_a_run(spbench, home):
             values = [float(case["params"]["halo_len"])]
             events.append(rank_event("samples", rank, case=case["id"], values=values))
         events.append(judged(case["id"]))
-    made(home, [*events, run_end()], "20260101-000000-x-0001")
+    record_as(home, [*events, run_end()], "20260101-000000-x-0001")
     status, out, _ = spbench("results", "series", "a", "time_ms", "--over", "halo_len")
     assert status == 0
     assert [line.split()[:2] for line in out.splitlines()[2:]] == [["1", "1.00"], ["4", "4.00"]]
@@ -505,7 +505,7 @@ def test_a_metric_over_a_swept_parameter_of_a_run(spbench, home):
     assert "do not sweep it (did you mean halo_len?)" in err
 
 
-def test_a_series_of_nothing_is_told(spbench, two_runs):
+def test_series_without_values_exits_with_5(spbench, two_runs):
     status, out, err = spbench("results", "series", "b", "speed")
     assert (status, out) == (5, "")
     assert "no run has a case 'b' with the metric 'speed'" in err
@@ -513,7 +513,7 @@ def test_a_series_of_nothing_is_told(spbench, two_runs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words",
+    "args",
     [
         ("results", "list"),
         ("results", "show"),
@@ -527,16 +527,16 @@ def test_a_series_of_nothing_is_told(spbench, two_runs):
     ids=" ".join,
 )
 @pytest.mark.parametrize("reported", [False, True])
-def test_a_folder_of_a_stranger_moves_no_cursor(spbench, home, words, reported):
+def test_untrusted_folder_prints_no_control_characters(spbench, home, args, reported):
     folder = recorded(home, told_by_a_stranger(), suite="s\x1b[2J", host="h\x1b[2J")
     if reported:
         folder.write_json("report.json", build_report(folder.replay()))
-    _, out, err = spbench(*words)
+    _, out, err = spbench(*args)
     assert "?[2J" in (out + err).replace("\\[", "[")  # Markdown escapes brackets
     assert all(letter.isprintable() or letter == "\n" for letter in out + err)
 
 
-def test_show_tells_each_ranks_error_and_what_the_job_wrote(spbench, home):
+def test_show_prints_errors_of_ranks_and_job_output(spbench, home):
     error = {"message": "ValueError: no such tile", "traceback": "Traceback\n  in halo.py\n"}
     left_out = ("case_end", "bye", "case_judged", "job_end", "run_end")
     events = [event for event in whole_run() if event["event"] not in left_out]
@@ -552,14 +552,14 @@ def test_show_tells_each_ranks_error_and_what_the_job_wrote(spbench, home):
     assert f"job 1: stderr ({folder.path}/jobs/1/stderr.log)\nMPI_ABORT was invoked\n" in out
 
 
-def test_show_prints_the_output_of_jobs_that_passed_where_it_is_asked_for(spbench, home):
+def test_show_prints_output_of_passed_jobs_only_on_request(spbench, home):
     folder = recorded(home, whole_run())
     (folder.job(1) / "stdout.log").write_text("hello\n")
     assert "hello" not in spbench("results", "show", "last")[1]
     assert "hello" in spbench("results", "show", "last", "--output")[1]
 
 
-def test_no_report_is_named_that_a_full_disk_prevented(spbench, home):
+def test_missing_report_is_not_named(spbench, home):
     folder = recorded(home, whole_run())
     replayed = []
     replay_lines(folder, None, replayed.append, 0)

@@ -1,4 +1,4 @@
-"""``spbench completion --install``: files of a home of the test's own."""
+"""Tests of ``spbench completion --install`` in a temporary home."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def user_home(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("shell", RC)
-def test_script_and_one_line_of_the_configuration(spbench, user_home, shell):
+def test_install_writes_a_script_and_one_configuration_line(spbench, user_home, shell):
     configuration = user_home / RC[shell]
     configuration.write_text("alias ll='ls -l'")  # without an end of line
     done = spbench("completion", shell, "--install")
@@ -41,7 +41,7 @@ def test_script_and_one_line_of_the_configuration(spbench, user_home, shell):
 
 
 @pytest.mark.parametrize("shell", RC)
-def test_a_second_time_changes_nothing(spbench, user_home, shell):
+def test_second_installation_changes_nothing(spbench, user_home, shell):
     spbench("completion", shell, "--install")
     before = (user_home / RC[shell]).read_text()
     done = spbench("completion", shell, "--install")
@@ -49,7 +49,7 @@ def test_a_second_time_changes_nothing(spbench, user_home, shell):
     assert (user_home / RC[shell]).read_text() == before
 
 
-def test_fish_finds_the_script_by_itself(spbench, user_home):
+def test_fish_needs_no_configuration_line(spbench, user_home):
     done = spbench("completion", "fish", "--install")
     script = user_home / ".config" / "fish" / "completions" / "spbench.fish"
     assert done.out.splitlines()[0] == f"wrote {script}"
@@ -57,7 +57,7 @@ def test_fish_finds_the_script_by_itself(spbench, user_home):
     assert sorted(path.name for path in user_home.iterdir()) == [".config"]
 
 
-def test_a_linked_configuration_stays_a_link_with_its_mode(spbench, user_home):
+def test_linked_configuration_keeps_link_and_mode(spbench, user_home):
     dotfiles = user_home / "dotfiles"
     dotfiles.write_text("# mine\n")
     dotfiles.chmod(0o600)
@@ -68,17 +68,21 @@ def test_a_linked_configuration_stays_a_link_with_its_mode(spbench, user_home):
     assert stat.S_IMODE(dotfiles.stat().st_mode) == 0o600
 
 
-def test_bash_completes_after_it(spbench, user_home):
+def test_bash_completes_after_installation(spbench, user_home):
     spbench("completion", "bash", "--install")
-    asked = ". ~/.bashrc && complete -p spbench"
+    command = ". ~/.bashrc && complete -p spbench"
     done = subprocess.run(
-        ["bash", "--norc", "-c", asked], capture_output=True, text=True, check=True, env=os.environ
+        ["bash", "--norc", "-c", command],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ,
     )
     assert "_spbench_completion" in done.stdout
 
 
 @pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
-def test_zsh_completes_after_it(spbench, user_home):
+def test_zsh_completes_after_installation(spbench, user_home):
     spbench("completion", "zsh", "--install")
     done = subprocess.run(
         ["zsh", "-i", "-c", "echo $_comps[spbench]"], capture_output=True, text=True, check=True
@@ -86,7 +90,7 @@ def test_zsh_completes_after_it(spbench, user_home):
     assert "_spbench_completion" in done.stdout
 
 
-def test_folders_of_the_shells_own_variables_are_used():
+def test_folders_from_shell_variables_are_used():
     environ = {"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_DATA_HOME": "/d", "ZDOTDIR": "/z"}
     zsh = completion_files("zsh", environ)
     assert [str(zsh.script), str(zsh.configuration)] == ["/d/spbench/completion.zsh", "/z/.zshrc"]
@@ -96,17 +100,17 @@ def test_folders_of_the_shells_own_variables_are_used():
 @pytest.mark.parametrize(
     ("variable", "mark"), [("/bin/zsh", "#compdef"), ("/bin/tcsh", "COMPREPLY"), ("", "COMPREPLY")]
 )
-def test_the_shell_of_the_user_is_the_default(spbench, monkeypatch, variable, mark):
+def test_default_shell_is_that_of_the_user(spbench, monkeypatch, variable, mark):
     monkeypatch.setenv("SHELL", variable)
     assert mark in spbench("completion").out
 
 
-def test_a_configuration_that_cannot_be_written_is_named(spbench, user_home):
+def test_unwritable_configuration_is_reported(spbench, user_home):
     (user_home / ".bashrc").mkdir()
     done = spbench("completion", "bash", "--install")
     assert done.status == 4
     assert f"cannot write {user_home}/.bashrc" in done.refusal
 
 
-def test_install_and_show_are_not_both(spbench):
+def test_rejects_install_with_show(spbench):
     assert "give one of them" in spbench("completion", "--install", "--show").refusal

@@ -1,4 +1,4 @@
-"""Help pages: complete at any width, in groups, with metavars, defaults and examples."""
+"""Tests of help pages: width, groups, metavars, defaults and examples."""
 
 import re
 import shlex
@@ -18,49 +18,49 @@ WIDTHS = (80, 100, 120)
 PYTHON_TYPE = re.compile(r"<(str|int|float|path|bool|file|list)\b|\w+ range>")
 
 
-def whole_app():
-    """The app with the commands that open screens, which only ``__main__`` adds."""
-    whole = copy(app)
-    whole.registered_commands = [*app.registered_commands]
-    console.register(whole, _open_console, _serve_console)
-    return whole
+def build_full_app():
+    """Return the app with the TUI commands, which only ``__main__`` adds."""
+    full_app = copy(app)
+    full_app.registered_commands = [*app.registered_commands]
+    console.register(full_app, _open_console, _serve_console)
+    return full_app
 
 
-def commands_of(whole):
-    """The command of each page, by its words."""
+def list_commands(full_app):
+    """Return the command of each page by its path, such as ``results list``."""
     pages = {}
-    below = [("", get_command(whole))]
-    for words, command in below:
-        pages[words] = command
+    queue = [("", get_command(full_app))]
+    for page, command in queue:
+        pages[page] = command
         for name, subcommand in getattr(command, "commands", {}).items():
-            below.append((f"{words} {name}".strip(), subcommand))
+            queue.append((f"{page} {name}".strip(), subcommand))
     return pages
 
 
-WHOLE_APP = whole_app()
-COMMANDS = commands_of(WHOLE_APP)
+FULL_APP = build_full_app()
+COMMANDS = list_commands(FULL_APP)
 PAGES = sorted(COMMANDS)
 
 
 @pytest.fixture(autouse=True)
-def _every_command(monkeypatch):
-    monkeypatch.setattr("spbench.cli.app.app", WHOLE_APP)
+def _full_app(monkeypatch):
+    monkeypatch.setattr("spbench.cli.app.app", FULL_APP)
 
 
-def shown_params(words, kind):
-    """The parameters of a command that its page shows."""
+def list_shown_params(page, kind):
+    """Return the parameters of a command that are not hidden."""
     return [
         param
-        for param in COMMANDS[words].params
+        for param in COMMANDS[page].params
         if param.param_type_name == kind and not param.hidden
     ]
 
 
-@pytest.mark.parametrize("words", PAGES)
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_page_fits_the_terminal_and_is_complete(spbench, monkeypatch, width, words):
+def test_page_fits_the_terminal_and_is_complete(spbench, monkeypatch, width, page):
     monkeypatch.setenv("COLUMNS", str(width))
-    done = spbench(*words.split(), "--help")
+    done = spbench(*page.split(), "--help")
     assert (done.status, done.err) == (0, "")
     assert [line for line in done.out.splitlines() if len(line) > width] == []
     body = done.out.partition("\n")[2]
@@ -68,23 +68,23 @@ def test_page_fits_the_terminal_and_is_complete(spbench, monkeypatch, width, wor
     assert not PYTHON_TYPE.search(done.out)
     defaults = [line for line in done.out.splitlines() if "[default:" in line]
     assert [line for line in defaults if line.count("[default:") > 1 or line[-1] != "]"] == []
-    names = [param.metavar or param.name.upper() for param in shown_params(words, "argument")]
-    names += [name for param in shown_params(words, "option") for name in param.opts]
+    names = [param.metavar or param.name.upper() for param in list_shown_params(page, "argument")]
+    names += [name for param in list_shown_params(page, "option") for name in param.opts]
     assert [name for name in names if name not in done.out] == []
 
 
-@pytest.mark.parametrize("words", PAGES)
-def test_descriptions_are_phrases_without_full_stop(words):
-    params = [*shown_params(words, "option"), *shown_params(words, "argument")]
+@pytest.mark.parametrize("page", PAGES)
+def test_descriptions_are_phrases_without_full_stop(page):
+    params = [*list_shown_params(page, "option"), *list_shown_params(page, "argument")]
     for param in params:
         assert param.help, param.name
         assert not param.help.endswith("."), param.help
         assert "default" not in param.help.lower(), param.help
 
 
-@pytest.mark.parametrize("words", PAGES)
-def test_options_with_a_value_have_an_upper_case_metavar(words):
-    for param in shown_params(words, "option"):
+@pytest.mark.parametrize("page", PAGES)
+def test_options_with_a_value_have_an_upper_case_metavar(page):
+    for param in list_shown_params(page, "option"):
         if not param.is_flag and not param.count:
             assert param.metavar, param.name
             assert re.fullmatch(r"[A-Z][A-Zx=,@\[\]-]*", param.metavar), param.metavar
@@ -104,11 +104,11 @@ def test_summaries_fit_on_one_line(spbench, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("words", PAGES)
-def test_options_of_long_pages_are_in_groups(spbench, words):
-    out = spbench(*words.split(), "--help").out
+@pytest.mark.parametrize("page", PAGES)
+def test_options_of_long_pages_are_in_groups(spbench, page):
+    out = spbench(*page.split(), "--help").out
     titles = re.findall(r"^(\S.*):$", out, re.MULTILINE)
-    options = shown_params(words, "option")
+    options = list_shown_params(page, "option")
     if len(options) < MANY_OPTIONS - 1:
         assert "Options" in titles
         return
@@ -118,18 +118,18 @@ def test_options_of_long_pages_are_in_groups(spbench, words):
     assert len(others) <= 4, [param.name for param in others]
 
 
-def test_an_option_is_in_one_group():
+def test_each_option_is_in_one_group():
     grouped = [name for names in OPTION_GROUPS.values() for name in names]
     assert len(grouped) == len(set(grouped))
 
 
 EXAMPLE_LINES = [
-    pytest.param(words, line, id=line) for words in EXAMPLES for _, line in EXAMPLES[words]
+    pytest.param(page, line, id=line) for page in EXAMPLES for _, line in EXAMPLES[page]
 ]
 
 
-@pytest.mark.parametrize(("words", "line"), EXAMPLE_LINES)
-def test_example_is_a_command_line(words, line):
+@pytest.mark.parametrize(("page", "line"), EXAMPLE_LINES)
+def test_example_is_a_command_line(page, line):
     program, *rest = shlex.split(line)
     assert program == "spbench"
     command = COMMANDS[""]
@@ -146,26 +146,26 @@ def test_example_is_a_command_line(words, line):
         assert not word.startswith("suites/") or (ROOT / word).is_file()
 
 
-@pytest.mark.parametrize("words", EXAMPLES)
-def test_examples_are_on_the_page_of_their_command(spbench, words):
-    out = spbench(*words.split(), "--help").out
-    assert out.endswith("".join(f"  # {text}\n  {line}\n" for text, line in EXAMPLES[words]))
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_examples_are_on_the_page_of_their_command(spbench, page):
+    out = spbench(*page.split(), "--help").out
+    assert out.endswith("".join(f"  # {text}\n  {line}\n" for text, line in EXAMPLES[page]))
 
 
 @pytest.mark.parametrize(
-    "words",
+    "page",
     ["run", "scale", "compare", "report", "doctor", "plan", "tui", "results", "baseline"],
 )
-def test_much_used_commands_have_two_examples_or_more(words):
-    assert 2 <= len(EXAMPLES[words]) <= 4
+def test_much_used_commands_have_two_examples_or_more(page):
+    assert 2 <= len(EXAMPLES[page]) <= 4
 
 
 # Names of options
 
 
-def test_files_to_write_have_one_name():
-    for words in PAGES:
-        for param in shown_params(words, "option"):
+def test_output_files_have_one_option_name():
+    for page in PAGES:
+        for param in list_shown_params(page, "option"):
             assert "--out" not in param.opts
             if "--output" in param.opts:
                 assert "-o" in param.opts
@@ -176,8 +176,8 @@ def test_files_to_write_have_one_name():
     ("command", "old", "new"),
     [(command, old, new) for command, names in RENAMED.items() for old, new in names.items()],
 )
-def test_an_old_name_is_replaced_and_hidden(spbench, command, old, new):
-    options = {name for param in shown_params(command, "option") for name in param.opts}
+def test_old_option_name_is_replaced_and_hidden(spbench, command, old, new):
+    options = {name for param in list_shown_params(command, "option") for name in param.opts}
     assert new in options
     assert old not in options
     done = spbench(*command.split(), old, "x", "--help")
@@ -186,12 +186,12 @@ def test_an_old_name_is_replaced_and_hidden(spbench, command, old, new):
     assert "unknown option" not in done.err
 
 
-def test_an_old_name_warns_once(spbench, tmp_path):
+def test_old_option_name_warns_once(spbench, tmp_path):
     path = str(tmp_path / "no" / "plan.json")
     done = spbench("plan", path, "--out=a", "--out", "b", "--global-batch-size", "1")
     assert done.err.count("warning: --out is now --output") == 1
     assert "--output takes one value, and is given 2 times" in done.err
 
 
-def test_words_after_two_dashes_are_not_options(spbench):
+def test_arguments_after_two_dashes_are_not_options(spbench):
     assert "warning" not in spbench("doctor", "--", "--ranks").err

@@ -1,4 +1,4 @@
-"""The printed lines of every shipped suite: they fit, have units, and repeat nothing."""
+"""Tests of the printed lines of shipped suites: width, units and repetition."""
 
 import re
 
@@ -32,8 +32,8 @@ TIME_CELL = re.compile(rf"\d{{1,3}}(\.\d+)? {UNITS}|-")
 EXPONENT = re.compile(r"\d[eE][+-]?\d")
 
 
-def suite_events(path):
-    """The events of a run of all cases of a suite, with values of every magnitude."""
+def generate_suite_events(path):
+    """Yield the events of a run of a suite, with values of every magnitude."""
     suite = load_suite_file(path)
     cases = [describe_case(case, [case.np or 1]) for case in suite.cases]
     start = run_start(*cases)
@@ -41,12 +41,12 @@ def suite_events(path):
     yield start | {"suite": suite.name, "description": suite.description}
     for job, case in enumerate(cases, 1):
         yield job_start(case["id"], np=case["np"], job=job) | {"oversubscribed": case["np"] > 2}
-        yield from case_events(case, job)
+        yield from generate_case_events(case, job)
     yield run_end()
 
 
-def case_events(case, job):
-    """The events of one case: a value per metric, a reference of its time, and a status."""
+def generate_case_events(case, job):
+    """Yield the events of a case: a value per metric, a reference and a status."""
     head = {"case": case["id"], "repeat": 0, "job": job}
     reference = {"name": "time_ms", "value": 0.0141, "measured_by": "a synthetic reference"}
     for rank in range(case["np"]):
@@ -55,7 +55,9 @@ def case_events(case, job):
         yield rank_event("metric", rank, **reference) | head
         for index, metric in enumerate(case["metrics"]):
             values = VALUES.get(metric["unit"], PLAIN_VALUES)
-            yield metric_event(rank, metric["name"], values[(job + index) % len(values)]) | head
+            yield (
+                build_metric_event(rank, metric["name"], values[(job + index) % len(values)]) | head
+            )
         for check in case["checks"]:
             yield rank_event("check", rank, name=check) | head
     if job % 7:
@@ -64,17 +66,17 @@ def case_events(case, job):
         yield judged(case["id"], "failed", "it was slow")
 
 
-def metric_event(rank, name, value):
+def build_metric_event(rank, name, value):
     if name == "time_ms":
         return rank_event("samples", rank, metric=name, values=[value])
     return rank_event("metric", rank, name=name, value=value)
 
 
-def printed(name, columns, verbosity=0):
+def print_lines(name, columns, verbosity=0):
     state = RunState()
     lines = []
     view = LineView(state, lines.append, verbosity, columns)
-    for event in suite_events(SUITES[name]):
+    for event in generate_suite_events(SUITES[name]):
         state.apply(event)
         view(event)
     view.finish("report: x")
@@ -83,14 +85,14 @@ def printed(name, columns, verbosity=0):
 
 @pytest.mark.parametrize("columns", [80, 100, 120, None])
 @pytest.mark.parametrize("name", SUITES)
-def test_no_line_is_wider_than_the_terminal_or_pipe(name, columns):
-    assert max(map(len, printed(name, columns))) <= (columns or PIPE_WIDTH)
+def test_lines_fit_the_terminal_or_pipe(name, columns):
+    assert max(map(len, print_lines(name, columns))) <= (columns or PIPE_WIDTH)
 
 
 @pytest.mark.parametrize("columns", [80, 100, 120, None])
 @pytest.mark.parametrize("name", SUITES)
-def test_each_case_has_a_row_with_its_status_and_a_time_with_a_unit(name, columns):
-    lines = printed(name, columns)
+def test_each_case_has_a_row_with_status_and_time(name, columns):
+    lines = print_lines(name, columns)
     headers = [line for line in lines if re.match(r" *status +case ", line)]
     cases = [line for line in lines if re.match(r"(\[ *\d+/\d+\] )?[✓✗] (passed|failed) ", line)]
     assert headers
@@ -108,32 +110,34 @@ def test_each_case_has_a_row_with_its_status_and_a_time_with_a_unit(name, column
 @pytest.mark.parametrize("name", SUITES)
 def test_every_number_has_a_unit_and_no_exponent(name, verbosity):
     # A value may begin the next line, below its name.
-    for line in "\n".join(printed(name, None, verbosity)).replace("\n" + " " * 10, " ").split("\n"):
+    for line in (
+        "\n".join(print_lines(name, None, verbosity)).replace("\n" + " " * 10, " ").split("\n")
+    ):
         assert not EXPONENT.search(line), line
-        assert not without_units(line), line
+        assert not find_unitless_numbers(line), line
 
 
-def without_units(line):
-    """The decimal numbers of a line without a unit, apart from those of plain metrics."""
+def find_unitless_numbers(line):
+    """Return the decimal numbers of a line without a unit, except plain metrics."""
     text = re.sub(r"(load|Open MPI|python|mpi|p95) [\d.]+", "", line)
     for metric in PLAIN_METRICS:
         text = re.sub(rf"\b{metric} [\d.,]+", "", text)
     return re.findall(rf"(?<![\w.,/])\d+\.\d+(?!\.|\d| {UNITS}|x| %| [kMGTP](?!\w))", text)
 
 
-def test_a_number_without_a_unit_is_found():
-    assert without_units("[1/2] passed  a  28.2  14.1 us") == ["28.2"]
-    assert without_units("[1/2] passed  a  28.2 us  14.1 us  1.27x  50 %") == []
+def test_finds_numbers_without_a_unit():
+    assert find_unitless_numbers("[1/2] passed  a  28.2  14.1 us") == ["28.2"]
+    assert find_unitless_numbers("[1/2] passed  a  28.2 us  14.1 us  1.27x  50 %") == []
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_no_sentence_is_printed_twice(name):
-    lines = printed(name, None)
-    sentences = [line for line in lines if " case " not in line and not re.match(r" *\[", line)]
-    remarks = [line for line in sentences if line.strip() and line.strip() != "it was slow"]
+def test_no_remark_is_printed_twice(name):
+    lines = print_lines(name, None)
+    texts = [line for line in lines if " case " not in line and not re.match(r" *\[", line)]
+    remarks = [line for line in texts if line.strip() and line.strip() != "it was slow"]
     assert len(remarks) == len(set(remarks))
 
 
-def test_a_cut_id_stays_recognizable():
-    lines = printed("allreduce", 60)
+def test_cut_id_is_recognizable():
+    lines = print_lines("allreduce", 60)
     assert any("two[recursive" in line for line in lines)

@@ -1,4 +1,4 @@
-"""A home in which no run can be recorded: part of the environment is missing."""
+"""Tests of a home that cannot record a run."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.slow
-def test_a_run_exits_with_3_and_its_report_says_so(spbench, tmp_path):
+def test_run_exits_with_3_and_writes_its_report(spbench, tmp_path):
     pytest.importorskip("mpi4py")
     suite = tmp_path / "suite.yaml"
     suite.write_text(

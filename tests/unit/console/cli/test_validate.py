@@ -1,4 +1,4 @@
-"""`spbench validate` without options, which is answered before command lines can be read."""
+"""Tests of `spbench validate` without options, which does not import Typer."""
 
 import gc
 import subprocess
@@ -23,7 +23,7 @@ finally:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("args", "suites"),
     [
         (["validate", "a.yaml", "shipped:b"], ["a.yaml", "shipped:b"]),
         (["validate", "a.yaml", "-v"], []),
@@ -34,12 +34,12 @@ finally:
         ([], []),
     ],
 )
-def test_suites_and_nothing_else_are_a_plain_line(words, found):
-    assert [str(path) for path in plain_suites(words)] == found
+def test_plain_line_has_only_suites(args, suites):
+    assert [str(path) for path in plain_suites(args)] == suites
 
 
 @pytest.mark.parametrize("name", ["right", "wrong", "none", "both", "unknown"])
-def test_a_plain_line_says_what_the_command_says(name, tmp_path, monkeypatch, capsys):
+def test_plain_line_prints_what_the_command_prints(name, tmp_path, monkeypatch, capsys):
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("schema: spbench.suite/1\nname: n\ncases: 3\n")
     suites = {
@@ -50,27 +50,27 @@ def test_a_plain_line_says_what_the_command_says(name, tmp_path, monkeypatch, ca
         "unknown": ["shipped:hallo"],
     }[name]
     code = run_command_line(["validate", *suites])
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     monkeypatch.setattr(sys, "argv", ["spbench", "validate", *suites])
-    monkeypatch.setattr(gc, "disable", lambda: None)  # this process goes on
+    monkeypatch.setattr(gc, "disable", lambda: None)  # this process continues
     with pytest.raises(SystemExit) as end:
         __main__.main()
     assert end.value.code == code == (0 if name == "right" else 2)
-    assert capsys.readouterr() == said
-    assert said.out or said.err
+    assert capsys.readouterr() == output
+    assert output.out or output.err
 
 
 @pytest.mark.slow
-def test_a_plain_line_loads_no_library_of_command_lines():
-    for words, loaded in (([HALO], "False"), ([HALO, "-v"], "True")):
-        argv = [sys.executable, "-c", AS_A_PROGRAM, "validate", *words]
-        ended = subprocess.run(argv, capture_output=True, text=True, check=True)
-        assert ended.stdout.splitlines()[-1] == loaded
+def test_plain_line_does_not_load_typer():
+    for args, loaded in (([HALO], "False"), ([HALO, "-v"], "True")):
+        argv = [sys.executable, "-c", AS_A_PROGRAM, "validate", *args]
+        process = subprocess.run(argv, capture_output=True, text=True, check=True)
+        assert process.stdout.splitlines()[-1] == loaded
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_is_no_error():
-    many = [HALO] * 1200  # more than a pipe holds
+def test_closed_pipe_is_no_error():
+    many = [HALO] * 1200  # more than the buffer of a pipe
     argv = [sys.executable, "-m", "spbench", "validate", *many]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
@@ -80,7 +80,7 @@ def test_a_reader_that_goes_is_no_error():
 
 
 @pytest.mark.slow
-def test_a_wrong_suite_is_told_by_the_exit_code_to_a_reader_that_went(tmp_path):
+def test_invalid_suite_sets_the_exit_code_with_a_closed_pipe(tmp_path):
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("schema: spbench.suite/1\nname: n\ncases: 3\n")
     argv = [sys.executable, "-m", "spbench", "validate", *[HALO] * 1200, str(wrong)]
@@ -116,7 +116,7 @@ class Net(nn.Module):
 
 @pytest.fixture
 def networks(tmp_path, monkeypatch):
-    """A suite of a network whose forward pass depends on numbers, in the working folder."""
+    """Write a suite of a network with a data-dependent forward pass."""
     pytest.importorskip("torch")
     (tmp_path / "nets.py").write_text(NETS)
     suite = tmp_path / "networks.yaml"
@@ -126,9 +126,9 @@ def networks(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
-def test_a_network_that_cannot_be_imported_is_an_error_of_its_suite(networks, words, capsys):
-    command, *options = words
+@pytest.mark.parametrize("args", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
+def test_untraceable_network_is_an_error_of_its_suite(networks, args, capsys):
+    command, *options = args
     assert run_command_line([command, networks.name, *options]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -139,18 +139,18 @@ def test_a_network_that_cannot_be_imported_is_an_error_of_its_suite(networks, wo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
-def test_cases_that_are_left_out_are_not_imported_by_a_dry_run(networks, words, capsys):
+@pytest.mark.parametrize("args", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
+def test_dry_run_does_not_import_unselected_networks(networks, args, capsys):
     pytest.importorskip("mpi4py", reason="a launch is prepared with the MPI of the ranks")
-    command, *options = words
-    chosen = ["-k", "links"] if command == "run" else []
-    code = run_command_line([command, networks.name, *options, *chosen])
-    assert code == (0 if chosen else 2)
+    command, *options = args
+    selection = ["-k", "links"] if command == "run" else []
+    code = run_command_line([command, networks.name, *options, *selection])
+    assert code == (0 if selection else 2)
 
 
-def test_a_python_that_cannot_be_started_is_named(networks, capsys):
-    words = ["validate", networks.name, "--set", "launch.python=/nowhere/python"]
-    assert run_command_line(words) == 0
+def test_missing_interpreter_is_reported(networks, capsys):
+    args = ["validate", networks.name, "--set", "launch.python=/nowhere/python"]
+    assert run_command_line(args) == 0
     out, _ = capsys.readouterr()
     assert out == (
         "networks.yaml: 2 cases, no errors, but the networks of 1 case are not checked: "
@@ -158,9 +158,9 @@ def test_a_python_that_cannot_be_started_is_named(networks, capsys):
     )
 
 
-@pytest.mark.parametrize("words", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
-def test_suites_without_networks_start_no_process(words, monkeypatch, capsys):
-    """But for the probe of the MPI library, whose answer this process may have already."""
+@pytest.mark.parametrize("args", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
+def test_suites_without_networks_start_no_process(args, monkeypatch, capsys):
+    """The probe of the MPI library may run, since its result is cached per process."""
     from spbench.engine import checked_cases
 
     async def refuse(*_, **__):
@@ -168,10 +168,10 @@ def test_suites_without_networks_start_no_process(words, monkeypatch, capsys):
 
     monkeypatch.setattr(checked_cases, "_run_program", refuse)
     monkeypatch.setattr("asyncio.create_subprocess_exec", refuse)
-    if words == ["validate"]:
+    if args == ["validate"]:
         monkeypatch.setattr(subprocess, "Popen", refuse)
     else:
         pytest.importorskip("mpi4py", reason="a launch is prepared with the MPI of the ranks")
-    command, *options = words
+    command, *options = args
     assert run_command_line([command, HALO, *options]) == 0
     assert "Error" not in capsys.readouterr().err

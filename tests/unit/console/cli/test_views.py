@@ -1,4 +1,4 @@
-"""The lines and the live table of a run, at the widths that terminals have."""
+"""Tests of the lines and the live table of a run, at several widths."""
 
 import io
 
@@ -28,35 +28,35 @@ from unit.events import (
 )
 
 
-def of_job_1():
-    """A whole run's events as the recorder hands them on, each with its job."""
+def build_job_events():
+    """Return the events of a complete run, each with its job."""
     return [{"job": 1, **event} for event in whole_run()]
 
 
-def framed(view, width):
-    """The frame of a view, as a terminal of that width shows it."""
-    shown = io.StringIO()
-    Console(file=shown, width=width).print(view.render_frame())
-    return shown.getvalue()
+def render_frame(view, width):
+    """Return the frame of a view as text of this width."""
+    output = io.StringIO()
+    Console(file=output, width=width).print(view.render_frame())
+    return output.getvalue()
 
 
-def live_at(width):
-    """The lines that the live view has printed of a whole run, and those of its last frame."""
+def render_live(width):
+    """Return the state, printed lines and last frame of a live view of a complete run."""
     state = RunState()
     printed = io.StringIO()
     console = Console(file=printed, width=width)
     view = LiveView(state, console, verbosity=0)
-    for event in of_job_1():
+    for event in build_job_events():
         state.apply(event)
         view(event)
-    frame = framed(view, width)
+    frame = render_frame(view, width)
     view.finish("report: x")
     return state, printed.getvalue().splitlines(), frame.splitlines()
 
 
 @pytest.mark.parametrize(("width", "wide"), [(80, False), (99, False), (100, True), (200, True)])
-def test_the_table_leaves_out_columns_only_where_they_do_not_fit(width, wide):
-    state, _, frame = live_at(width)
+def test_table_drops_columns_only_if_they_do_not_fit(width, wide):
+    state, _, frame = render_live(width)
     heading = next(line for line in frame if line.lstrip().startswith("rank"))
     assert ("p95" in heading) == wide
     assert heading.split()[-1] == "check"
@@ -64,7 +64,7 @@ def test_the_table_leaves_out_columns_only_where_they_do_not_fit(width, wide):
     assert len(frame) == len(state.ranks) + 3
 
 
-def phases_printed(verbosity, columns=None):
+def print_phases(verbosity, columns=None):
     state = RunState()
     printed = []
     lines = LineView(state, printed.append, verbosity, columns)
@@ -74,19 +74,19 @@ def phases_printed(verbosity, columns=None):
     return printed
 
 
-def test_shares_of_a_step_are_printed_if_asked_for():
+def test_shares_of_a_step_are_printed_if_verbose():
     share = (
         "mean step, all ranks together: spin 60 %, send 10 %, idle 20 %, packing and sending 10 %"
     )
-    assert phases_printed(1)[-1].strip() == share
-    assert not any("spin" in line for line in phases_printed(0))
-    narrow = phases_printed(1, 40)[-3:]
+    assert print_phases(1)[-1].strip() == share
+    assert not any("spin" in line for line in print_phases(0))
+    narrow = print_phases(1, 40)[-3:]
     assert " ".join(" ".join(narrow).split()) == share
     assert max(map(len, narrow)) <= 40
 
 
 @pytest.mark.parametrize(("width", "replica"), [(80, False), (120, True)])
-def test_places_stand_in_columns_of_their_own(width, replica):
+def test_coordinates_have_separate_columns(width, replica):
     state = RunState()
     printed = io.StringIO()
     console = Console(file=printed, width=width)
@@ -94,21 +94,21 @@ def test_places_stand_in_columns_of_their_own(width, replica):
     for event in in_phases()[:-1]:
         state.apply(event)
         view({"job": 1, **event})
-    frame = framed(view, width)
+    frame = render_frame(view, width)
     view.close()
     lines = frame.splitlines()
     heading = next(line for line in lines if line.startswith("rank"))
     assert ("replica" in heading) == replica
     for name, texts in (("stage", ["0+2", "1+1", "2+0"]), ("tile", ["0,0", "1,0", "2,0"])):
-        at = heading.index(name)
-        assert [line[at : at + 3] for line in lines[-3:]] == texts
+        start = heading.index(name)
+        assert [line[start : start + 3] for line in lines[-3:]] == texts
 
 
-def test_lines_on_a_pipe_tell_all():
+def test_lines_on_a_pipe_are_complete():
     state = RunState()
     printed = []
     lines = LineView(state, printed.append, verbosity=0)
-    for event in of_job_1():
+    for event in build_job_events():
         state.apply(event)
         lines(event)
     lines.finish("report: x")
@@ -119,7 +119,7 @@ def test_lines_on_a_pipe_tell_all():
 
 
 @pytest.mark.parametrize(("failed", "printed_cases"), [(2, 2), (15, 12)])
-def test_a_quiet_run_gives_the_reasons_of_what_failed(failed, printed_cases):
+def test_quiet_run_prints_reasons_of_failed_cases(failed, printed_cases):
     names = [f"case{number}" for number in range(failed)]
     events = [
         *started(*map(described, [*names, "good"])),
@@ -136,7 +136,7 @@ def test_a_quiet_run_gives_the_reasons_of_what_failed(failed, printed_cases):
 
 
 @pytest.mark.parametrize("repeat", [1, 3])
-def test_the_values_of_repeated_cases_are_explained(repeat):
+def test_legend_explains_values_of_repeated_cases(repeat):
     state = state_of(started(described("a", repeat=repeat)))
     table = CaseTable(state.cases, state.jobs)
     table.render_case(state.cases["a"], 1)
@@ -144,10 +144,10 @@ def test_the_values_of_repeated_cases_are_explained(repeat):
     assert (note in table.render_legend()) == (repeat > 1)
 
 
-def test_the_legend_explains_the_iterations_of_few_benchmarks():
+def test_legend_explains_iterations_of_few_benchmarks():
     names = ["link.pingpong", "link.barrier", "memory.copy", "compute.noise"]
     for count in (1, 4):
-        cases = [described(f"a{at}", benchmark=names[at]) for at in range(count)]
+        cases = [described(f"a{index}", benchmark=names[index]) for index in range(count)]
         state = state_of(started(*cases))
         table = CaseTable(state.cases, state.jobs)
         for case in state.cases.values():
@@ -159,17 +159,17 @@ def test_the_legend_explains_the_iterations_of_few_benchmarks():
         assert not any("efficiency" in line for line in legend)  # there are no references
 
 
-def test_a_quiet_run_says_only_its_verdict():
+def test_quiet_run_prints_no_lines_before_its_end():
     state = RunState()
     printed = []
     lines = LineView(state, printed.append, verbosity=-1)
-    for event in of_job_1():
+    for event in build_job_events():
         state.apply(event)
         lines(event)
     assert printed == []
 
 
-def test_a_long_phase_is_told_after_two_seconds_and_every_ten():
+def test_long_phase_is_printed_after_2_s_and_every_10_s():
     state = RunState()
     printed = []
     lines = LineView(state, printed.append, verbosity=0)
@@ -190,8 +190,8 @@ def test_a_long_phase_is_told_after_two_seconds_and_every_ten():
 # Stragglers
 
 
-def lagging(seconds, case="a", slow=(3,), start=1001.0):
-    """Five times a second of each rank, the slow ones' twice as long, and beats in between."""
+def build_lagging(seconds, case="a", slow=(3,), start=1001.0):
+    """Return five samples per second and rank, slow ones doubled, and heartbeats."""
     events = []
     for second in range(seconds + 1):
         for rank in range(4):
@@ -203,8 +203,8 @@ def lagging(seconds, case="a", slow=(3,), start=1001.0):
     return events
 
 
-def printed_of(events, verbosity=0):
-    """The printed notes on stragglers, unwrapped."""
+def print_notes(events, verbosity=0):
+    """Return the printed notes on stragglers, unwrapped."""
     state = RunState()
     printed = []
     lines = LineView(state, printed.append, verbosity)
@@ -219,45 +219,47 @@ HOSTS = ("node01", "node01", "node02", "node02")
 TWO_CASES = started(described("a", 4), described("b", 4), hosts=HOSTS)
 
 
-def test_a_rank_that_lags_for_five_seconds_is_told_once():
-    assert printed_of([*TWO_CASES, *lagging(4)]) == []
-    told = [
+def test_straggler_is_printed_once_after_5_s():
+    assert print_notes([*TWO_CASES, *build_lagging(4)]) == []
+    expected = [
         "  note: rank 3 on node02 is 2.00x as slow as the median rank in a for 5.0 s; "
         "check its host with: spbench doctor --hosts node02"
     ]
-    assert printed_of([*TWO_CASES, *lagging(6)]) == told
-    assert printed_of([*TWO_CASES, *lagging(60)]) == told
+    assert print_notes([*TWO_CASES, *build_lagging(6)]) == expected
+    assert print_notes([*TWO_CASES, *build_lagging(60)]) == expected
 
 
-def test_a_straggler_is_told_again_in_the_next_case():
+def test_straggler_is_printed_again_in_the_next_case():
     second = [rank_event("case_start", rank, case="b") for rank in range(4)]
-    told = printed_of([*TWO_CASES, *lagging(8), *second, *lagging(8, "b", start=1100.0)])
-    assert [line.split(" in ")[1][0] for line in told] == ["a", "b"]
+    notes = print_notes(
+        [*TWO_CASES, *build_lagging(8), *second, *build_lagging(8, "b", start=1100.0)]
+    )
+    assert [line.split(" in ")[1][0] for line in notes] == ["a", "b"]
 
 
-def test_a_host_that_lags_is_told_in_place_of_its_ranks():
+def test_slow_host_is_printed_instead_of_its_ranks():
     hosts = ("node01", "node02", "node02", "node01")
     events = started(described("a", 6), hosts=(*hosts, "node03", "node03"))
-    alike = [
+    normal = [
         rank_event("samples", rank, values=[10.0] * 5) | {"time": 1001.0 + second}
         for second in range(8)
         for rank in (4, 5)
     ]
-    every = sorted([*lagging(7, slow=(1, 2)), *alike], key=lambda event: event["time"])
-    assert printed_of([*events, *every]) == [
+    samples = sorted([*build_lagging(7, slow=(1, 2)), *normal], key=lambda event: event["time"])
+    assert print_notes([*events, *samples]) == [
         "  note: host node02 is 2.00x as slow as the median rank in a for 5.0 s; "
         "check its host with: spbench doctor --hosts node02"
     ]
 
 
-def test_a_quiet_run_says_nothing_of_stragglers():
-    assert printed_of([*TWO_CASES, *lagging(60)], verbosity=-1) == []
+def test_quiet_run_prints_no_stragglers():
+    assert print_notes([*TWO_CASES, *build_lagging(60)], verbosity=-1) == []
 
 
 # Many ranks
 
 
-def test_of_many_ranks_the_slowest_are_shown():
+def test_table_of_many_ranks_has_the_slowest():
     hosts = [f"node{number // 8:02}" for number in range(64)]
     state = RunState()
     console = Console(file=io.StringIO(), width=120)
@@ -266,15 +268,15 @@ def test_of_many_ranks_the_slowest_are_shown():
     for event in [*started(described("a", 64), hosts=hosts), *times]:
         state.apply(event)
         view({"job": 1, **event})
-    frame = framed(view, 120)
+    frame = render_frame(view, 120)
     view.close()
     rows = [line.split() for line in frame.splitlines()]
     assert [row[0] for row in rows if "setup" in row] == [str(63 - rank) for rank in range(16)]
     assert "the slowest 16 of 64 ranks" in frame
 
 
-def test_a_table_shows_figures_and_verdicts():
-    _, _, frame = live_at(120)
+def test_table_has_times_and_status():
+    _, _, frame = render_live(120)
     first, second = (" ".join(line.split()) for line in frame[-2:])
     assert first == "0 node01 0,0 ended 3 3.00 ms 2.00 ms 2.90 ms 2.98 ms 1.00x ✓ passed"
     assert second == "1 node01 0,1 ended 3 4.00 ms 2.00 ms 3.80 ms 3.96 ms 1.00x ✓ passed"
@@ -283,14 +285,14 @@ def test_a_table_shows_figures_and_verdicts():
 # Replay
 
 
-def replayed(folder, speed=None, verbosity=0):
+def replay(folder, speed=None, verbosity=0):
     printed = []
     replay_lines(folder, speed, printed.append, verbosity)
     return printed
 
 
 @pytest.mark.parametrize("verbosity", [0, 1])
-def test_a_replay_prints_what_the_run_printed(tmp_path, verbosity):
+def test_replay_prints_the_lines_of_the_run(tmp_path, verbosity):
     folder = recorded(tmp_path, whole_run())
     state = RunState()
     printed = []
@@ -299,25 +301,25 @@ def test_a_replay_prints_what_the_run_printed(tmp_path, verbosity):
         state.apply(event)
         lines(event)
     lines.finish(folder.report_line)
-    assert replayed(folder, verbosity=verbosity) == printed
+    assert replay(folder, verbosity=verbosity) == printed
     assert printed[-2].startswith("passed: 1 passed in")
 
 
-def test_what_a_rank_says_cannot_move_the_cursor(tmp_path):
-    said = [
+def test_control_characters_of_ranks_are_replaced(tmp_path):
+    events = [
         rank_event("log", 0, level="error", message="\x1b[2Jone\r\n\ttwo"),
         rank_event("case_start", 0),
         judged("a", "error", "rank 0: \x1b]0;x\x07"),
     ]
-    printed = replayed(recorded(tmp_path, [run_start(), job_start(), *said, run_end("error", 4)]))
+    printed = replay(recorded(tmp_path, [run_start(), job_start(), *events, run_end("error", 4)]))
     assert "        rank 0: ?[2Jone\n        two" in printed
     assert "        rank 0: ?]0;x?" in printed
     assert "1 case" in printed[1]
     assert "1 cases" not in printed[1]
 
 
-def test_a_run_of_a_stranger_moves_no_cursor_as_it_is_played_or_runs(tmp_path):
-    printed = replayed(recorded(tmp_path, told_by_a_stranger()), verbosity=1)
+def test_untrusted_run_prints_no_control_characters(tmp_path):
+    printed = replay(recorded(tmp_path, told_by_a_stranger()), verbosity=1)
     assert any("?[2J" in line for line in printed)
     state = RunState()
     output = io.StringIO()
@@ -335,18 +337,18 @@ def test_a_run_of_a_stranger_moves_no_cursor_as_it_is_played_or_runs(tmp_path):
         assert not {"\x07", "\x9b", "\u202e", "\ud800"} & set(text)
 
 
-def test_a_replay_at_a_high_speed_ends_alike(tmp_path):
+def test_replay_at_high_speed_prints_the_same(tmp_path):
     folder = recorded(tmp_path, whole_run())
-    assert replayed(folder, 1e9) == replayed(folder)
+    assert replay(folder, 1e9) == replay(folder)
 
 
 @pytest.mark.parametrize(
     ("pid", "end"), [(None, "still running"), (1, "the console ended before the run did")]
 )
-def test_a_replay_of_a_run_without_an_end_says_so(tmp_path, monkeypatch, pid, end):
+def test_replay_of_an_unfinished_run_is_marked(tmp_path, monkeypatch, pid, end):
     monkeypatch.setattr(RunFolder, "is_alive", lambda folder: pid is None)
     folder = recorded(tmp_path, whole_run()[:-1])
-    assert replayed(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
+    assert replay(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
 
 
 @pytest.mark.parametrize(
@@ -356,31 +358,31 @@ def test_a_replay_of_a_run_without_an_end_says_so(tmp_path, monkeypatch, pid, en
         (False, "nothing came from the console on node09 for long"),
     ],
 )
-def test_a_replay_of_a_run_of_another_host_says_what_is_known(tmp_path, monkeypatch, alive, end):
+def test_replay_of_a_run_of_another_host_is_marked(tmp_path, monkeypatch, alive, end):
     monkeypatch.setattr(RunFolder, "is_alive", lambda folder: alive)
     folder = recorded(tmp_path, whole_run()[:-1], console={"host": "node09"})
-    assert replayed(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
+    assert replay(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
 
 
 @pytest.mark.parametrize("wrong", ["nonsense", '{"event":"samples","time":1.0}'])
-def test_a_replay_tells_which_line_is_wrong(tmp_path, wrong):
+def test_replay_reports_the_invalid_line(tmp_path, wrong):
     folder = recorded(tmp_path, whole_run()[:3])
     with folder.events.open("a") as file:
         file.write(wrong + "\n")
-    *_, left_out, end = replayed(folder)
+    *_, left_out, end = replay(folder)
     assert (
         left_out == f"{folder.events}:4: this is no event of a run; what it reported was left out"
     )
     assert end.startswith("unfinished")
 
 
-def test_the_last_line_counts_expectations_that_the_run_left_open():
+def test_last_line_counts_open_expectations():
     state = RunState()
     printed = []
     lines = LineView(state, printed.append, -1)
     left_open = {"metric": "time_ms", "op": "max", "limit": None, "value": None}
     left_open |= {"expression": "case(b).time_ms", "status": "skipped", "reason": "b is left out"}
-    events = of_job_1()
+    events = build_job_events()
     for event in events:
         if event["event"] == "case_judged":
             event["expectations"] = [left_open]
@@ -390,10 +392,10 @@ def test_the_last_line_counts_expectations_that_the_run_left_open():
     assert "passed, 1 expectation not judged in" in printed[-2]
 
 
-# What is printed once
+# Printed once
 
 
-def printed_lines(events, verbosity=0, **options):
+def print_lines(events, verbosity=0, **options):
     state = RunState()
     printed = []
     lines = LineView(state, printed.append, verbosity, **options)
@@ -404,8 +406,8 @@ def printed_lines(events, verbosity=0, **options):
     return printed
 
 
-def sharing_run():
-    """A run of four ranks on the same two cores."""
+def build_sharing_run():
+    """Return the events of a run with four ranks on two cores."""
     events = [
         *started(described("a", 4), hosts=("node01",) * 4),
         *(rank_event("samples", rank, values=[1.0]) for rank in range(4)),
@@ -419,7 +421,7 @@ def sharing_run():
 
 
 def test_shared_cores_are_reported_once_above_the_table():
-    printed = printed_lines(sharing_run())
+    printed = print_lines(build_sharing_run())
     sharing = [index for index, line in enumerate(printed) if "4 ranks share 2 cores" in line]
     header = next(index for index, line in enumerate(printed) if line.lstrip().startswith("status"))
     assert len(sharing) == 1
@@ -427,23 +429,23 @@ def test_shared_cores_are_reported_once_above_the_table():
     assert sharing[0] < header
 
 
-def test_a_quiet_run_prints_shared_cores_among_its_findings():
-    printed = printed_lines(sharing_run(), verbosity=-1)
+def test_quiet_run_prints_shared_cores_in_its_findings():
+    printed = print_lines(build_sharing_run(), verbosity=-1)
     assert sum("4 ranks share 2 cores" in line for line in printed) == 1
 
 
 def test_other_work_is_reported_once():
-    events = sharing_run()
+    events = build_sharing_run()
     events[0]["environment"] = {"host": "login", "other_work": ["load 9.5 on 2 cores"]}
     busy = "the machine was busy when the run started (load 9.5 on 2 cores): times may be inflated"
     events[-1]["findings"].append(busy)
-    printed = printed_lines(events)
+    printed = print_lines(events)
     assert [line for line in printed if "load 9.5" in line] == [
         "warning: the machine is busy (load 9.5 on 2 cores): times may be inflated"
     ]
 
 
-def test_an_expectation_that_all_cases_leave_open_is_reported_once():
+def test_expectation_open_in_all_cases_is_reported_once():
     left_open = {"metric": "time_ms", "op": "max", "limit": None, "value": None}
     left_open |= {"status": "skipped", "reason": "no reference for system vm"}
     events = [
@@ -452,10 +454,12 @@ def test_an_expectation_that_all_cases_leave_open_is_reported_once():
         judged("b", expectations=[left_open]),
         run_end(),
     ]
-    printed = printed_lines(events)
+    printed = print_lines(events)
     assert sum("no reference for system vm" in line for line in printed) == 1
 
 
-def test_the_next_step_is_the_last_line_unless_the_run_is_quiet():
-    assert printed_lines(sharing_run(), next_step="spbench tui")[-1] == "next: spbench tui"
-    assert printed_lines(sharing_run(), verbosity=-1, next_step="spbench tui")[-1] == "report: x"
+def test_next_step_is_the_last_line_unless_quiet():
+    assert print_lines(build_sharing_run(), next_step="spbench tui")[-1] == "next: spbench tui"
+    assert (
+        print_lines(build_sharing_run(), verbosity=-1, next_step="spbench tui")[-1] == "report: x"
+    )
