@@ -178,10 +178,10 @@ class RankBurst:
 
     def connect(self) -> tuple[int, float]:
         """Connect all ranks; return the number of admitted ones, and the seconds."""
-        began = time.monotonic()
+        started = time.monotonic()
         self._go.set()
         answers = [pipe.recv() for pipe in self._pipes]
-        return sum(answers), time.monotonic() - began
+        return sum(answers), time.monotonic() - started
 
     def __exit__(self, *_: object) -> None:
         """End the connections and the processes."""

@@ -156,7 +156,9 @@ class Bench:
         """Take all lines once; exit with an error if a line is missing from the log."""
         run = create_run(self._folder, "collector")
         log = EventLog(run.events)
-        listener = self._listener(stage, Recorder(log, self._state(stage), lambda _: None))
+        listener = self._make_listener(
+            stage, Recorder(log, self._make_state(stage), lambda _: None)
+        )
         cost = asyncio.run(self._collect(listener, profiler))
         log.close()
         if stage != "decode":
@@ -168,7 +170,7 @@ class Bench:
         """Return the growth of memory in MiB after each time of `SLOW_SECONDS`."""
         run = create_run(self._folder, "collector")
         log = EventLog(run.events)
-        recorder = Recorder(log, self._state("+ state"), lambda _: None)
+        recorder = Recorder(log, self._make_state("+ state"), lambda _: None)
         growth = asyncio.run(self._collect_slowly(SlowListener(recorder, self._ranks, self._lines)))
         log.close()
         run.events.unlink()
@@ -179,9 +181,9 @@ class Bench:
         self.take(stage, profiler)
         pstats.Stats(profiler).sort_stats("tottime").print_stats(20)
 
-    def _state(self, stage: str) -> RunState:
+    def _make_state(self, stage: str) -> RunState:
         state = RunState() if stage in ("+ state", "+ job") else NullState()
-        described = describe_case(self._case, [self._ranks])
+        description = describe_case(self._case, [self._ranks])
         console = {"time": BASE, "argv": [], "environment": {}, "seed": None}
         state.apply(
             {
@@ -189,13 +191,13 @@ class Bench:
                 "id": "benchmark",
                 "suite": "collector",
                 "description": "",
-                "cases": [described],
+                "cases": [description],
                 **console,
             }
         )
         return state
 
-    def _listener(self, stage: str, recorder: Recorder) -> CountingListener:
+    def _make_listener(self, stage: str, recorder: Recorder) -> CountingListener:
         if stage == "decode":
             return CountingListener(None, self._ranks, self._lines)
         if stage != "+ job":
@@ -216,14 +218,14 @@ class Bench:
     ) -> StageCost:
         collector = Collector(TOKEN, listener)
         port = await collector.listen(LOOPBACK)
-        before = reset_peak_memory()
+        memory_before = reset_peak_memory()
         self._sender.send(port)
         if profiler is not None:
             profiler.enable()
         await listener.done.wait()
         if profiler is not None:
             profiler.disable()
-        growth = read_memory("VmHWM") - before
+        growth = read_memory("VmHWM") - memory_before
         await collector.close()
         await asyncio.to_thread(self._sender.recv)
         if listener.error_text:
@@ -235,13 +237,13 @@ class Bench:
     async def _collect_slowly(self, listener: CountingListener) -> tuple[float, float]:
         collector = Collector(TOKEN, listener)
         port = await collector.listen(LOOPBACK)
-        before = reset_peak_memory()
+        memory_before = reset_peak_memory()
         started = time.monotonic()
         self._sender.send(port)
         growths = []
         for seconds in SLOW_SECONDS:
             await asyncio.sleep(started + seconds - time.monotonic())
-            growths.append(read_memory("VmHWM") - before)
+            growths.append(read_memory("VmHWM") - memory_before)
         await collector.close()
         await asyncio.to_thread(self._sender.recv)
         if listener.done.is_set():

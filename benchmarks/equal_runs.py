@@ -63,11 +63,11 @@ def main() -> int:
     log = TrialLog(options.log, restart=options.again)
     suites = options.suites.split(",")
     paths = {name: _write_suite(name, options.launches, options.home) for name in suites}
-    with _open_hosts(suites, options.rate) as hosts:
+    with _open_targets(suites, options.rate) as targets:
         for turn in range(-(-options.pairs // len(suites)) + 1):
             for name in suites:
                 if len(_read_log(log, name, options.launches)) <= turn:
-                    log.add(_run_next(name, hosts[name], paths[name], options, log))
+                    log.add(_run_next(name, targets[name], paths[name], options, log))
     verdicts = [line for name in suites for line in _judge_pairs(options.home, name, options, log)]
     print("\n".join(_format_shares(verdicts)))
     for name in suites:
@@ -94,22 +94,22 @@ def _write_suite(name: str, launches: int, home: Path) -> Path:
 
 
 @contextmanager
-def _open_hosts(suites: Sequence[str], rate: str) -> Iterator[Mapping[str, RunTarget]]:
-    """Create the hosts that a suite needs; yield the host of each suite."""
-    hosts = dict.fromkeys(suites, RunTarget())
-    if OVER_TWO_HOSTS not in hosts:
-        yield hosts
+def _open_targets(suites: Sequence[str], rate: str) -> Iterator[Mapping[str, RunTarget]]:
+    """Create the hosts that a suite needs; yield the target of each suite."""
+    targets = dict.fromkeys(suites, RunTarget())
+    if OVER_TWO_HOSTS not in targets:
+        yield targets
         return
-    with two_hosts(rate) as two_networks:
-        yield hosts | {OVER_TWO_HOSTS: two_networks}
+    with two_hosts(rate) as target:
+        yield targets | {OVER_TWO_HOSTS: target}
 
 
 def _run_next(
-    name: str, host: RunTarget, path: Path, options: argparse.Namespace, log: TrialLog
+    name: str, target: RunTarget, path: Path, options: argparse.Namespace, log: TrialLog
 ) -> Line:
     """Run a suite, and compare it with its previous run."""
     started = time.monotonic()
-    run = _run_suite(path, host, options.home)
+    run = _run_suite(path, target, options.home)
     line: Line = {"suite": name, "launches": options.launches, "run": run.summary.id}
     earlier = _read_log(log, name, options.launches)
     verdicts = _judge_run(options.home, earlier[-1]["run"], run) if earlier else {"times": {}}
@@ -143,25 +143,16 @@ def _judge_run(home: Path, previous: str, run: RecordedRun) -> Line:
     return verdicts
 
 
-def _run_suite(path: Path, host: RunTarget, home: Path) -> RecordedRun:
-    before = {folder.id for folder in list_runs(home)}
-    command = [
-        SPBENCH,
-        "run",
-        str(path),
-        "--headless",
-        "--quiet",
-        "--home",
-        str(home),
-        *host.options,
-    ]
+def _run_suite(path: Path, target: RunTarget, home: Path) -> RecordedRun:
+    earlier_ids = {folder.id for folder in list_runs(home)}
+    command = [SPBENCH, "run", str(path), "--headless", "--quiet", "--home", str(home)]
+    command += target.options
     completed = subprocess.run(
-        command, env=host.environ, capture_output=True, text=True, check=False
+        command, env=target.environ, capture_output=True, text=True, check=False
     )
-    new_runs = [folder for folder in list_runs(home) if folder.id not in before]
-    if (
-        completed.returncode not in (0, 1) or len(new_runs) != 1
-    ):  # an expectation may fail by chance
+    new_runs = [folder for folder in list_runs(home) if folder.id not in earlier_ids]
+    # The exit code is 1 if an expectation failed, which may happen by chance.
+    if completed.returncode not in (0, 1) or len(new_runs) != 1:
         sys.exit(
             f"equal_runs: {' '.join(command)}: exit {completed.returncode}\n{completed.stderr}"
         )

@@ -105,13 +105,12 @@ def plant_faults(engine: Engine, seed: int) -> list[tuple[str, str]]:
     names = [name for name in CONTROLS if name.startswith("zero" if zeros else "1.01")]
     if rank < last:
         names.append("lost tile")
-    # All gradients behind a zero input gradient are zero too, so it has the first operator.
+    # A zero input gradient makes all gradients of earlier operators zero: it has the first one.
     names.sort(key=lambda name: not name.endswith("input"))
     positions = sorted(generator.sample(range(len(convs)), len(names)))
     planted = []
-    for name, (module_name, conv) in zip(
-        names, (convs[coordinates] for coordinates in positions), strict=True
-    ):
+    for name, position in zip(names, positions, strict=True):
+        module_name, conv = convs[position]
         inject, factor = CONTROLS[name]
         inject(conv, *factor)
         location = f"stage {coordinates.stage}, {module_name}"
@@ -148,9 +147,10 @@ def run_step(world: MPI.Intracomm, name: str, precision: str, seed: int, faulty:
         for tensor, error in others.items()
         if tensor not in expected
     ]
-    return {
+    detected = {
         name: hit for rank_controls, _, _ in gathered for name, hit in rank_controls.items()
-    }, alarms
+    }
+    return detected, alarms
 
 
 def main() -> None:

@@ -67,10 +67,9 @@ def main() -> int:
             while process.poll() is None:
                 most_at_once = max(most_at_once, len(os.listdir(hosts.now)))
                 if process.stderr.read():
-                    silence, last_output = (
-                        max(silence, time.monotonic() - last_output),
-                        time.monotonic(),
-                    )
+                    now = time.monotonic()
+                    silence = max(silence, now - last_output)
+                    last_output = now
                 time.sleep(0.05)
         seconds = time.monotonic() - started
         silence = max(silence, time.monotonic() - last_output)

@@ -73,16 +73,16 @@ def write_cases(folder: Path, cases: int, ranks: int, values: int, launches: int
     """
     create_folder(folder)
     started = time.time() - cases * launches
-    cases_described = [_describe_swept_case(number, ranks) for number in range(cases - 1)] + [
+    descriptions = [_describe_swept_case(number, ranks) for number in range(cases - 1)] + [
         _describe_links_case(ranks)
     ]
-    cases_described = [case | {"repeat": launches} for case in cases_described]
+    descriptions = [case | {"repeat": launches} for case in descriptions]
     with (folder / "events.jsonl").open("wb") as log:
-        log.write(encode_lines(_build_run_start(cases_described, started)))
+        log.write(encode_lines(_build_run_start(descriptions, started)))
         for launch in range(launches):
             now = started + cases * launch
-            log.write(encode_lines(_build_job_start(cases_described, ranks, now, launch + 1)))
-            for number, case in enumerate(cases_described):
+            log.write(encode_lines(_build_job_start(descriptions, ranks, now, launch + 1)))
+            for number, case in enumerate(descriptions):
                 log.write(encode_lines(_build_launch(case, launch, ranks, values, now + number)))
                 if launch == launches - 1:
                     log.write(encode_lines(iter([_build_verdict(case, number, now + number)])))

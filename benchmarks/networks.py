@@ -106,9 +106,8 @@ def main() -> None:
     for name in names:
         path = options.folder / f"{name}.json"
         if not path.exists():
-            path.write_text(
-                json.dumps(check_network(name, LARGER_SIZES.get(name, options.size), layouts))
-            )
+            size = LARGER_SIZES.get(name, options.size)
+            path.write_text(json.dumps(check_network(name, size, layouts)))
         print(format_row(name, json.loads(path.read_text()), layouts), flush=True)
 
 

@@ -109,16 +109,27 @@ def run_combination(world: World, combination: Combination) -> Row:
     failed = sorted({name for failed, _ in answers for name in failed})
     refusals = [reason for _, reason in answers if reason is not None]
     errors = world.comm.allgather(channel.errors)
-    row: Row = {"combination": combination, "failed": failed, "errors": errors}
+    outcome, reason = _judge_outcome(fault, failed, refusals)
+    return {
+        "combination": combination,
+        "failed": failed,
+        "errors": errors,
+        "outcome": outcome,
+        "reason": reason,
+    }
+
+
+def _judge_outcome(fault: str, failed: list[str], refusals: list[str]) -> tuple[str, str]:
+    """Return the outcome and its reason from the failed checks and the refusals."""
     if fault == NONE:
-        return row | {"outcome": "FALSE ALARM" if failed else "passed", "reason": str(failed)}
+        return "FALSE ALARM" if failed else "passed", str(failed)
     if refusals:
-        return row | {"outcome": "refused", "reason": refusals[-1]}
+        return "refused", refusals[-1]
     if fault.startswith("full:") and not set(failed) <= set(FULL_SIZE):
-        return row | {"outcome": "FALSE ALARM", "reason": f"by {failed}"}
+        return "FALSE ALARM", f"by {failed}"
     if failed:
-        return row | {"outcome": "noticed", "reason": ", ".join(failed)}
-    return row | {"outcome": "NOT NOTICED", "reason": "no check failed"}
+        return "noticed", ", ".join(failed)
+    return "NOT NOTICED", "no check failed"
 
 
 def main() -> None:

@@ -105,29 +105,29 @@ def main() -> None:
         print(json.dumps(asdict(asyncio.run(run_job(options)))))
         return
     with tempfile.TemporaryDirectory(prefix="spbench-") as home:
-        cost, watching = measure(options, Path(home))
+        cost, page_figures = measure(options, Path(home))
         (folder,) = Path(home, "runs").iterdir()
-        logged = read_back(folder / "events.jsonl", options.ranks)
+        contents = read_back(folder / "events.jsonl", options.ranks)
     print(f"{options.ranks:,} ranks on {options.nodes:,} nodes, {options.fan_in}: {cost.verdict}")
-    print(format_figures(build_figures(cost, logged, watching)))
-    sys.exit(1 if logged.missing or cost.verdict != "passed" else 0)
+    print(format_figures(build_figures(cost, contents, page_figures)))
+    sys.exit(1 if contents.missing or cost.verdict != "passed" else 0)
 
 
-def build_figures(cost: Cost, logged: LogContents, watching: list[Figure]) -> list[Figure]:
-    rate = logged.events / cost.seconds
+def build_figures(cost: Cost, contents: LogContents, page_figures: list[Figure]) -> list[Figure]:
+    rate = contents.events / cost.seconds
     return [
-        Figure("events missing from the log", logged.missing, "events", maximum=0),
-        Figure("events in the log", logged.events, "events"),
+        Figure("events missing from the log", contents.missing, "events", maximum=0),
+        Figure("events in the log", contents.events, "events"),
         Figure("events a second, over the whole run", rate, "events/s"),
-        Figure("the log", logged.size, "MiB"),
+        Figure("the log", contents.size, "MiB"),
         Figure("until the last rank was ready", cost.ready, "s"),
         Figure("the whole job", cost.seconds, "s"),
         Figure("console: processor time, of one core", 100 * cost.cpu / cost.seconds, "%"),
-        Figure("console: processor time an event", 1e6 * cost.cpu / logged.events, "us"),
+        Figure("console: processor time an event", 1e6 * cost.cpu / contents.events, "us"),
         Figure("console: memory, peak growth", cost.growth, "MiB"),
         Figure("report: built in", cost.report, "s"),
-        Figure("replay: the log read into a state in", logged.seconds, "s"),
-        *watching,
+        Figure("replay: the log read into a state in", contents.seconds, "s"),
+        *page_figures,
     ]
 
 
@@ -136,13 +136,13 @@ def measure(options: Namespace, home: Path) -> MeasuredRun:
     argv = [sys.executable, "-m", "benchmarks.scale", *sys.argv[1:], "--console", str(home)]
     with subprocess.Popen(argv, cwd=REPOSITORY, stdout=subprocess.PIPE) as console:
         try:
-            watching = [] if options.no_tui else watch_run(home, options.seconds)
+            page_figures = [] if options.no_tui else watch_run(home, options.seconds)
             output, _ = console.communicate()
         finally:
             console.kill()
     if console.returncode:
         sys.exit(console.returncode)
-    return Cost(**json.loads(output)), watching
+    return Cost(**json.loads(output)), page_figures
 
 
 # The console
@@ -155,11 +155,11 @@ async def run_job(options: Namespace) -> Cost:
     folder = create_run(options.console, "scale")
     _write_run_json(folder)
     state = RunState()
-    before = read_memory("VmRSS")
+    memory_before = read_memory("VmRSS")
     cpu_before = time.process_time()
     with open_view(state) as view, open_log(folder) as log:
-        arrivals = EventCount(view, state)
-        recorder = Recorder(log, state, arrivals)
+        timer = ReadyTimer(view, state)
+        recorder = Recorder(log, state, timer)
         description = describe_case(case, [options.ranks])
         run_fields: dict[str, Any] = {
             "id": folder.id,
@@ -179,26 +179,26 @@ async def run_job(options: Namespace) -> Cost:
             stderr = (folder.job(1) / "stderr.log").read_text()[-2000:]
             sys.exit(f"scale: {fault.message}\n{stderr}")
         recorder.record("run_end", verdict=case_state.status, exit_code=0, errors=[], findings=[])
-    growth = read_memory("VmHWM") - before
+    growth = read_memory("VmHWM") - memory_before
     report_started = time.monotonic()
     cases, _ = build_cases(state)
     folder.write_chunks("report.json", build_document(state, cases).chunks())
     report_seconds = time.monotonic() - report_started
-    return Cost(case_state.status, seconds, arrivals.ready - started, cpu, growth, report_seconds)
+    return Cost(case_state.status, seconds, timer.ready - started, cpu, growth, report_seconds)
 
 
-class EventCount:
+class ReadyTimer:
     """A view that stores the time when the last rank was ready, and passes events on."""
 
     def __init__(self, view: Any, state: RunState) -> None:
-        self._behind = view
+        self._view = view
         self._state = state
         self.ready = 0.0
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "ready":
             self.ready = time.monotonic()
-        self._behind(event)
+        self._view(event)
 
 
 @contextmanager

@@ -109,9 +109,9 @@ class Rank(asyncio.Protocol):
         return {"host": format_host(find_node(self._rank, self._job)), "pid": 1000 + self._rank}
 
     def _describe_machine(self) -> dict[str, Any]:
-        local_rank = self._rank - -(
-            -find_node(self._rank, self._job) * self._job.ranks // self._job.nodes
-        )
+        node = find_node(self._rank, self._job)
+        first_rank = -(-node * self._job.ranks // self._job.nodes)  # rounded up
+        local_rank = self._rank - first_rank
         placement = {"local_rank": local_rank, "cpus": [local_rank], "numa": 0, "threads": 1}
         versions = {"python": "3.11", "mpi": "made up"}
         facts = {"size": self._job.ranks, "device": "cpu", "fabric": "made up"}

@@ -105,8 +105,8 @@ def main() -> int:
         "benchmark": options.benchmark,
         "launches": options.launches,
         "ranks": options.ranks,
+        "iterations": options.iterations,
     }
-    settings["iterations"] = options.iterations
     for turn in range(options.trials):  # interleaved, so that drift affects all factors
         for factor in factors:
             if len(log.select(**settings, factor=factor)) <= turn:

@@ -103,7 +103,8 @@ def fuzz_protocol(generator: random.Random, folder: Path) -> str:
     streams = [b"".join(_encode_rank_events(rank)) for rank in (0, 1)]
     mutated_rank = generator.randrange(2)
     streams[mutated_rank] = mutate_lines(generator, inputs.build_rank_events(mutated_rank))
-    (_send_by_relay if generator.random() < 0.5 else _send_directly)(generator, collector, streams)
+    send = _send_by_relay if generator.random() < 0.5 else _send_directly
+    send(generator, collector, streams)
     log.close()
     if listener.failure is not None:
         raise listener.failure
@@ -185,7 +186,8 @@ def _send_by_relay(generator: random.Random, collector: Collector, streams: list
         if not part:
             del remaining[channel]
     frames = b"".join(pieces)
-    frames = mutate_text(generator, frames) if generator.random() < 0.3 else frames
+    if generator.random() < 0.3:
+        frames = mutate_text(generator, frames)
     transport = _DiscardingTransport()
     hello = {"event": "hello", "relay": True, "host": "node01"}
     relay = RelayConnection(collector, "127.0.0.1:9", hello, frames[:100])
@@ -228,13 +230,13 @@ def fuzz_baseline(generator: random.Random, folder: Path) -> str:
         path.write_bytes(mutate_text(generator, json.dumps(valid).encode()))
     loaded = load_baseline(folder, str(path))
     gate = BaselineGate(folder, make_baseline_run(loaded, path), GatePolicy(frozenset({"worse"})))
-    comparison_result = gate.judge(recorded)
+    gate_result = gate.judge(recorded)
     lines = [
-        *export_comparison(comparison_result.comparison, "csv").splitlines(),
-        *comparison_result.failure_reasons,
+        *export_comparison(gate_result.comparison, "csv").splitlines(),
+        *gate_result.failure_reasons,
     ]
-    comparison_result.print_to(lines.append)
-    lines += update_baseline(loaded, recorded, comparison_result.comparison, widen=True)[1]
+    gate_result.print_to(lines.append)
+    lines += update_baseline(loaded, recorded, gate_result.comparison, widen=True)[1]
     return strip_controls("\n".join(lines))
 
 
