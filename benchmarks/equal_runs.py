@@ -107,7 +107,7 @@ def _open_targets(suites: Sequence[str], rate: str) -> Iterator[Mapping[str, Run
 def _run_next(
     name: str, target: RunTarget, path: Path, options: argparse.Namespace, log: TrialLog
 ) -> Line:
-    """Run a suite, and compare it with its previous run."""
+    """Run a suite, print the comparison with its previous run, and return its line."""
     started = time.monotonic()
     run = _run_suite(path, target, options.home)
     line: Line = {"suite": name, "launches": options.launches, "run": run.summary.id}

@@ -53,14 +53,11 @@ def main() -> None:
     )
     for layout, layout_ratios in ratios.items():
         print(f"{layout}: {min(layout_ratios):.3f} to {max(layout_ratios):.3f}")
-    print(
-        format_figures(
-            [
-                Figure(layout, median(layout_ratios), "times", maximum=MAX_RATIO)
-                for layout, layout_ratios in ratios.items()
-            ]
-        )
-    )
+    figures = [
+        Figure(layout, median(layout_ratios), "times", maximum=MAX_RATIO)
+        for layout, layout_ratios in ratios.items()
+    ]
+    print(format_figures(figures))
 
 
 def measure_steps(size: int, *, reverse: bool) -> dict[str, float]:

@@ -112,13 +112,13 @@ def _set_link_slowdown(cluster: SyntheticCluster, factor: float) -> SyntheticClu
     return replace(cluster, link=factor)
 
 
-def _find_smallest(cluster: Callable[[float], SyntheticCluster], seeds: int) -> float:
+def _find_smallest(make_cluster: Callable[[float], SyntheticCluster], seeds: int) -> float:
     """Return the smallest factor in steps of 1 %, by bisection between 1 and 2."""
     low = 100
     high = 200
     while high - low > 1:
         middle = (low + high) // 2
-        if _is_mostly_exact(cluster(middle / 100), seeds):
+        if _is_mostly_exact(make_cluster(middle / 100), seeds):
             high = middle
         else:
             low = middle

@@ -35,14 +35,11 @@ def main() -> None:
         home = Path(folder)
         write_runs(home, options.runs)
         first = time_list(home)
+        list_seconds = median(time_list(home) for _ in range(options.rounds))
+        page_seconds = median(time_page(home) for _ in range(options.rounds))
         figures = [
-            Figure(
-                "results list",
-                median(time_list(home) for _ in range(options.rounds)),
-                "s",
-                maximum=1,
-            ),
-            Figure("Results page", median(time_page(home) for _ in range(options.rounds)), "s"),
+            Figure("results list", list_seconds, "s", maximum=1),
+            Figure("Results page", page_seconds, "s"),
             Figure("results list, without an index", first, "s"),
         ]
     print(f"{options.runs:,} runs, median of {options.rounds}")

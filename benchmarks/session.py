@@ -59,17 +59,18 @@ def main() -> None:
 
 
 def format_rounds(rounds: Sequence[Round]) -> str:
+    session = median(round_.session for round_ in rounds)
+    launches = median(round_.launches for round_ in rounds)
+    standalone = median(round_.standalone for round_ in rounds)
     ratio = median(round_.launches / round_.session for round_ in rounds)
     standalone_ratio = median(round_.standalone / round_.session for round_ in rounds)
     first = [gap for round_ in rounds for gap in round_.to_first_start]
     last = [gap for round_ in rounds for gap in round_.to_last_start]
     return format_figures(
         [
-            Figure("one session (spbench run)", median(round_.session for round_ in rounds), "s"),
-            Figure(
-                "a launch a case (spbench run)", median(round_.launches for round_ in rounds), "s"
-            ),
-            Figure("a launch a case, by hand", median(round_.standalone for round_ in rounds), "s"),
+            Figure("one session (spbench run)", session, "s"),
+            Figure("a launch a case (spbench run)", launches, "s"),
+            Figure("a launch a case, by hand", standalone, "s"),
             Figure("session sooner than launches", ratio, "times", minimum=MIN_SPEEDUP),
             Figure("session sooner than by hand", standalone_ratio, "times", minimum=MIN_SPEEDUP),
             Figure("gap to the first rank's start", median(first), "ms", maximum=GAP_MS),
@@ -85,15 +86,15 @@ class SessionBench:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._session = self._suite("session", SLICE_METHODS, HALO_LENGTHS, CHANNELS)
-        points = itertools.product(SLICE_METHODS, HALO_LENGTHS, CHANNELS)
+        self._session = self._write_suite("session", SLICE_METHODS, HALO_LENGTHS, CHANNELS)
+        combinations = itertools.product(SLICE_METHODS, HALO_LENGTHS, CHANNELS)
         self._singles = [
-            self._suite(f"single-{number}", [method], [length], [channels])
-            for number, (method, length, channels) in enumerate(points)
+            self._write_suite(f"single-{number}", [method], [length], [channels])
+            for number, (method, length, channels) in enumerate(combinations)
         ]
-        self._lines = list_standalone_commands(self._session)
-        if len(self._lines) != self.count:
-            sys.exit(f"session: {len(self._lines)} lines by hand for {self.count} cases")
+        self._commands = list_standalone_commands(self._session)
+        if len(self._commands) != self.count:
+            sys.exit(f"session: {len(self._commands)} lines by hand for {self.count} cases")
 
     @property
     def count(self) -> int:
@@ -107,12 +108,12 @@ class SessionBench:
         if len(last) != self.count - 1:
             sys.exit(f"session: {len(last)} gaps between {self.count} cases")
         launches = standalone = 0.0
-        for suite, line in zip(self._singles, self._lines, strict=True):
+        for suite, command in zip(self._singles, self._commands, strict=True):
             launches += time_command(build_run_command(suite, self._folder / "singles"))
-            standalone += time_command(["bash", "-c", line])
+            standalone += time_command(["bash", "-c", command])
         return Round(session, launches, standalone, first, last)
 
-    def _suite(
+    def _write_suite(
         self, name: str, methods: Sequence[str], lengths: Sequence[int], channels: Sequence[int]
     ) -> Path:
         matrix = {"slice_method": methods, "halo_len": lengths, "in_channels": channels}

@@ -107,7 +107,7 @@ def set_options(**parameters: object) -> tuple[str, ...]:
 LIMITS = set_options(
     **{"launch.timeout": 45, "launch.start_timeout": 45, "launch.silence_timeout": 20}
 )
-"""A case that hangs ends with the stacks of its ranks, before the budget of most steps ends."""
+"""A case that hangs ends with the state of its ranks, before the budget of most steps ends."""
 PATIENCE = set_options(**{"launch.start_timeout": 120, "launch.silence_timeout": 60})
 """The limits of a rehearsal, where ranks share a few cores with other programs."""
 FACTS = """
