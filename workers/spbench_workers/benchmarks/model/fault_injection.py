@@ -92,7 +92,7 @@ def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
     """Drop the gradients of a step's first micro-batch from this rank's parameters."""
     begin = runner.begin
     # The method that adds weight gradients depends on the schedule.
-    adding = "weights" if runner.defers_weight_grad else "backward"
+    adding = "run_weight_backward" if runner.defers_weight_grad else "backward"
     add = getattr(runner, adding)
     parameters = list(runner.module.parameters())
     done: list[int] = []
