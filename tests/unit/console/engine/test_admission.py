@@ -1,3 +1,5 @@
+"""Admission of connections: tokens, limits and unauthenticated peers."""
+
 import asyncio
 import errno
 import json
@@ -17,43 +19,43 @@ from unit.heard import until
 TOKEN = "s3cret"
 LOOPBACK = "127.0.0.1"
 ELSEWHERE = "127.0.0.9"
-"""Another address of this machine, as another host would have."""
+"""Another address of this machine, used as that of another host."""
 
 
-class Door:
-    """An admission that listens, and what it has told."""
+class ListeningAdmission:
+    """A listening admission and the peers that it admitted and rejected."""
 
-    def __init__(self, room=1000):
+    def __init__(self, max_pending=1000):
         self.admitted = []
-        self.turned_away = []
-        self.admission = Admission(TOKEN, room, self._admit, self._turn_away)
+        self.rejected = []
+        self.admission = Admission(TOKEN, max_pending, self._admit, self._reject)
         self.port = self.admission.listen(LOOPBACK)
 
-    def _admit(self, connection, peer, hello, rest):
+    def _admit(self, connection, peer, hello, remainder):
         self.admitted.append(hello["rank"])
         connection.sendall(b"in\n")
         connection.close()
 
-    def _turn_away(self, peer, why):
-        self.turned_away.append((peer, why))
+    def _reject(self, peer, reason):
+        self.rejected.append((peer, reason))
 
-    def connect(self, stack, says=b"", source=LOOPBACK):
-        """A connection that has said this and waits."""
+    def connect(self, stack, data=b"", source=LOOPBACK):
+        """Open a connection that sends data and waits."""
         peer = socket.create_connection((LOOPBACK, self.port), source_address=(source, 0))
         stack.enter_context(peer)
-        peer.sendall(says)
+        peer.sendall(data)
         return peer
 
     @property
-    def waiting(self):
+    def pending(self):
         return self.admission.pending
 
 
 @pytest.fixture
-async def door():
-    door = Door()
-    yield door
-    door.admission.close()
+async def server():
+    server = ListeningAdmission()
+    yield server
+    server.admission.close()
 
 
 @pytest.fixture
@@ -66,13 +68,13 @@ def hello(rank=0, token=TOKEN):
     return encode(rank_event("hello", rank, token=token))
 
 
-def ports(peers):
+def format_addresses(peers):
     return [f"{LOOPBACK}:{peer.getsockname()[1]}" for peer in peers]
 
 
 @contextmanager
-def files_left(count):
-    """So many more descriptors as the soft limit allows."""
+def limit_descriptors(count):
+    """Let the soft limit allow only ``count`` more descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket() as probe:
         highest = probe.fileno()
@@ -83,127 +85,127 @@ def files_left(count):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_ranks_that_come_at_once_are_all_let_in_though_strangers_came_first(door, stack):
+async def test_admits_all_ranks_despite_earlier_unauthenticated_peers(server, stack):
     for _ in range(300):
-        door.connect(stack)
+        server.connect(stack)
     for rank in range(300):
-        door.connect(stack, hello(rank))
-    await until(lambda: len(door.admitted) == 300)
-    assert sorted(door.admitted) == list(range(300))
-    assert (door.waiting, door.turned_away) == (300, [])
+        server.connect(stack, hello(rank))
+    await until(lambda: len(server.admitted) == 300)
+    assert sorted(server.admitted) == list(range(300))
+    assert (server.pending, server.rejected) == (300, [])
 
 
-async def test_where_room_is_short_the_oldest_who_stays_silent_goes(stack):
-    door = Door(room=3)
-    silent = [door.connect(stack) for _ in range(2)]
-    slow = door.connect(stack, hello(7)[:20])
-    await until(lambda: door.waiting == 3)
-    more = [door.connect(stack) for _ in range(2)]
-    await until(lambda: len(door.turned_away) == 2)
-    assert [peer for peer, _ in door.turned_away] == ports(silent)
-    assert "when connections ran short" in door.turned_away[0][1]
+async def test_full_admission_drops_the_oldest_silent_connection(stack):
+    server = ListeningAdmission(max_pending=3)
+    silent = [server.connect(stack) for _ in range(2)]
+    slow = server.connect(stack, hello(7)[:20])
+    await until(lambda: server.pending == 3)
+    more = [server.connect(stack) for _ in range(2)]
+    await until(lambda: len(server.rejected) == 2)
+    assert [peer for peer, _ in server.rejected] == format_addresses(silent)
+    assert "when connections ran short" in server.rejected[0][1]
     slow.sendall(hello(7)[20:])
-    await until(lambda: door.admitted == [7])
-    assert door.waiting == len(more)
-    door.admission.close()
+    await until(lambda: server.admitted == [7])
+    assert server.pending == len(more)
+    server.admission.close()
 
 
-async def test_what_has_been_sent_is_read_before_a_connection_goes(stack):
-    """The loop sees new connections before the words of an older one, and reads them still."""
-    door = Door(room=1)
-    rank = door.connect(stack)
-    await until(lambda: door.waiting == 1)
+async def test_reads_received_data_before_dropping_a_connection(stack):
+    """The loop sees new connections first, but still reads data of older ones."""
+    server = ListeningAdmission(max_pending=1)
+    rank = server.connect(stack)
+    await until(lambda: server.pending == 1)
     rank.sendall(hello(5))
     for _ in range(3):
-        door.connect(stack)
-    door.admission._accept()
-    assert door.admitted == [5]
-    door.admission.close()
+        server.connect(stack)
+    server.admission._accept()
+    assert server.admitted == [5]
+    server.admission.close()
 
 
-async def test_addresses_that_showed_a_wrong_token_go_first_and_are_let_in_with_the_right_one(
+async def test_drops_addresses_with_a_wrong_token_first(
     stack,
 ):
-    door = Door(room=2)
-    older = door.connect(stack)
-    await until(lambda: door.waiting == 1)
-    suspected = door.connect(stack, source=ELSEWHERE)
-    door.connect(stack, hello(token="wrong"), source=ELSEWHERE)
-    await until(lambda: len(door.turned_away) == 1)
-    door.connect(stack)
-    await until(lambda: len(door.turned_away) == 2)
-    assert door.turned_away[1][0] == f"{ELSEWHERE}:{suspected.getsockname()[1]}"
+    server = ListeningAdmission(max_pending=2)
+    older = server.connect(stack)
+    await until(lambda: server.pending == 1)
+    suspected = server.connect(stack, source=ELSEWHERE)
+    server.connect(stack, hello(token="wrong"), source=ELSEWHERE)
+    await until(lambda: len(server.rejected) == 1)
+    server.connect(stack)
+    await until(lambda: len(server.rejected) == 2)
+    assert server.rejected[1][0] == f"{ELSEWHERE}:{suspected.getsockname()[1]}"
     older.sendall(hello(1))
-    door.connect(stack, hello(2), source=ELSEWHERE)
-    await until(lambda: sorted(door.admitted) == [1, 2])
-    door.admission.close()
+    server.connect(stack, hello(2), source=ELSEWHERE)
+    await until(lambda: sorted(server.admitted) == [1, 2])
+    server.admission.close()
 
 
-async def test_age_alone_ends_who_has_not_spoken(door, stack, monkeypatch):
+async def test_drops_silent_connections_by_their_age(server, stack, monkeypatch):
     monkeypatch.setattr(admission, "CONNECT_TIMEOUT", 0.1)
-    first = door.connect(stack)
-    await until(lambda: door.waiting == 1)
+    first = server.connect(stack)
+    await until(lambda: server.pending == 1)
     await asyncio.sleep(0.05)
-    second = door.connect(stack, b'{"event"')
-    await until(lambda: len(door.turned_away) == 2)
-    assert [peer for peer, _ in door.turned_away] == ports([first, second])
-    assert {why for _, why in door.turned_away} == {"said nothing for 0.1 s"}
+    second = server.connect(stack, b'{"event"')
+    await until(lambda: len(server.rejected) == 2)
+    assert [peer for peer, _ in server.rejected] == format_addresses([first, second])
+    assert {reason for _, reason in server.rejected} == {"said nothing for 0.1 s"}
 
 
-async def test_without_descriptors_the_silent_go_and_ranks_come_in(door, stack):
+async def test_without_descriptors_drops_silent_peers_and_admits_ranks(server, stack):
     peers = [socket.socket() for _ in range(40)]
     for peer in peers:
         stack.enter_context(peer)
-    with files_left(10):
+    with limit_descriptors(10):
         for peer in peers[:30]:
-            peer.connect((LOOPBACK, door.port))
-        await until(lambda: len(door.turned_away) >= 20)
+            peer.connect((LOOPBACK, server.port))
+        await until(lambda: len(server.rejected) >= 20)
         for rank, peer in enumerate(peers[30:]):
-            peer.connect((LOOPBACK, door.port))
+            peer.connect((LOOPBACK, server.port))
             peer.sendall(hello(rank))
-        await until(lambda: len(door.admitted) == 10)
-    assert sorted(door.admitted) == list(range(10))
+        await until(lambda: len(server.admitted) == 10)
+    assert sorted(server.admitted) == list(range(10))
 
 
-async def test_without_any_descriptor_it_waits_and_logs_nothing(door, stack, monkeypatch, caplog):
-    tried = []
-    goes = door.admission._listening
+async def test_without_any_descriptor_waits_and_logs_nothing(server, stack, monkeypatch, caplog):
+    attempts = []
+    listening = server.admission._listening
 
-    class Full:
+    class FullListening:
         def __getattr__(self, name):
-            return getattr(goes, name)
+            return getattr(listening, name)
 
         def accept(self):
-            tried.append(1)
+            attempts.append(1)
             raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(door.admission, "_listening", Full())
+    monkeypatch.setattr(server.admission, "_listening", FullListening())
     monkeypatch.setattr(admission, "PAUSE", 0.02)
-    door.connect(stack, hello(4))
-    await until(lambda: len(tried) >= 3)
+    server.connect(stack, hello(4))
+    await until(lambda: len(attempts) >= 3)
     await asyncio.sleep(0.1)
-    assert len(tried) < 12
-    monkeypatch.setattr(door.admission, "_listening", goes)
-    await until(lambda: door.admitted == [4])
+    assert len(attempts) < 12
+    monkeypatch.setattr(server.admission, "_listening", listening)
+    await until(lambda: server.admitted == [4])
     assert caplog.records == []
 
 
-async def test_what_comes_after_the_hello_is_handed_on(stack):
-    handed = []
-    door = Admission(TOKEN, 10, lambda *given: handed.append(given), lambda *_: None)
-    port = door.listen(LOOPBACK)
+async def test_passes_on_data_after_the_hello(stack):
+    calls = []
+    admitting = Admission(TOKEN, 10, lambda *arguments: calls.append(arguments), lambda *_: None)
+    port = admitting.listen(LOOPBACK)
     peer = stack.enter_context(socket.create_connection((LOOPBACK, port)))
     peer.sendall(hello(1) + b"and more")
-    await until(lambda: handed)
-    (connection, told, event, rest), *_ = handed
+    await until(lambda: calls)
+    (connection, peer_address, event, remainder), *_ = calls
     connection.close()
-    door.close()
-    assert told == f"{LOOPBACK}:{peer.getsockname()[1]}"
-    assert (event, rest) == (json.loads(hello(1)), b"and more")
+    admitting.close()
+    assert peer_address == f"{LOOPBACK}:{peer.getsockname()[1]}"
+    assert (event, remainder) == (json.loads(hello(1)), b"and more")
 
 
 @pytest.mark.slow
-def test_a_burst_of_ranks_beside_strangers_comes_in_though_the_console_stood_still():
+def test_admits_a_burst_of_ranks_after_the_console_was_stopped():
     burst = measure_burst(ranks=200, strangers=300, stopped=1.0)
     assert (burst.let_in, burst.recorded, burst.dropped) == (200, 200, 0)
     assert burst.seconds > 0.9

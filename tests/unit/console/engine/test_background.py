@@ -1,3 +1,5 @@
+"""Runs in the background: start, look-up, cancellation and repetition."""
+
 import os
 import signal
 import socket
@@ -29,7 +31,7 @@ from spbench.record.runs.folder import RunFolder
 from unit.events import recorded, run_start
 
 HALO = SUITES / "halo.yaml"
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 CONSOLE = f"""\
 {script_head("-IS")}
@@ -47,7 +49,7 @@ print("begun", sys.stdin.read(), os.environ.get("LETTER"), flush=True)
 signal.sigwait([signal.SIGINT])
 sys.exit(130)
 """
-"""A console that makes its run's folder, and ends by Ctrl-C; it runs nothing."""
+"""A program that creates the folder of a run like a console and ends on Ctrl-C."""
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def home(tmp_path):
 
 
 @pytest.fixture
-def stand_in(tmp_path):
+def stand_in_program(tmp_path):
     program = tmp_path / "console"
     program.write_text(CONSOLE)
     program.chmod(0o755)
@@ -64,71 +66,71 @@ def stand_in(tmp_path):
 
 
 @pytest.fixture
-def console(stand_in, monkeypatch):
-    monkeypatch.setattr(sys, "executable", stand_in)
+def stand_in_console(stand_in_program, monkeypatch):
+    monkeypatch.setattr(sys, "executable", stand_in_program)
 
 
 @pytest.fixture
-def begin(home, tmp_path):
-    """Starts runs, and ends those that a test leaves over."""
+def start(home, tmp_path):
+    """Return a function that starts runs; end those still running after the test."""
     started = []
 
-    def begin(*words, **environ):
-        launched = start_run(words, home, os.environ | environ, tmp_path)
+    def start(*arguments, **environ):
+        launched = start_run(arguments, home, os.environ | environ, tmp_path)
         started.append(launched)
         return launched
 
-    yield begin
+    yield start
     for launched in started:
         if launched.exit_status() is None:
             os.kill(launched.pid, signal.SIGKILL)
-            until(launched.exit_status)
+            poll(launched.exit_status)
 
 
-def until(look):
-    """The first thing that a look gives, for which others' processes need their time."""
-    deadline = time.monotonic() + PATIENCE
-    while (seen := look()) is None:
+def poll(probe):
+    """Return the first value of ``probe`` that is not None, once processes provide it."""
+    deadline = time.monotonic() + TIMEOUT
+    while (value := probe()) is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    return seen
+    return value
 
 
-# Real runs that are refused
+# Rejected runs
 
 
 @pytest.mark.slow
-def test_the_errors_of_a_suite_are_the_complaint(begin, home, tmp_path):
-    bad = tmp_path / "bad.yaml"
-    bad.write_text("schema: spbench.suite/1\nname: s\ncases:\n  - {name: a, benchmark: b}\n")
-    launched = begin("bad.yaml")
+def test_last_lines_are_the_errors_of_the_suite(start, home, tmp_path):
+    suite = tmp_path / "bad.yaml"
+    suite.write_text("schema: spbench.suite/1\nname: s\ncases:\n  - {name: a, benchmark: b}\n")
+    launched = start("bad.yaml")
     assert launched.read_last_lines() is None
-    assert until(launched.exit_status) is ExitCode.USAGE
+    assert poll(launched.exit_status) is ExitCode.USAGE
     assert launched.folder() is None
     assert launched.read_last_lines().startswith("bad.yaml:4:26: error: unknown benchmark 'b'")
     assert launched.log.parent == home / "console"
 
 
 @pytest.mark.slow
-def test_a_missing_launcher_is_the_complaint(begin):
+def test_last_lines_report_a_missing_launcher(start):
     pytest.importorskip("mpi4py")
-    launched = begin(*build_run_args(HALO, LaunchChoice(launcher="mpirun_rsh")), PATH="")
-    assert until(launched.exit_status) is ExitCode.MISSING
+    launched = start(*build_run_args(HALO, LaunchChoice(launcher="mpirun_rsh")), PATH="")
+    assert poll(launched.exit_status) is ExitCode.MISSING
     assert launched.read_last_lines().startswith("launcher mpirun_rsh is not installed")
 
 
-# A run that goes on
+# Running runs
 
 
-@pytest.mark.usefixtures("console")
-def test_a_run_is_found_by_its_console(begin, home, tmp_path):
+@pytest.mark.usefixtures("stand_in_console")
+def test_finds_a_run_by_its_console(start, home, tmp_path):
     recorded(home, [run_start()])
-    launched = begin("a.yaml", LETTER="x")
-    folder = until(launched.folder)
+    launched = start("a.yaml", LETTER="x")
+    folder = poll(launched.folder)
     assert folder.path == home / "runs" / "20260101-000000-made-up-0000"
     assert (launched.exit_status(), launched.read_last_lines()) == (None, None)
     assert os.getsid(launched.pid) == launched.pid
-    until(lambda: launched.log.read_text() or None)
+    poll(lambda: launched.log.read_text() or None)
     assert launched.log.read_text() == "begun  x\n"
     assert find_running(home) == [folder]
     run = folder.read_json("run.json")
@@ -137,13 +139,13 @@ def test_a_run_is_found_by_its_console(begin, home, tmp_path):
     assert find_start_folder(folder) == tmp_path
 
 
-@pytest.mark.usefixtures("console")
-def test_a_run_is_cancelled_as_by_ctrl_c(begin, home):
-    launched = begin("a.yaml")
+@pytest.mark.usefixtures("stand_in_console")
+def test_cancels_a_run_like_ctrl_c(start, home):
+    launched = start("a.yaml")
     assert has_running()
-    folder = until(launched.folder)
+    folder = poll(launched.folder)
     cancel_run(folder)
-    assert until(launched.exit_status) is ExitCode.INTERRUPTED
+    assert poll(launched.exit_status) is ExitCode.INTERRUPTED
     assert not has_running()
     assert launched.read_last_lines() is None
     assert find_running(home) == []
@@ -151,38 +153,38 @@ def test_a_run_is_cancelled_as_by_ctrl_c(begin, home):
         cancel_run(folder)
 
 
-def test_a_run_is_cancelled_before_it_has_a_folder(begin, monkeypatch, tmp_path):
+def test_cancels_a_run_before_it_has_a_folder(start, monkeypatch, tmp_path):
     program = tmp_path / "sleeper"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    launched = begin("a.yaml")
+    launched = start("a.yaml")
     launched.cancel()
-    assert until(launched.exit_status) == -signal.SIGINT
+    assert poll(launched.exit_status) == -signal.SIGINT
     assert launched.read_last_lines() == "the run ended with status -2 and said nothing"
     launched.cancel()
 
 
-def test_folders_of_others_are_read_only_once(begin, home, monkeypatch, tmp_path):
+def test_reads_folders_of_other_runs_only_once(start, home, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", "/bin/true")
-    launched = begin("a.yaml")
+    launched = start("a.yaml")
     other = recorded(home, [run_start()])
-    half = home / "runs" / "half"
-    half.mkdir()
-    read = []
-    plain = RunFolder.read_json
+    incomplete = home / "runs" / "half"
+    incomplete.mkdir()
+    ids_read = []
+    original = RunFolder.read_json
 
     def read_json(folder, name):
-        read.append(folder.id)
-        return plain(folder, name)
+        ids_read.append(folder.id)
+        return original(folder, name)
 
     monkeypatch.setattr(RunFolder, "read_json", read_json)
     assert [launched.folder(), launched.folder()] == [None, None]
-    assert sorted(read) == sorted([other.id, "half", "half"])
-    until(launched.exit_status)
+    assert sorted(ids_read) == sorted([other.id, "half", "half"])
+    poll(launched.exit_status)
 
 
-def test_a_run_that_cannot_be_started_says_why(home, tmp_path, monkeypatch):
+def test_start_failure_reports_its_reason(home, tmp_path, monkeypatch):
     with pytest.raises(FailedRunError, match=r"cannot start a run in .*/missing: there is no such"):
         start_run((), home, {}, tmp_path / "missing")
     assert not home.exists()
@@ -194,45 +196,45 @@ def test_a_run_that_cannot_be_started_says_why(home, tmp_path, monkeypatch):
         start_run((), tmp_path / "file", {}, tmp_path)
 
 
-def test_the_runs_of_other_hosts_and_of_the_past_do_not_go_on(home):
-    here = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1000.0}
-    past = recorded(home, [run_start()], console=here)
-    elsewhere = recorded(home, [run_start()], console=here | {"host": "node07"})
+def test_past_and_remote_runs_are_not_running(home):
+    console = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1000.0}
+    ended = recorded(home, [run_start()], console=console)
+    elsewhere = recorded(home, [run_start()], console=console | {"host": "node07"})
     assert find_running(home) == []
     with pytest.raises(UsageError, match="has ended; there is nothing to cancel"):
-        cancel_run(past)
+        cancel_run(ended)
     with pytest.raises(UsageError, match="runs on node07; cancel it there"):
         cancel_run(elsewhere)
 
 
-@pytest.mark.usefixtures("console")
-def test_a_console_with_a_report_is_at_its_end(begin, home):
-    launched = begin("a.yaml")
-    folder = until(launched.folder)
+@pytest.mark.usefixtures("stand_in_console")
+def test_run_with_a_report_is_not_running(start, home):
+    launched = start("a.yaml")
+    folder = poll(launched.folder)
     assert find_running(home) == [folder]
     folder.write_json("report.json", {})
     assert find_running(home) == []
 
 
-def test_a_run_outlives_the_process_that_started_it(home, stand_in):
+def test_run_outlives_the_process_that_started_it(home, stand_in_program):
     program = (
         "import os, sys\nfrom pathlib import Path\n"
         "from spbench.engine.background import start_run\n"
         "sys.executable, home = sys.argv[1:]\n"
         "print(start_run(['a.yaml'], Path(home), os.environ, Path.cwd()).pid)\n"
     )
-    words = [sys.executable, "-c", program, stand_in, str(home)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    folder = until(lambda: next(iter(find_running(home)), None))
-    assert folder.read_json("run.json")["console"]["pid"] == int(done.stdout)
+    command = [sys.executable, "-c", program, stand_in_program, str(home)]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    folder = poll(lambda: next(iter(find_running(home)), None))
+    assert folder.read_json("run.json")["console"]["pid"] == int(process.stdout)
     cancel_run(folder)
-    assert until(lambda: not find_running(home) or None)
+    assert poll(lambda: not find_running(home) or None)
 
 
-# Words
+# Arguments
 
 
-ASKED: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "keyword": "small and not square",
     "cases": ("small[slice_method=square]",),
     "inject": "slow@small",
@@ -250,45 +252,45 @@ ASKED: dict[str, Any] = {
 
 
 @pytest.fixture
-def requested(monkeypatch):
-    """Reads words as ``spbench run`` does; gives the request that it would plan."""
+def parse_request(monkeypatch):
+    """Return a function that parses arguments of ``spbench run`` into its request."""
 
-    def read(*words):
-        seen = []
+    def parse(*arguments):
+        requests = []
 
         def plan(request, warn):
-            seen.append(request)
+            requests.append(request)
             raise UsageError("enough")
 
         monkeypatch.setattr("spbench.engine.plan.plan_run", plan)
-        monkeypatch.setattr(sys, "argv", ["spbench", "run", *words])
-        assert run_command_line(["run", *words]) == ExitCode.USAGE
-        return seen[0]
+        monkeypatch.setattr(sys, "argv", ["spbench", "run", *arguments])
+        assert run_command_line(["run", *arguments]) == ExitCode.USAGE
+        return requests[0]
 
-    return read
+    return parse
 
 
 def test_every_field_of_a_launch_choice_is_an_option():
     assert list(_LAUNCH_OPTIONS) == [field.name for field in fields(LaunchChoice)]
-    unset = [name for name, value in asdict(ASKED["launch_choice"]).items() if value is None]
-    assert unset == ["assume"], "what is assumed cannot be run"
+    unset = [name for name, value in asdict(OPTIONS["launch_choice"]).items() if value is None]
+    assert unset == ["assume"], "a run with assumed hosts is rejected"
 
 
-def test_words_ask_for_what_was_asked(requested):
-    request = requested(*build_run_args(Path("s.yaml"), **ASKED), "--headless", "--home", "h")
-    for name, value in ASKED.items():
-        got = getattr(request, name)
-        assert got == ((value,) if name == "inject" else value)
+def test_arguments_parse_to_the_same_request(parse_request):
+    request = parse_request(*build_run_args(Path("s.yaml"), **OPTIONS), "--headless", "--home", "h")
+    for name, value in OPTIONS.items():
+        actual = getattr(request, name)
+        assert actual == ((value,) if name == "inject" else value)
     assert (request.suite, request.home) == (Path("s.yaml"), Path("h"))
 
 
-def test_what_is_not_asked_is_not_said(requested):
+def test_defaults_add_no_arguments(parse_request):
     assert build_run_args(HALO) == (str(HALO),)
-    assert requested(*build_run_args(Path("-k.yaml"))).suite == Path("-k.yaml")
+    assert parse_request(*build_run_args(Path("-k.yaml"))).suite == Path("-k.yaml")
 
 
 @pytest.mark.parametrize(
-    ("argv", "words"),
+    ("argv", "expected"),
     [
         (["run", "s.yaml"], ("s.yaml",)),
         (["run", "--headless", "--home", "h", "s.yaml", "-k", "a b"], ("s.yaml", "-k", "a b")),
@@ -299,17 +301,17 @@ def test_what_is_not_asked_is_not_said(requested):
         (None, ("suites/s.yaml",)),
     ],
 )
-def test_a_run_again_asks_for_the_same_elsewhere(home, argv, words):
+def test_rerun_arguments_omit_outputs_and_home(home, argv, expected):
     folder = recorded(home, [], argv=argv, file="suites/s.yaml")
-    assert build_rerun_args(folder) == words
+    assert build_rerun_args(folder) == expected
 
 
-def test_a_run_that_does_not_say_what_it_was_is_not_run_again(home):
+def test_rejects_a_rerun_without_recorded_arguments(home):
     with pytest.raises(UsageError, match="does not say what it was asked for"):
         build_rerun_args(recorded(home, []))
 
 
-def test_the_folder_of_a_run_is_none_where_it_is_gone_or_not_known(home, tmp_path):
+def test_missing_or_unknown_start_folder_is_none(home, tmp_path):
     assert find_start_folder(recorded(home, [], cwd=str(tmp_path))) == tmp_path
     assert find_start_folder(recorded(home, [], cwd=str(tmp_path / "gone"))) is None
     assert find_start_folder(recorded(home, [])) is None

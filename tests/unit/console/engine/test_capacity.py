@@ -1,4 +1,4 @@
-"""Runs that this machine has too few cores or too little memory for are rejected before launch."""
+"""Runs that exceed the cores or memory of this machine are rejected."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ SUITES = Path(__file__).parents[4] / "suites"
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
-    """A machine of two cores, and of 8 GiB unless a test says otherwise."""
+    """Simulate two cores and 8 GiB of memory; tests may change them."""
     facts: dict[str, int | None] = {"memory": 8 * GIB, "cores": 2}
     monkeypatch.setattr(capacity, "count_cores", lambda: facts["cores"])
     monkeypatch.setattr(capacity, "read_available_memory", lambda: facts["memory"])
     return facts
 
 
-def planned(tmp_path: Path, text: str, **chosen: object) -> RunPlan:
+def plan_suite(tmp_path: Path, text: str, **choices: object) -> RunPlan:
     suite = tmp_path / "suite.yaml"
     suite.write_text(f"schema: spbench.suite/1\nname: made-up\n{text}")
-    request = Request(suite, tmp_path / "home", {}, launch_choice=LaunchChoice(**chosen))
+    request = Request(suite, tmp_path / "home", {}, launch_choice=LaunchChoice(**choices))
     return plan.plan_run(request)
 
 
-def links(tmp_path: Path, np: int, launch: str = "{}", **chosen: object) -> RunPlan:
+def plan_barrier(tmp_path: Path, np: int, launch: str = "{}", **choices: object) -> RunPlan:
     text = f"launch: {launch}\ncases: [{{name: a, benchmark: link.barrier, np: {np}}}]\n"
-    return planned(tmp_path, text, **chosen)
+    return plan_suite(tmp_path, text, **choices)
 
 
 @pytest.mark.parametrize(("np", "rejected"), [(4, False), (8, False), (9, False), (10, True)])
 def test_five_ranks_per_core_are_rejected(tmp_path: Path, np: int, rejected: bool) -> None:
-    assert (find_rejection(links(tmp_path, np)) is not None) is rejected
+    assert (find_rejection(plan_barrier(tmp_path, np)) is not None) is rejected
 
 
-def test_the_rejection_names_ranks_and_cores_and_the_option_that_allows_it(tmp_path: Path) -> None:
+def test_rejection_names_ranks_cores_and_option(tmp_path: Path) -> None:
     with pytest.raises(MissingError) as rejected:
-        reject_over_capacity(links(tmp_path, 32))
+        reject_over_capacity(plan_barrier(tmp_path, 32))
     assert rejected.value.exit_code == ExitCode.MISSING
-    sentence = str(rejected.value)
-    assert sentence.startswith(
+    message = str(rejected.value)
+    assert message.startswith(
         "case a wants 32 ranks, and this machine has 2 cores: 16 ranks per core, more than 4; "
     )
-    assert "--oversubscribe" in sentence
+    assert "--oversubscribe" in message
 
 
 @pytest.mark.parametrize(
-    ("launch", "chosen"),
+    ("launch", "choices"),
     [
         ("{oversubscribe: force}", {}),
         ("{}", {"oversubscribe": True}),
@@ -64,46 +64,44 @@ def test_the_rejection_names_ranks_and_cores_and_the_option_that_allows_it(tmp_p
         ("{}", {"hosts": "node[01-02]:16"}),
     ],
 )
-def test_force_and_other_hosts_take_any_number_of_ranks(
-    tmp_path: Path, launch: str, chosen: dict[str, object]
+def test_force_and_remote_hosts_accept_any_number_of_ranks(
+    tmp_path: Path, launch: str, choices: dict[str, object]
 ) -> None:
-    assert find_rejection(links(tmp_path, 32, launch, **chosen)) is None
+    assert find_rejection(plan_barrier(tmp_path, 32, launch, **choices)) is None
 
 
-def test_slots_of_this_machine_do_not_make_more_cores(tmp_path: Path) -> None:
-    assert find_rejection(links(tmp_path, 32, hosts="localhost:32"))
+def test_slots_of_this_machine_do_not_add_cores(tmp_path: Path) -> None:
+    assert find_rejection(plan_barrier(tmp_path, 32, hosts="localhost:32"))
 
 
-def matrices(tmp_path: Path, n: int, **chosen: object) -> RunPlan:
+def plan_gemm(tmp_path: Path, n: int, **choices: object) -> RunPlan:
     text = f"cases: [{{name: big, benchmark: compute.gemm, np: 2, params: {{n: {n}}}}}]\n"
-    return planned(tmp_path, text, **chosen)
+    return plan_suite(tmp_path, text, **choices)
 
 
-def test_more_memory_than_there_is_is_rejected_with_both_sizes(tmp_path: Path) -> None:
-    assert find_rejection(matrices(tmp_path, 4096)) is None
-    rejection = find_rejection(matrices(tmp_path, 32768))
+def test_rejects_too_much_memory_with_both_sizes(tmp_path: Path) -> None:
+    assert find_rejection(plan_gemm(tmp_path, 4096)) is None
+    rejection = find_rejection(plan_gemm(tmp_path, 32768))
     assert rejection is not None
     assert rejection.startswith(
         "case big needs at least 24.3 GiB of memory for its 2 ranks, and this machine has 8 GiB "
         "available"
     )
-    assert find_rejection(matrices(tmp_path, 32768, oversubscribe=True)) is None
+    assert find_rejection(plan_gemm(tmp_path, 32768, oversubscribe=True)) is None
 
 
-def test_a_machine_that_does_not_say_its_memory_rejects_nothing(
-    tmp_path: Path, machine: dict[str, int | None]
-) -> None:
+def test_unknown_memory_rejects_nothing(tmp_path: Path, machine: dict[str, int | None]) -> None:
     machine["memory"] = None
-    assert find_rejection(matrices(tmp_path, 32768)) is None
+    assert find_rejection(plan_gemm(tmp_path, 32768)) is None
 
 
-def test_data_on_a_gpu_is_not_in_the_memory_of_the_host(
+def test_data_on_a_gpu_takes_no_host_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "spbench.launch.gpu_needs.read_cards", lambda: [{"address": "0000:01:00.0"}]
     )
-    assert find_rejection(matrices(tmp_path, 32768)) is None
+    assert find_rejection(plan_gemm(tmp_path, 32768)) is None
 
 
 @pytest.mark.parametrize("path", sorted(SUITES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -111,12 +109,12 @@ def test_no_shipped_suite_is_rejected_on_two_cores(
     path: Path, tmp_path: Path, machine: dict[str, int | None]
 ) -> None:
     if path.stem == "real_size":
-        machine["memory"] = 20 * 10**9  # as the suite itself says
+        machine["memory"] = 20 * 10**9  # the need that the suite states
     plan_ = plan.plan_run(Request(path, tmp_path, {}))
     assert find_rejection(plan_) is None
 
 
-def test_available_memory_is_at_most_the_limit_of_the_control_group(
+def test_available_memory_is_capped_by_the_cgroup_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 16000 kB\nMemAvailable: 9000 kB\n")

@@ -1,4 +1,4 @@
-"""Cases that the workers are asked about before a launch."""
+"""Cases that the workers check before a launch."""
 
 import asyncio
 import os
@@ -18,33 +18,36 @@ from spbench.suites.loader import load_suite_text
 NETWORK = {"network": "own_networks:UNet", "image_size": 32, "batch_size": 4, "iterations": 1}
 
 
-def suite_of(*cases, **launch):
-    text = ["schema: spbench.suite/1", "name: s", f"launch: {launch}", "cases:"]
+def build_suite(*cases, **launch):
+    lines = ["schema: spbench.suite/1", "name: s", f"launch: {launch}", "cases:"]
     for number, params in enumerate(cases):
-        text.append(f"  - {{name: c{number}, benchmark: model.network, params: {params}}}")
-    return load_suite_text("\n".join(text).replace("True", "true"), Path("s.yaml"))
+        lines.append(f"  - {{name: c{number}, benchmark: model.network, params: {params}}}")
+    return load_suite_text("\n".join(lines).replace("True", "true"), Path("s.yaml"))
 
 
-async def checked(monkeypatch, suite):
-    """What is said while a suite's cases are checked."""
+async def run_check(monkeypatch, suite):
+    """Check the cases of a suite and return all messages."""
     monkeypatch.chdir(TESTS)
-    said = []
-    said += await check_cases(suite, suite.cases, os.environ, said.append)
-    return said
+    messages = []
+    messages += await check_cases(suite, suite.cases, os.environ, messages.append)
+    return messages
 
 
 @pytest.mark.slow
-async def test_what_cannot_be_imported_is_told_at_its_line(monkeypatch):
-    suite = suite_of(
+async def test_reports_import_errors_at_their_lines(monkeypatch):
+    suite = build_suite(
         NETWORK,
         NETWORK | {"network": "own_networks:Choosing"},
         NETWORK | {"split_size": 9},
     )
-    with pytest.raises(SuiteError) as told:
-        await checked(monkeypatch, suite)
-    first, second = told.value.diagnostics
+    with pytest.raises(SuiteError) as caught:
+        await run_check(monkeypatch, suite)
+    first, second = caught.value.diagnostics
     columns = [line.index("'own_networks:") + 1 for line in suite.text.splitlines()[5:]]
-    assert [(one.line, one.column) for one in (first, second)] == [(6, columns[0]), (7, columns[1])]
+    assert [(diagnostic.line, diagnostic.column) for diagnostic in (first, second)] == [
+        (6, columns[0]),
+        (7, columns[1]),
+    ]
     assert re.match(r"case c1: network own_networks:Choosing: own_networks.py:\d+", first.message)
     assert second.message == (
         "case c2: network own_networks:UNet: 9 stages are more than the 6 layers of the "
@@ -53,15 +56,15 @@ async def test_what_cannot_be_imported_is_told_at_its_line(monkeypatch):
 
 
 @pytest.mark.slow
-async def test_a_misspelt_class_of_a_sweep_has_a_suggestion_at_its_place(monkeypatch):
+async def test_misspelled_class_in_a_matrix_has_a_suggestion(monkeypatch):
     text = (
         "schema: spbench.suite/1\nname: s\ncases:\n  - name: a\n    benchmark: model.network\n"
         "    params: {image_size: 32}\n    matrix: {network: ['own_networks:UNet', "
         "'own_networks:Unet']}\n"
     )
-    with pytest.raises(SuiteError) as told:
-        await checked(monkeypatch, load_suite_text(text, Path("s.yaml")))
-    (error,) = told.value.diagnostics
+    with pytest.raises(SuiteError) as caught:
+        await run_check(monkeypatch, load_suite_text(text, Path("s.yaml")))
+    (error,) = caught.value.diagnostics
     assert (error.line, error.column) == (7, 45)
     assert error.message.endswith("did you mean UNet?")
 
@@ -73,11 +76,11 @@ async def test_cases_of_other_benchmarks_start_no_process(monkeypatch):
     monkeypatch.setattr(checked_cases, "_run_program", refuse)
     text = "schema: spbench.suite/1\nname: s\ncases: [{name: a, benchmark: halo.exchange}]"
     suite = load_suite_text(text, Path("s.yaml"))
-    assert await checked(monkeypatch, suite) == []
+    assert await run_check(monkeypatch, suite) == []
 
 
 @pytest.mark.parametrize(
-    ("program", "says"),
+    ("program", "message"),
     [
         ("#!/bin/sh\necho no disk here >&2; exit 1\n", "no disk here"),
         (
@@ -88,18 +91,18 @@ async def test_cases_of_other_benchmarks_start_no_process(monkeypatch):
         (None, "cannot start PYTHON: No such file or directory"),
     ],
 )
-async def test_why_nobody_answers_is_returned(monkeypatch, tmp_path, program, says):
+async def test_returns_the_reason_of_a_failed_check(monkeypatch, tmp_path, program, message):
     python = tmp_path / "python"
     if program is not None:
         python.write_text(program)
         python.chmod(0o755)
-    (line,) = await checked(monkeypatch, suite_of(NETWORK, python=str(python)))
+    (line,) = await run_check(monkeypatch, build_suite(NETWORK, python=str(python)))
     assert line == (
-        f"the networks of 1 case are not checked: {says.replace('PYTHON', str(python))}"
+        f"the networks of 1 case are not checked: {message.replace('PYTHON', str(python))}"
     )
 
 
-async def test_a_checker_that_never_answers_is_told_and_ended(monkeypatch, tmp_path):
+async def test_ends_and_reports_a_checker_that_never_answers(monkeypatch, tmp_path):
     python = tmp_path / "python"
     pid = tmp_path / "pid"
     python.write_text(f"#!/bin/sh\necho $$ > {pid}; exec sleep 60\n")
@@ -107,7 +110,7 @@ async def test_a_checker_that_never_answers_is_told_and_ended(monkeypatch, tmp_p
     monkeypatch.setattr(checked_cases, "_SILENT_SECONDS", 0.1)
     monkeypatch.setattr(checked_cases, "_TIMEOUT", 0.5)
     started = time.monotonic()
-    first, second = await checked(monkeypatch, suite_of(NETWORK, python=str(python)))
+    first, second = await run_check(monkeypatch, build_suite(NETWORK, python=str(python)))
     assert first == "importing the networks of 1 case"
     assert second.endswith(f"the workers' Python {python} gave no answer within 0.5 s")
     assert time.monotonic() - started < 20
@@ -116,12 +119,14 @@ async def test_a_checker_that_never_answers_is_told_and_ended(monkeypatch, tmp_p
         assert time.monotonic() - started < 30
 
 
-async def test_a_console_that_is_cancelled_leaves_no_checker(monkeypatch, tmp_path):
+async def test_cancelled_check_leaves_no_process(monkeypatch, tmp_path):
     python = tmp_path / "python"
     pid = tmp_path / "pid"
     python.write_text(f"#!/bin/sh\necho $$ > {pid}; exec sleep 60\n")
     python.chmod(0o755)
-    checking = asyncio.ensure_future(checked(monkeypatch, suite_of(NETWORK, python=str(python))))
+    checking = asyncio.ensure_future(
+        run_check(monkeypatch, build_suite(NETWORK, python=str(python)))
+    )
     started = time.monotonic()
     while not (pid.exists() and pid.read_text().endswith("\n")):
         await asyncio.sleep(0.01)
@@ -132,7 +137,7 @@ async def test_a_console_that_is_cancelled_leaves_no_checker(monkeypatch, tmp_pa
     assert not Path(f"/proc/{int(pid.read_text())}").exists()
 
 
-def test_the_checker_reads_cases_and_marks_its_answer(monkeypatch, capsys):
+def test_checker_reads_cases_and_marks_its_answer(monkeypatch, capsys):
     from io import StringIO
 
     from spbench_workers import checking

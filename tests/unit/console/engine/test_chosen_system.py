@@ -1,4 +1,4 @@
-"""The system of a run: found, given, recorded, and kept by what continues the run."""
+"""The system of a run: detected, chosen, recorded, and kept by later runs."""
 
 import pytest
 
@@ -32,7 +32,7 @@ PLAIN = SUITE.partition("    expect")[0]
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A home without a site file, on a host of the cluster `node`."""
+    """Return a home without a site file, on a host of the cluster `node`."""
     monkeypatch.setattr(site_file, "find_user_site", lambda: tmp_path / "config" / "site.yaml")
     monkeypatch.setattr("socket.gethostname", lambda: "node017.example.org")
     home = tmp_path / "home"
@@ -41,15 +41,15 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def requested(home, tmp_path):
-    """Returns the request for a run of `SUITE`, or of another text."""
+def make_request(home, tmp_path):
+    """Return a function that builds a request for `SUITE` or another text."""
 
-    def requested(text=SUITE, **changes):
+    def make_request(text=SUITE, **changes):
         suite = tmp_path / "made-up.yaml"
         suite.write_text(text)
         return Request(suite=suite, home=home, environ={}, **changes)
 
-    return requested
+    return make_request
 
 
 def write_site(path, text):
@@ -57,9 +57,9 @@ def write_site(path, text):
     path.write_text(f"schema: spbench.site/1\n{text}\n")
 
 
-def limits(planned):
-    (case,) = (case for job in planned.jobs for case in job.cases)
-    return [item.limit for item in case.expect if item.metric == "time_ms.p50"]
+def list_limits(run_plan):
+    (case,) = (case for job in run_plan.jobs for case in job.cases)
+    return [expected.limit for expected in case.expect if expected.metric == "time_ms.p50"]
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def limits(planned):
         ("4711", "4711"),
     ],
 )
-def test_the_name_of_a_host_without_its_number_and_domain_is_the_system(host, system):
+def test_derives_the_system_from_the_host_name(host, system):
     assert derive_system_name(host) == system
 
 
-def test_the_site_file_of_the_home_comes_before_the_users_and_the_host(home, tmp_path):
+def test_site_file_of_the_home_precedes_user_and_host(home, tmp_path):
     assert find_system(home, pytest.fail) == "node"
     write_site(tmp_path / "config" / "site.yaml", "name: of-the-user")
     assert find_system(home, pytest.fail) == "of-the-user"
@@ -86,7 +86,7 @@ def test_the_site_file_of_the_home_comes_before_the_users_and_the_host(home, tmp
     assert find_system(home, pytest.fail) == "of-the-home"
 
 
-def test_a_site_file_that_others_can_write_is_skipped_with_a_warning(home):
+def test_skips_a_world_writable_site_file_with_a_warning(home):
     write_site(home / "site.yaml", "name: planted")
     (home / "site.yaml").chmod(0o666)
     warnings = []
@@ -96,40 +96,40 @@ def test_a_site_file_that_others_can_write_is_skipped_with_a_warning(home):
     assert warning.endswith("its name is not used, give the system with --system")
 
 
-def test_a_wrong_name_of_a_site_is_an_error_at_its_place(home):
+def test_invalid_site_name_is_an_error_at_its_line(home):
     write_site(home / "site.yaml", "name: a b")
     with pytest.raises(SuiteError) as caught:
         read_site_file(home / "site.yaml")
     assert str(caught.value).startswith(f"{home / 'site.yaml'}:2:7: error: name is 'a b'; use")
 
 
-def test_a_run_takes_the_references_of_its_system(requested, home):
-    unknown = plan_run(requested())
-    assert (unknown.request.system, limits(unknown)) == ("node", [None])
+def test_run_takes_the_references_of_its_system(make_request, home):
+    unknown = plan_run(make_request())
+    assert (unknown.request.system, list_limits(unknown)) == ("node", [None])
     write_site(home / "site.yaml", "name: vm")
-    found = plan_run(requested())
-    assert (found.request.system, limits(found)) == ("vm", [3.0])
-    given = plan_run(requested(system="big"))
-    assert (given.request.system, limits(given)) == ("big", [0.75, 0.45])
+    detected = plan_run(make_request())
+    assert (detected.request.system, list_limits(detected)) == ("vm", [3.0])
+    chosen = plan_run(make_request(system="big"))
+    assert (chosen.request.system, list_limits(chosen)) == ("big", [0.75, 0.45])
 
 
-def test_a_suite_without_systems_needs_no_site_file(requested, home):
+def test_suite_without_systems_needs_no_site_file(make_request, home):
     write_site(home / "site.yaml", "nome: vm")
-    assert plan_run(requested(PLAIN)).request.system is None
+    assert plan_run(make_request(PLAIN)).request.system is None
     with pytest.raises(SuiteError, match="unknown key 'nome'"):
-        plan_run(requested())
+        plan_run(make_request())
 
 
-def test_the_first_event_has_the_references_with_their_units(requested):
-    planned = plan_run(requested(system="vm"))
-    (case,) = planned.jobs[0].cases
+def test_run_start_has_the_references_with_their_units(make_request):
+    run_plan = plan_run(make_request(system="vm"))
+    (case,) = run_plan.jobs[0].cases
     event = described() | describe_case(case, [2])
     check_run_event(run_start(event))
-    count, most, least = event["expect"]
+    count, upper, lower = event["expect"]
     assert count == {"metric": "time_ms.n", "op": "max", "limit": 1000}
     reference = {"value": 2.0, "unit": "ms", "lower": None, "upper": 0.5, "system": "vm"}
-    assert most == {"metric": "time_ms.p50", "op": "max", "limit": 3.0, "reference": reference}
-    assert least["reference"] == {
+    assert upper == {"metric": "time_ms.p50", "op": "max", "limit": 3.0, "reference": reference}
+    assert lower["reference"] == {
         "value": 12.0,
         "unit": "GB/s",
         "lower": -0.1,
@@ -138,8 +138,8 @@ def test_the_first_event_has_the_references_with_their_units(requested):
     }
 
 
-def test_the_first_event_has_the_reason_of_an_unknown_system(requested):
-    (case,) = plan_run(requested()).jobs[0].cases
+def test_run_start_has_the_reason_of_an_unknown_system(make_request):
+    (case,) = plan_run(make_request()).jobs[0].cases
     event = described() | describe_case(case, [2])
     check_run_event(run_start(event))
     assert event["expect"][1] == {
@@ -151,13 +151,13 @@ def test_the_first_event_has_the_reason_of_an_unknown_system(requested):
 
 
 @pytest.fixture
-def interrupted(requested, home):
-    """Record a run of `SUITE` for the system `vm`, with these events; returns its folder."""
+def record_interrupted(make_request, home):
+    """Return a function that records a run of `SUITE` for the system `vm`."""
 
     def record(*events, **changes):
-        planned = plan_run(requested(system="vm"))
-        started = {"pid": 0, "host": "node017.example.org", "started": 1.0, "since_boot": 1.0}
-        facts = build_run_json(planned, "", {}) | {"console": started} | changes
+        run_plan = plan_run(make_request(system="vm"))
+        console = {"pid": 0, "host": "node017.example.org", "started": 1.0, "since_boot": 1.0}
+        facts = build_run_json(run_plan, "", {}) | {"console": console} | changes
         folder = recorded(home, [run_start(described("a")), *events], **facts)
         folder.write_text("suite.yaml", SUITE)
         return folder
@@ -172,29 +172,29 @@ def interrupted(requested, home):
         (plan_failed, [judged("a", "failed"), run_end("failed", 1)]),
     ],
 )
-def test_what_continues_a_run_keeps_its_system(interrupted, requested, planner, events):
-    folder = interrupted(*events)
+def test_resume_and_retry_keep_the_system(record_interrupted, make_request, planner, events):
+    folder = record_interrupted(*events)
     assert folder.read_json("run.json")["system"] == "vm"
-    again = planner(requested(), "last")
-    assert (again.request.system, limits(again)) == ("vm", [3.0])
+    plan = planner(make_request(), "last")
+    assert (plan.request.system, list_limits(plan)) == ("vm", [3.0])
 
 
-def test_a_run_of_an_earlier_version_has_the_system_of_now(interrupted, requested):
-    interrupted(system=None)
-    assert plan_resumed(requested(), "last").request.system == "node"
+def test_run_without_a_recorded_system_takes_the_current_one(record_interrupted, make_request):
+    record_interrupted(system=None)
+    assert plan_resumed(make_request(), "last").request.system == "node"
 
 
-def test_a_damaged_system_is_a_damaged_run(interrupted, requested):
-    interrupted(system=3)
+def test_invalid_recorded_system_is_a_damaged_run(record_interrupted, make_request):
+    record_interrupted(system=3)
     with pytest.raises(UsageError, match=r"suite.yaml or run.json is damaged"):
-        plan_resumed(requested(), "last")
+        plan_resumed(make_request(), "last")
 
 
 @pytest.mark.parametrize("option", ["--resume", "--failed"])
-def test_another_system_cannot_be_chosen_for_a_recorded_run(interrupted, home, option, capsys):
-    folder = interrupted()
-    words = ["run", option, folder.id, "--system", "big", "--home", str(home)]
-    assert run_command_line(words) == 2
+def test_rejects_another_system_for_a_recorded_run(record_interrupted, home, option, capsys):
+    folder = record_interrupted()
+    arguments = ["run", option, folder.id, "--system", "big", "--home", str(home)]
+    assert run_command_line(arguments) == 2
     assert capsys.readouterr().err == (
         f"spbench: error: {option} takes suite and cases as the run recorded them; "
         "leave out --system\n"
@@ -202,14 +202,14 @@ def test_another_system_cannot_be_chosen_for_a_recorded_run(interrupted, home, o
 
 
 @pytest.mark.parametrize("command", ["run", "scale", "script", "submit", "validate"])
-def test_a_name_that_no_suite_can_have_is_refused(requested, command, capsys):
-    words = [command, str(requested().suite), "--system", "a b"]
-    assert run_command_line(words) == 2
+def test_rejects_an_invalid_system_name(make_request, command, capsys):
+    arguments = [command, str(make_request().suite), "--system", "a b"]
+    assert run_command_line(arguments) == 2
     assert capsys.readouterr().err.startswith("spbench: error: --system 'a b': use letters")
 
 
-def test_validate_reports_expectations_without_a_reference_for_a_system(requested, capsys):
-    suite = str(requested().suite)
+def test_validate_reports_missing_references_of_a_system(make_request, capsys):
+    suite = str(make_request().suite)
     assert run_command_line(["validate", suite, "--system", "laptop"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{suite}: 1 case, no errors",

@@ -1,3 +1,5 @@
+"""The collector: rank connections, protocol violations and unauthenticated peers."""
+
 import asyncio
 import json
 from contextlib import suppress
@@ -28,11 +30,11 @@ class Peer:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def line(self):
+    async def read_line(self):
         async with asyncio.timeout(PATIENCE):
             return json.loads(await self._reader.readline())
 
-    async def ended(self):
+    async def wait_until_closed(self):
         """Wait until the collector has ended the connection."""
         async with asyncio.timeout(PATIENCE):
             try:
@@ -51,8 +53,8 @@ class Console:
     """A collector that listens, and peers that connect to it."""
 
     def __init__(self):
-        self.heard = Heard()
-        self.collector = Collector(TOKEN, self.heard)
+        self.listener = Heard()
+        self.collector = Collector(TOKEN, self.listener)
         self.port = 0
         self._peers = []
 
@@ -61,11 +63,11 @@ class Console:
         self._peers.append(peer)
         return peer
 
-    async def rank(self, rank=0):
-        """Connect as a rank that has shown the token."""
+    async def connect_rank(self, rank=0):
+        """Connect like a rank that sent the token."""
         peer = await self.connect()
         await peer.send(hello(rank))
-        assert await peer.line() == {"reply": "hello"}
+        assert await peer.read_line() == {"reply": "hello"}
         return peer
 
     async def close(self):
@@ -86,95 +88,95 @@ async def console():
 
 
 @pytest.fixture
-def heard(console):
-    return console.heard
+def listener(console):
+    return console.listener
 
 
 def hello(rank=0, token=TOKEN, **fields):
     return rank_event("hello", rank, token=token, **fields)
 
 
-def beats(first, last):
+def heartbeats(first, last):
     return [rank_event("heartbeat", seq=seq) for seq in range(first, last + 1)]
 
 
 # Ranks
 
 
-async def test_a_ranks_events_arrive_in_order_with_their_lines(console, heard):
-    peer = await console.rank(3)
-    await peer.send(*beats(1, 2))
-    await peer.send(*beats(3, 3))
-    await until(lambda: len(heard.events) == 4)
-    assert heard.seqs == [0, 1, 2, 3]
-    assert [json.loads(line) for line in heard.lines] == heard.events
-    assert set(heard.sources) == set(console.collector.ranks)
-    assert heard.sources[0].identity == RankIdentity("node01", 11, 3)
+async def test_events_of_a_rank_arrive_in_order_with_their_lines(console, listener):
+    peer = await console.connect_rank(3)
+    await peer.send(*heartbeats(1, 2))
+    await peer.send(*heartbeats(3, 3))
+    await until(lambda: len(listener.events) == 4)
+    assert listener.seqs == [0, 1, 2, 3]
+    assert [json.loads(line) for line in listener.lines] == listener.events
+    assert set(listener.sources) == set(console.collector.ranks)
+    assert listener.sources[0].identity == RankIdentity("node01", 11, 3)
 
 
-async def test_the_token_is_not_recorded(console, heard):
-    await console.rank()
-    assert heard.events[0]["event"] == "hello"
-    assert TOKEN not in repr(heard.events)
-    assert TOKEN.encode() not in b"".join(heard.lines)
+async def test_token_is_not_recorded(console, listener):
+    await console.connect_rank()
+    assert listener.events[0]["event"] == "hello"
+    assert TOKEN not in repr(listener.events)
+    assert TOKEN.encode() not in b"".join(listener.lines)
 
 
-async def test_a_hello_may_come_in_two_halves(console, heard):
+async def test_accepts_a_hello_in_two_parts(console, listener):
     peer = await console.connect()
     line = encode(hello())
     await peer.send_bytes(line[:20])
     await asyncio.sleep(0.02)
-    assert heard.events == []
+    assert listener.events == []
     await peer.send_bytes(line[20:])
-    await until(lambda: heard.seqs == [0])
+    await until(lambda: listener.seqs == [0])
 
 
-async def test_hello_and_events_may_come_in_one_write_cut_anywhere(console, heard):
+async def test_accepts_hello_and_events_in_one_write(console, listener):
     peer = await console.connect()
-    text = b"".join(map(encode, [hello(), *beats(1, 500)]))
-    await peer.send_bytes(text[:-5])
-    await until(lambda: len(heard.events) == 500)
-    await peer.send_bytes(text[-5:])
-    await until(lambda: len(heard.events) == 501)
-    assert heard.seqs == list(range(501))
+    data = b"".join(map(encode, [hello(), *heartbeats(1, 500)]))
+    await peer.send_bytes(data[:-5])
+    await until(lambda: len(listener.events) == 500)
+    await peer.send_bytes(data[-5:])
+    await until(lambda: len(listener.events) == 501)
+    assert listener.seqs == list(range(501))
 
 
-async def test_a_line_may_be_as_long_as_allowed(console, heard):
-    peer = await console.rank()
-    room = MAX_LINE - len(encode(rank_event("log", seq=1, message="")))
-    await peer.send(rank_event("log", seq=1, message="x" * room), *beats(2, 2))
-    await until(lambda: heard.seqs == [0, 1, 2])
-    assert heard.violations == []
+async def test_accepts_a_line_of_maximum_length(console, listener):
+    peer = await console.connect_rank()
+    length = MAX_LINE - len(encode(rank_event("log", seq=1, message="")))
+    await peer.send(rank_event("log", seq=1, message="x" * length), *heartbeats(2, 2))
+    await until(lambda: listener.seqs == [0, 1, 2])
+    assert listener.violations == []
 
 
-async def test_a_rank_gets_answers(console, heard):
-    peer = await console.rank()
-    heard.sources[0].reply(reply="bye")
-    assert await peer.line() == {"reply": "bye"}
+async def test_rank_receives_replies(console, listener):
+    peer = await console.connect_rank()
+    listener.sources[0].reply(reply="bye")
+    assert await peer.read_line() == {"reply": "bye"}
 
 
-async def test_an_answer_to_a_rank_that_is_gone_is_nothing(console, heard):
-    peer = await console.rank()
+async def test_ignores_a_reply_to_a_lost_rank(console, listener):
+    peer = await console.connect_rank()
     await peer.close()
-    await until(lambda: heard.lost)
-    heard.sources[0].reply(reply="bye")
-    heard.sources[0].close()
+    await until(lambda: listener.lost)
+    listener.sources[0].reply(reply="bye")
+    listener.sources[0].close()
 
 
-async def test_the_end_of_a_ranks_connection_is_told_once(console, heard):
-    peer = await console.rank()
+async def test_reports_a_lost_connection_once(console, listener):
+    peer = await console.connect_rank()
     await peer.close()
-    await until(lambda: heard.lost)
-    assert heard.lost == [heard.sources[0]]
+    await until(lambda: listener.lost)
+    assert listener.lost == [listener.sources[0]]
     assert console.collector.ranks == ()
 
 
-async def test_closing_ends_all_connections(console, heard):
-    rank = await console.rank()
-    stranger = await console.connect()
+async def test_close_ends_all_connections(console, listener):
+    rank = await console.connect_rank()
+    unauthenticated = await console.connect()
     await console.collector.close()
-    await rank.ended()
-    await stranger.ended()
+    await rank.wait_until_closed()
+    await unauthenticated.wait_until_closed()
     with pytest.raises(ConnectionError):
         await console.connect()
 
@@ -183,61 +185,68 @@ async def test_closing_ends_all_connections(console, heard):
 
 
 @pytest.mark.parametrize(
-    ("lines", "why"),
+    ("lines", "reason"),
     [
         (b"garbage\n", "sent a line that is no event"),
         (b"\n", "sent a line that is no event"),
         (b'{"event":[],"rank":0,"seq":1,"time":1}\n', "sent a line that is no event"),
-        (encode(beats(2, 2)[0]), "sent event 2 where 1 was due"),
-        (b"".join(map(encode, [*beats(1, 1), *beats(5, 6)])), "sent event 5 where 2 was due"),
+        (encode(heartbeats(2, 2)[0]), "sent event 2 where 1 was due"),
+        (
+            b"".join(map(encode, [*heartbeats(1, 1), *heartbeats(5, 6)])),
+            "sent event 5 where 2 was due",
+        ),
         (b"x" * (MAX_LINE + 1), f"sent a line of more than {MAX_LINE} bytes"),
     ],
     ids=["garbage", "empty line", "no kind", "gap", "gap in a batch", "endless line"],
 )
-async def test_a_rank_that_breaks_the_protocol_is_ended(console, heard, lines, why):
-    peer = await console.rank()
+async def test_disconnects_a_rank_that_violates_the_protocol(console, listener, lines, reason):
+    peer = await console.connect_rank()
     await peer.send_bytes(lines)
-    await peer.ended()
-    await until(lambda: heard.lost)
-    assert len(heard.violations) == 1
-    assert why in heard.violations[0]
+    await peer.wait_until_closed()
+    await until(lambda: listener.lost)
+    assert len(listener.violations) == 1
+    assert reason in listener.violations[0]
 
 
-@pytest.mark.parametrize("wrong", [b"garbage\n", encode(beats(7, 7)[0])], ids=["garbage", "gap"])
-async def test_what_was_right_before_a_wrong_line_is_delivered(console, heard, wrong):
-    peer = await console.rank()
-    await peer.send_bytes(b"".join(map(encode, beats(1, 2))) + wrong + encode(beats(3, 3)[0]))
-    await peer.ended()
-    await until(lambda: heard.lost)
-    assert heard.seqs == [0, 1, 2]
-    assert len(heard.lines) == 3
-    assert len(heard.violations) == 1
+@pytest.mark.parametrize(
+    "invalid", [b"garbage\n", encode(heartbeats(7, 7)[0])], ids=["garbage", "gap"]
+)
+async def test_delivers_events_before_an_invalid_line(console, listener, invalid):
+    peer = await console.connect_rank()
+    await peer.send_bytes(
+        b"".join(map(encode, heartbeats(1, 2))) + invalid + encode(heartbeats(3, 3)[0])
+    )
+    await peer.wait_until_closed()
+    await until(lambda: listener.lost)
+    assert listener.seqs == [0, 1, 2]
+    assert len(listener.lines) == 3
+    assert len(listener.violations) == 1
 
 
-async def test_an_event_that_comes_twice_is_a_violation(console, heard):
-    peer = await console.rank()
-    await peer.send(*beats(1, 1), *beats(1, 1))
-    await peer.ended()
-    assert len(heard.violations) == 1
+async def test_repeated_event_is_a_violation(console, listener):
+    peer = await console.connect_rank()
+    await peer.send(*heartbeats(1, 1), *heartbeats(1, 1))
+    await peer.wait_until_closed()
+    assert len(listener.violations) == 1
 
 
-async def test_a_rank_whose_line_never_ends_is_ended_before_ten_mebibytes(console, heard):
-    peer = await console.rank()
+async def test_disconnects_a_rank_with_an_endless_line(console, listener):
+    peer = await console.connect_rank()
     with pytest.raises(ConnectionError):
         await flood(peer)
-    assert heard.violations == [f"sent a line of more than {MAX_LINE} bytes"]
+    assert listener.violations == [f"sent a line of more than {MAX_LINE} bytes"]
 
 
-async def test_a_hello_without_a_rank_is_a_rank_that_does_not_know_its_number(console, heard):
+async def test_accepts_a_hello_without_a_rank(console, listener):
     event = hello()
     del event["rank"]
     peer = await console.connect()
     await peer.send(event)
-    await until(lambda: heard.sources or heard.strangers)
-    assert not heard.sources or heard.sources[0].identity.rank is None
+    await until(lambda: listener.sources or listener.strangers)
+    assert not listener.sources or listener.sources[0].identity.rank is None
 
 
-# Strangers
+# Unauthenticated connections
 
 
 async def flood(peer):
@@ -282,40 +291,40 @@ async def flood(peer):
         "endless line",
     ],
 )
-async def test_who_does_not_show_the_token_is_dropped(console, heard, data):
-    rank = await console.rank()
+async def test_disconnects_a_peer_without_the_token(console, listener, data):
+    rank = await console.connect_rank()
     peer = await console.connect()
     await peer.send_bytes(data)
-    await peer.ended()
-    assert len(heard.strangers) == 1
-    assert heard.lost == heard.violations == []
-    await rank.send(*beats(1, 1))
-    await until(lambda: heard.seqs == [0, 1])
+    await peer.wait_until_closed()
+    assert len(listener.strangers) == 1
+    assert listener.lost == listener.violations == []
+    await rank.send(*heartbeats(1, 1))
+    await until(lambda: listener.seqs == [0, 1])
 
 
-async def test_a_stranger_whose_line_never_ends_is_ended_before_ten_mebibytes(console, heard):
+async def test_endless_line_disconnects_an_unauthenticated_peer(console, listener):
     peer = await console.connect()
     with pytest.raises(ConnectionError):
         await flood(peer)
-    assert heard.strangers == ["sent more than a greeting"]
+    assert listener.strangers == ["sent more than a greeting"]
 
 
-async def test_a_stranger_who_goes_away_is_nothing(console, heard):
+async def test_ignores_an_unauthenticated_peer_that_disconnects(console, listener):
     peer = await console.connect()
     await peer.send_bytes(b"half a li")
     await peer.close()
-    await console.rank()
-    assert heard.strangers == heard.lost == heard.violations == []
+    await console.connect_rank()
+    assert listener.strangers == listener.lost == listener.violations == []
 
 
-async def test_who_says_nothing_is_dropped_after_a_while(console, heard, monkeypatch):
+async def test_disconnects_silent_peers_after_the_timeout(console, listener, monkeypatch):
     monkeypatch.setattr(admission, "CONNECT_TIMEOUT", 0.05)
-    rank = await console.rank()
+    rank = await console.connect_rank()
     silent = await console.connect()
     slow = await console.connect()
     await slow.send_bytes(b'{"event"')
-    await silent.ended()
-    await slow.ended()
-    assert heard.strangers == ["said nothing for 0.05 s"] * 2
-    await rank.send(*beats(1, 1))
-    await until(lambda: heard.seqs == [0, 1])
+    await silent.wait_until_closed()
+    await slow.wait_until_closed()
+    assert listener.strangers == ["said nothing for 0.05 s"] * 2
+    await rank.send(*heartbeats(1, 1))
+    await until(lambda: listener.seqs == [0, 1])

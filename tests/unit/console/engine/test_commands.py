@@ -1,4 +1,4 @@
-"""The commands that a suite's jobs are launched with, and those of their cases by hand."""
+"""Launch commands of the jobs of a suite, and standalone commands of cases."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ cases:
 
 
 @pytest.fixture
-def prepared(monkeypatch):
-    """An item for each time that a job is prepared."""
-    times = []
+def preparations(monkeypatch):
+    """Collect an entry for each preparation of a job."""
+    calls = []
 
     def library(*_):
-        times.append(1)
+        calls.append(1)
         return MpiLibrary("openmpi", "Open MPI v5.0.11")
 
     monkeypatch.setattr(jobs, "detect_mpi_library", library)
-    return times
+    return calls
 
 
 @pytest.fixture
-def request_of(prepared, tmp_path, python_beside_mpirun):
-    """Makes requests for the suite, beside an mpirun that only tells its version."""
+def make_request(preparations, tmp_path, python_beside_mpirun):
+    """Return a function that builds requests; mpirun only prints its version."""
 
     def make(launcher="openmpi"):
         path = tmp_path / "suite.yaml"
@@ -50,8 +50,8 @@ def request_of(prepared, tmp_path, python_beside_mpirun):
     return make
 
 
-def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
-    first, second = build_commands(plan_run(request_of()))
+def test_each_job_has_a_command_and_each_case_a_standalone_one(make_request):
+    first, second = build_commands(plan_run(make_request()))
     assert first.heading == "job 1: 2 ranks, 2 cases, Open MPI 5.0.11"
     assert second.heading == "job 2: 1 rank, 1 case, Open MPI 5.0.11"
     assert "-n 2" in first.line
@@ -63,40 +63,40 @@ def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
     assert first.standalone[1][1].endswith("link.pingpong --iterations 6")
 
 
-def test_each_job_is_prepared_once_for_all_its_lines(request_of, prepared):
-    assert len(build_commands(plan_run(request_of()))) == 2
-    assert len(prepared) == 2
+def test_prepares_each_job_once_for_all_its_commands(make_request, preparations):
+    assert len(build_commands(plan_run(make_request()))) == 2
+    assert len(preparations) == 2
 
 
 @pytest.mark.long
 @pytest.mark.slow
-async def test_each_job_is_prepared_once_for_a_run_and_the_rest_of_one_anew(request_of, prepared):
+async def test_run_prepares_each_job_once_and_its_remainder_again(make_request, preparations):
     state = RunState()
-    outcome = await Run(plan_run(request_of()), state, lambda event: None).execute()
+    outcome = await Run(plan_run(make_request()), state, lambda event: None).execute()
     assert [case["status"] for case in outcome.report.cases] == ["error"] * 3
-    # The first had two cases, of which the second was tried once more by itself.
+    # The first job had two cases; the second case was tried once more in a separate job.
     assert len(state.jobs) == len(list(outcome.folder.path.glob("jobs/*/argv.json"))) == 3
-    assert len(prepared) == 3
+    assert len(preparations) == 3
 
 
-def test_a_cases_command_is_that_of_its_job_with_its_own_line_by_hand(request_of):
-    planned = plan_run(request_of())
-    whole = build_commands(planned)
+def test_command_of_a_case_is_that_of_its_job(make_request):
+    planned = plan_run(make_request())
+    commands = build_commands(planned)
     for job, case in ((0, "pair[iterations=6]"), (1, "copy")):
         command = build_case_command(planned, case)
-        assert (command.heading, command.line) == (whole[job].heading, whole[job].line)
-        assert command.standalone == ((case, dict(whole[job].standalone)[case]),)
+        assert (command.heading, command.line) == (commands[job].heading, commands[job].line)
+        assert command.standalone == ((case, dict(commands[job].standalone)[case]),)
 
 
-def test_the_lines_are_a_script_that_a_shell_reads(request_of):
-    planned = plan_run(request_of())
+def test_commands_are_a_valid_shell_script(make_request):
+    planned = plan_run(make_request())
     lines = list(format_commands(planned))
     subprocess.run(["sh", "-n"], input="\n".join(lines), text=True, check=True)
-    told = [shlex.split(line) for line in lines if not line.startswith("#")]
-    assert len(told) == 5
+    commands = [shlex.split(line) for line in lines if not line.startswith("#")]
+    assert len(commands) == 5
     assert sum(line.startswith("#   by hand, ") for line in lines) == 3
 
 
-def test_a_missing_launcher_is_told_before_any_line(request_of):
+def test_missing_launcher_is_an_error_before_any_line(make_request):
     with pytest.raises(MissingError, match="srun"):
-        next(format_commands(plan_run(request_of("srun"))))
+        next(format_commands(plan_run(make_request("srun"))))

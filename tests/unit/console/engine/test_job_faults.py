@@ -1,4 +1,4 @@
-"""The case of a job that a fault is given to, from the ranks' events to the run's verdict."""
+"""Faults of a job, from events of ranks to verdicts of cases and the run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +27,8 @@ from unit.events import described, job_start, rank_event, run_start
 BENCHMARK = "link.pingpong"
 
 
-class Source:
-    """A rank's connection, without the connection."""
+class StandInConnection:
+    """A stand-in for the connection of a rank."""
 
     peer = "127.0.0.1:9"
 
@@ -42,8 +42,8 @@ class Source:
         self.answers.append(fields["reply"])
 
 
-class Played:
-    """A run of one job of two ranks whose events are made up, through listener, watch and run."""
+class SimulatedJob:
+    """A run of one job of two simulated ranks, through listener, watchdog and run."""
 
     def __init__(self, home, *names, ready=True):
         settings = LaunchSettings()
@@ -63,31 +63,31 @@ class Played:
             2, [(name, 0) for name in names], 60.0, dict.fromkeys(names, 60.0), 0.0
         )
         self.listener = JobListener(self.job, self.recorder, self.watch)
-        self.sources = [Source(0), Source(1)]
+        self.sources = [StandInConnection(0), StandInConnection(1)]
         for rank in (0, 1) if ready else ():
-            self.say(rank, "ready")
+            self.send(rank, "ready")
 
-    def say(self, rank, kind, **fields):
+    def send(self, rank, kind, **fields):
         event = rank_event(kind, rank, **fields)
         self.listener.on_events(self.sources[rank], [b"{}"], [event])
 
-    def both(self, kind, **fields):
+    def send_from_both(self, kind, **fields):
         for rank in (0, 1):
-            self.say(rank, kind, **fields)
+            self.send(rank, kind, **fields)
 
     def lose(self, rank):
         self.listener.on_lost(self.sources[rank])
 
     def settle(self):
-        """Settle the job's fault as the run does; return the cases that are left to run."""
+        """Settle the fault of the job like the run; return the cases left to run."""
         request = Request(Path(), home=Path(), environ={})
         run = Run(SimpleNamespace(request=request), self.state, None)
         current = self.watch.current
         end = run._sequence.make_failure(self.job, self.watch.fault, current and current[0])
-        left = run._sequence.settle(self.recorder, [end])
+        remaining = run._sequence.settle(self.recorder, [end])
         self.verdict = run._judge()
-        self.left = left[0] if left else None
-        return [case.id for job in left for case in job.cases]
+        self.remaining = remaining[0] if remaining else None
+        return [case.id for job in remaining for case in job.cases]
 
     @property
     def statuses(self):
@@ -96,77 +96,77 @@ class Played:
 
 @pytest.fixture
 def job(tmp_path):
-    played = Played(tmp_path, "a", "b", "c")
-    yield played
-    played.log.close()
+    simulated = SimulatedJob(tmp_path, "a", "b", "c")
+    yield simulated
+    simulated.log.close()
 
 
 ERROR = {"message": "ValueError: no", "traceback": "Traceback ..."}
 
 
 def fail_in_b_while_rank_0_is_in_a(job):
-    job.both("case_start", case="a")
-    job.say(1, "case_end", case="a")
-    job.say(1, "case_start", case="b")
-    job.say(1, "case_end", case="b", status="error", error=ERROR)
+    job.send_from_both("case_start", case="a")
+    job.send(1, "case_end", case="a")
+    job.send(1, "case_start", case="b")
+    job.send(1, "case_end", case="b", status="error", error=ERROR)
 
 
-def test_a_rank_does_not_choose_its_job(job):
-    job.say(0, "case_start", case="a", job=99)
+def test_rejects_a_job_field_from_a_rank(job):
+    job.send(0, "case_start", case="a", job=99)
     assert job.watch.fault.message.endswith("sent a field 'job', which only the console adds")
 
 
-def test_a_rank_below_0_is_a_fault(job):
-    source = Source(-1)
+def test_negative_rank_is_a_fault(job):
+    source = StandInConnection(-1)
     job.listener.on_events(source, [b"{}"], [rank_event("hello", -1)])
     assert job.watch.fault.message.endswith("says it is rank -1")
     assert -1 not in job.state.ranks
 
 
-def test_a_text_is_recorded_and_shown_as_a_reader_of_the_log_gets_it(job):
-    job.say(0, "case_start", case="a")
+def test_state_has_the_text_that_the_log_gives(job):
+    job.send(0, "case_start", case="a")
     event = rank_event("choice", 0, case="a", value="\x1b[2J")
     job.listener.on_events(job.sources[0], [encode(event).rstrip(b"\n")], [event])
     assert job.state.cases["a"].measured.choices["transport"]["value"] == "?[2J"
 
 
-def test_a_case_begins_by_the_consoles_clock(job):
-    job.say(0, "case_start", case="a")  # at 1001 s by the clock of this rank
-    begun = job.state.cases["a"].verdict.started
-    assert begun == pytest.approx(clock.now(), abs=60.0)
-    job.say(1, "case_start", case="a")
-    assert job.state.cases["a"].verdict.started == begun
+def test_case_starts_by_the_clock_of_the_console(job):
+    job.send(0, "case_start", case="a")  # the clock of this rank is at 1001 s
+    started = job.state.cases["a"].verdict.started
+    assert started == pytest.approx(clock.now(), abs=60.0)
+    job.send(1, "case_start", case="a")
+    assert job.state.cases["a"].verdict.started == started
 
 
-def test_an_error_goes_to_the_case_it_names_though_an_earlier_end_is_read_later(job):
+def test_error_belongs_to_the_case_it_names(job):
     fail_in_b_while_rank_0_is_in_a(job)
-    job.say(0, "case_end", case="a")
+    job.send(0, "case_end", case="a")
     assert job.settle() == ["c"]
     assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
     assert job.state.cases["b"].verdict.reason.endswith("into b: ValueError: no")
     assert job.state.cases["b"].verdict.traceback == "Traceback ..."
 
 
-def test_an_earlier_case_whose_end_is_never_read_runs_again(job):
+def test_case_without_an_end_runs_again(job):
     fail_in_b_while_rank_0_is_in_a(job)
     assert job.settle() == ["a", "c"]
     assert job.statuses == {"a": "running", "b": "error", "c": "waiting"}
 
 
-def test_a_fault_that_names_no_case_goes_to_the_one_that_was_not_through(job):
-    job.both("case_start", case="a")
-    job.both("case_end", case="a")
+def test_fault_without_a_case_belongs_to_the_unfinished_case(job):
+    job.send_from_both("case_start", case="a")
+    job.send_from_both("case_end", case="a")
     job.lose(1)
     assert job.settle() == ["c"]
     assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
 
 
-def test_a_rank_that_ends_without_bye_after_the_last_case_makes_it_an_error(job):
+def test_rank_lost_after_the_last_case_is_an_error(job):
     for name in ("a", "b", "c"):
-        job.both("case_start", case=name)
-        job.both("case_end", case=name)
+        job.send_from_both("case_start", case=name)
+        job.send_from_both("case_end", case=name)
     assert job.statuses["c"] == "passed"
-    job.say(0, "bye")
+    job.send(0, "bye")
     job.lose(1)
     assert job.settle() == []
     assert job.statuses == {"a": "passed", "b": "passed", "c": "error"}
@@ -175,12 +175,12 @@ def test_a_rank_that_ends_without_bye_after_the_last_case_makes_it_an_error(job)
     assert job.verdict == ("error", ExitCode.ERROR)
 
 
-def test_a_rank_whose_parent_has_ended_is_an_error_with_its_message(job):
-    job.both("case_start", case="a")
-    job.say(1, "log", level=LogLevel.ORPHANED, message="its parent process (mpispawn) has ended")
-    (piece,) = job.watch.observations
-    assert piece.orphaned
-    assert piece.follows
+def test_orphaned_rank_is_an_error_with_its_message(job):
+    job.send_from_both("case_start", case="a")
+    job.send(1, "log", level=LogLevel.ORPHANED, message="its parent process (mpispawn) has ended")
+    (observation,) = job.watch.observations
+    assert observation.orphaned
+    assert observation.follows
     assert job.watch.tentative
     assert job.settle() == ["b", "c"]
     assert job.statuses == {"a": "error", "b": "waiting", "c": "waiting"}
@@ -189,11 +189,11 @@ def test_a_rank_whose_parent_has_ended_is_an_error_with_its_message(job):
     assert reason.endswith(" into a: its parent process (mpispawn) has ended")
 
 
-def test_a_connection_that_ends_after_its_bye_is_nothing(job):
+def test_ignores_a_connection_lost_after_bye(job):
     for name in ("a", "b", "c"):
-        job.both("case_start", case=name)
-        job.both("case_end", case=name)
-    job.both("bye")
+        job.send_from_both("case_start", case=name)
+        job.send_from_both("case_end", case=name)
+    job.send_from_both("bye")
     job.lose(0)
     job.lose(1)
     assert job.watch.fault is None
@@ -201,8 +201,8 @@ def test_a_connection_that_ends_after_its_bye_is_nothing(job):
     assert [source.answers[-1] for source in job.sources] == ["bye", "bye"]
 
 
-def test_a_relay_that_is_gone_is_the_cause_and_no_rank_of_it(job):
-    job.both("case_start", case="a")
+def test_lost_relay_is_the_cause_and_not_its_ranks(job):
+    job.send_from_both("case_start", case="a")
     job.listener.on_relay_lost("node01", 2, "ended")
     job.lose(0)
     assert job.watch.fault.rank is None
@@ -212,33 +212,33 @@ def test_a_relay_that_is_gone_is_the_cause_and_no_rank_of_it(job):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    ("changes", "reason"),
     [
         ({"case": "z"}, "spoke of a case 'z' that it does not run"),
         ({"case": "a", "rank": 0}, "spoke as rank 0"),
     ],
 )
-def test_what_was_right_before_a_wrong_event_counts(job, wrong, why):
-    job.both("case_start", case="a")
+def test_events_before_an_invalid_event_count(job, changes, reason):
+    job.send_from_both("case_start", case="a")
     batch = [
         rank_event("case_end", 1, case="a"),
-        {**rank_event("case_start", 1, case="b"), **wrong},
+        {**rank_event("case_start", 1, case="b"), **changes},
         rank_event("case_end", 1, case="b"),
     ]
     job.listener.on_events(job.sources[1], [b"{}"] * 3, batch)
-    job.say(0, "case_end", case="a")
-    assert job.watch.fault.message == f"rank 1 on node01 {why}"
+    job.send(0, "case_end", case="a")
+    assert job.watch.fault.message == f"rank 1 on node01 {reason}"
     job.settle()
     assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
 
 
-def test_a_rank_ends_only_what_it_has_started(job):
-    job.say(1, "case_end", case="a")
+def test_ending_a_case_that_was_not_started_is_a_fault(job):
+    job.send(1, "case_end", case="a")
     assert job.watch.fault.message.endswith("after the launch, ended a, which it had not started")
 
 
 @pytest.mark.parametrize(
-    ("events", "why"),
+    ("events", "reason"),
     [
         ([rank_event("bye", 1)], "rank ? on node01 sent bye before it was ready"),
         (
@@ -250,28 +250,28 @@ def test_a_rank_ends_only_what_it_has_started(job):
         ([rank_event("ready", 1), rank_event("ready", 0)], "rank 1 on node01 was ready twice"),
     ],
 )
-def test_a_rank_that_breaks_the_order_of_events_is_named(tmp_path, events, why):
-    job = Played(tmp_path, "a", ready=False)
-    job.listener.on_events(Source(1), [b"{}"] * len(events), events)
+def test_reports_a_rank_that_breaks_the_order_of_events(tmp_path, events, reason):
+    job = SimulatedJob(tmp_path, "a", ready=False)
+    job.listener.on_events(StandInConnection(1), [b"{}"] * len(events), events)
     job.log.close()
-    assert job.watch.fault.message == why
+    assert job.watch.fault.message == reason
 
 
-def test_a_case_before_ready_is_a_violation(tmp_path):
-    job = Played(tmp_path, "a")
-    late = Source(1)
+def test_case_start_before_ready_is_a_violation(tmp_path):
+    job = SimulatedJob(tmp_path, "a")
+    late = StandInConnection(1)
     job.listener.on_events(late, [b"{}"], [rank_event("case_start", 1, case="a")])
     job.log.close()
     assert job.watch.fault.message == "rank ? on node01 sent case_start before it was ready"
     assert job.statuses == {"a": "waiting"}
 
 
-def test_a_defect_of_ours_is_an_error_of_its_case_and_the_others_run(job, monkeypatch):
-    job.both("case_start", case="a")
-    job.both("case_end", case="a")
-    job.both("case_start", case="b")
+def test_defect_of_spbench_is_an_error_of_its_case_only(job, monkeypatch):
+    job.send_from_both("case_start", case="a")
+    job.send_from_both("case_end", case="a")
+    job.send_from_both("case_start", case="b")
     monkeypatch.setattr(job.state, "apply", lambda event: {}["unexpected"])
-    job.say(1, "samples", case="b")
+    job.send(1, "samples", case="b")
     monkeypatch.undo()
     assert job.listener.failure is None
     assert job.settle() == ["c"]
@@ -283,20 +283,20 @@ def test_a_defect_of_ours_is_an_error_of_its_case_and_the_others_run(job, monkey
 
 
 @pytest.mark.parametrize("repeat", [-1, 1, 10**9])
-def test_a_rank_speaks_only_of_the_repeats_it_was_given(job, repeat):
-    job.both("case_start", case="a")
-    job.say(1, "case_end", case="a", repeat=repeat)
+def test_unknown_repeat_is_a_fault(job, repeat):
+    job.send_from_both("case_start", case="a")
+    job.send(1, "case_end", case="a", repeat=repeat)
     assert job.watch.fault.message == f"rank 1 on node01 spoke of repeat {repeat} of a"
 
 
-def test_a_job_that_dies_before_any_case_gives_the_fault_to_the_first_and_the_rest_goes_on(job):
+def test_job_lost_before_any_case_fails_only_the_first_case(job):
     job.lose(1)
     assert job.settle() == ["b", "c"]
     assert job.statuses == {"a": "error", "b": "waiting", "c": "waiting"}
-    assert job.left.deaths == 1
+    assert job.remaining.deaths == 1
 
 
-def test_a_job_that_dies_twice_before_any_case_is_not_started_a_third_time(job):
+def test_job_lost_twice_before_any_case_is_not_started_again(job):
     job.job = replace(job.job, deaths=1)
     job.lose(1)
     assert job.settle() == []
@@ -304,16 +304,16 @@ def test_a_job_that_dies_twice_before_any_case_is_not_started_a_third_time(job):
     assert job.state.cases["c"].verdict.reason.endswith("it is not started a third time")
 
 
-def test_a_job_that_has_started_a_case_may_die_before_one_again(job):
+def test_started_case_resets_the_count_of_lost_jobs(job):
     job.job = replace(job.job, deaths=1)
-    job.both("case_start", case="a")
+    job.send_from_both("case_start", case="a")
     job.lose(1)
     assert job.settle() == ["b", "c"]
-    assert job.left.deaths == 0
+    assert job.remaining.deaths == 0
 
 
-def test_what_is_missing_before_any_case_is_missing_for_all(job):
-    job.say(1, "log", level="error", message="ModuleNotFoundError: No module named 'torch'")
+def test_missing_software_before_any_case_fails_all_cases(job):
+    job.send(1, "log", level="error", message="ModuleNotFoundError: No module named 'torch'")
     assert job.settle() == []
     assert set(job.statuses.values()) == {"error"}
     assert job.verdict == ("error", ExitCode.MISSING)

@@ -1,4 +1,4 @@
-"""A job whose launcher is a program that plays both ranks, over real connections."""
+"""A job with a program as launcher that simulates both ranks over connections."""
 
 import os
 import sys
@@ -50,7 +50,7 @@ def end(channel, case, **fields):
 first, second = connect(0), connect(1)
 first.receive_cases()
 """
-"""Two ranks, connected and with their cases; what they do then is each test's own."""
+"""Two connected ranks with their cases; each test appends the rest of the program."""
 
 BOTH_CASES = """
 for case in 'ab':
@@ -60,14 +60,16 @@ for case in 'ab':
 
 
 @pytest.fixture
-def play(tmp_path):
-    """Runs a job of the cases a and b whose ranks do what they are told to."""
+def run_job(tmp_path):
+    """Return a function that runs a job of cases a and b with a program of its ranks."""
 
-    async def play(deeds, said=lambda _: LauncherReport()):
+    async def run_job(program, parse_output=lambda _: LauncherReport()):
         settings = LaunchSettings()
         params = BENCHMARKS["link.pingpong"].complete({})
         cases = [Case(n, n, "link.pingpong", params, 2, 1, (), settings, 1) for n in ("a", "b")]
-        plan = JobPlan(Job(1, tuple(cases), 2, settings), None, launch(deeds, said), os.environ)
+        plan = JobPlan(
+            Job(1, tuple(cases), 2, settings), None, launch(program, parse_output), os.environ
+        )
         folder = create_run(tmp_path, "unit")
         log = EventLog(folder.events)
         state = RunState()
@@ -80,12 +82,12 @@ def play(tmp_path):
         assert find_processes(folder.id) == []
         return fault, {name: case.status for name, case in state.cases.items()}
 
-    def launch(deeds, said):
+    def launch(program, parse_output):
         env = os.environ | {"PYTHONPATH": python_path()}
-        command = Command((sys.executable, "-c", RANKS + deeds), env)
+        command = Command((sys.executable, "-c", RANKS + program), env)
         return SimpleNamespace(
             command=command,
-            launcher=SimpleNamespace(name="played", parse_output=said, helper=None),
+            launcher=SimpleNamespace(name="played", parse_output=parse_output, helper=None),
             version="1",
             library=MpiLibrary("played", "played"),
             hostfile_text=None,
@@ -93,19 +95,19 @@ def play(tmp_path):
             requested_placement={},
         )
 
-    return play
+    return run_job
 
 
 @pytest.mark.slow
-async def test_ranks_that_end_their_cases_and_say_bye_leave_no_fault(play):
-    fault, statuses = await play(f"{BOTH_CASES}first.close()\nsecond.close()\n")
+async def test_ranks_that_end_cases_and_send_bye_leave_no_fault(run_job):
+    fault, statuses = await run_job(f"{BOTH_CASES}first.close()\nsecond.close()\n")
     assert fault is None
     assert statuses == {"a": "passed", "b": "passed"}
 
 
 @pytest.mark.slow
-async def test_what_other_ranks_had_sent_is_read_after_an_error(play):
-    fault, statuses = await play(
+async def test_reads_events_of_other_ranks_after_an_error(run_job):
+    fault, statuses = await run_job(
         "for rank in (first, second): start(rank, 'a')\n"
         "end(second, 'a')\n"
         "start(second, 'b')\n"
@@ -120,8 +122,8 @@ async def test_what_other_ranks_had_sent_is_read_after_an_error(play):
 
 
 @pytest.mark.slow
-async def test_a_rank_that_ends_without_bye_after_the_last_case_is_a_fault(play):
-    fault, statuses = await play(f"{BOTH_CASES}first.close()\nos._exit(0)\n")
+async def test_rank_that_ends_without_bye_is_a_fault(run_job):
+    fault, statuses = await run_job(f"{BOTH_CASES}first.close()\nos._exit(0)\n")
     assert fault.status == "error"
     assert fault.rank == 1
     assert "ended without an error message" in fault.message
@@ -136,8 +138,8 @@ RANK_LINE = "end(first, 'a', status='error', error=INTERRUPT)\n"
 @pytest.mark.parametrize(
     "order", [(SSH_LINE, RANK_LINE), (RANK_LINE, SSH_LINE)], ids=["ssh first", "rank first"]
 )
-async def test_a_lost_host_is_the_cause_in_whichever_order_the_messages_come(play, order):
-    fault, statuses = await play(
+async def test_lost_host_is_the_cause_in_any_order_of_messages(run_job, order):
+    fault, statuses = await run_job(
         "for rank in (first, second): start(rank, 'a')\n"
         f"{order[0]}sys.stderr.flush()\ntime.sleep(0.7)\n{order[1]}sys.stderr.flush()\n"
         "time.sleep(60)\n",
@@ -154,7 +156,7 @@ async def test_a_lost_host_is_the_cause_in_whichever_order_the_messages_come(pla
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("stderr", "expected"),
     [
         (
             "spbench: no console at 10.0.0.1:7: start ranks through spbench\n",
@@ -167,5 +169,5 @@ async def test_a_lost_host_is_the_cause_in_whichever_order_the_messages_come(pla
         ("MPI_ABORT was invoked\n", None),
     ],
 )
-def test_what_ranks_without_a_connection_wrote_is_taken_for_the_reason(written, said):
-    assert extract_rank_stderr(written) == said
+def test_extracts_the_reason_from_stderr_of_ranks(stderr, expected):
+    assert extract_rank_stderr(stderr) == expected

@@ -1,11 +1,11 @@
-"""What a launcher and its ranks have printed, as far as it is read."""
+"""Output of a launcher and its ranks, of which only the end is read."""
 
 from pathlib import Path
 
 from spbench.engine.faults.launcher_output import TAIL, read_output
 
 
-def test_of_a_flood_the_end_alone_is_read(tmp_path: Path) -> None:
+def test_reads_only_the_end_of_a_large_output(tmp_path: Path) -> None:
     with (tmp_path / "stderr.log").open("wb") as file:
         file.truncate(1 << 32)
         file.seek(0, 2)
@@ -17,5 +17,5 @@ def test_of_a_flood_the_end_alone_is_read(tmp_path: Path) -> None:
     assert len(output) < 2 * TAIL
 
 
-def test_a_file_that_is_not_there_has_said_nothing(tmp_path: Path) -> None:
+def test_missing_file_is_empty_output(tmp_path: Path) -> None:
     assert read_output(tmp_path).strip() == ""

@@ -1,4 +1,4 @@
-"""Ranks on a host that ssh names in its own spelling."""
+"""Ranks of a lost host, found by any spelling of its name."""
 
 import pytest
 
@@ -46,6 +46,6 @@ def test_finds_all_ranks_of_a_host_in_order():
     ("hosts", "unknown"),
     [([], False), (["node01", None], False), (["node01", "node09"], True)],
 )
-def test_tells_whether_a_host_is_unknown(hosts, unknown):
+def test_detects_an_unknown_host(hosts, unknown):
     lost = [LostConnection(host, "lost") for host in hosts]
     assert names_unknown_host(lost, SPELLINGS) is unknown

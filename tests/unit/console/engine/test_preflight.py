@@ -1,4 +1,4 @@
-"""Hosts that are fit for a run, and the run without the others, over a stand-in for ssh."""
+"""Preflight of hosts over a stand-in for ssh, and runs without unfit hosts."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ cases:
 
 @pytest.fixture
 def hosts(tmp_path, monkeypatch) -> QuickHosts:
-    made = QuickHosts(tmp_path / "quick", 0)
-    monkeypatch.setenv("PATH", made.env["PATH"])
-    for name, value in made.env.items():
+    quick_hosts = QuickHosts(tmp_path / "quick", 0)
+    monkeypatch.setenv("PATH", quick_hosts.env["PATH"])
+    for name, value in quick_hosts.env.items():
         if name.startswith("QUICK"):
             monkeypatch.setenv(name, value)
-    return made
+    return quick_hosts
 
 
 @pytest.fixture
-def planned(hosts, tmp_path):
+def make_plan(hosts, tmp_path):
     (tmp_path / "links.yaml").write_text(SUITE)
 
-    def planned(names: str, *, preflight: bool = False, skip: bool = False) -> RunPlan:
+    def make_plan(names: str, *, preflight: bool = False, skip: bool = False) -> RunPlan:
         return plan_run(
             Request(
                 suite=Path(tmp_path / "links.yaml"),
@@ -49,75 +49,75 @@ def planned(hosts, tmp_path):
             )
         )
 
-    return planned
+    return make_plan
 
 
-async def test_nobody_is_asked_unless_wanted(planned):
-    run = planned("node[1-2]:2")
-    looked = await run_preflight(run, print)
-    assert (looked.plan, looked.excluded, looked.host_facts) == (run, (), None)
+async def test_contacts_no_host_without_an_option(make_plan):
+    run = make_plan("node[1-2]:2")
+    preflight = await run_preflight(run, print)
+    assert (preflight.plan, preflight.excluded, preflight.host_facts) == (run, (), None)
 
 
-async def test_hosts_that_ssh_does_not_reach_are_left_out_with_their_reasons(hosts, planned):
+async def test_excludes_unreachable_hosts_with_their_reasons(hosts, make_plan):
     hosts.add("node1")
     hosts.add_without_mpi("node2")
     for name in ("node3", "node4"):
         hosts.refuse(name)
-    said: list[str] = []
-    looked = await run_preflight(planned("node[1-4]:2", skip=True), said.append)
-    assert looked.excluded == ("left out: node[3-4]: HOST: Permission denied (publickey).",)
-    assert [line for line in said if "left out" in line] == list(looked.excluded)
-    # of all slots only those that are left get a rank, and jobs of so many ranks are one
-    (job,) = [job for job in looked.plan.jobs if job.cases[0].name == "all"]
+    messages: list[str] = []
+    preflight = await run_preflight(make_plan("node[1-4]:2", skip=True), messages.append)
+    assert preflight.excluded == ("left out: node[3-4]: HOST: Permission denied (publickey).",)
+    assert [line for line in messages if "left out" in line] == list(preflight.excluded)
+    # only the remaining slots get a rank, and cases with the same number of ranks share a job
+    (job,) = [job for job in preflight.plan.jobs if job.cases[0].name == "all"]
     assert job.np == 4
-    assert looked.plan.find_hosts(job).names == ("node1", "node2")
+    assert preflight.plan.find_hosts(job).names == ("node1", "node2")
 
 
-async def test_with_a_preflight_hosts_must_have_what_ranks_need(hosts, planned):
+async def test_preflight_excludes_hosts_without_required_software(hosts, make_plan):
     pytest.importorskip("mpi4py")
     hosts.add("node1")
     hosts.add_without_mpi("node2")
-    looked = await run_preflight(planned("node[1-2]:2", preflight=True, skip=True), print)
-    (sentence,) = looked.excluded
-    assert sentence.startswith("left out: node2: MPI library: ")
-    (told,) = looked.host_facts.values()
-    assert told["node1"].mpi
+    preflight = await run_preflight(make_plan("node[1-2]:2", preflight=True, skip=True), print)
+    (message,) = preflight.excluded
+    assert message.startswith("left out: node2: MPI library: ")
+    (facts,) = preflight.host_facts.values()
+    assert facts["node1"].mpi
     with pytest.raises(
         MissingError, match=r"^not fit for this run: node2: MPI library: .*--skip-b"
     ):
-        await run_preflight(planned("node[1-2]:2", preflight=True), print)
+        await run_preflight(make_plan("node[1-2]:2", preflight=True), print)
 
 
-async def test_no_host_is_left(hosts, planned):
+async def test_no_remaining_host_is_an_error(hosts, make_plan):
     hosts.refuse("node1")
     with pytest.raises(MissingError, match=r"no host of --hosts is fit"):
-        await run_preflight(planned("node1:2", skip=True), print)
+        await run_preflight(make_plan("node1:2", skip=True), print)
 
 
 @pytest.mark.slow
-async def test_who_waits_is_told_how_far_it_is(hosts, planned, monkeypatch):
+async def test_reports_progress_while_hosts_are_contacted(hosts, make_plan, monkeypatch):
     monkeypatch.setattr(progress, "INTERVAL", 0.05)
     monkeypatch.setenv("QUICK_SSH_SECONDS", "0.5")
     hosts.env["QUICK_SSH_SECONDS"] = "0.5"
     hosts.add("node1")
-    for wanted in ({"preflight": True}, {"skip": True}):
-        said: list[str] = []
-        await run_preflight(planned("node1:2", **wanted), said.append)
-        assert said[0].startswith("asking hosts: 0 of 1 after 0 s")
+    for options in ({"preflight": True}, {"skip": True}):
+        messages: list[str] = []
+        await run_preflight(make_plan("node1:2", **options), messages.append)
+        assert messages[0].startswith("asking hosts: 0 of 1 after 0 s")
 
 
-def test_the_mpi_library_of_most_hosts_is_the_right_one():
+def test_hosts_with_a_minority_mpi_library_are_unfit():
     mpi = dict.fromkeys(["a", "b", "c"], "Open MPI v5.0.11") | {"d": "MPICH 4.2"}
-    told = [HostFacts(host, "ok", mpi=library) for host, library in mpi.items()]
+    facts = [HostFacts(host, "ok", mpi=library) for host, library in mpi.items()]
     lacking = HostFacts("e", "missing", "torch: none")
-    assert find_unfit_hosts([*told, lacking]) == {
+    assert find_unfit_hosts([*facts, lacking]) == {
         "e": "torch: none",
         "d": "its MPI library is MPICH 4.2, and most hosts have Open MPI v5.0.11",
     }
-    assert find_unfit_hosts([told[0], told[3]]) == {}
+    assert find_unfit_hosts([facts[0], facts[3]]) == {}
 
 
-def test_reasons_are_told_once_for_all_their_hosts():
+def test_groups_hosts_by_reason():
     assert group_by_reason({"a1": "a1: no", "b": "b: lost", "a2": "a2: no"}) == [
         "a[1-2]: HOST: no",
         "b: b: lost",

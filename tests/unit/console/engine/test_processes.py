@@ -1,4 +1,4 @@
-"""The end of a run's processes on this host."""
+"""Ending the processes of a run on this host."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from spbench.engine.processes import end_processes, find_processes
 from spbench.errors import FailedRunError
 
 RUN = "20260101-000000-unit-processes"
-STUBBORN = """
+IGNORES_SIGTERM = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("deaf", flush=True)
@@ -23,7 +23,7 @@ time.sleep(60)
 
 @pytest.fixture
 async def start():
-    """Starts a launcher that belongs to the run, and waits for its first word."""
+    """Return a function that starts a launcher and waits for its first line."""
     started = []
 
     async def start(code):
@@ -46,35 +46,35 @@ async def start():
         await process.wait()
 
 
-async def timed_end(process, grace, hurry=None):
-    began = time.monotonic()
+async def measure_end(process, grace, hurry=None):
+    started = time.monotonic()
     await end_processes(process, RUN, grace, hurry or asyncio.Event())
-    return time.monotonic() - began
+    return time.monotonic() - started
 
 
-async def test_a_process_that_heeds_sigterm_is_given_no_more_time_than_it_takes(start):
+async def test_process_that_ends_on_sigterm_is_not_waited_for_longer(start):
     process = await start("import time; print(flush=True); time.sleep(60)")
     assert find_processes(RUN) == [process.pid]
-    assert await timed_end(process, 5.0) < 2.0
+    assert await measure_end(process, 5.0) < 2.0
     assert find_processes(RUN) == []
 
 
 @pytest.mark.slow
-async def test_a_process_that_does_not_is_killed_after_the_grace(start):
-    process = await start(STUBBORN)
-    assert 0.5 <= await timed_end(process, 0.5) < 2.0
+async def test_process_that_ignores_sigterm_is_killed_after_the_grace(start):
+    process = await start(IGNORES_SIGTERM)
+    assert 0.5 <= await measure_end(process, 0.5) < 2.0
     assert process.returncode == -9
 
 
-async def test_in_a_hurry_no_grace_is_left(start):
-    process = await start(STUBBORN)
+async def test_hurry_ends_the_grace_period(start):
+    process = await start(IGNORES_SIGTERM)
     hurry = asyncio.Event()
     asyncio.get_running_loop().call_later(0.2, hurry.set)
-    assert await timed_end(process, 30.0, hurry) < 3.0
+    assert await measure_end(process, 30.0, hurry) < 3.0
     assert find_processes(RUN) == []
 
 
-async def test_a_process_that_never_goes_is_told_with_its_number(start, monkeypatch):
+async def test_reports_processes_that_survive_sigkill(start, monkeypatch):
     process = await start("import time; print(flush=True); time.sleep(60)")
     monkeypatch.setattr(processes, "KILL_TIMEOUT", 0.2)
     monkeypatch.setattr(processes, "find_processes", lambda run_id: [2**22 + 1, 2**22 + 2])

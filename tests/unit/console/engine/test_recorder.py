@@ -1,3 +1,5 @@
+"""The recorder: log, state and view of a run, and failures of each."""
+
 import os
 
 import pytest
@@ -11,49 +13,49 @@ from spbench.record.state import RunState
 from unit.events import rank_event, run_end, run_start
 
 
-def say(recorder, event):
+def record_event(recorder, event):
     recorder.record(
         event["event"],
         **{name: event[name] for name in event if name not in ("event", "time")},
     )
 
 
-def test_a_resumed_run_is_not_earlier_than_its_log(tmp_path):
+def test_resumed_run_continues_after_the_times_of_its_log(tmp_path):
     log = EventLog(tmp_path / "events.jsonl")
     recorder = Recorder(log, RunState(), lambda event: None, clock=lambda: 500.0)
     recorder.continue_after(1000.0)
     recorder.continue_after(900.0)
-    say(recorder, run_start())
-    say(recorder, run_end())
+    record_event(recorder, run_start())
+    record_event(recorder, run_end())
     log.close()
     times = [event["time"] for event in RecordedEvents(tmp_path / "events.jsonl")]
     assert times == [1000.0, 1000.0]
 
 
-def test_a_text_is_shown_as_a_reader_of_the_log_gets_it(tmp_path):
-    seen = []
+def test_view_and_state_get_the_text_that_the_log_gives(tmp_path):
+    viewed = []
     log = EventLog(tmp_path / "events.jsonl")
-    recorder = Recorder(log, RunState(), seen.append)
-    say(recorder, run_start() | {"description": "\x1b[2J"})
+    recorder = Recorder(log, RunState(), viewed.append)
+    record_event(recorder, run_start() | {"description": "\x1b[2J"})
     log.close()
-    assert seen == list(RecordedEvents(tmp_path / "events.jsonl"))
+    assert viewed == list(RecordedEvents(tmp_path / "events.jsonl"))
     assert recorder.state.run.description == "?[2J"
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, OSError(5, "Input/output error")])
-def test_a_view_whose_terminal_has_gone_is_dropped_and_the_run_goes_on(tmp_path, error):
-    seen = []
+def test_drops_a_view_with_a_lost_terminal_and_continues(tmp_path, error):
+    viewed = []
 
     def view(event):
-        seen.append(event["event"])
+        viewed.append(event["event"])
         raise error
 
     log = EventLog(tmp_path / "events.jsonl")
     recorder = Recorder(log, RunState(), view)
     for event in (run_start(), run_end()):
-        say(recorder, event)
+        record_event(recorder, event)
     log.close()
-    assert seen == ["run_start"]
+    assert viewed == ["run_start"]
     assert recorder.state.run.verdict == "passed"
     assert [event["event"] for event in RecordedEvents(tmp_path / "events.jsonl")] == [
         "run_start",
@@ -61,11 +63,11 @@ def test_a_view_whose_terminal_has_gone_is_dropped_and_the_run_goes_on(tmp_path,
     ]
 
 
-def test_a_defect_of_a_view_is_told_once_and_the_run_goes_on(tmp_path, capsys):
+def test_reports_a_defect_of_a_view_once_and_continues(tmp_path, capsys):
     log = EventLog(tmp_path / "events.jsonl")
     recorder = Recorder(log, RunState(), lambda event: 1 / 0)
     for event in (run_start(), run_end()):
-        say(recorder, event)
+        record_event(recorder, event)
     log.close()
     assert recorder.state.run.verdict == "passed"
     [line] = capsys.readouterr().err.splitlines()
@@ -73,40 +75,42 @@ def test_a_defect_of_a_view_is_told_once_and_the_run_goes_on(tmp_path, capsys):
     assert line.endswith("ZeroDivisionError: division by zero")
 
 
-def test_a_log_that_is_full_is_told_once_and_the_state_goes_on(tmp_path, monkeypatch):
+def test_reports_a_full_disk_once_and_updates_the_state(tmp_path, monkeypatch):
     path = tmp_path / "events.jsonl"
     monkeypatch.setattr(event_log, "open_to_append", lambda *_: os.open("/dev/full", os.O_RDWR))
     log = EventLog(path)
     recorder = Recorder(log, RunState(), lambda event: None)
     with pytest.raises(FailedRunError, match="No space left on device"):
-        say(recorder, run_start())
-    say(recorder, run_start())
-    say(recorder, run_end())
+        record_event(recorder, run_start())
+    record_event(recorder, run_start())
+    record_event(recorder, run_end())
     log.close()
     assert recorder.state.run.verdict == "passed"
 
 
-@pytest.mark.parametrize("put_in_its_place", [None, b"another log"])
-def test_a_log_that_was_removed_is_told(tmp_path, put_in_its_place):
+@pytest.mark.parametrize("replacement", [None, b"another log"])
+def test_reports_a_removed_log(tmp_path, replacement):
     path = tmp_path / "events.jsonl"
     log = EventLog(path)
     recorder = Recorder(log, RunState(), lambda event: None)
-    say(recorder, run_start())
+    record_event(recorder, run_start())
     path.unlink()
-    if put_in_its_place is not None:
-        path.write_bytes(put_in_its_place)
+    if replacement is not None:
+        path.write_bytes(replacement)
     with pytest.raises(FailedRunError, match=r"events\.jsonl was removed while the run went on"):
-        say(recorder, run_end())
+        record_event(recorder, run_end())
     log.close()
 
 
-def test_a_log_that_was_removed_is_told_while_ranks_speak(tmp_path):
+def test_reports_a_removed_log_while_ranks_send_events(tmp_path):
     path = tmp_path / "events.jsonl"
     log = EventLog(path)
     recorder = Recorder(log, RunState(), lambda event: None)
-    say(recorder, run_start())
+    record_event(recorder, run_start())
     path.unlink()
-    recorder.record_batch(1, [b"{}"], [rank_event("heartbeat")])  # within a second of the last look
+    recorder.record_batch(
+        1, [b"{}"], [rank_event("heartbeat")]
+    )  # less than a second after the last check
     recorder._next_check = 0.0
     with pytest.raises(FailedRunError, match="was removed"):
         recorder.record_batch(1, [b"{}"], [rank_event("heartbeat")])

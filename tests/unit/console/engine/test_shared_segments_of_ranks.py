@@ -1,4 +1,4 @@
-"""Shared memory of killed ranks is removed; that of processes which live stays."""
+"""Shared memory of killed ranks is removed; mapped segments stay."""
 
 import os
 import secrets
@@ -29,7 +29,7 @@ def segment():
 
 @pytest.fixture
 def start_rank(segment):
-    """Start a process that has the segment mapped, as a rank of a run."""
+    """Return a function that starts a process with the segment mapped, like a rank."""
     ranks = []
 
     def start(run_id):
@@ -49,7 +49,7 @@ def start_rank(segment):
         rank.communicate()
 
 
-def test_segments_of_killed_ranks_are_removed(segment, start_rank):
+def test_removes_segments_of_killed_ranks(segment, start_rank):
     run_id = f"run-{secrets.token_hex(4)}"
     rank = start_rank(run_id)
     segments = find_segments(run_id)
@@ -61,18 +61,18 @@ def test_segments_of_killed_ranks_are_removed(segment, start_rank):
     assert not segment.exists()
 
 
-def test_a_segment_of_another_run_is_not_found(segment, start_rank):
+def test_does_not_find_segments_of_another_run(segment, start_rank):
     start_rank("another-run")
     assert find_segments(f"run-{secrets.token_hex(4)}") == set()
 
 
-def test_a_segment_that_a_process_has_mapped_stays(segment, start_rank):
+def test_keeps_a_segment_that_a_process_has_mapped(segment, start_rank):
     start_rank("another-run")
     remove_unused_segments({segment})
     assert segment.exists()
 
 
-def test_a_link_stays(segment, tmp_path):
+def test_keeps_a_link(segment, tmp_path):
     (tmp_path / "target").write_text("kept")
     segment.unlink()
     segment.symlink_to(tmp_path / "target")

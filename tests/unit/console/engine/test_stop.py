@@ -1,4 +1,4 @@
-"""Reasons that end a run early, and which of two counts."""
+"""Reasons to stop a run early, and their precedence."""
 
 import asyncio
 import os
@@ -11,14 +11,14 @@ from spbench.errors import ExitCode, StoppedError
 
 
 @pytest.fixture(autouse=True)
-def _ctrl_c_as_before():
-    """After a run that a signal has ended Ctrl-C does nothing more."""
+def _restore_sigint():
+    """Restore the handler: after a run that a signal ended, Ctrl-C is ignored."""
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-async def press(number=signal.SIGINT):
+async def send_signal(number=signal.SIGINT):
     os.kill(os.getpid(), number)
     await asyncio.sleep(0.02)
 
@@ -31,66 +31,69 @@ async def press(number=signal.SIGINT):
         (signal.SIGHUP, ExitCode.TERMINATED, "SIGHUP"),
     ],
 )
-async def test_a_signal_ends_a_run_with_its_code(number, code, name):
+async def test_signal_stops_a_run_with_its_exit_code(number, code, name):
     with Stop(None) as stop:
         assert stop.code is None
-        await press(number)
+        await send_signal(number)
         assert stop.code is code
         assert stop.message.startswith(f"cancelled by {name} after ")
 
 
-async def test_who_left_word_is_named_for_an_interrupt_alone():
-    for number, told in ((signal.SIGINT, "cancelled in the console"), (signal.SIGTERM, "by SIGT")):
+async def test_names_the_canceller_only_for_an_interrupt():
+    for number, expected in (
+        (signal.SIGINT, "cancelled in the console"),
+        (signal.SIGTERM, "by SIGT"),
+    ):
         with Stop(None) as stop:
             stop.find_canceller = lambda: "in the console"
-            await press(number)
-            assert told in stop.message
+            await send_signal(number)
+            assert expected in stop.message
 
 
-async def test_only_the_second_signal_is_at_once():
-    told = []
+async def test_only_the_second_signal_stops_at_once():
+    calls = []
     with Stop(None) as stop:
-        stop.set_listener(lambda why, at_once: told.append(at_once))
-        await press()
-        await press()
-    assert told == [False, True]
+        stop.set_listener(lambda reason, at_once: calls.append(at_once))
+        await send_signal()
+        await send_signal()
+    assert calls == [False, True]
 
 
-async def test_ctrl_c_after_the_end_of_a_cancelled_run_is_not_heard():
+async def test_ignores_ctrl_c_after_a_cancelled_run():
     with Stop(None):
-        await press()
-    await press()
+        await send_signal()
+    await send_signal()
 
 
-async def test_the_first_signal_gives_the_code():
+async def test_first_signal_sets_the_exit_code():
     with Stop(None) as stop:
-        await press(signal.SIGTERM)
-        await press(signal.SIGINT)
+        await send_signal(signal.SIGTERM)
+        await send_signal(signal.SIGINT)
         assert stop.code is ExitCode.TERMINATED
 
 
-async def test_a_budget_that_is_used_up_is_told():
-    told = []
+async def test_reports_an_exhausted_budget():
+    calls = []
     with Stop(0.05) as stop:
-        stop.set_listener(lambda why, at_once: told.append((why, at_once)))
+        stop.set_listener(lambda reason, at_once: calls.append((reason, at_once)))
         await asyncio.sleep(0.1)
     assert stop.code is ExitCode.BUDGET
-    assert told == [("the budget of 0.05 s is used up", False)]
+    assert calls == [("the budget of 0.05 s is used up", False)]
 
 
-async def test_a_signal_counts_before_a_budget_whichever_comes_first():
+async def test_signal_takes_precedence_over_the_budget():
     with Stop(0.03) as after:
         await asyncio.sleep(0.06)
         codes = [after.code]
-        await press()
+        await send_signal()
         assert [*codes, after.code] == [ExitCode.BUDGET, ExitCode.INTERRUPTED]
     with Stop(0.05) as before:
-        await press()
+        await send_signal()
         await asyncio.sleep(0.1)
         assert before.code is ExitCode.INTERRUPTED
 
 
-async def test_work_that_is_stopped_is_cancelled_and_says_why():
+async def test_stopped_work_is_cancelled_with_a_reason():
     ended = []
 
     async def work():
@@ -105,7 +108,7 @@ async def test_work_that_is_stopped_is_cancelled_and_says_why():
     assert caught.value.exit_code is ExitCode.BUDGET
 
 
-async def test_work_that_is_not_stopped_gives_what_it_gives():
+async def test_unstopped_work_returns_its_result():
     async def work():
         return 7
 
@@ -113,7 +116,7 @@ async def test_work_that_is_not_stopped_gives_what_it_gives():
         assert await stop.run_until_stop(work()) == 7
 
 
-async def test_the_signals_are_given_back():
+async def test_restores_the_signal_handlers():
     with Stop(None):
         pass
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -1,4 +1,4 @@
-"""Verdicts are told once, when a case and those that it is held against have ended."""
+"""Verdicts are recorded once, after a case and those it refers to have ended."""
 
 from spbench.engine.recorder import Recorder
 from spbench.engine.verdicts import record_verdicts
@@ -7,51 +7,63 @@ from spbench.record.runs.event_log import EventLog
 from unit.events import described, judged, rank_event, started, state_of
 
 
-def expecting(case, other):
-    item = {
+def case_referring_to(case, other):
+    expectation = {
         "metric": "time_ms",
         "op": "max",
         "limit": None,
         "expression": f"9 * case({other}).time_ms",
     }
-    return described(case, np=1, checks=[], expect=[item])
+    return described(case, np=1, checks=[], expect=[expectation])
 
 
-def ended(case):
+def case_events(case):
     yield rank_event("case_start", case=case)
     yield rank_event("samples", case=case)
     yield rank_event("case_end", case=case)
 
 
-def told(tmp_path, cases, order):
-    """Which cases are judged after each of these has ended."""
+def judge_in_order(tmp_path, cases, order):
+    """End cases in an order; return ended and judged cases in sequence."""
     state = state_of(started(*cases, hosts=["node01"])[:2])
-    said = []
-    recorder = Recorder(EventLog(tmp_path / "events.jsonl"), state, said.append)
+    log = []
+    recorder = Recorder(EventLog(tmp_path / "events.jsonl"), state, log.append)
     for case in order:
-        for event in ended(case):
+        for event in case_events(case):
             state.apply(event)
         record_verdicts(recorder, case)
-        said.append(case)
-    return [word if isinstance(word, str) else ("judged", word["case"]) for word in said], recorder
+        log.append(case)
+    return [
+        entry if isinstance(entry, str) else ("judged", entry["case"]) for entry in log
+    ], recorder
 
 
-def test_a_case_waits_for_the_one_that_it_is_held_against(tmp_path):
-    cases = [expecting("a", "b"), described("b", np=1, checks=[]), described("c", np=1, checks=[])]
-    words, _ = told(tmp_path, cases, "acb")
-    assert words == ["a", ("judged", "c"), "c", ("judged", "b"), ("judged", "a"), "b"]
+def test_case_is_judged_after_the_one_it_refers_to(tmp_path):
+    cases = [
+        case_referring_to("a", "b"),
+        described("b", np=1, checks=[]),
+        described("c", np=1, checks=[]),
+    ]
+    sequence, _ = judge_in_order(tmp_path, cases, "acb")
+    assert sequence == ["a", ("judged", "c"), "c", ("judged", "b"), ("judged", "a"), "b"]
 
 
-def test_cases_that_refer_to_each_other_are_judged_when_both_have_ended(tmp_path):
-    words, _ = told(tmp_path, [expecting("a", "b"), expecting("b", "a")], "ab")
-    assert words == ["a", ("judged", "a"), ("judged", "b"), "b"]
+def test_cases_that_refer_to_each_other_are_judged_together(tmp_path):
+    sequence, _ = judge_in_order(
+        tmp_path, [case_referring_to("a", "b"), case_referring_to("b", "a")], "ab"
+    )
+    assert sequence == ["a", ("judged", "a"), ("judged", "b"), "b"]
 
 
-def test_a_case_that_waits_is_not_run_again_and_hears_of_an_error(tmp_path):
-    cases = [expecting("a", "b"), described("b", np=1, checks=[])]
-    words, recorder = told(tmp_path, cases, "a")
+def test_waiting_case_fails_if_the_other_case_has_an_error(tmp_path):
+    cases = [case_referring_to("a", "b"), described("b", np=1, checks=[])]
+    sequence, recorder = judge_in_order(tmp_path, cases, "a")
     state = recorder.state
-    assert (words, state.cases["a"].status, is_open(state.cases["a"])) == (["a"], "running", False)
+    assert (sequence, state.cases["a"].status, is_open(state.cases["a"])) == (
+        ["a"],
+        "running",
+        False,
+    )
     recorder.state.apply(judged("b", "error", "it died"))
     record_verdicts(recorder)
     assert state.cases["a"].status == "failed"

@@ -1,3 +1,5 @@
+"""The watchdog of a job: timeouts, silence, mismatches and locations of ranks."""
+
 import pytest
 
 from spbench.engine.faults.fault import Fault
@@ -11,7 +13,7 @@ PROGRAMS = "openmpi (5.0) and MPICH 4.2"
 
 
 class Job:
-    """A watched job of three ranks and a clock that goes only when told; the launch is at 100 s."""
+    """A watched job of three ranks with a manual clock; the launch is at 100 s."""
 
     def __init__(
         self, np=3, items=(("a", 0), ("b", 0)), start_timeout=60.0, timeouts=None, **options
@@ -62,8 +64,8 @@ class Job:
             self.watch.on_sign_of_life(rank, self.now)
         return self
 
-    def later(self, seconds, *beating):
-        """Let time go by, with a sign of life each second of all ranks, or of those given."""
+    def advance(self, seconds, *beating):
+        """Advance the clock, with a heartbeat per second of all or the given ranks."""
         end = self.now + seconds
         while self.now < end:
             self.now = min(end, self.now + 1.0)
@@ -75,67 +77,69 @@ class Job:
         return self.watch.find_overdue(self.now)
 
 
-def told(fault):
+def get_status_and_message(fault):
     return (fault.status, fault.message)
 
 
 # The start
 
 
-def test_ranks_have_until_start_timeout_to_be_ready():
-    job = Job().ready(0, 2).later(60.0, 0, 2)
+def test_ranks_must_be_ready_within_start_timeout():
+    job = Job().ready(0, 2).advance(60.0, 0, 2)
     assert job.fault is None
-    assert told(job.later(0.1, 0, 2).fault) == (
+    assert get_status_and_message(job.advance(0.1, 0, 2).fault) == (
         "error",
         "2 of 3 ranks were ready 60 s after the launch (start_timeout is 60 s); "
         "rank 1 did not connect",
     )
 
 
-def test_ranks_that_did_not_connect_are_named_with_the_hosts_that_were_given_them():
+def test_names_unconnected_ranks_with_their_planned_hosts():
     job = Job(hosts={0: "node01", 1: "node02", 2: "node03"})
     job.watch.on_hello(0, "node01")
-    assert job.later(61.0).fault.message.endswith("; ranks 1, 2 on node02, node03 did not connect")
+    assert job.advance(61.0).fault.message.endswith(
+        "; ranks 1, 2 on node02, node03 did not connect"
+    )
 
 
-def test_a_rank_that_connected_and_is_not_ready_is_named():
+def test_names_a_rank_that_connected_but_is_not_ready():
     job = Job().ready(0, 2)
     for rank, host in enumerate(("node01", "node02", "node01")):
         job.watch.on_hello(rank, host)
-    assert job.later(61.0, 0, 2).fault.message.endswith(
+    assert job.advance(61.0, 0, 2).fault.message.endswith(
         "; rank 1 on node02 connected and is not ready"
     )
 
 
-def test_ranks_without_numbers_that_did_not_connect_are_not_guessed():
+def test_does_not_guess_unconnected_ranks_without_numbers():
     job = Job().ready(0, 2)
     job.watch.on_hello(None, "node02")
-    assert job.later(61.0, 0, 2).fault.message.endswith("(start_timeout is 60 s)")
+    assert job.advance(61.0, 0, 2).fault.message.endswith("(start_timeout is 60 s)")
 
 
-def test_no_rank_at_all_is_told_the_same():
-    job = Job(start_timeout=2.5).later(3.0)
-    assert told(job.fault) == (
+def test_reports_a_job_without_any_ready_rank():
+    job = Job(start_timeout=2.5).advance(3.0)
+    assert get_status_and_message(job.fault) == (
         "error",
         "0 of 3 ranks were ready 3 s after the launch (start_timeout is 2.5 s); "
         "ranks 0, 1, 2 did not connect",
     )
 
 
-def test_ready_ranks_have_as_long_again_to_start_the_first_case():
-    job = Job().later(50.0).ready().later(60.0)
+def test_ready_ranks_have_start_timeout_for_the_first_case():
+    job = Job().advance(50.0).ready().advance(60.0)
     assert job.fault is None
-    assert told(job.later(0.1).fault) == ("error", "no rank started a in 60 s")
+    assert get_status_and_message(job.advance(0.1).fault) == ("error", "no rank started a in 60 s")
 
 
-def test_ready_ranks_have_as_long_to_start_the_next_case():
-    job = Job().ready().start("a").end("a").later(60.0)
+def test_ready_ranks_have_start_timeout_for_the_next_case():
+    job = Job().ready().start("a").end("a").advance(60.0)
     assert job.fault is None
-    assert told(job.later(1.0).fault) == ("error", "no rank started b in 61 s")
+    assert get_status_and_message(job.advance(1.0).fault) == ("error", "no rank started b in 61 s")
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_a_world_of_another_size_is_a_mismatch(size):
+def test_different_number_of_ranks_is_a_mismatch(size):
     job = Job()
     job.ready(1, size=size)
     assert job.fault.missing
@@ -146,7 +150,7 @@ def test_a_world_of_another_size_is_a_mismatch(size):
     )
 
 
-def test_a_host_with_another_library_is_named_with_both():
+def test_reports_a_host_with_another_library_with_both():
     job = Job()
     job.watch.on_launch(PROGRAMS, "MVAPICH2 2.3.7", job.now)
     event = rank_event("ready", 0, size=1, versions={"mpi": "Open MPI v5.0.11"})
@@ -159,7 +163,7 @@ def test_a_host_with_another_library_is_named_with_both():
     )
 
 
-def test_two_ranks_of_one_number_are_a_mismatch():
+def test_duplicate_rank_number_is_a_mismatch():
     job = Job().ready(0, 1)
     before = job.fault
     assert before is None
@@ -172,62 +176,71 @@ def test_two_ranks_of_one_number_are_a_mismatch():
 # Silence
 
 
-def test_a_silent_rank_is_named_after_ten_seconds():
+def test_reports_a_silent_rank_after_10_s():
     assert SILENCE_LIMIT == 10.0
-    job = Job().ready().start("a").later(10.0, 0, 1)
+    job = Job().ready().start("a").advance(10.0, 0, 1)
     before = job.fault
     assert before is None
-    assert told(job.later(0.1, 0, 1).fault) == ("error", "rank 2 on node02 silent for 10 s")
+    assert get_status_and_message(job.advance(0.1, 0, 1).fault) == (
+        "error",
+        "rank 2 on node02 silent for 10 s",
+    )
     assert job.fault.rank == 2
 
 
-def test_a_suite_may_let_ranks_be_silent_for_longer():
+def test_silence_timeout_extends_the_limit():
     job = Job(silence_timeout=30.0).ready().start("a")
-    fault = job.later(25.0, 0, 1).fault
+    fault = job.advance(25.0, 0, 1).fault
     assert fault is None
-    assert told(job.later(5.1, 0, 1).fault) == ("error", "rank 2 on node02 silent for 30 s")
+    assert get_status_and_message(job.advance(5.1, 0, 1).fault) == (
+        "error",
+        "rank 2 on node02 silent for 30 s",
+    )
 
 
-def test_silence_on_a_busy_host_names_its_load_and_the_setting():
+def test_silence_on_a_busy_host_names_load_and_setting():
     load = "load 13.8 on 2 cores"
     job = Job(busy=lambda host: f"{load} of {host}").ready().start("a")
-    assert told(job.later(10.1, 0, 1).fault) == (
+    assert get_status_and_message(job.advance(10.1, 0, 1).fault) == (
         "error",
         "rank 2 on node02 silent for 10 s: load 13.8 on 2 cores of node02 there; end what else "
         "runs there, or raise launch.silence_timeout (10 s)",
     )
 
 
-def test_a_silent_rank_is_found_before_all_are_ready():
-    job = Job().ready(0, 1).later(10.1, 0)
-    assert told(job.fault) == ("error", "rank 1 on node01 silent for 10 s")
+def test_reports_a_silent_rank_before_all_are_ready():
+    job = Job().ready(0, 1).advance(10.1, 0)
+    assert get_status_and_message(job.fault) == ("error", "rank 1 on node01 silent for 10 s")
 
 
-def test_a_rank_that_is_silent_before_it_has_its_cases_is_named():
-    job = Job().ready().later(10.1, 0, 1)
-    assert told(job.fault) == ("error", "rank 2 on node02 silent for 10 s")
+def test_reports_a_rank_silent_before_it_has_its_cases():
+    job = Job().ready().advance(10.1, 0, 1)
+    assert get_status_and_message(job.fault) == ("error", "rank 2 on node02 silent for 10 s")
 
 
-def test_a_rank_that_loads_may_be_silent_until_ten_seconds_after_the_first_start():
+def test_loading_rank_may_be_silent_until_after_the_first_start():
     job = Job().ready()
     for rank in range(3):
         job.watch.on_loading(rank)
-    assert job.later(30.0, 0, 1).fault is None
-    assert job.start("a", 0).later(10.0, 0, 1).fault is None
-    assert told(job.later(0.1, 0, 1).fault) == ("error", "rank 2 on node02 silent for 40 s")
+    assert job.advance(30.0, 0, 1).fault is None
+    assert job.start("a", 0).advance(10.0, 0, 1).fault is None
+    assert get_status_and_message(job.advance(0.1, 0, 1).fault) == (
+        "error",
+        "rank 2 on node02 silent for 40 s",
+    )
 
 
-def test_silence_comes_before_a_late_case():
-    job = Job(timeouts={"a": 10.0, "b": 5.0}).ready().start("a").later(12.0, 0, 1)
+def test_silence_takes_precedence_over_a_late_case():
+    job = Job(timeouts={"a": 10.0, "b": 5.0}).ready().start("a").advance(12.0, 0, 1)
     assert "silent" in job.fault.message
 
 
-def test_a_rank_that_said_bye_may_be_silent():
-    job = Job(items=[("a", 0)]).ready().start("a").end("a").bye(2).later(EXIT_TIMEOUT, 0, 1)
+def test_rank_may_be_silent_after_bye():
+    job = Job(items=[("a", 0)]).ready().start("a").end("a").bye(2).advance(EXIT_TIMEOUT, 0, 1)
     assert job.fault is None
 
 
-def test_a_sign_of_life_of_an_unknown_rank_is_nothing():
+def test_ignores_a_heartbeat_of_an_unknown_rank():
     job = Job().beat(7)
     assert 7 not in job.watch.find_quiet(job.now + 5.0)
 
@@ -235,85 +248,85 @@ def test_a_sign_of_life_of_an_unknown_rank_is_nothing():
 # A case
 
 
-def test_a_case_has_its_timeout_from_its_last_ranks_start():
-    job = Job().ready().start("a", 0, 1).later(20.0).start("a", 2).later(30.0)
+def test_timeout_of_a_case_counts_from_its_last_start():
+    job = Job().ready().start("a", 0, 1).advance(20.0).start("a", 2).advance(30.0)
     assert job.fault is None
-    assert told(job.later(0.1).fault) == (
+    assert get_status_and_message(job.advance(0.1).fault) == (
         "timeout",
         "ranks 0, 1, 2 on node01, node02 are not through with a after 30.1 s (its timeout is 30 s)",
     )
 
 
-def test_only_ranks_that_are_not_through_are_late():
-    job = Job().ready().start("a").later(3.0).end("a", 0, 2).later(27.1)
+def test_reports_only_ranks_that_have_not_finished():
+    job = Job().ready().start("a").advance(3.0).end("a", 0, 2).advance(27.1)
     assert (job.fault.rank, job.fault.case) == (1, "a")
     assert job.fault.message.startswith("rank 1 on node01 is not through with a after 30.1 s")
 
 
-def test_the_end_of_a_case_on_some_ranks_does_not_extend_its_deadline():
-    job = Job().ready().start("a").later(29.0).end("a", 0, 1).later(1.0, 0, 1, 2)
+def test_end_on_some_ranks_does_not_extend_the_deadline():
+    job = Job().ready().start("a").advance(29.0).end("a", 0, 1).advance(1.0, 0, 1, 2)
     assert job.fault is None
-    assert job.later(0.1).fault.status == "timeout"
+    assert job.advance(0.1).fault.status == "timeout"
 
 
-def test_a_start_of_the_next_case_does_not_extend_the_deadline_of_this_one():
-    job = Job().ready().start("a").later(29.0).end("a", 0).start("b", 0).later(1.1)
-    assert told(job.fault)[0] == "timeout"
+def test_start_of_the_next_case_does_not_extend_the_deadline():
+    job = Job().ready().start("a").advance(29.0).end("a", 0).start("b", 0).advance(1.1)
+    assert get_status_and_message(job.fault)[0] == "timeout"
     assert "a after 30.1 s" in job.fault.message
     assert job.fault.case == "a"
 
 
-def test_checks_that_progress_are_not_ended():
-    job = Job().ready().start("a").later(29.0)
+def test_progress_of_a_check_extends_the_deadline():
+    job = Job().ready().start("a").advance(29.0)
     for done in range(3):
-        job.progress("a", "check", done, 0).later(29.0)
+        job.progress("a", "check", done, 0).advance(29.0)
     assert job.fault is None
-    # The same again is no progress.
-    late = job.progress("a", "check", 2, 0).later(1.1)
+    # Repeated progress does not count.
+    late = job.progress("a", "check", 2, 0).advance(1.1)
     assert "a after 30.1 s of check (its timeout is 30 s)" in late.fault.message
 
 
-def test_the_timed_part_has_its_timeout_from_its_beginning_on():
-    job = Job().ready().start("a").progress("a", "check", 0).later(29.0)
-    job.progress("a", "warmup", 0).later(15.0).progress("a", "timing", 0).later(14.0)
+def test_timeout_of_the_timed_part_counts_from_the_warmup():
+    job = Job().ready().start("a").progress("a", "check", 0).advance(29.0)
+    job.progress("a", "warmup", 0).advance(15.0).progress("a", "timing", 0).advance(14.0)
     assert job.fault is None
-    late = job.progress("a", "timing", 5).later(1.1)
+    late = job.progress("a", "timing", 5).advance(1.1)
     assert "of warmup (its timeout is 30 s)" in late.fault.message
 
 
-def test_a_baseline_after_the_timed_part_has_time_of_its_own():
-    job = Job().ready().start("a").progress("a", "timing", 0).later(29.0)
-    assert job.progress("a", "baseline", 0, 0).later(29.0).fault is None
+def test_baseline_phase_has_its_own_timeout():
+    job = Job().ready().start("a").progress("a", "timing", 0).advance(29.0)
+    assert job.progress("a", "baseline", 0, 0).advance(29.0).fault is None
 
 
-def test_progress_does_not_shorten_what_a_late_rank_has():
-    job = Job().ready().start("a", 0, 1).progress("a", "check", 0, 0).later(20.0).start("a", 2)
-    assert job.later(29.0).fault is None
+def test_progress_does_not_shorten_the_time_of_a_late_rank():
+    job = Job().ready().start("a", 0, 1).progress("a", "check", 0, 0).advance(20.0).start("a", 2)
+    assert job.advance(29.0).fault is None
 
 
 def test_each_case_has_its_own_timeout():
-    job = Job().ready().start("a").end("a").start("b").later(5.0)
+    job = Job().ready().start("a").end("a").start("b").advance(5.0)
     assert job.fault is None
-    assert "b after 5.1 s (its timeout is 5 s)" in job.later(0.1).fault.message
+    assert "b after 5.1 s (its timeout is 5 s)" in job.advance(0.1).fault.message
 
 
 def test_each_repeat_has_the_timeout_of_its_case():
-    job = Job(items=[("a", 0), ("a", 1)]).ready().start("a").later(29.0).end("a")
-    job.start("a", repeat=1).later(29.0)
+    job = Job(items=[("a", 0), ("a", 1)]).ready().start("a").advance(29.0).end("a")
+    job.start("a", repeat=1).advance(29.0)
     assert job.watch.current == ("a", 1)
     assert job.fault is None
-    assert job.later(1.1).fault.status == "timeout"
+    assert job.advance(1.1).fault.status == "timeout"
 
 
-def test_what_is_first_wrong_stays():
-    job = Job().ready().start("a").later(31.0)
+def test_keeps_the_first_fault():
+    job = Job().ready().start("a").advance(31.0)
     first = job.fault
     job.watch.fail("something else", 1)
-    assert job.later(100.0, 0).fault is first
+    assert job.advance(100.0, 0).fault is first
 
 
-def test_a_case_that_ends_in_an_error_says_which_rank_and_when():
-    job = Job().ready().start("a").later(1.5)
+def test_error_of_a_case_has_rank_and_time():
+    job = Job().ready().start("a").advance(1.5)
     error = {"message": "ValueError: no", "traceback": "Traceback ..."}
     job.end("a", 2, status="error", error=error)
     assert job.fault == Fault(
@@ -322,15 +335,18 @@ def test_a_case_that_ends_in_an_error_says_which_rank_and_when():
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_an_error_says_whether_the_machine_lacks_something(missing):
+def test_error_keeps_its_missing_flag(missing):
     error = {"message": "no GPU", "missing": missing}
     job = Job().ready().start("a").end("a", 1, status="error", error=error)
     assert job.fault.missing is missing
 
 
-def test_an_error_without_a_word_is_an_error_as_well():
+def test_error_without_a_message_is_unknown():
     job = Job().ready().start("a").end("a", 0, status="error")
-    assert told(job.fault) == ("error", "rank 0 on node01, 0.0 s into a: unknown error")
+    assert get_status_and_message(job.fault) == (
+        "error",
+        "rank 0 on node01, 0.0 s into a: unknown error",
+    )
 
 
 @pytest.mark.parametrize(
@@ -341,15 +357,15 @@ def test_an_error_without_a_word_is_an_error_as_well():
         (lambda job: job.ready().start("a"), 0, "rank 0 on node01, 2.0 s into a"),
     ],
 )
-def test_a_rank_is_named_with_host_and_time(prepare, rank, name):
-    job = prepare(Job()).later(2.0)
+def test_describes_a_rank_with_host_and_time(prepare, rank, name):
+    job = prepare(Job()).advance(2.0)
     assert job.watch.describe_rank(rank, job.now) == name
 
 
 # The end
 
 
-def test_a_job_is_done_when_all_have_ended_all_and_said_bye():
+def test_job_is_done_after_all_cases_and_byes():
     job = Job().ready()
     for case in ("a", "b"):
         job.start(case).end(case)
@@ -359,40 +375,40 @@ def test_a_job_is_done_when_all_have_ended_all_and_said_bye():
     assert job.fault is None
 
 
-def test_a_bye_before_the_end_is_an_error():
-    job = Job().ready().start("a").end("a").start("b").later(1.0).bye(1)
-    assert told(job.fault) == (
+def test_bye_before_the_end_is_an_error():
+    job = Job().ready().start("a").end("a").start("b").advance(1.0).bye(1)
+    assert get_status_and_message(job.fault) == (
         "error",
         "rank 1 on node01, 1.0 s into b, said bye before it had ended b",
     )
 
 
-def test_a_bye_is_right_though_other_ranks_ends_are_not_yet_read():
+def test_accepts_bye_before_the_ends_of_other_ranks():
     job = Job(items=[("a", 0)]).ready().start("a").end("a", 1).bye(1)
     assert job.fault is None
     assert job.end("a", 0, 2).bye(0, 2).watch.done
 
 
-def test_ranks_have_a_while_to_say_bye():
-    job = Job(items=[("a", 0)]).ready().start("a").end("a").bye(0).later(EXIT_TIMEOUT, 1, 2)
+def test_ranks_must_send_bye_within_the_exit_timeout():
+    job = Job(items=[("a", 0)]).ready().start("a").end("a").bye(0).advance(EXIT_TIMEOUT, 1, 2)
     assert job.fault is None
-    assert told(job.later(1.0, 1, 2).fault) == (
+    assert get_status_and_message(job.advance(1.0, 1, 2).fault) == (
         "error",
         "ranks 1, 2 on node01, node02 did not say bye in 21 s",
     )
 
 
-# Where ranks stand
+# Locations of ranks
 
 FAULT = Fault("timeout", "late", 0)
 
 
-def located(where, np=3, fault=FAULT):
-    return Job(np=np).ready().watch.add_locations(fault, where)
+def add_locations(locations, np=3, fault=FAULT):
+    return Job(np=np).ready().watch.add_locations(fault, locations)
 
 
 @pytest.mark.parametrize(
-    ("where", "rank", "sentence"),
+    ("locations", "rank", "message"),
     [
         (
             {0: "in wait", 1: "in wait", 2: "in pack"},
@@ -426,44 +442,44 @@ def located(where, np=3, fault=FAULT):
     ],
     ids=["stands alone", "sleeps", "does not answer", "all sleep", "all alike", "none answers"],
 )
-def test_the_likely_culprit_comes_first(where, rank, sentence):
-    fault = located(where)
-    assert (fault.rank, fault.message, fault.status) == (rank, sentence, "timeout")
+def test_lists_the_likely_cause_first(locations, rank, message):
+    fault = add_locations(locations)
+    assert (fault.rank, fault.message, fault.status) == (rank, message, "timeout")
 
 
-def test_only_three_places_are_told():
-    fault = located({rank: f"in step{rank}" for rank in range(5)}, np=5)
+def test_lists_at_most_three_locations():
+    fault = add_locations({rank: f"in step{rank}" for rank in range(5)}, np=5)
     assert fault.message.count(" is in step") == 3
     assert fault.message.endswith(" and 2 more places: late")
 
 
-def test_many_ranks_are_named_shortly():
-    fault = located(dict.fromkeys(range(12), "in wait"), np=12)
+def test_shortens_a_list_of_many_ranks():
+    fault = add_locations(dict.fromkeys(range(12), "in wait"), np=12)
     assert "ranks 0, 1, 2, 3, 4, 5, 6, 7, ... on node01, node02 are in wait" in fault.message
 
 
-# What others may do with it
+# Access by other classes
 
 
-def test_nobody_else_changes_what_it_knows():
+def test_attributes_are_read_only():
     watch = Job().watch
     for name in ("fault", "tentative", "misfit", "observations", "connected_hosts", "launched"):
         with pytest.raises(AttributeError):
             setattr(watch, name, None)
 
 
-def test_a_cancelled_job_keeps_the_fault_that_came_first():
+def test_cancelled_job_keeps_the_first_fault():
     job = Job().ready().start("a")
     job.watch.fail("rank 1 died", 1)
     job.watch.cancel("cancelled by Ctrl-C")
     assert job.fault.message == "rank 1 died"
     other = Job()
     other.watch.cancel("cancelled by Ctrl-C")
-    assert told(other.fault) == ("cancelled", "cancelled by Ctrl-C")
+    assert get_status_and_message(other.fault) == ("cancelled", "cancelled by Ctrl-C")
 
 
-def test_the_cause_takes_the_place_of_the_fault():
+def test_cause_replaces_the_fault():
     job = Job()
     job.watch.fail("the launcher ended")
     job.watch.explain(Fault(CaseStatus.ERROR, "rank 1 was killed", 1))
-    assert told(job.fault) == ("error", "rank 1 was killed")
+    assert get_status_and_message(job.fault) == ("error", "rank 1 was killed")

@@ -1,4 +1,4 @@
-"""The way from ranks to the console: addresses, ports and tunnels."""
+"""Endpoint of the console for ranks: addresses, ports and tunnels."""
 
 import socket
 
@@ -15,51 +15,59 @@ LOOPBACK = "127.0.0.1"
 HOSTS = ("localhost", "192.0.2.7", "192.0.2.8")
 
 
-def test_addresses_that_are_given_are_told_and_every_interface_listens():
-    way = resolve_endpoint(HOSTS, LaunchChoice(console_address="login.ib,10.1.2.3"), "none")
-    assert (way.bind, way.advertised, way.ports) == ("0.0.0.0", ("login.ib", "10.1.2.3"), (0,))
+def test_given_addresses_are_advertised_on_all_interfaces():
+    endpoint = resolve_endpoint(HOSTS, LaunchChoice(console_address="login.ib,10.1.2.3"), "none")
+    assert (endpoint.bind, endpoint.advertised, endpoint.ports) == (
+        "0.0.0.0",
+        ("login.ib", "10.1.2.3"),
+        (0,),
+    )
 
 
-def test_ranks_on_this_machine_alone_are_told_loopback():
-    way = resolve_endpoint(("localhost",), DEFAULT_CHOICE, "none")
-    assert (way.bind, way.advertised, way.tunnels) == (LOOPBACK, (LOOPBACK,), ())
+def test_local_ranks_get_the_loopback_address():
+    endpoint = resolve_endpoint(("localhost",), DEFAULT_CHOICE, "none")
+    assert (endpoint.bind, endpoint.advertised, endpoint.tunnels) == (LOOPBACK, (LOOPBACK,), ())
 
 
-def test_by_tunnels_only_loopback_listens_and_each_remote_host_has_one():
-    way = resolve_endpoint(HOSTS, LaunchChoice(port_range="5000-5001"), "ssh")
-    assert (way.bind, way.advertised, list(way.ports)) == (LOOPBACK, (LOOPBACK,), [5000, 5001])
-    assert way.tunnels == HOSTS[1:]
+def test_tunnels_use_loopback_with_one_per_remote_host():
+    endpoint = resolve_endpoint(HOSTS, LaunchChoice(port_range="5000-5001"), "ssh")
+    assert (endpoint.bind, endpoint.advertised, list(endpoint.ports)) == (
+        LOOPBACK,
+        (LOOPBACK,),
+        [5000, 5001],
+    )
+    assert endpoint.tunnels == HOSTS[1:]
 
 
-def test_no_tunnel_leads_to_hosts_that_are_not_known():
+def test_rejects_tunnels_to_unknown_hosts():
     with pytest.raises(UsageError, match="needs to know the hosts"):
         resolve_endpoint((), DEFAULT_CHOICE, "ssh", unknown=True)
 
 
 @pytest.mark.parametrize("text", ["", "0-5", "9-1", "5000-70000", "a-b", "1-2-3", "-5", "123456"])
-def test_what_is_no_range_of_ports_is_refused(text):
+def test_rejects_an_invalid_port_range(text):
     with pytest.raises(UsageError, match="--port-range"):
         parse_ports(text)
 
 
 @pytest.mark.parametrize("text", ["", "a,,b", "login:5000", "a b", "::1", "-x", "a/b"])
-def test_what_is_no_address_is_refused(text):
+def test_rejects_an_invalid_address(text):
     with pytest.raises(UsageError, match="--console-address"):
         parse_addresses(text)
 
 
-async def test_the_first_free_port_of_the_range_is_taken_and_none_is_an_error():
-    with socket.create_server((LOOPBACK, 0)) as taken:
-        port = taken.getsockname()[1]
+async def test_takes_the_first_free_port_of_the_range():
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        port = listener.getsockname()[1]
         collector = Collector("t0ken", Heard())
-        with pytest.raises(MissingError, match=f"--port-range {port}-{port} is free") as refused:
+        with pytest.raises(MissingError, match=f"--port-range {port}-{port} is free") as caught:
             await collector.listen(LOOPBACK, (port,))
-        assert refused.value.exit_code == ExitCode.MISSING
+        assert caught.value.exit_code == ExitCode.MISSING
         assert await collector.listen(LOOPBACK, (port, 0)) != port
         await collector.close()
 
 
-# Tunnels, by a stand-in for ssh
+# Tunnels, with a stand-in for ssh
 
 STAND_IN = """#!/bin/sh
 echo "$@" >>"$0.words"
@@ -81,26 +89,26 @@ def ssh(tmp_path, monkeypatch):
     return tmp_path / "ssh.words"
 
 
-async def test_each_host_gets_a_tunnel_that_ends_with_the_job(ssh):
+async def test_each_host_gets_a_tunnel_until_close(ssh):
     tunnels = Tunnels()
     await tunnels.open(("n1", "n2", "n1"), 5000)
-    words = sorted(ssh.read_text().splitlines())
-    assert len(words) == 2
-    assert "-R 127.0.0.1:5000:127.0.0.1:5000 n1 " in words[0]
-    assert "ExitOnForwardFailure=yes" in words[0]
+    commands = sorted(ssh.read_text().splitlines())
+    assert len(commands) == 2
+    assert "-R 127.0.0.1:5000:127.0.0.1:5000 n1 " in commands[0]
+    assert "ExitOnForwardFailure=yes" in commands[0]
     await tunnels.close()
     await tunnels.close()
 
 
-async def test_a_host_that_forwards_nothing_is_named_with_sshs_own_words(ssh):
+async def test_reports_a_host_that_refuses_the_tunnel(ssh):
     tunnels = Tunnels()
-    with pytest.raises(MissingError) as refused:
+    with pytest.raises(MissingError) as caught:
         await tunnels.open(("n1", "refusing"), 5000)
-    assert "to refusing: Warning: remote port forwarding failed" in str(refused.value)
+    assert "to refusing: Warning: remote port forwarding failed" in str(caught.value)
     await tunnels.close()
 
 
-async def test_a_machine_without_ssh_is_told_as_such(monkeypatch):
+async def test_reports_a_missing_ssh(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     tunnels = Tunnels()
     with pytest.raises(MissingError, match="to n1: ssh cannot run: No such file or directory"):

@@ -16,7 +16,7 @@ FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 
 
 def scale_launches(factor, launches=FIVE):
-    return [factor * launch_part for launch_part in launches]
+    return [factor * launch for launch in launches]
 
 
 def launch_part(*, oversubscribed):

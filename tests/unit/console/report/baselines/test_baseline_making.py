@@ -29,7 +29,7 @@ FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 HOME = Path("no-home")
 
 
-def five_launches(factor=1.0, name="a", **changes):
+def build_case(factor=1.0, name="a", **changes):
     launches = [factor * launch for launch in FIVE]
     return case(name, {"time_ms": factor}, medians={"time_ms": launches}, **changes)
 
@@ -76,8 +76,8 @@ def test_baseline_keeps_whether_ranks_shared_cores():
 
 
 def test_comparison_with_a_baseline_equals_one_with_its_run():
-    first = five_launches()
-    later = five_launches(1.2)
+    first = build_case()
+    later = build_case(1.2)
     by_baseline = compare(as_run(build_baseline(first)), run(later))
     by_run = compare(run(first), run(later))
     assert [row.outcome for row in by_baseline.rows] == ["worse"]
@@ -112,11 +112,11 @@ def test_keeps_and_joins_the_fastest_iterations_of_launches():
 
 
 def test_baseline_omits_cases_without_results():
-    failed_check = five_launches(name="b", status="failed", checks=[wrong_check()])
-    error = five_launches(name="c", status="error")
-    missed_expectation = five_launches(name="d", status="failed", reason="an expectation")
+    failed_check = build_case(name="b", status="failed", checks=[wrong_check()])
+    error = build_case(name="c", status="error")
+    missed_expectation = build_case(name="d", status="failed", reason="an expectation")
     baseline, messages = make_baseline(
-        "main", run(five_launches(), failed_check, error, missed_expectation)
+        "main", run(build_case(), failed_check, error, missed_expectation)
     )
     assert [case.id for case in baseline.cases] == ["a", "d"]
     assert messages == ["left out, check halo failed: b", "left out, error: c"]
@@ -124,16 +124,16 @@ def test_baseline_omits_cases_without_results():
 
 def test_rejects_a_run_without_results():
     with pytest.raises(UsageError, match="no case of run x has results"):
-        make_baseline("main", run(five_launches(status="error"), id="x"))
+        make_baseline("main", run(build_case(status="error"), id="x"))
 
 
 def test_rejects_a_running_run():
     with pytest.raises(UsageError, match="run x is still running"):
-        make_baseline("main", run(five_launches(), id="x", verdict="running"))
+        make_baseline("main", run(build_case(), id="x", verdict="running"))
 
 
 def test_update_replaces_launches_by_better_ones():
-    new, messages = update(build_baseline(five_launches()), five_launches(0.8))
+    new, messages = update(build_baseline(build_case()), build_case(0.8))
     assert launches_by_case(new) == {"a": [0.8 * launch for launch in FIVE]}
     assert messages == ["replaced, better in the run: a"]
     assert (new.run, new.runs) == ("old", ["new"])
@@ -149,43 +149,43 @@ def test_joined_launches_are_crowded_if_one_side_is(old, new, expected):
         part = LaunchPart(launcher="openmpi", version="5", oversubscribed=bool(crowded), **fields)
         return None if crowded is None else part
 
-    before = build_baseline(five_launches(launch=launch(old)))
-    widened, _ = update(before, five_launches(launch=launch(new)), widen=True)
+    before = build_baseline(build_case(launch=launch(old)))
+    widened, _ = update(before, build_case(launch=launch(new)), widen=True)
     assert widened.cases[0].crowded is expected
 
 
 @pytest.mark.parametrize(("factor", "outcome"), [(1.2, "worse"), (1.0, "same")])
 def test_update_adds_launches_that_are_not_better_only_by_widen(factor, outcome):
-    old = build_baseline(five_launches())
-    unchanged, messages = update(old, five_launches(factor))
+    old = build_baseline(build_case())
+    unchanged, messages = update(old, build_case(factor))
     assert unchanged == old
     assert messages == [f"kept, {outcome} in the run (--widen adds its launches): a"]
-    new, messages = update(old, five_launches(factor), widen=True)
+    new, messages = update(old, build_case(factor), widen=True)
     assert launches_by_case(new) == {"a": [*FIVE, *(factor * launch for launch in FIVE)]}
     assert new.runs == ["old", "new"]
     assert messages == [f"widened, {outcome} in the run, launches added: a"]
 
 
 def test_update_adds_a_run_only_once():
-    once, _ = update(build_baseline(five_launches()), five_launches(1.0), widen=True)
-    twice, messages = update(once, five_launches(1.0), widen=True)
+    once, _ = update(build_baseline(build_case()), build_case(1.0), widen=True)
+    twice, messages = update(once, build_case(1.0), widen=True)
     assert twice == once
     assert messages == ["kept, already part of it: a"]
 
 
 def test_update_adds_new_cases_and_keeps_missing_ones():
-    new, messages = update(build_baseline(five_launches()), five_launches(name="b"))
+    new, messages = update(build_baseline(build_case()), build_case(name="b"))
     assert launches_by_case(new).keys() == {"a", "b"}
     assert messages == ["kept, no time in the run to compare: a", "added, new in the run: b"]
 
 
 def test_rejects_an_update_from_other_machines():
     with pytest.raises(UsageError, match="run new cannot update main: hosts node01 in a, node02"):
-        update(build_baseline(five_launches()), five_launches(0.5), machine="node02")
+        update(build_baseline(build_case()), build_case(0.5), machine="node02")
 
 
 def test_different_benchmark_version_is_not_comparable():
-    comparison = compare(as_run(build_baseline(five_launches())), run(five_launches(version=2)))
+    comparison = compare(as_run(build_baseline(build_case())), run(build_case(version=2)))
     [row] = comparison.rows
     assert row.outcome == "not comparable"
     assert row.reason == "version 1 of made.up in a, 2 in b"
@@ -196,17 +196,15 @@ def test_different_benchmark_version_is_not_comparable():
 
 def judge_run(later, failing_outcomes=("worse",), machine="node01", most_unjudged=0):
     policy = GatePolicy(frozenset(failing_outcomes), most_unjudged)
-    gate = BaselineGate(
-        HOME, as_run(build_baseline(five_launches(), five_launches(name="b"))), policy
-    )
-    result = gate.judge(make_run(machine, later, five_launches(name="b"), id="later"))
+    gate = BaselineGate(HOME, as_run(build_baseline(build_case(), build_case(name="b"))), policy)
+    result = gate.judge(make_run(machine, later, build_case(name="b"), id="later"))
     lines = []
     result.print_to(lines.append)
     return result, lines
 
 
 def test_worse_time_fails_the_run_and_its_case():
-    verdict, lines = judge_run(five_launches(1.5))
+    verdict, lines = judge_run(build_case(1.5))
     assert verdict.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert verdict.exit_code(ExitCode.MISSING) == ExitCode.MISSING
     [reason] = verdict.failure_reasons
@@ -252,12 +250,12 @@ def test_description_has_the_fastest_iterations_if_they_decided():
     [(1.5, (), 0), (0.5, ("worse",), 0), (0.5, ("worse", "better"), 1), (1.0, ("worse",), 0)],
 )
 def test_fail_on_chooses_the_failing_outcomes(factor, failing_outcomes, code):
-    verdict, _ = judge_run(five_launches(factor), failing_outcomes)
+    verdict, _ = judge_run(build_case(factor), failing_outcomes)
     assert verdict.exit_code(ExitCode.PASSED) == code
 
 
 def test_run_on_other_machines_is_unjudged():
-    verdict, lines = judge_run(five_launches(1.5), machine="node02", most_unjudged=99)
+    verdict, lines = judge_run(build_case(1.5), machine="node02", most_unjudged=99)
     assert verdict.exit_code(ExitCode.PASSED) == ExitCode.UNJUDGED
     assert lines == [
         "warning: machines or libraries differ: hosts node01 in a, node02 in b",
@@ -306,9 +304,9 @@ UNCLEAR = case("b", medians={"time_ms": [0.5, 0.6, 0.8, 0.9, 1.04]})
 )
 def test_unjudged_case_that_cannot_be_worse_does_not_fail(failing_outcomes, code):
     policy = GatePolicy(frozenset(failing_outcomes.split()))
-    old = as_run(build_baseline(five_launches(), five_launches(name="b")))
+    old = as_run(build_baseline(build_case(), build_case(name="b")))
     verdict = BaselineGate(HOME, old, policy).judge(
-        make_run("node01", five_launches(), UNCLEAR, id="later")
+        make_run("node01", build_case(), UNCLEAR, id="later")
     )
     assert [judgement.judgement for judgement in verdict.comparison.judgements] == [
         "judged",
@@ -322,18 +320,18 @@ def test_unjudged_case_that_cannot_be_worse_does_not_fail(failing_outcomes, code
 
 def test_error_counts_only_unjudged_cases_that_may_be_slower():
     names = ("a", "b", "c")
-    old = as_run(build_baseline(*(five_launches(name=name) for name in names)))
+    old = as_run(build_baseline(*(build_case(name=name) for name in names)))
     one_launch = case("c", {"time_ms": 1.0})
     gate = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"})))
-    verdict = gate.judge(make_run("node01", five_launches(), UNCLEAR, one_launch, id="later"))
+    verdict = gate.judge(make_run("node01", build_case(), UNCLEAR, one_launch, id="later"))
     [error] = verdict.run_for_readers.errors
     assert error == "1 case not judged and maybe slower, and --max-unjudged allows 0"
 
 
 def test_missing_case_of_the_baseline_fails_the_run():
     policy = GatePolicy(frozenset({"worse"}))
-    old = as_run(build_baseline(five_launches(), five_launches(name="b")))
-    verdict = BaselineGate(HOME, old, policy).judge(make_run("node01", five_launches(), id="later"))
+    old = as_run(build_baseline(build_case(), build_case(name="b")))
+    verdict = BaselineGate(HOME, old, policy).judge(make_run("node01", build_case(), id="later"))
     assert verdict.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert verdict.failure_reasons[0] == "b: not judged against main: only in baseline main"
     assert "b: not judged against main: only in baseline main" in verdict.run_for_programs.errors
@@ -342,9 +340,9 @@ def test_missing_case_of_the_baseline_fails_the_run():
 def test_missing_check_fails_a_passed_run():
     passed_fields = {"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
     check = wrong_check().model_copy(update=passed_fields)
-    old = as_run(build_baseline(five_launches(checks=[check])))
+    old = as_run(build_baseline(build_case(checks=[check])))
     verdict = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"}))).judge(
-        make_run("node01", five_launches())
+        make_run("node01", build_case())
     )
     assert verdict.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert verdict.run_for_programs.cases["a"].reason == "check halo is missing"
@@ -352,7 +350,7 @@ def test_missing_check_fails_a_passed_run():
     assert verdict.run_for_readers.errors == ("1 case broken compared with main",)
     assert verdict.run_for_readers.summary.verdict == "failed"
     permissive = BaselineGate(HOME, old, GatePolicy(frozenset())).judge(
-        make_run("node01", five_launches())
+        make_run("node01", build_case())
     )
     assert permissive.exit_code(ExitCode.PASSED) == ExitCode.PASSED
     assert permissive.run_for_programs.cases == permissive.run.cases
@@ -366,7 +364,7 @@ def test_noisy_baseline_case_is_not_judged_by_one_launch():
 
 def test_warns_about_few_launches_with_the_needed_repeat():
     few = case("a")
-    enough = [five_launches(name=name) for name in "bcd"]
+    enough = [build_case(name=name) for name in "bcd"]
     [warning] = launch_warnings(build_baseline(few, *enough))
     assert warning == (
         "warning: too few launches to find a difference (1 per case, 5 needed): a; "
@@ -376,10 +374,10 @@ def test_warns_about_few_launches_with_the_needed_repeat():
 
 
 def test_hostile_name_of_a_baseline_adds_no_lines():
-    hostile = build_baseline(five_launches()).model_copy(update={"name": "x\n::error::y\x1b[2J"})
+    hostile = build_baseline(build_case()).model_copy(update={"name": "x\n::error::y\x1b[2J"})
     lines = []
     gate = BaselineGate(HOME, as_run(hostile), GatePolicy(frozenset()))
-    gate.judge(make_run("node01", five_launches(2.0))).print_to(lines.append)
+    gate.judge(make_run("node01", build_case(2.0))).print_to(lines.append)
     assert all(line.isprintable() for line in lines)
     assert [line.split(":")[0] for line in lines if "::error::" in line] == [
         "a",
@@ -388,11 +386,11 @@ def test_hostile_name_of_a_baseline_adds_no_lines():
 
 
 def test_report_has_the_comparison_and_its_verdict():
-    verdict, _ = judge_run(five_launches(1.5))
+    verdict, _ = judge_run(build_case(1.5))
     report = {"run": {"verdict": "passed", "exit_code": 0}, "errors": []}
     changed = verdict.add_to_report(report)
     assert changed["run"] == {"verdict": "failed", "exit_code": 1}
     assert changed["errors"] == verdict.failure_reasons
     assert [pair["id"] for pair in changed["comparison"]["cases"]] == ["a", "b"]
-    same, _ = judge_run(five_launches(1.0))
+    same, _ = judge_run(build_case(1.0))
     assert same.add_to_report(report)["run"] == {"verdict": "passed", "exit_code": 0}
