@@ -1,4 +1,4 @@
-"""The comparison of a training script with its module says so if it takes long."""
+"""The comparison with a module announces itself if it takes long."""
 
 import time
 
@@ -7,7 +7,7 @@ from mpi4py import MPI
 from spbench_parallel.validation import module_check
 
 
-def test_a_long_comparison_is_announced_and_a_short_one_is_not(monkeypatch, capsys):
+def test_announces_only_a_long_comparison(monkeypatch, capsys):
     with module_check.announce(MPI.COMM_SELF, "Net"):
         pass
     assert capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""Timing of alternatives: medians over rounds, with the slowest rank and a bound of the time."""
+"""Timing of alternatives: medians over rounds, slowest rank, time limit."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,7 @@ from spbench_parallel.progress import NO_PROGRESS
 
 
 class Runs:
-    """Alternatives with given seconds, which note the order in which they run."""
+    """Alternatives that take listed seconds and note the order in which they run."""
 
     def __init__(self, **seconds):
         self.order = []
@@ -34,37 +34,37 @@ class Steps:
         self.done += steps
 
 
-def test_the_median_counts_and_warm_up_does_not():
+def test_reports_the_median_without_warm_up():
     runs = Runs(a=[9.0, 1.0, 3.0, 2.0], b=[0.0, 5.0, 4.0, 6.0])
     assert time_alternatives(runs.alternatives(), rounds=3) == {"a": 2.0, "b": 5.0}
     assert runs.order == ["a", "b"] * 4
 
 
-def test_alternatives_run_one_after_another_if_asked_for():
+def test_runs_alternatives_in_sequence_if_not_interleaved():
     runs = Runs(a=[9.0, 1.0, 3.0], b=[9.0, 5.0, 4.0])
     times = time_alternatives(runs.alternatives(), rounds=2, interleaved=False)
     assert times == {"a": 2.0, "b": 4.5}
     assert runs.order == ["a"] * 3 + ["b"] * 3
 
 
-def test_no_round_begins_after_the_most_seconds():
+def test_starts_no_round_after_max_seconds():
     runs = Runs(a=[1.0] * 9, b=[2.0] * 9)
     assert time_alternatives(runs.alternatives(), rounds=8, max_seconds=5.0) == {"a": 1, "b": 2}
     assert runs.order == ["a", "b"] * 3
 
 
 @pytest.mark.parametrize("interleaved", [True, False])
-def test_each_alternative_is_timed_once_whatever_the_most_seconds(interleaved):
+def test_times_each_alternative_at_least_once(interleaved):
     runs = Runs(a=[1.0] * 9, b=[2.0] * 9)
     alternatives = runs.alternatives()
     times = time_alternatives(alternatives, rounds=8, max_seconds=0.0, interleaved=interleaved)
     assert times == {"a": 1, "b": 2}
 
 
-def test_a_round_takes_as_long_as_on_the_slowest_rank():
+def test_a_round_takes_the_time_of_the_slowest_rank():
     pytest.importorskip("mpi4py")
-    others = iter([0.0, 7.0, 0.5])
-    comm = SimpleNamespace(allreduce=lambda value, op: max(value, next(others)))
+    other_ranks = iter([0.0, 7.0, 0.5])
+    comm = SimpleNamespace(allreduce=lambda value, op: max(value, next(other_ranks)))
     runs = Runs(a=[1.0, 1.0, 1.0])
     assert time_alternatives(runs.alternatives(), rounds=2, comm=comm) == {"a": 4.0}
 

@@ -1,4 +1,4 @@
-"""The sentence for a host or a GPU without memory."""
+"""The message for a host or a GPU without memory."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from spbench_parallel.errors import CannotRunError, catch_out_of_memory
 
 SIZE = 3 << 30
-OF_THE_GPU = (
+GPU_MESSAGE = (
     "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 139.72 GiB of "
     "which 2.50 GiB is free. Process 7 has 100.00 GiB memory in use. If reserved but unallocated "
     "memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
@@ -17,7 +17,7 @@ PINNED = (
 )
 
 
-def told(error):
+def catch_message(error):
     with pytest.raises(CannotRunError) as caught, catch_out_of_memory(SIZE):
         raise error
     assert "\n" not in str(caught.value)
@@ -32,8 +32,10 @@ def told(error):
         RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 3 bytes"),
     ],
 )
-def test_of_the_host_it_says_what_was_asked_for(error):
-    assert told(error) == "there is no memory for 3.0 GiB on this rank; take a smaller case"
+def test_reports_the_memory_that_the_host_lacks(error):
+    assert (
+        catch_message(error) == "there is no memory for 3.0 GiB on this rank; take a smaller case"
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,12 +44,12 @@ def test_of_the_host_it_says_what_was_asked_for(error):
         RuntimeError("shapes do not match"),
         RuntimeError("could not allocate a name"),
         ValueError(),
-        # Of a GPU, device/failures makes the sentence, which knows the case's parameters too.
-        torch.OutOfMemoryError(OF_THE_GPU),
+        # For a GPU, device/failures writes the message because it knows the case's parameters.
+        torch.OutOfMemoryError(GPU_MESSAGE),
         torch.AcceleratorError(PINNED),
     ],
 )
-def test_other_errors_stay_what_they_are(error):
+def test_passes_other_errors_unchanged(error):
     with pytest.raises(type(error)) as caught, catch_out_of_memory(SIZE):
         raise error
     assert caught.value is error

@@ -1,4 +1,7 @@
-"""Slopes of the loss: differences in small networks, forward-mode differentiation in large ones."""
+"""Slopes of the loss.
+
+Small networks use differences, large ones forward-mode differentiation.
+"""
 
 import pytest
 import torch
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.slow
 BATCHES = split_batch(2, 1, mirrored=False, times=1)
 
 
-def users_network():
+def user_network():
     torch.manual_seed(0)
     return build_model(trace_network("net", UNet(), Map(3, 32, 32)))
 
@@ -29,11 +32,11 @@ def resnet():
     return make_model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=20)
 
 
-LONG_STEPS = {resnet: (1e-6, 3e-7), users_network: (1e-4, 3e-5)}
-"""Steps in which ReLUs change over, as they do in short steps of a large network."""
+LONG_STEPS = {resnet: (1e-6, 3e-7), user_network: (1e-4, 3e-5)}
+"""Steps in which ReLUs change sign, as happens in short steps of a large network."""
 
 
-@pytest.fixture(scope="module", params=LONG_STEPS, ids=lambda one: one.__name__)
+@pytest.fixture(scope="module", params=LONG_STEPS, ids=lambda function: function.__name__)
 def make_network(request):
     return request.param
 
@@ -71,12 +74,12 @@ def slope_error(plan, images):
     return lambda gradients: finite_differences.compare_slopes(plan, images, gradients).error
 
 
-def test_differences_agree_with_right_gradients(gradients, slope_error, monkeypatch):
+def test_differences_agree_with_correct_gradients(gradients, slope_error, monkeypatch):
     monkeypatch.setattr(finite_differences, "_forward_slope", None)  # is not called
     assert slope_error(gradients) < finite_differences.TOLERANCE
 
 
-def test_forward_mode_decides_where_relus_change_over(
+def test_forward_mode_decides_if_relus_change_sign(
     gradients, slope_error, take_long_steps, monkeypatch
 ):
     take_long_steps()
@@ -87,14 +90,14 @@ def test_forward_mode_decides_where_relus_change_over(
 
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("factor", [1.002, 1.1, -1.0])
-def test_wrong_gradients_are_found(gradients, slope_error, factor, long, take_long_steps):
+def test_detects_wrong_gradients(gradients, slope_error, factor, long, take_long_steps):
     if long:
         take_long_steps()
-    wrong = {name: factor * one for name, one in gradients.items()}
+    wrong = {name: factor * gradient for name, gradient in gradients.items()}
     assert slope_error(wrong) > finite_differences.TOLERANCE
 
 
-def test_differences_count_without_forward_mode(
+def test_differences_decide_without_forward_mode(
     gradients, slope_error, take_long_steps, monkeypatch
 ):
     def relu(_, values):

@@ -1,4 +1,4 @@
-"""Gradients of weights that are computed after those of data."""
+"""Deferred weight gradients: computed after the gradients of the data."""
 
 import copy
 import weakref
@@ -25,117 +25,117 @@ class Net(nn.Sequential):
         )
 
 
-def images(dtype=torch.float32):
+def make_images(dtype=torch.float32):
     torch.manual_seed(6)
     return [torch.randn(2, 3, 16, 16, dtype=dtype).requires_grad_() for _ in range(3)]
 
 
-def learn(net, given, later=None, order=((0, 1, 2), (0, 1, 2))):
-    """Learn from all micro-batches: backward passes, and those of weights, in these orders."""
+def compute_gradients(net, batches, deferred=None, order=((0, 1, 2), (0, 1, 2))):
+    """Run backward passes and weight gradients in the given orders."""
     outputs = []
-    for at, each in enumerate(given):
-        if later is None:
-            outputs.append(net(each))
+    for index, batch in enumerate(batches):
+        if deferred is None:
+            outputs.append(net(batch))
         else:
-            with later.record(at):
-                outputs.append(net(each))
-    backward, weights = order
-    for at in backward:
-        outputs[at].square().sum().backward()
-    if later is not None:
-        for at in weights:
-            later.compute(at)
-    return [one.grad for one in (*given, *net.parameters())]
+            with deferred.record(index):
+                outputs.append(net(batch))
+    backward_order, weight_order = order
+    for index in backward_order:
+        outputs[index].square().sum().backward()
+    if deferred is not None:
+        for index in weight_order:
+            deferred.compute(index)
+    return [tensor.grad for tensor in (*batches, *net.parameters())]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gradients_are_the_same_to_the_last_bit(dtype):
-    wanted = learn(Net(dtype), images(dtype))
-    found = learn(Net(dtype), images(dtype), DeferredWeightGrad())
-    assert all(map(torch.equal, found, wanted))
+def test_gradients_equal_undeferred_ones_bitwise(dtype):
+    expected = compute_gradients(Net(dtype), make_images(dtype))
+    gradients = compute_gradients(Net(dtype), make_images(dtype), DeferredWeightGrad())
+    assert all(map(torch.equal, gradients, expected))
 
 
 @pytest.mark.filterwarnings("ignore:Using padding=.same. with even kernel:UserWarning")
 @pytest.mark.parametrize("padding", ["same", "valid"])
 @pytest.mark.parametrize("kernel", [3, (3, 5), 4, (1, 2)])
-def test_padding_can_be_given_by_its_name(padding, kernel):
-    def net():
+def test_supports_padding_by_name(padding, kernel):
+    def make_net():
         torch.manual_seed(5)
         return nn.Sequential(nn.Conv2d(3, 4, kernel, padding=padding, dilation=(1, 3)))
 
-    found = learn(net(), images(), DeferredWeightGrad())
-    assert all(map(torch.equal, found, learn(net(), images())))
+    gradients = compute_gradients(make_net(), make_images(), DeferredWeightGrad())
+    assert all(map(torch.equal, gradients, compute_gradients(make_net(), make_images())))
 
 
-def test_convolutions_get_theirs_when_they_are_asked_for():
+def test_computes_weight_gradients_of_convolutions_on_request():
     net = Net()
-    later = DeferredWeightGrad()
-    learn(net, images(), later, order=((0, 1, 2), ()))
+    deferred = DeferredWeightGrad()
+    compute_gradients(net, make_images(), deferred, order=((0, 1, 2), ()))
     assert net[0].weight.grad is None
     assert net[0].bias.grad is None
     assert net[6].weight.grad is not None
-    later.compute(1)
-    once = copy.deepcopy(net[0].weight.grad)
-    later.compute(0)
-    assert not torch.equal(net[0].weight.grad, once)
+    deferred.compute(1)
+    after_one_batch = copy.deepcopy(net[0].weight.grad)
+    deferred.compute(0)
+    assert not torch.equal(net[0].weight.grad, after_one_batch)
     with pytest.raises(KeyError):
-        later.compute(0)
+        deferred.compute(0)
 
 
-def test_a_hook_of_a_weight_sees_its_gradient():
+def test_a_hook_of_a_weight_receives_its_gradient():
     net = Net()
     net[3].weight.register_hook(lambda gradient: 2 * gradient)
-    wanted = learn(Net(), images())[-4]
-    found = learn(net, images(), DeferredWeightGrad())[-4]
-    assert found.shape == net[4].weight.shape
-    assert torch.equal(found, wanted)
+    expected = compute_gradients(Net(), make_images())[-4]
+    gradients = compute_gradients(net, make_images(), DeferredWeightGrad())[-4]
+    assert gradients.shape == net[4].weight.shape
+    assert torch.equal(gradients, expected)
     single = Net()
     double = net
-    learn(single, images())
+    compute_gradients(single, make_images())
     assert torch.equal(double[3].weight.grad, 2 * single[3].weight.grad)
 
 
-def test_images_that_need_no_gradient_get_none():
+def test_images_without_requires_grad_get_no_gradient():
     net = Net()
-    later = DeferredWeightGrad()
-    pixels = images()[0].detach()
-    with later.record(0):
+    deferred = DeferredWeightGrad()
+    pixels = make_images()[0].detach()
+    with deferred.record(0):
         output = net(pixels)
     output.square().sum().backward()
-    later.compute(0)
+    deferred.compute(0)
     assert pixels.grad is None
     assert net[0].weight.grad is not None
 
 
-def test_products_in_16_bits_are_the_same():
+def test_16_bit_products_give_equal_gradients():
     products = MixedProducts(torch.bfloat16, torch.device("cpu"))
 
     def narrow(net):
         forward = net.forward
 
-        def entered(pixels):
+        def narrow_forward(pixels):
             with products:
                 return forward(pixels)
 
-        net.forward = entered
+        net.forward = narrow_forward
         return net
 
-    wanted = learn(narrow(Net()), images())
-    found = learn(narrow(Net()), images(), DeferredWeightGrad())
-    assert all(map(torch.equal, found, wanted))
+    expected = compute_gradients(narrow(Net()), make_images())
+    gradients = compute_gradients(narrow(Net()), make_images(), DeferredWeightGrad())
+    assert all(map(torch.equal, gradients, expected))
 
 
-def test_nothing_is_kept_once_the_weights_have_their_gradients():
+def test_keeps_nothing_after_weight_gradients():
     net = Net()
-    later = DeferredWeightGrad()
-    with later.record(0):
-        output = net(images()[0])
-    kept = later._pending[0]
+    deferred = DeferredWeightGrad()
+    with deferred.record(0):
+        output = net(make_images()[0])
+    pending = deferred._pending[0]
     output.square().sum().backward()
-    alive = [weakref.ref(tensor) for each in kept for tensor in (each.gradient, each.pixels)]
+    alive = [weakref.ref(tensor) for layer in pending for tensor in (layer.gradient, layer.pixels)]
     assert len(alive) == 6
-    # Else the graph would keep itself alive, and Python could not collect it.
-    assert all(each.pixels.grad_fn is None for each in kept)
-    later.compute(0)
-    assert kept == []
-    assert [one() for one in alive] == [None] * 6
+    # Otherwise the graph would keep itself alive, and Python could not collect it.
+    assert all(layer.pixels.grad_fn is None for layer in pending)
+    deferred.compute(0)
+    assert pending == []
+    assert [reference() for reference in alive] == [None] * 6

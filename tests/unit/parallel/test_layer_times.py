@@ -1,4 +1,4 @@
-"""The times of layers: on a GPU those of its work, which add up to the pass."""
+"""Times of layers: on a GPU, those of its work, which add up to the pass."""
 
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -24,7 +24,7 @@ from unit.typed_params import TypedParams
 LATE = install()
 GPU = torch.device("late")
 LAUNCH = 0.001
-"""Seconds that the host takes for a layer before it has asked for the layer's work."""
+"""Seconds on the host for a layer before it launches the layer's work."""
 
 
 @pytest.fixture(autouse=True)
@@ -61,26 +61,26 @@ class Layer(nn.Module):
 SECONDS = (0.02, 0.05, 0.01)
 
 
-def row_of(layers):
-    whole = nn.Sequential(*layers)
+def make_row(layers):
+    network = nn.Sequential(*layers)
     names = tuple(map(str, range(len(layers))))
     return LayerRow(
-        ProfiledModel(names, tuple(layers), whole, 0, Mock(), lambda made: made[0].sum())
+        ProfiledModel(names, tuple(layers), network, 0, Mock(), lambda outputs: outputs[0].sum())
     )
 
 
-def test_a_layer_s_time_is_that_of_its_work():
+def test_a_layer_has_the_time_of_its_work():
     images = torch.ones(2, 3, device=GPU, requires_grad=True)
-    begun = LATE.clock()
-    times = row_of([Layer(seconds) for seconds in SECONDS]).time_pass(images)
-    # The first waits for the host, who asks for the others while it works.
+    start = LATE.clock()
+    times = make_row([Layer(seconds) for seconds in SECONDS]).time_pass(images)
+    # The first waits for the host, which launches the others while it works.
     assert times.forward == pytest.approx([0.02 + LAUNCH, 0.05, 0.01])
     assert times.backward == pytest.approx([2 * seconds for seconds in SECONDS])
-    # The other pass, whose gradients of weights come later, has none of them.
+    # The second pass, with deferred weight gradients, has none of them.
     assert times.data == pytest.approx(times.backward)
     assert times.weights == [0.0] * 3
-    taken = sum(times.forward + times.backward) + sum(times.forward + times.data)
-    assert taken == pytest.approx(LATE.clock() - begun)
+    total = sum(times.forward + times.backward) + sum(times.forward + times.data)
+    assert total == pytest.approx(LATE.clock() - start)
     assert LATE.device_wide == 0
 
 
@@ -94,24 +94,24 @@ class ConvolutionTimes(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_a_layer_s_data_and_weights_are_timed_apart():
-    row = row_of([nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Conv2d(2, 4, 3)])
+def test_times_data_and_weights_of_a_layer_separately():
+    row = make_row([nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Conv2d(2, 4, 3)])
     with ConvolutionTimes():
         times = row.time_pass(torch.ones(2, 3, 8, 8))
-    # The images get no gradient, so the first convolution has that of weights alone.
+    # The images get no gradient, so the first convolution has only weight gradients.
     assert (times.forward, times.backward) == ([0.0] * 3, [4.0, 0.0, 5.0])
     assert (times.data, times.weights) == ([0.0, 0.0, 1.0], [4.0, 0.0, 4.0])
 
 
-def test_layers_add_up_to_a_pass_that_waits_for_the_host():
+def test_layers_add_up_to_a_host_bound_pass():
     images = torch.ones(2, 3, device=GPU, requires_grad=True)
-    begun = LATE.clock()
-    times = row_of([Layer(0.0) for _ in SECONDS]).time_pass(images)
+    start = LATE.clock()
+    times = make_row([Layer(0.0) for _ in SECONDS]).time_pass(images)
     assert times.forward + times.backward == pytest.approx([LAUNCH] * 6)
-    assert LATE.clock() - begun == pytest.approx(2 * 6 * LAUNCH)
+    assert LATE.clock() - start == pytest.approx(2 * 6 * LAUNCH)
 
 
-def test_work_from_before_does_not_count():
+def test_earlier_work_does_not_count():
     LATE.work(1.0)
     laps = LapTimer(GPU)
     laps.measure(lambda: LATE.work(0.25))
@@ -120,7 +120,7 @@ def test_work_from_before_does_not_count():
     assert laps.seconds() == pytest.approx([0.25, 0.0, 0.5])
 
 
-def test_on_the_host_each_piece_is_timed_by_itself():
+def test_times_each_piece_separately_on_the_host():
     laps = LapTimer(torch.device("cpu"))
     laps.measure(lambda: LATE.host(0.25))
     LATE.host(7.0)
@@ -129,20 +129,20 @@ def test_on_the_host_each_piece_is_timed_by_itself():
     assert laps.seconds() == [0.25, 0.0, 0.5]
 
 
-def test_a_balance_is_by_the_layers_work(monkeypatch):
+def test_a_balance_uses_the_work_of_the_layers(monkeypatch):
     network = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     count = len(network.layers)
-    made = [nn.Sequential(Layer(0.01 * (index + 1))) for index in range(count)]
-    monkeypatch.setattr(layer_times, "build_stage", lambda _, first, *__, **___: made[first])
-    found = layer_times.measure_layer_times(network, 1, GPU, FP32, seed=0)
-    for index, time in enumerate(found):
-        # The host asks for a round while the one before works: no launch is in its time.
+    stages = [nn.Sequential(Layer(0.01 * (index + 1))) for index in range(count)]
+    monkeypatch.setattr(layer_times, "build_stage", lambda _, first, *__, **___: stages[first])
+    times = layer_times.measure_layer_times(network, 1, GPU, FP32, seed=0)
+    for index, time in enumerate(times):
+        # The host launches a round while the previous one works: its time has no launch.
         assert time.forward_ms == pytest.approx(10.0 * (index + 1))
         assert time.backward_ms == pytest.approx(20.0 * (index + 1))
 
 
 class Formats(TorchDispatchMode):
-    """Notes what is convolved."""
+    """Note the formats of convolutions."""
 
     def __init__(self):
         super().__init__()
@@ -150,7 +150,7 @@ class Formats(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function._schema.name == "aten::convolution":
-            self.convolved.update(one.dtype for one in args[:2])
+            self.convolved.update(tensor.dtype for tensor in args[:2])
         return function(*args, **(kwargs or {}))
 
 
@@ -158,7 +158,7 @@ class Formats(TorchDispatchMode):
 @pytest.mark.parametrize(
     ("device", "format_"), [("cpu", torch.float32), ("late", torch.bfloat16)], ids=str
 )
-def test_a_balance_on_a_gpu_is_of_the_format_of_the_run(device, format_):
+def test_a_balance_uses_the_format_of_the_run(device, format_):
     network = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     with Formats() as formats:
         layer_times.measure_layer_times(network, 1, torch.device(device), BF16, seed=0)
@@ -166,7 +166,7 @@ def test_a_balance_on_a_gpu_is_of_the_format_of_the_run(device, format_):
 
 
 class Context(TypedParams):
-    """A case of one rank, and what it gives."""
+    """A case of one rank, and its checks and metrics."""
 
     def __init__(self, **params):
         from mpi4py import MPI
@@ -181,7 +181,7 @@ class Context(TypedParams):
     def planted(self, fault):
         return False
 
-    def progress(self, *words):
+    def progress(self, *args):
         pass
 
     def check(self, name, error, tolerance=0.0, detail=""):
@@ -194,39 +194,39 @@ class Context(TypedParams):
         self.metrics.append((name, value))
 
 
-def profiled(monkeypatch, tf32):
+def run_profile(monkeypatch, tf32):
     context = Context(depth=11, batch_sizes=[2], warmup=0, iterations=1)
     monkeypatch.setattr(benchmark, "choose_device", lambda *_, **__: GPU)
     monkeypatch.setattr(benchmark, "measure", lambda _, body: body())
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", tf32)
-    # The stand-in's memory cannot be counted.
-    nothing = PassMemory([0] * 5, [0] * 5, [0] * 5)
-    monkeypatch.setattr(LayerRow, "measure_pass_memory", lambda *_: nothing)
+    # The memory of the stand-in cannot be counted.
+    no_memory = PassMemory([0] * 5, [0] * 5, [0] * 5)
+    monkeypatch.setattr(LayerRow, "measure_pass_memory", lambda *_: no_memory)
     with Tf32Products():
         benchmark.run(context)
     return context
 
 
 @pytest.mark.slow
-def test_a_profile_on_a_device(monkeypatch):
-    context = profiled(monkeypatch, tf32=False)
+def test_profiles_a_device(monkeypatch):
+    context = run_profile(monkeypatch, tf32=False)
     assert context.checks == {"parameters": True, "output": True, "products": True}
     names = [name for name, _ in context.metrics]
     assert names.count("forward_ms") == names.count("backward_ms") == 5
 
 
 @pytest.mark.slow
-def test_a_profile_in_tf32_is_none_of_fp32(monkeypatch):
-    context = profiled(monkeypatch, tf32=True)
+def test_a_profile_in_tf32_fails_the_check_of_products(monkeypatch):
+    context = run_profile(monkeypatch, tf32=True)
     assert context.checks == {"parameters": True, "output": True, "products": False}
 
 
-def test_a_profile_s_row_gives_what_it_gives_on_the_host():
+def test_a_row_computes_equal_output_on_host_and_device():
     params = Context(depth=11).params
-    found = []
+    outputs = []
     for device in (torch.device("cpu"), GPU):
         subject = load_subject(params, device, seed=3)
-        found.append(
-            [one.cpu() for one in LayerRow(subject).compute_output(subject.make_images(2))]
+        outputs.append(
+            [tensor.cpu() for tensor in LayerRow(subject).compute_output(subject.make_images(2))]
         )
-    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*outputs)

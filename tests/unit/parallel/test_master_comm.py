@@ -1,4 +1,4 @@
-"""Who sends gradients to whom in mirrored pipelines, and what sums send."""
+"""Exchange of gradients in mirrored pipelines, and messages of sums."""
 
 import pytest
 import torch
@@ -22,14 +22,14 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_each_rank_owns_one_stage_and_sends_the_gradients_of_one(layout):
-    found = [
+def test_each_rank_owns_one_stage_and_sends_one(layout):
+    pairs = [
         pair
         for replica in range(layout.replicas)
         for stage in range(len(layout.stages))
         for pair in mirror_pairs(layout, stage, replica)
     ]
-    senders, owners = zip(*found, strict=True)
+    senders, owners = zip(*pairs, strict=True)
     assert sorted(senders) == sorted(owners) == list(range(layout.ranks))
 
 
@@ -46,7 +46,7 @@ def test_gradients_go_to_the_same_stage_of_the_same_replica(layout):
                 assert {layout.locate_rank(rank).replica for rank in (sender, owner)} == {replica}
 
 
-def test_what_a_rank_has_in_both_directions_stays_on_it():
+def test_a_stage_in_both_directions_of_a_rank_stays_on_it():
     layout = build_layout(2, [Grid(2, 2)], mirrored=True)
     assert mirror_pairs(layout, 0, 0) == ((1, 1), (2, 2), (3, 3), (0, 4))
     assert mirror_pairs(layout, 1, 0) == ((4, 0),)
@@ -64,7 +64,7 @@ class Copy:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "numbers", "dtype", "sent", "messages"),
+    ("ranks", "numbers", "dtype", "sent_bytes", "messages"),
     [
         (1, 100, torch.float32, 0, 0),
         (2, 100, torch.float32, 400, 1),
@@ -74,18 +74,21 @@ class Copy:
         (2, BUCKET + 1, torch.float32, 4 * (BUCKET + 1), 2),
     ],
 )
-def test_what_a_sum_sends(ranks, numbers, dtype, sent, messages):
+def test_a_sum_sends_bytes_and_messages(ranks, numbers, dtype, sent_bytes, messages):
     sharing = WeightSharing(Ranks(ranks), (Copy(numbers, dtype),), 1)
-    assert (sharing.bytes, sharing.messages) == (sent, messages)
+    assert (sharing.bytes, sharing.messages) == (sent_bytes, messages)
 
 
-def test_one_way_needs_two_directions():
+def test_master_comm_needs_mirrored_pipelines():
     with pytest.raises(ValueError, match="mirrored"):
         MasterComm(None, build_layout(2), [], [])
 
 
 class Group:
-    """In NCCL's place: keeps what it is to sum, and says that all ranks have the same."""
+    """A group that records the vectors to sum.
+
+    It stands in for NCCL, and assumes that all ranks have the same vector.
+    """
 
     def __init__(self):
         self.summed = []
@@ -100,8 +103,8 @@ class Group:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_a_group_sums_in_place_all_but_numbers_of_16_bits(dtype, monkeypatch):
-    """Those are added in fp32, on all ranks in the same order, as MPI's way has it."""
+def test_a_group_sums_all_formats_except_16_bits(dtype, monkeypatch):
+    """Numbers of 16 bits are added in fp32, in the same order on all ranks."""
     monkeypatch.setattr(gradients, "BUCKET", 4)
     copy = Copy(0)
     group = Group()

@@ -1,4 +1,4 @@
-"""The memory format that is taken: the faster one by the layers' times."""
+"""The choice of a memory format: the faster one by the times of the layers."""
 
 import pytest
 import torch
@@ -12,67 +12,67 @@ from unit.recorded import choice_of, context_of, said
 SMALL = {"scheme": "sequential", "depth": 20, "image_size": 32, "batch_size": 2, "num_classes": 5}
 
 
-def lies_last(tensor):
+def is_channels_last(tensor):
     return tensor.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_maps_and_weights_are_laid_out_and_all_else_stays():
+def test_converts_only_maps_and_weights():
     maps = torch.ones(2, 3, 4, 4)
     vector = torch.ones(5)
-    found = convert_maps((maps, vector), "channels_last")
-    assert lies_last(found[0])
-    assert torch.equal(found[0], maps)
-    assert found[1] is vector
+    converted = convert_maps((maps, vector), "channels_last")
+    assert is_channels_last(converted[0])
+    assert torch.equal(converted[0], maps)
+    assert converted[1] is vector
     assert convert_maps((maps,), "contiguous")[0] is maps
     convolution = torch.nn.Conv2d(3, 8, 3)
     set_memory_format(convolution, "contiguous")
-    assert not lies_last(convolution.weight)
+    assert not is_channels_last(convolution.weight)
     set_memory_format(convolution, "channels_last")
-    assert lies_last(convolution.weight)
-    assert lies_last(convolution(maps))
+    assert is_channels_last(convolution.weight)
+    assert is_channels_last(convolution(maps))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_layers_are_timed_in_both_formats(precision):
+def test_times_layers_in_both_formats(precision):
     context = context_of("model.resnet", memory_format="auto", precision=precision, **SMALL)
     chosen = build_case(context).plan.memory_format
     value, reason = choice_of(context, "memory_format")
     assert value == chosen
     assert reason.startswith("layers of a micro-batch, on the slowest rank: channels_last ")
-    told = [event for event in said(context, "progress") if event["phase"] == "memory format"]
-    done = [event["done"] for event in told]
+    events = [event for event in said(context, "progress") if event["phase"] == "memory format"]
+    done = [event["done"] for event in events]
     assert done == sorted(done)
-    assert done[-1] == told[-1]["total"]
+    assert done[-1] == events[-1]["total"]
 
 
 @pytest.mark.parametrize(
-    ("seconds", "taken"),
+    ("seconds", "expected"),
     [((1.0, 0.9), "channels_last"), ((1.0, 0.98), "contiguous"), ((1.0, 1.2), "contiguous")],
 )
-def test_the_faster_one_is_taken_where_it_is_more_than_noise(monkeypatch, seconds, taken):
+def test_chooses_the_faster_format_above_noise(monkeypatch, seconds, expected):
     monkeypatch.setattr(memory_format, "_time_formats", lambda *_, **__: seconds)
     context = context_of("model.resnet", memory_format="auto", **SMALL)
-    assert build_case(context).plan.memory_format == taken
+    assert build_case(context).plan.memory_format == expected
 
 
-def test_layers_that_are_alike_are_timed_once(monkeypatch):
+def test_times_equal_layers_once(monkeypatch):
     timed = []
 
-    def of_section(plan, section, tell, *, learns):
+    def time_section(plan, section, report, *, learns):
         timed.append((section.layers, learns))
         return 1.0, 2.0
 
-    monkeypatch.setattr(memory_format, "_time_section", of_section)
+    monkeypatch.setattr(memory_format, "_time_section", time_section)
     context = context_of("model.resnet", memory_format="auto", **SMALL | {"depth": 56})
     plan = build_case(context).plan
-    # The stem, of each of three stacks the first block and the others, and the head.
+    # The stem, the first block and the others of each of three stacks, and the head.
     assert len(timed) == 8
     _, reason = choice_of(context, "memory_format")
     count = len(plan.model.layers)
     assert f"contiguous {count}.0 s" in reason
 
 
-def test_unless_it_is_asked_for_nothing_is_timed():
+def test_times_nothing_unless_format_is_auto():
     context = context_of("model.resnet", **SMALL)
     assert build_case(context).plan.memory_format == "contiguous"
     assert not said(context, "choice", name="memory_format")

@@ -1,4 +1,4 @@
-"""Whole model cases on a device that works late: all that comes of them is what the host gives."""
+"""Model cases on a device that works late: results equal those of the host."""
 
 import gc
 import os
@@ -38,19 +38,19 @@ AMOEBANET = make_model(
 
 
 @pytest.fixture(autouse=True)
-def _one_way_to_multiply(monkeypatch):
+def _equal_products(monkeypatch):
     LATE.reset()
-    # The stand-in's kernels are those of the host, and of fp16 those are others.
+    # The stand-in has the kernels of the host, which differ for fp16.
     monkeypatch.setattr(formats, "has_fast_products", lambda *_: False)
-    # A parameter of the stand-in cannot become one of another format in its place.
-    kept = torch.__future__.get_overwrite_module_params_on_conversion()
+    # A parameter of the stand-in cannot be converted to another format in place.
+    previous = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     yield
-    torch.__future__.set_overwrite_module_params_on_conversion(kept)
+    torch.__future__.set_overwrite_module_params_on_conversion(previous)
     LATE.streams.synchronize_device()
 
 
-def engine_of(network, device, format_, learning):
+def make_engine(network, device, format_, learning):
     batches = split_batch(4, 2, mirrored=False, times=1)
     layers = (len(network.layers),)
     plan = ModelPlan(network, build_layout(1), layers, batches, device=device, precision=format_)
@@ -59,31 +59,33 @@ def engine_of(network, device, format_, learning):
     return Engine(MPI.COMM_SELF, plan, images, learning, keeps_input_gradients=keeps), images
 
 
-def learnt(network, device, format_, optimizer, path):
-    """A model after two steps, a checkpoint, and a step from there; and what it infers."""
-    engine, images = engine_of(network, device, format_, TrainingConfig(optimizer))
-    found = {}
+def train(network, device, format_, optimizer, path):
+    """Return model and logits after two steps, a checkpoint, and one step from there."""
+    engine, images = make_engine(network, device, format_, TrainingConfig(optimizer))
+    tensors = {}
     (stage,) = engine.stages
     if engine.arithmetic.loss_scale is not None:
         engine.arithmetic.loss_scale.value = 256.0
     for step in range(2):
         images.set_step(step)
         engine.step()
-        found[f"loss {step}"] = torch.tensor([engine.loss(), engine.accuracy()])
+        tensors[f"loss {step}"] = torch.tensor([engine.loss(), engine.accuracy()])
     checkpoint.save(path, engine, 2)
     images.set_step(2)
     engine.step()
-    once = engine.loss()
+    first_loss = engine.loss()
     assert checkpoint.load(path, engine) == 2
     engine.step()
-    assert engine.loss() == once
-    found |= {name: one.detach() for name, one in stage.named_parameters()}
-    found |= {f"gradient of {name}": one.grad for name, one in stage.named_parameters()}
-    found |= dict(stage.named_buffers())
-    found |= {f"images {key}": one for key, one in engine.runners[0].image_gradients.items()}
-    found |= {f"logits {key}": one for key, one in engine.evaluate().items()}
+    assert engine.loss() == first_loss
+    tensors |= {name: tensor.detach() for name, tensor in stage.named_parameters()}
+    tensors |= {f"gradient of {name}": tensor.grad for name, tensor in stage.named_parameters()}
+    tensors |= dict(stage.named_buffers())
+    tensors |= {
+        f"images {key}": tensor for key, tensor in engine.runners[0].image_gradients.items()
+    }
+    tensors |= {f"logits {key}": tensor for key, tensor in engine.evaluate().items()}
     engine.free()
-    return {name: one.cpu() for name, one in found.items()}
+    return {name: tensor.cpu() for name, tensor in tensors.items()}
 
 
 @pytest.mark.parametrize(
@@ -94,73 +96,73 @@ def learnt(network, device, format_, optimizer, path):
         (RESNET, FP16, "adamw"),
         (AMOEBANET, FP32, "sgd"),
     ],
-    ids=lambda one: getattr(one, "name", one),
+    ids=lambda param: getattr(param, "name", param),
 )
-def test_what_is_learnt_is_what_the_host_learns(network, format_, optimizer, tmp_path):
-    wanted = learnt(network, CPU, format_, optimizer, tmp_path / "host")
-    found = learnt(network, GPU, format_, optimizer, tmp_path / "device")
-    assert [name for name in wanted if not torch.equal(wanted[name], found[name])] == []
-    assert all(bool(one.isfinite().all()) for one in found.values())
-    of_host, of_device = ((tmp_path / name).read_bytes() for name in ("host", "device"))
-    assert of_host == of_device
+def test_trains_to_the_same_model_as_the_host(network, format_, optimizer, tmp_path):
+    expected = train(network, CPU, format_, optimizer, tmp_path / "host")
+    trained = train(network, GPU, format_, optimizer, tmp_path / "device")
+    assert [name for name in expected if not torch.equal(expected[name], trained[name])] == []
+    assert all(bool(tensor.isfinite().all()) for tensor in trained.values())
+    host_file, device_file = ((tmp_path / name).read_bytes() for name in ("host", "device"))
+    assert host_file == device_file
 
 
-def test_what_is_inferred_is_what_the_host_infers():
-    found = []
+def test_infers_the_same_as_the_host():
+    logits = []
     for device in (CPU, GPU):
-        engine, _ = engine_of(RESNET, device, FP16, None)
-        found.append([one.cpu() for one in engine.evaluate().values()])
-    assert all(map(torch.equal, *found))
+        engine, _ = make_engine(RESNET, device, FP16, None)
+        logits.append([tensor.cpu() for tensor in engine.evaluate().values()])
+    assert all(map(torch.equal, *logits))
 
 
-def test_a_step_whose_gradients_are_too_large_is_skipped():
-    engine, _ = engine_of(RESNET, GPU, FP16, TrainingConfig())
+def test_skips_a_step_with_too_large_gradients():
+    engine, _ = make_engine(RESNET, GPU, FP16, TrainingConfig())
     engine.arithmetic.loss_scale.value = 2.0**40
-    before = [one.detach().cpu() for one in engine.stages[0].parameters()]
+    before = [parameter.detach().cpu() for parameter in engine.stages[0].parameters()]
     engine.step()
     assert engine.arithmetic.skipped_steps == 1
     assert engine.arithmetic.scale == 2.0**39 > START
     assert all(
-        torch.equal(one, other.detach().cpu())
-        for one, other in zip(before, engine.stages[0].parameters(), strict=True)
+        torch.equal(parameter, later.detach().cpu())
+        for parameter, later in zip(before, engine.stages[0].parameters(), strict=True)
     )
 
 
-def test_int8_is_for_the_host():
+def test_rejects_int8_on_a_device():
     with pytest.raises(ValueError, match="in int8 a model can infer, on a CPU"):
-        engine_of(RESNET, GPU, INT8, None)
+        make_engine(RESNET, GPU, INT8, None)
 
 
 class Channel:
     """The events of a case."""
 
     def __init__(self):
-        self.told = []
+        self.events = []
 
     def send(self, kind, **fields):
-        self.told.append((kind, fields))
+        self.events.append((kind, fields))
 
-    def of(self, kind):
-        return [fields for one, fields in self.told if one == kind]
+    def select(self, kind):
+        return [fields for event_kind, fields in self.events if event_kind == kind]
 
 
-def run_case(monkeypatch, device, **given):
+def run_case(monkeypatch, device, **params):
     world = World(MPI.COMM_SELF, 0, 1, 0, "here", tuple(os.sched_getaffinity(0)), 1)
     channel = Channel()
     name = "model.resnet"
-    given = {"scheme": "sequential", "depth": 11, "batch_size": 4, "parts": 2} | given
-    baseline = given.pop("baseline", None)
-    more = {"baseline": baseline, "baseline_max": 60.0}
-    params = BENCHMARKS[name].complete(given) | more
-    context = Context(world, channel, case="a", benchmark=name, params=params)
+    params = {"scheme": "sequential", "depth": 11, "batch_size": 4, "parts": 2} | params
+    baseline = params.pop("baseline", None)
+    limits = {"baseline": baseline, "baseline_max": 60.0}
+    completed = BENCHMARKS[name].complete(params) | limits
+    context = Context(world, channel, case="a", benchmark=name, params=completed)
     monkeypatch.setattr(case, "choose_device", lambda *_, **__: device)
-    kept = StageRunner._run
+    run_stage = StageRunner._run
 
-    def takes_time(runner, inputs):
+    def run_slowly(runner, inputs):
         LATE.work(0.001)
-        return kept(runner, inputs)
+        return run_stage(runner, inputs)
 
-    monkeypatch.setattr(StageRunner, "_run", takes_time)
+    monkeypatch.setattr(StageRunner, "_run", run_slowly)
     benchmark.run(context)
     return channel
 
@@ -177,47 +179,50 @@ def run_case(monkeypatch, device, **given):
     ],
     ids=str,
 )
-def test_a_whole_case(monkeypatch, params, tmp_path):
-    found = []
+def test_a_case_passes_with_the_losses_of_the_host(monkeypatch, params, tmp_path):
+    channels = []
     for device in (CPU, GPU):
         more = {} if "enable_evaluation" in params else {"checkpoint": str(tmp_path / str(device))}
-        found.append(run_case(monkeypatch, device, **params, **more))
-    host, gpu = ({one["name"]: one for one in channel.of("check")} for channel in found)
-    both = params.get("precision", "fp32") == "fp32"
-    assert gpu.keys() - host.keys() == ({"products"} if both else set())
-    assert all(one["passed"] for one in gpu.values()), gpu
+        channels.append(run_case(monkeypatch, device, **params, **more))
+    host, gpu = (
+        {event["name"]: event for event in channel.select("check")} for channel in channels
+    )
+    is_fp32 = params.get("precision", "fp32") == "fp32"
+    assert gpu.keys() - host.keys() == ({"products"} if is_fp32 else set())
+    assert all(event["passed"] for event in gpu.values()), gpu
     for name in host.keys() - {"operators"}:  # the bound of a GPU also allows Winograd's algorithm
         assert host[name]["max_abs_error"] == gpu[name]["max_abs_error"], name
     losses = [
-        [one["value"] for one in channel.of("metric") if one["name"] == "loss"] for channel in found
+        [event["value"] for event in channel.select("metric") if event["name"] == "loss"]
+        for channel in channels
     ]
     assert losses[0] == losses[1]
     assert LATE.device_wide == 0
 
 
-def test_one_process_begins_when_the_model_of_all_is_gone(monkeypatch):
+def test_frees_the_model_before_the_one_process_baseline(monkeypatch):
     engines = weakref.WeakSet()
     alive = []
 
-    class Noted(Engine):
-        def __init__(self, *words, **more):
+    class TrackedEngine(Engine):
+        def __init__(self, *args, **kwargs):
             engines.add(self)
-            super().__init__(*words, **more)
+            super().__init__(*args, **kwargs)
 
-    def give_back():
+    def record_engines():
         gc.collect()
         alive.append(len(engines))
 
-    monkeypatch.setattr(benchmark, "Engine", Noted)
-    monkeypatch.setattr(benchmark, "release_memory", give_back)
+    monkeypatch.setattr(benchmark, "Engine", TrackedEngine)
+    monkeypatch.setattr(benchmark, "release_memory", record_engines)
     more = {"validate": "off", "baseline": True, "iterations": 1, "warmup": 0}
     channel = run_case(monkeypatch, CPU, **more)
     assert alive == [0]
-    assert "sequential_ms" in {one["name"] for one in channel.of("metric")}
+    assert "sequential_ms" in {event["name"] for event in channel.select("metric")}
 
 
-def test_rank_0_gives_back_what_it_computed_alone(monkeypatch):
-    given = []
-    monkeypatch.setattr(validate, "release_memory", lambda: given.append("reference"))
+def test_rank_0_releases_the_memory_of_the_reference(monkeypatch):
+    released = []
+    monkeypatch.setattr(validate, "release_memory", lambda: released.append("reference"))
     run_case(monkeypatch, CPU, iterations=1, warmup=0)
-    assert given == ["reference"]
+    assert released == ["reference"]

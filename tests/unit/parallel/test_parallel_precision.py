@@ -1,4 +1,4 @@
-"""Number formats on one process: what is rounded, what is not, and the scale of the loss."""
+"""Number formats on one process: rounding, and the scale of the loss."""
 
 import json
 
@@ -33,7 +33,7 @@ MIXED = [FP16, BF16]
 
 
 class World:
-    """Ranks, of which the others have gradients that are finite, or not."""
+    """Ranks of which the others have finite gradients, or not."""
 
     def __init__(self):
         self.others_finite = True
@@ -42,98 +42,98 @@ class World:
         return finite and self.others_finite
 
 
-def random(*shape, seed=0, dtype=torch.float32):
+def make_random(*shape, seed=0, dtype=torch.float32):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def conv(**more):
-    words = {"kernel_size": 3, "padding": 1, "bias": True} | more
-    made = nn.Conv2d(4, 6, **words)
+def make_conv(**more):
+    options = {"kernel_size": 3, "padding": 1, "bias": True} | more
+    layer = nn.Conv2d(4, 6, **options)
     with torch.no_grad():
-        for index, one in enumerate(made.parameters()):
-            one.copy_(random(*one.shape, seed=index))
-    return made
+        for index, parameter in enumerate(layer.parameters()):
+            parameter.copy_(make_random(*parameter.shape, seed=index))
+    return layer
 
 
-def small_model():
+def make_small_model():
     network = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     return network, build_stage(network, 0, len(network.layers), DenseBuilder(), seed=1).eval()
 
 
-@pytest.mark.parametrize("precision", MIXED, ids=lambda one: one.name)
-def test_a_convolution_is_that_of_rounded_numbers(precision):
-    layer = conv()
-    pixels = random(2, 4, 9, 9, seed=7)
+@pytest.mark.parametrize("precision", MIXED, ids=lambda format_: format_.name)
+def test_a_convolution_rounds_its_operands(precision):
+    layer = make_conv()
+    pixels = make_random(2, 4, 9, 9, seed=7)
     with MixedProducts(precision.work, CPU):
-        made = layer(pixels)
+        output = layer(pixels)
     image, weight, bias = (
-        one.detach().to(precision.work).double() for one in (pixels, layer.weight, layer.bias)
+        tensor.detach().to(precision.work).double() for tensor in (pixels, layer.weight, layer.bias)
     )
-    wanted = functional.conv2d(image, weight, bias, padding=1)
+    expected = functional.conv2d(image, weight, bias, padding=1)
     epsilon = torch.finfo(precision.work).eps
-    assert made.dtype == precision.work
-    torch.testing.assert_close(made.double(), wanted, rtol=epsilon, atol=1e-5)
+    assert output.dtype == precision.work
+    torch.testing.assert_close(output.double(), expected, rtol=epsilon, atol=1e-5)
     unrounded = functional.conv2d(pixels, layer.weight, layer.bias, padding=1).double()
-    assert not torch.allclose(made.double(), unrounded, rtol=epsilon / 4, atol=1e-5)
+    assert not torch.allclose(output.double(), unrounded, rtol=epsilon / 4, atol=1e-5)
 
 
-@pytest.mark.parametrize("precision", MIXED, ids=lambda one: one.name)
-def test_it_is_as_autocast_has_it(precision):
-    layer = conv()
-    pixels = random(1, 4, 5, 5, seed=7)
+@pytest.mark.parametrize("precision", MIXED, ids=lambda format_: format_.name)
+def test_products_agree_with_autocast(precision):
+    layer = make_conv()
+    pixels = make_random(1, 4, 5, 5, seed=7)
     with torch.autocast("cpu", precision.work):
-        wanted = layer(pixels)
+        expected = layer(pixels)
     with MixedProducts(precision.work, CPU):
-        made = layer(pixels)
-    assert made.dtype == wanted.dtype
+        output = layer(pixels)
+    assert output.dtype == expected.dtype
     epsilon = torch.finfo(precision.work).eps
-    torch.testing.assert_close(made, wanted, rtol=2 * epsilon, atol=2 * epsilon)
+    torch.testing.assert_close(output, expected, rtol=2 * epsilon, atol=2 * epsilon)
 
 
-@pytest.mark.parametrize("precision", MIXED, ids=lambda one: one.name)
+@pytest.mark.parametrize("precision", MIXED, ids=lambda format_: format_.name)
 def test_weights_and_their_gradients_stay_in_fp32(precision):
-    layer = conv()
+    layer = make_conv()
     linear = nn.Linear(6, 3)
     with MixedProducts(precision.work, CPU):
-        logits = linear(layer(random(2, 4, 5, 5).to(precision.work)).mean((2, 3)))
+        logits = linear(layer(make_random(2, 4, 5, 5).to(precision.work)).mean((2, 3)))
     logits.sum().backward()
     assert logits.dtype == torch.float32
-    assert {one.grad.dtype for one in (*layer.parameters(), *linear.parameters())} == {
+    assert {parameter.grad.dtype for parameter in (*layer.parameters(), *linear.parameters())} == {
         torch.float32
     }
 
 
-@pytest.mark.parametrize("precision", MIXED, ids=lambda one: one.name)
-def test_weights_that_learn_nothing_are_narrow_and_give_the_same(precision):
-    _, stage = small_model()
-    images = random(2, 3, 32, 32).to(precision.work)
+@pytest.mark.parametrize("precision", MIXED, ids=lambda format_: format_.name)
+def test_narrow_weights_give_equal_outputs(precision):
+    _, stage = make_small_model()
+    images = make_random(2, 3, 32, 32).to(precision.work)
     with torch.no_grad(), MixedProducts(precision.work, CPU):
-        wanted = stage(images)
+        expected = stage(images)
         narrow_weights(stage, precision)
-        assert torch.equal(stage(images), wanted)
-    formats = {one.dtype for _, one in convolutions(stage)}
+        assert torch.equal(stage(images), expected)
+    formats = {layer.dtype for _, layer in convolutions(stage)}
     assert formats == {precision.work}
     assert stage.get_buffer("stem.norm.running_var").dtype == torch.float32
 
 
-def test_each_format_has_a_name():
-    assert all(name == one.name for name, one in PRECISIONS.items())
+def test_formats_are_listed_by_name():
+    assert all(name == precision.name for name, precision in PRECISIONS.items())
     assert BF16.rounding == 8 * FP16.rounding
 
 
-def test_the_loss_scale_keeps_gradients_that_fp16_would_round_to_zero():
-    def gradient(scale):
-        layer = conv(bias=False)
+def test_the_loss_scale_keeps_small_gradients_in_fp16():
+    def compute_gradient(scale):
+        layer = make_conv(bias=False)
         with MixedProducts(torch.float16, CPU):
-            made = layer(random(1, 4, 5, 5).half())
-        (made.float().sum() * 1e-9 * scale.value).backward()
+            output = layer(make_random(1, 4, 5, 5).half())
+        (output.float().sum() * 1e-9 * scale.value).backward()
         assert scale.unscale([layer.weight.grad])
         return layer.weight.grad
 
-    assert float(gradient(LossScale(World())).abs().max()) > 1e-9
+    assert float(compute_gradient(LossScale(World())).abs().max()) > 1e-9
     unscaled = LossScale(World())
     unscaled.value = 1.0
-    assert float(gradient(unscaled).abs().max()) == 0.0
+    assert float(compute_gradient(unscaled).abs().max()) == 0.0
 
 
 def test_gradients_are_divided_by_the_scale():
@@ -144,13 +144,13 @@ def test_gradients_are_divided_by_the_scale():
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
-def test_a_step_without_finite_gradients_is_skipped(bad):
+def test_skips_a_step_without_finite_gradients(bad):
     scale = LossScale(World())
     assert not scale.unscale([torch.ones(2), torch.tensor([1.0, bad])])
     assert (scale.value, scale.skipped_steps) == (START / 2, 1)
 
 
-def test_a_step_is_skipped_where_another_rank_has_no_finite_gradients():
+def test_skips_a_step_if_another_rank_is_not_finite():
     world = World()
     scale = LossScale(world)
     world.others_finite = False
@@ -160,7 +160,7 @@ def test_a_step_is_skipped_where_another_rank_has_no_finite_gradients():
     assert (scale.value, scale.skipped_steps) == (START / 2, 1)
 
 
-def test_the_scale_doubles_after_many_good_steps_in_a_row():
+def test_doubles_the_scale_after_good_steps_in_a_row():
     scale = LossScale(World())
     for _ in range(GOOD_STEPS - 1):
         scale.unscale([torch.ones(1)])
@@ -172,7 +172,7 @@ def test_the_scale_doubles_after_many_good_steps_in_a_row():
     assert (scale.value, scale.good_steps) == (START, 0)
 
 
-def in_int8(stage, images):
+def run_in_int8(stage, images):
     with torch.no_grad():
         with RangeRecorder([stage]) as recorder:
             stage(images)
@@ -190,52 +190,52 @@ def in_int8(stage, images):
     ],
     ids=json.dumps,
 )
-def test_products_of_whole_numbers_are_exact(more):
-    layer = conv(**more)
-    images = random(2, 4, 14, 14, seed=5)
-    made, products, ranges = in_int8(nn.Sequential(layer), images)
-    own = QuantisedWeight.quantise(layer.weight.detach(), ranges["0.weight"])
-    pixels = (own.round_input(images).double() - own.zero) * own.scale
-    weight = own.weight.double() * own.weight_scales.double()[:, None, None, None]
-    wanted = functional.conv2d(
+def test_int8_products_are_exact(more):
+    layer = make_conv(**more)
+    images = make_random(2, 4, 14, 14, seed=5)
+    output, products, ranges = run_in_int8(nn.Sequential(layer), images)
+    quantised = QuantisedWeight.quantise(layer.weight.detach(), ranges["0.weight"])
+    pixels = (quantised.round_input(images).double() - quantised.zero) * quantised.scale
+    weight = quantised.weight.double() * quantised.weight_scales.double()[:, None, None, None]
+    expected = functional.conv2d(
         pixels, weight, layer.bias.double(), layer.stride, layer.padding
     ).detach()
-    torch.testing.assert_close(made.double(), wanted, rtol=1e-6, atol=1e-6)
-    assert products.int8 == made.numel() * layer.weight[0].numel()
+    torch.testing.assert_close(output.double(), expected, rtol=1e-6, atol=1e-6)
+    assert products.int8 == output.numel() * layer.weight[0].numel()
     exact = layer(images).detach()
-    assert 1e-4 < float((made - exact).norm() / exact.norm()) < 0.02
+    assert 1e-4 < float((output - exact).norm() / exact.norm()) < 0.02
 
 
-def test_the_largest_sums_are_exact_too():
-    """Of more levels they are not, on a CPU without VNNI: pairs of products are cut off."""
+def test_the_largest_int8_sums_are_exact():
+    """With more levels, a CPU without VNNI cuts off pairs of products."""
     layer = nn.Conv2d(64, 8, 3, padding=1, bias=False)
     nn.init.ones_(layer.weight)
     images = torch.ones(1, 64, 6, 6)
-    made, _, _ = in_int8(nn.Sequential(layer), images)
-    torch.testing.assert_close(made, layer(images).detach(), rtol=1e-5, atol=0.0)
+    output, _, _ = run_in_int8(nn.Sequential(layer), images)
+    torch.testing.assert_close(output, layer(images).detach(), rtol=1e-5, atol=0.0)
 
 
 def test_one_packed_weight_serves_all_shapes_and_paddings():
-    layer = conv(bias=False)
+    layer = make_conv(bias=False)
     stage = nn.Sequential(layer)
-    images = random(1, 4, 16, 16, seed=5)
+    images = make_random(1, 4, 16, 16, seed=5)
     with torch.no_grad():
         with RangeRecorder([stage]) as recorder:
             stage(images)
         with Int8Products([stage], recorder.ranges):
-            whole = stage(images)
+            complete = stage(images)
             strip = functional.conv2d(images[:, :, 3:9, 2:7], layer.weight.view_as(layer.weight))
-    assert torch.equal(strip, whole[:, :, 4:8, 3:6])
+    assert torch.equal(strip, complete[:, :, 4:8, 3:6])
 
 
-def test_values_beyond_the_calibrated_range_are_cut_off():
-    own = QuantisedWeight.quantise(torch.ones(1, 1, 1, 1), (-1.0, 3.0))
-    found = own.round_input(torch.tensor([-9.0, -1.0, 0.0, 3.0, 9.0]))
-    assert found.tolist() == [0, 0, own.zero, LEVELS, LEVELS]
+def test_clamps_values_outside_the_calibrated_range():
+    quantised = QuantisedWeight.quantise(torch.ones(1, 1, 1, 1), (-1.0, 3.0))
+    rounded = quantised.round_input(torch.tensor([-9.0, -1.0, 0.0, 3.0, 9.0]))
+    assert rounded.tolist() == [0, 0, quantised.zero, LEVELS, LEVELS]
 
 
-def test_a_range_is_of_the_pixels_that_outputs_read():
-    layer = conv(kernel_size=1, padding=0, stride=2, bias=False)
+def test_a_range_covers_only_pixels_that_outputs_read():
+    layer = make_conv(kernel_size=1, padding=0, stride=2, bias=False)
     images = torch.zeros(1, 4, 5, 6)
     images[:, :, 1] = 100.0
     images[:, :, :, 5] = -100.0
@@ -246,30 +246,30 @@ def test_a_range_is_of_the_pixels_that_outputs_read():
     assert recorder.ranges == {"0.weight": (0.0, 7.0)}
 
 
-def test_the_share_in_whole_numbers_is_that_of_the_convolutions():
-    network, stage = small_model()
-    logits, products, _ = in_int8(stage, random(3, 3, 32, 32))
+def test_the_int8_share_is_that_of_the_convolutions():
+    network, stage = make_small_model()
+    logits, products, _ = run_in_int8(stage, make_random(3, 3, 32, 32))
     assert logits.dtype == torch.float32
     total = sum(count.multiply_adds for count in network.counts)
     assert products.int8 + products.others == 3 * total
-    (linear,) = (one for one in stage.modules() if isinstance(one, nn.Linear))
+    (linear,) = (module for module in stage.modules() if isinstance(module, nn.Linear))
     assert products.others == 3 * linear.weight.numel()
 
 
-def test_int8_is_not_for_learning():
+def test_int8_rejects_training():
     with pytest.raises(ValueError, match="can infer"):
         Arithmetic(World(), INT8, [], CPU, learns=True)
 
 
 def test_int8_needs_ranges():
-    _, stage = small_model()
+    _, stage = make_small_model()
     arithmetic = Arithmetic(World(), INT8, [stage], CPU, learns=False)
     with pytest.raises(ValueError, match="calibrate"), arithmetic.activate():
-        stage(random(1, 3, 32, 32))
+        stage(make_random(1, 3, 32, 32))
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
-def test_only_what_learns_in_fp16_scales_its_loss(name):
+def test_only_training_in_fp16_scales_the_loss(name):
     precision = PRECISIONS[name]
     for learns in (False, True)[: 1 if precision.int8 else 2]:
         arithmetic = Arithmetic(World(), precision, [], CPU, learns=learns)

@@ -1,7 +1,7 @@
-"""The phases of a step on a GPU, told by a device that does its work late.
+"""The phases of a step on a GPU, measured on a stand-in that does its work late.
 
-The stand-in's clock counts what is put on it, and nothing else: what an operation of torch's takes
-is none of it.
+The clock of the stand-in counts only the work that a test puts on it. Operations of torch take no
+time.
 """
 
 import pytest
@@ -44,7 +44,7 @@ def _same_numbers(late):
 
 
 class Work(Function):
-    """Keeps the device busy, there and back."""
+    """Keep the device busy, forward and backward."""
 
     @staticmethod
     def forward(ctx, pixels):
@@ -62,23 +62,23 @@ class Layer(nn.Module):
         return Work.apply(pixels)
 
 
-def two_layers():
-    """Two layers of work with an exchange between them, there and back."""
+def make_two_layers():
+    """Return two layers of work with an exchange between them, forward and backward."""
     tiling = Tiling.of_grid(Twin(sends=lambda: LATE.host(MESSAGE)), Grid(1, 2), 4, 8)
     norm = SpatialBatchNorm2d(3, tiling=tiling).to(DEVICE)
     return nn.Sequential(Layer(), norm, Layer())
 
 
-def pixels():
+def make_pixels():
     return torch.randn(2, 3, 4, 4).to(DEVICE).requires_grad_()
 
 
-def idle(phases):
-    """Seconds of the steps that belong to no phase."""
+def idle_seconds(phases):
+    """Return the seconds of the steps that belong to no phase."""
     return phases.total - sum(phases.seconds.values())
 
 
-def learn(phases, module, images):
+def run_step(phases, module, images):
     with phases.measure_step():
         with phases.measure("wait"):
             LATE.host(0.004)
@@ -93,13 +93,13 @@ def learn(phases, module, images):
             LATE.work(0.002)
 
 
-def test_work_counts_where_it_was_asked_for_and_not_where_it_is_waited_for():
-    images = pixels()
-    module = two_layers()
+def test_work_counts_in_the_phase_that_launched_it():
+    images = make_pixels()
+    module = make_two_layers()
     phases = create_phases(DEVICE)
     LATE.reset()
-    learn(phases, module, images)
-    wanted = {
+    run_step(phases, module, images)
+    expected = {
         "forward": 2 * LAYER,
         "backward": 2 * LAYER,
         "exchange": 2 * MESSAGE,
@@ -108,28 +108,28 @@ def test_work_counts_where_it_was_asked_for_and_not_where_it_is_waited_for():
         "wait": 0.004,
         "join": 0.0,
     }
-    assert phases.seconds == pytest.approx(wanted)
+    assert phases.seconds == pytest.approx(expected)
     assert phases.total == pytest.approx(LATE.now)
 
 
 def test_phases_add_up_to_the_step():
-    """Work of the host between them, meanwhile, is hidden behind the work that it asked for."""
-    images = pixels()
-    module = two_layers()
+    """Work of the host between phases is hidden behind the work that it launched."""
+    images = make_pixels()
+    module = make_two_layers()
     phases = create_phases(DEVICE)
     for _ in range(3):
         start = LATE.now
         before = dict(phases.seconds)
         total = phases.total
-        learn(phases, module, images)
-        took = {name: phases.seconds[name] - before[name] for name in PHASES}
+        run_step(phases, module, images)
+        seconds = {name: phases.seconds[name] - before[name] for name in PHASES}
         assert phases.total - total == pytest.approx(LATE.now - start)
-        assert sum(took.values()) == pytest.approx(LATE.now - start)
-        assert sum(took[name] for name in WORK) == pytest.approx(LATE.now - start, rel=0.05)
-    assert idle(phases) == pytest.approx(0.0)
+        assert sum(seconds.values()) == pytest.approx(LATE.now - start)
+        assert sum(seconds[name] for name in WORK) == pytest.approx(LATE.now - start, rel=0.05)
+    assert idle_seconds(phases) == pytest.approx(0.0)
 
 
-def test_what_belongs_to_no_phase_is_idle():
+def test_work_outside_of_phases_is_idle():
     phases = create_phases(DEVICE)
     with phases.measure_step():
         with phases.measure("forward"):
@@ -137,11 +137,11 @@ def test_what_belongs_to_no_phase_is_idle():
         LATE.work(0.005)
         with phases.measure("forward"):
             LATE.work(LAYER)
-    assert idle(phases) == pytest.approx(0.005)
+    assert idle_seconds(phases) == pytest.approx(0.005)
     assert phases.seconds["forward"] == pytest.approx(2 * LAYER)
 
 
-def test_a_wait_for_other_ranks_costs_what_the_device_has_nothing_to_do():
+def test_a_wait_costs_the_idle_time_of_the_device():
     phases = create_phases(DEVICE)
     with phases.measure_step():
         with phases.measure("forward"):
@@ -159,7 +159,7 @@ def test_a_wait_for_other_ranks_costs_what_the_device_has_nothing_to_do():
     assert phases.total == pytest.approx(2.5 * LAYER)
 
 
-def test_sums_over_tiles_in_other_phases_are_a_part_of_those():
+def test_sums_over_tiles_count_in_the_enclosing_phase():
     phases = create_phases(DEVICE)
     with phases.measure_step(), phases.measure("allreduce"), COMM_STATS.time_exchange():
         LATE.work(LAYER)
@@ -167,7 +167,7 @@ def test_sums_over_tiles_in_other_phases_are_a_part_of_those():
     assert phases.seconds["exchange"] == 0.0
 
 
-def test_a_step_waits_for_the_device_once_at_its_end():
+def test_a_step_waits_once_for_the_device():
     phases = create_phases(DEVICE)
     LATE.reset()
     with phases.measure_step():
@@ -179,7 +179,7 @@ def test_a_step_waits_for_the_device_once_at_its_end():
     assert pytest.approx(0.007) == LATE.now
 
 
-def test_an_error_in_a_step_leaves_no_watch_behind():
+def test_an_error_in_a_step_removes_the_timer():
     phases = create_phases(DEVICE)
     with (
         pytest.raises(RuntimeError, match="lost"),
@@ -193,7 +193,7 @@ def test_an_error_in_a_step_leaves_no_watch_behind():
     assert (phases.seconds["backward"], phases.total) == pytest.approx((LAYER, LAYER))
 
 
-def test_the_host_is_timed_by_its_own_clock(monkeypatch):
+def test_the_host_is_timed_by_the_clock_of_the_host(monkeypatch):
     for module in (phases_module, comm_stats):
         monkeypatch.setattr(module, "perf_counter", LATE.clock)
     phases = create_phases(torch.device("cpu"))
@@ -214,7 +214,7 @@ def test_the_host_is_timed_by_its_own_clock(monkeypatch):
 RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
 
 
-def engine_of(device, precision, learns=True):
+def make_engine(device, precision, learns=True):
     plan = ModelPlan(
         RESNET,
         build_layout(1),
@@ -232,8 +232,8 @@ def engine_of(device, precision, learns=True):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "waits"), [("fp32", 1), ("bf16", 1), ("fp16", 2)])
-def test_a_step_that_learns_waits_once_and_in_fp16_for_its_scale(precision, waits):
-    engine, images = engine_of("late", precision)
+def test_a_training_step_waits_once_and_in_fp16_twice(precision, waits):
+    engine, images = make_engine("late", precision)
     for step in range(3):
         images.set_step(step)
         LATE.waits = 0
@@ -241,8 +241,8 @@ def test_a_step_that_learns_waits_once_and_in_fp16_for_its_scale(precision, wait
         assert (LATE.waits, LATE.device_wide) == (waits, 0)
 
 
-def test_a_step_that_infers_waits_once():
-    engine, images = engine_of("late", "fp32", learns=False)
+def test_an_inference_step_waits_once():
+    engine, images = make_engine("late", "fp32", learns=False)
     for step in range(3):
         images.set_step(step)
         LATE.waits = 0
@@ -250,45 +250,48 @@ def test_a_step_that_infers_waits_once():
         assert (LATE.waits, LATE.device_wide) == (1, 0)
 
 
-def test_all_that_a_step_does_belongs_to_a_phase():
-    """Its images too, which take a while to make or to read."""
-    engine, images = engine_of("late", "fp32")
-    right = images.pixels
+def test_all_work_of_a_step_belongs_to_a_phase():
+    """Its images too, which take time to create or read."""
+    engine, images = make_engine("late", "fp32")
+    load_pixels = images.pixels
 
-    def slow(*words):
+    def load_slowly(*args):
         LATE.work(LAYER)
-        return right(*words)
+        return load_pixels(*args)
 
-    images.pixels = slow
+    images.pixels = load_slowly
     (stage,) = engine.stages
     for module in stage.modules():
         if isinstance(module, nn.Conv2d):
             module.register_forward_hook(lambda *_: LATE.work(MESSAGE))
     engine.step()
-    convolutions = sum(isinstance(one, nn.Conv2d) for one in stage.modules())
+    convolutions = sum(isinstance(module, nn.Conv2d) for module in stage.modules())
     assert engine.phases.seconds["forward"] == pytest.approx(3 * (LAYER + convolutions * MESSAGE))
-    assert idle(engine.phases) == pytest.approx(0.0)
+    assert idle_seconds(engine.phases) == pytest.approx(0.0)
     assert engine.phases.total == pytest.approx(LATE.now)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp64", "fp32"])
-def test_what_it_learns_is_what_the_host_learns(precision):
-    found = []
+def test_trains_to_the_same_result_as_the_host(precision):
+    results = []
     for device in ("cpu", "late"):
-        engine, images = engine_of(device, precision)
+        engine, images = make_engine(device, precision)
         for step in range(3):
             images.set_step(step)
             engine.step()
-            found.append((engine.loss(), engine.accuracy()))
-        found.append([one.detach().cpu() for one in engine.stages[0].parameters()])
-    assert found[:3] == found[4:7]
-    torch.testing.assert_close(found[3], found[7], rtol=0.0, atol=0.0)
+            results.append((engine.loss(), engine.accuracy()))
+        results.append([parameter.detach().cpu() for parameter in engine.stages[0].parameters()])
+    assert results[:3] == results[4:7]
+    torch.testing.assert_close(results[3], results[7], rtol=0.0, atol=0.0)
 
 
-def test_the_loss_is_added_up_as_the_micro_batches_come():
-    """Single shares in double precision, one after the other: the last digits are compared."""
-    engine, _ = engine_of("cpu", "fp32")
+def test_adds_losses_in_the_order_of_micro_batches():
+    """The shares are added one by one in double precision.
+
+    The last digits are compared.
+    """
+    engine, _ = make_engine("cpu", "fp32")
     engine.step()
     (runner,) = engine.runners
     total = 0.0
@@ -299,8 +302,8 @@ def test_the_loss_is_added_up_as_the_micro_batches_come():
     assert 0 <= runner.correct <= 6
 
 
-def test_how_gradients_are_summed_is_said_of_gpus_alone():
-    def plan_of(device, backend="mpi", master_comm=False, **layout):
+def test_describes_gradient_sums_only_of_gpus():
+    def make_plan(device, backend="mpi", master_comm=False, **layout):
         return ModelPlan(
             RESNET,
             build_layout(2, **layout),
@@ -311,10 +314,10 @@ def test_how_gradients_are_summed_is_said_of_gpus_alone():
             master_comm=master_comm,
         )
 
-    assert describe_gradient_sum(plan_of("cpu", replicas=2)) == ""
-    assert describe_gradient_sum(plan_of("late")) == ""
+    assert describe_gradient_sum(make_plan("cpu", replicas=2)) == ""
+    assert describe_gradient_sum(make_plan("late")) == ""
     for layout in ({"replicas": 2}, {"members": 2}, {"mirrored": True}):
-        assert describe_gradient_sum(plan_of("late", **layout)) == "pinned memory and MPI"
-        assert describe_gradient_sum(plan_of("late", "nccl", **layout)) == "NCCL"
-    assert describe_gradient_sum(plan_of("late", master_comm=True, mirrored=True)) == ""
+        assert describe_gradient_sum(make_plan("late", **layout)) == "pinned memory and MPI"
+        assert describe_gradient_sum(make_plan("late", "nccl", **layout)) == "NCCL"
+    assert describe_gradient_sum(make_plan("late", master_comm=True, mirrored=True)) == ""
     assert type(create_phases(DEVICE)) is StreamPhases

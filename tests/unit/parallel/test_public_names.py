@@ -1,4 +1,4 @@
-"""The public names of the training library, their documentation and their former modules."""
+"""Public names of the training library, their documentation, former modules."""
 
 import importlib
 import subprocess
@@ -13,7 +13,7 @@ PAGES = "".join((DOCS / name).read_text() for name in ("library.md", "spatial.md
 
 
 @pytest.mark.parametrize("name", api.__all__)
-def test_every_public_name_is_there_and_documented(name):
+def test_every_public_name_exists_and_is_documented(name):
     value = getattr(api, name)
     assert f"`{name}`" in PAGES
     if name != "Load":
@@ -21,7 +21,7 @@ def test_every_public_name_is_there_and_documented(name):
         assert value.__doc__, "a docstring of its own, not torch's"
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error():
+def test_an_unknown_name_raises_attribute_error():
     with pytest.raises(AttributeError, match=r"api' has no attribute 'Tile'"):
         _ = api.Tile
 
@@ -45,7 +45,7 @@ def test_the_example_network_has_its_former_name_in_suites():
 
 
 @pytest.mark.slow
-def test_a_rank_loads_only_the_operators_that_it_asks_for():
+def test_a_rank_loads_only_the_imported_operators():
     pytest.importorskip("torch")
     code = (
         "import sys; from spbench_parallel.api import Tiling; "

@@ -9,56 +9,59 @@ from spbench_parallel.memory_shares import Activations
 from spbench_parallel.pipeline.recomputation import enable_recomputation
 
 
-def layer(channels):
+def make_layer(channels):
     norm = nn.BatchNorm2d(channels)
     return nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), norm, nn.ReLU())
 
 
-def stage():
+def make_stage():
     torch.manual_seed(3)
-    return nn.Sequential(*(layer(4) for _ in range(4))).double()
+    return nn.Sequential(*(make_layer(4) for _ in range(4))).double()
 
 
-def learnt(module, images, batches=2):
-    """Outputs, gradients, statistics and the most bytes kept, of batches that are under way."""
+def train(module, images, batches=2):
+    """Return outputs, gradients, statistics and peak bytes of all micro-batches.
+
+    All of them are in flight at once.
+    """
     activations = Activations([module])
-    found = []
-    given = [(images + batch).requires_grad_() for batch in range(batches)]
+    tensors = []
+    inputs = [(images + batch).requires_grad_() for batch in range(batches)]
     with activations.count():
-        outputs = [module(each) for each in given]
-        for each, output in zip(given, outputs, strict=True):
+        outputs = [module(tensor) for tensor in inputs]
+        for tensor, output in zip(inputs, outputs, strict=True):
             output.sum().backward()
-            found += [output.detach(), each.grad]
-    found += [each.grad for each in module.parameters()]
-    return found + [each.clone() for each in module.buffers()], activations.peak
+            tensors += [output.detach(), tensor.grad]
+    tensors += [tensor.grad for tensor in module.parameters()]
+    return tensors + [tensor.clone() for tensor in module.buffers()], activations.peak
 
 
 @pytest.mark.parametrize("kind", ["stage", "block"])
-def test_what_is_computed_again_is_what_would_have_been_kept(kind):
+def test_recomputed_activations_equal_kept_ones(kind):
     images = torch.randn(2, 4, 8, 8, dtype=torch.float64)
-    kept = stage()
-    again = stage()
-    enable_recomputation(again, kind, nullcontext)
-    wanted, most = learnt(kept, images)
-    found, least = learnt(again, images)
-    assert all(map(torch.equal, found, wanted))
-    assert again.state_dict().keys() == kept.state_dict().keys()
-    assert least < most
+    keeping = make_stage()
+    recomputing = make_stage()
+    enable_recomputation(recomputing, kind, nullcontext)
+    expected, kept_bytes = train(keeping, images)
+    tensors, recomputed_bytes = train(recomputing, images)
+    assert all(map(torch.equal, tensors, expected))
+    assert recomputing.state_dict().keys() == keeping.state_dict().keys()
+    assert recomputed_bytes < kept_bytes
 
 
-def test_of_blocks_the_inputs_are_kept_and_one_block_at_a_time():
+def test_keeps_inputs_of_blocks_and_one_block_at_a_time():
     images = torch.randn(2, 4, 8, 8, dtype=torch.float64)
-    again = stage()
-    one = layer(4).double()
-    enable_recomputation(again, "block", nullcontext)
-    _, block = learnt(one, images, batches=1)
-    _, peak = learnt(again, images, batches=1)
-    assert peak <= 4 * images.nbytes + block
+    recomputing = make_stage()
+    block = make_layer(4).double()
+    enable_recomputation(recomputing, "block", nullcontext)
+    _, block_bytes = train(block, images, batches=1)
+    _, peak_bytes = train(recomputing, images, batches=1)
+    assert peak_bytes <= 4 * images.nbytes + block_bytes
 
 
-def test_nothing_is_computed_again_without_gradients_or_training():
+def test_recomputes_nothing_without_gradients_or_training():
     calls = []
-    module = stage()
+    module = make_stage()
     module[0].register_forward_hook(lambda *_: calls.append(1))
     enable_recomputation(module, "stage", nullcontext)
     with torch.no_grad():
@@ -69,8 +72,8 @@ def test_nothing_is_computed_again_without_gradients_or_training():
     assert calls == [1, 1, 1, 1]
 
 
-def test_inputs_that_need_no_gradient_get_none_and_weights_do():
-    module = stage()
+def test_inputs_without_requires_grad_get_no_gradient():
+    module = make_stage()
     images = torch.ones(1, 4, 8, 8, dtype=torch.float64)
     plain = copy.deepcopy(module)
     enable_recomputation(module, "stage", nullcontext)
@@ -78,18 +81,18 @@ def test_inputs_that_need_no_gradient_get_none_and_weights_do():
     plain(images).sum().backward()
     assert images.grad is None
     pairs = zip(module.parameters(), plain.parameters(), strict=True)
-    assert all(torch.equal(one.grad, other.grad) for one, other in pairs)
+    assert all(torch.equal(parameter.grad, expected.grad) for parameter, expected in pairs)
 
 
-def test_the_number_format_is_entered_again():
+def test_recomputes_in_the_number_format():
     entered = []
 
     @contextmanager
-    def format_of_numbers():
+    def enter_format():
         entered.append(1)
         yield
 
-    module = stage()
-    enable_recomputation(module, "stage", format_of_numbers)
+    module = make_stage()
+    enable_recomputation(module, "stage", enter_format)
     module(torch.ones(1, 4, 8, 8, dtype=torch.float64)).sum().backward()
     assert entered == [1]

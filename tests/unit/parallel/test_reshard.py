@@ -1,4 +1,4 @@
-"""Messages between two stages: every value that a rank needs comes from one rank, once."""
+"""Messages between two stages: each value arrives from one rank, once."""
 
 import pytest
 import torch
@@ -29,59 +29,64 @@ STAGES = {
 }
 
 
-def carry(stages, flow, images):
-    """Return what the ranks of the second stage hold after all messages, and what they should."""
+def exchange(stages, flow, images):
+    """Yield the received and the expected tensors of each rank of the second stage."""
     layout = ModelLayout(stages)
-    whole = [torch.rand(images, *data.shape) for data in flow]
-    held = [
+    tensors_of_flow = [torch.rand(images, *data.shape) for data in flow]
+    shards = [
         {
             rank: local_shard(layout, layout.locate_rank(rank), flow, images)
             for rank in layout.list_stage_ranks(stage)
         }
         for stage in (0, 1)
     ]
-    sent = {}
-    for rank, mine in held[0].items():
-        tensors = [part_of(tensor, mine, index) for index, tensor in enumerate(whole)]
-        for reshard in reshards(mine, held[1]):
+    sends = {}
+    for rank, shard in shards[0].items():
+        tensors = [cut_shard(tensor, shard, index) for index, tensor in enumerate(tensors_of_flow)]
+        for reshard in reshards(shard, shards[1]):
             parts = zip(tensors, reshard.cuts, strict=True)
-            sent[rank, reshard.peer] = torch.cat([one[cut].reshape(-1) for one, cut in parts])
-    for rank, mine in held[1].items():
-        tensors = [torch.zeros(shape) for shape in mine.shapes]
-        for reshard in reshards(mine, held[0]):
-            views = reshard.views(sent.pop((reshard.peer, rank)))
+            sends[rank, reshard.peer] = torch.cat(
+                [tensor[cut].reshape(-1) for tensor, cut in parts]
+            )
+    for rank, shard in shards[1].items():
+        tensors = [torch.zeros(shape) for shape in shard.shapes]
+        for reshard in reshards(shard, shards[0]):
+            views = reshard.views(sends.pop((reshard.peer, rank)))
             for tensor, cut, view in zip(tensors, reshard.cuts, views, strict=True):
-                # Added, so that what comes twice is seen.
+                # Added, so that a value that arrives twice is noticed.
                 tensor[cut] += view
-        yield tensors, [part_of(tensor, mine, index) for index, tensor in enumerate(whole)]
-    assert not sent
+        yield (
+            tensors,
+            [cut_shard(tensor, shard, index) for index, tensor in enumerate(tensors_of_flow)],
+        )
+    assert not sends
 
 
-def part_of(tensor, held, index):
-    box = held.boxes[index]
-    return tensor[slice(*held.images), :, slice(*box.rows), slice(*box.cols)]
+def cut_shard(tensor, shard, index):
+    box = shard.boxes[index]
+    return tensor[slice(*shard.images), :, slice(*box.rows), slice(*box.cols)]
 
 
 @pytest.mark.parametrize("flow", [ONE, TWO], ids=["one tensor", "a pair"])
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
-def test_each_rank_gets_what_it_holds_once(stages, flow):
-    for forth in (stages, stages[::-1]):
+def test_each_rank_receives_its_shard_once(stages, flow):
+    for direction in (stages, stages[::-1]):
         for images in (3, 5):
-            for found, wanted in carry(forth, flow, images):
-                for one, other in zip(found, wanted, strict=True):
-                    assert torch.equal(one, other)
+            for received, expected in exchange(direction, flow, images):
+                for tensor, expected_tensor in zip(received, expected, strict=True):
+                    assert torch.equal(tensor, expected_tensor)
 
 
-def test_ranks_with_nothing_in_common_send_nothing():
+def test_sends_nothing_between_ranks_without_overlap():
     layout = ModelLayout((SQUARE, SQUARE))
-    held = [local_shard(layout, layout.locate_rank(rank), ONE, 2) for rank in range(8)]
-    found = reshards(held[1], dict(enumerate(held[4:], start=4)))
-    assert [reshard.peer for reshard in found] == [5]
-    assert found[0].values == 2 * 3 * 6 * 9
+    shards = [local_shard(layout, layout.locate_rank(rank), ONE, 2) for rank in range(8)]
+    messages = reshards(shards[1], dict(enumerate(shards[4:], start=4)))
+    assert [reshard.peer for reshard in messages] == [5]
+    assert messages[0].values == 2 * 3 * 6 * 9
 
 
-def test_a_pair_goes_in_one_message():
+def test_sends_a_pair_in_one_message():
     layout = ModelLayout((WHOLE, WHOLE))
-    held = [local_shard(layout, layout.locate_rank(rank), TWO, 2) for rank in range(2)]
-    (reshard,) = reshards(held[0], {1: held[1]})
+    shards = [local_shard(layout, layout.locate_rank(rank), TWO, 2) for rank in range(2)]
+    (reshard,) = reshards(shards[0], {1: shards[1]})
     assert reshard.values == 2 * (3 * 13 * 17 + 2 * 7 * 9)

@@ -1,6 +1,6 @@
-"""Messages between stages of a GPU's tensors: what leaves is packed, what was taken stays.
+"""Messages between stages: sent tensors are packed, received ones stay.
 
-The GPU is a stand-in that does its work late; what carries messages reads and writes at once.
+The GPU is a stand-in that does its work late. The carrier of messages reads and writes at once.
 """
 
 import pytest
@@ -19,17 +19,17 @@ COUNT = 5
 NEXT = DirectedRoute(Route(0, 1, (1,)), backward=False)
 
 
-class AtOnce:
-    """Carries at once, from and to memory of the host: what comes is of the message's number."""
+class ImmediateP2p:
+    """Carry messages at once in host memory; a received message contains its number."""
 
     on_device = False
 
     def __init__(self):
-        self.sent = []
+        self.sends = []
         self.received = 0
 
     def send(self, messages, tag):
-        self.sent.append([vector.view(torch.float32).tolist() for vector, _ in messages])
+        self.sends.append([vector.view(torch.float32).tolist() for vector, _ in messages])
         return []
 
     def receive(self, messages, tag):
@@ -39,7 +39,7 @@ class AtOnce:
         return []
 
 
-def channel(p2p):
+def connect_channel(p2p):
     late = torch.device("late")
     sizes = [1] * COUNT
     return StageChannel.connect(
@@ -47,24 +47,26 @@ def channel(p2p):
     )
 
 
-def test_what_leaves_has_been_packed():
+def test_packs_tensors_before_sending():
     LATE.reset()
-    p2p = AtOnce()
-    outgoing = Sender(channel(p2p))
+    p2p = ImmediateP2p()
+    outgoing = Sender(connect_channel(p2p))
     for turn in range(COUNT):
         values = torch.full((1, 1, 2, 4), float(turn)).to("late") * 2
         outgoing.send([values])
         values.zero_()
-    assert p2p.sent == [[[2.0 * turn] * 6, [2.0 * turn] * 8] for turn in range(COUNT)]
+    assert p2p.sends == [[[2.0 * turn] * 6, [2.0 * turn] * 8] for turn in range(COUNT)]
     assert LATE.device_wide == 0
 
 
-def test_what_was_taken_stays_when_the_next_arrives_in_its_place():
+def test_a_taken_tensor_survives_the_next_message():
     LATE.reset()
-    incoming = Receiver(channel(AtOnce()))
+    incoming = Receiver(connect_channel(ImmediateP2p()))
     incoming.begin()
-    taken = [incoming.take()[0] for _ in range(COUNT)]
-    assert [one.cpu().unique().tolist() for one in taken] == [[float(n)] for n in range(COUNT)]
+    tensors = [incoming.take()[0] for _ in range(COUNT)]
+    assert [tensor.cpu().unique().tolist() for tensor in tensors] == [
+        [float(n)] for n in range(COUNT)
+    ]
     assert LATE.device_wide == 0
 
 
@@ -72,9 +74,7 @@ def test_what_was_taken_stays_when_the_next_arrives_in_its_place():
     ("source", "target", "messages", "sends"),
     [(0, 1, 9, 2), (0, 2, 9, 5), (1, 4, 9, 8), (1, 4, 6, 6), (0, 9, 1, 2)],
 )
-def test_sends_past_stages_may_be_as_far_ahead_as_those_beside_them(
-    source, target, messages, sends
-):
+def test_limits_pending_sends_of_a_route(source, target, messages, sends):
     assert (
         DirectedRoute(Route(source, target, (3,)), backward=True).max_pending_sends(messages)
         == sends

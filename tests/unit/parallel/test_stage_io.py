@@ -1,4 +1,4 @@
-"""Stage I/O: the channels of messages between stages, and the tags that tell them apart."""
+"""The channels of messages between stages, and the tags of their messages."""
 
 from dataclasses import replace
 from itertools import product
@@ -31,17 +31,17 @@ LAYOUTS = [
 ]
 
 
-class Postbox:
-    """Notes who sends to whom, and delivers nothing."""
+class RecordingP2p:
+    """Record senders and receivers, and deliver nothing."""
 
     on_device = False
 
     def __init__(self):
-        self.sent = []
+        self.sends = []
         self.received = set()
 
     def send(self, messages, tag):
-        self.sent += [(tag, rank) for _, rank in messages]
+        self.sends += [(tag, rank) for _, rank in messages]
         return []
 
     def receive(self, messages, tag):
@@ -49,7 +49,7 @@ class Postbox:
         return []
 
 
-def plan_of(layout, network=NETWORK):
+def make_plan(layout, network=NETWORK):
     batches = split_batch(8, 2, mirrored=layout.mirrored)
     costs = [float(count.multiply_adds) for count in network.counts]
     balance = balance_layers(costs, [stage.ranks for stage in layout.stages])
@@ -58,45 +58,47 @@ def plan_of(layout, network=NETWORK):
     return replace(plan, straight=frozenset(product(stages, stages)))
 
 
-def posted(layout, rank, network=NETWORK):
-    """The first messages of a step that a rank sends and receives, of all its channels."""
-    plan = plan_of(layout, network)
-    box = Postbox()
-    for place in layout.list_coordinates(rank):
-        io = open_stage_io(box, plan, place)
+def record_messages(layout, rank, network=NETWORK):
+    """Return the first messages of a step of a rank, in all its channels."""
+    plan = make_plan(layout, network)
+    box = RecordingP2p()
+    for coordinates in layout.list_coordinates(rank):
+        io = open_stage_io(box, plan, coordinates)
         io.begin(learns=True)
         pairs = [*zip(io.outputs, io.output_gradients, strict=True)]
-        for outgoing, like in [*pairs, *zip(io.input_gradients, io.inputs, strict=True)]:
-            outgoing.end.send(like.end.take())
+        for outgoing, source in [*pairs, *zip(io.input_gradients, io.inputs, strict=True)]:
+            outgoing.end.send(source.end.take())
     return box
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_one_rank_sends_another_expects(layout, network):
-    boxes = [posted(layout, rank, network) for rank in range(layout.ranks)]
-    sent = {(tag, rank, to) for rank, box in enumerate(boxes) for tag, to in box.sent}
+def test_each_sent_message_is_expected(layout, network):
+    boxes = [record_messages(layout, rank, network) for rank in range(layout.ranks)]
+    sends = {(tag, rank, receiver) for rank, box in enumerate(boxes) for tag, receiver in box.sends}
     received = {
-        (tag, source, rank) for rank, box in enumerate(boxes) for tag, source in box.received
+        (tag, sender, rank) for rank, box in enumerate(boxes) for tag, sender in box.received
     }
-    assert sent == received
-    assert {tag for tag, *_ in sent} == set(message_tags(layout, plan_of(layout, network).routes()))
+    assert sends == received
+    assert {tag for tag, *_ in sends} == set(
+        message_tags(layout, make_plan(layout, network).routes())
+    )
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_of_a_tag_a_rank_only_sends_or_only_receives(layout, network):
+def test_a_rank_uses_a_tag_in_one_direction(layout, network):
     for rank in range(layout.ranks):
-        box = posted(layout, rank, network)
+        box = record_messages(layout, rank, network)
         # A rank that has two stages of a pipeline sends to itself; no other rank may be mixed up.
-        received = {(tag, source) for tag, source in box.received if source != rank}
-        sent = {(tag, to) for tag, to in box.sent if to != rank}
-        assert not {tag for tag, _ in sent} & {tag for tag, _ in received}
+        received = {(tag, sender) for tag, sender in box.received if sender != rank}
+        sends = {(tag, receiver) for tag, receiver in box.sends if receiver != rank}
+        assert not {tag for tag, _ in sends} & {tag for tag, _ in received}
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_between_two_ranks_a_tag_is_of_one_way(layout, network):
+def test_a_rank_sends_each_tag_once_to_a_rank(layout, network):
     for rank in range(layout.ranks):
-        sent = posted(layout, rank, network).sent
-        assert len(set(sent)) == len(sent)
+        sends = record_messages(layout, rank, network).sends
+        assert len(set(sends)) == len(sends)

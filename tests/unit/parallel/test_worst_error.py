@@ -1,4 +1,4 @@
-"""The worst of several comparisons: its error, its tolerance, its place and the wrong elements."""
+"""The worst of several comparisons: error, tolerance, position and wrong elements."""
 
 import math
 
@@ -8,20 +8,25 @@ import pytest
 from spbench_parallel.verify.worst_error import WorstError
 
 
-def test_the_one_that_exceeds_its_tolerance_the_most_stays():
+def test_keeps_the_largest_excess_over_the_tolerance():
     worst = WorstError()
-    for error, tolerance, place in [(0.9, 1.0, "a"), (0.2, 0.1, "b"), (0.3, 0.2, "c"), (5, 9, "d")]:
-        worst.add(error, tolerance, place)
+    for error, tolerance, detail in [
+        (0.9, 1.0, "a"),
+        (0.2, 0.1, "b"),
+        (0.3, 0.2, "c"),
+        (5, 9, "d"),
+    ]:
+        worst.add(error, tolerance, detail)
     assert (worst.error, worst.tolerance, worst.detail) == (0.2, 0.1, "b")
     assert worst.exceeds
 
 
-def test_the_first_comparison_has_a_place_even_without_an_error():
+def test_the_first_comparison_has_a_detail_without_an_error():
     worst = WorstError.single(0.0, 0.1, "somewhere")
     assert (worst.tolerance, worst.detail, worst.exceeds) == (0.1, "somewhere", False)
 
 
-def test_an_error_within_gets_its_place_from_larger_errors_only():
+def test_only_larger_errors_replace_the_detail():
     worst = WorstError.with_tolerance(1.0)
     worst.add(0.0, 1.0, "right")
     assert (worst.error, worst.tolerance, worst.detail) == (0.0, 1.0, "")
@@ -33,7 +38,7 @@ def test_an_error_within_gets_its_place_from_larger_errors_only():
     ("error", "tolerance"), [(math.nan, 0.1), (0.0, math.nan)], ids=["error", "tolerance"]
 )
 @pytest.mark.parametrize("keeps_first", [False, True])
-def test_what_is_not_a_number_exceeds_any_tolerance(error, tolerance, keeps_first):
+def test_nan_exceeds_any_tolerance(error, tolerance, keeps_first):
     worst = WorstError(keeps_first=keeps_first)
     worst.add(error, tolerance, "not a number")
     worst.add(5.0, 0.0, "smaller than infinity")
@@ -42,7 +47,7 @@ def test_what_is_not_a_number_exceeds_any_tolerance(error, tolerance, keeps_firs
     assert (worst.error, worst.tolerance, worst.detail) == (math.inf, allowed, "not a number")
 
 
-def test_the_first_wrong_one_stays_if_asked_for():
+def test_keeps_the_first_excess_on_request():
     worst = WorstError(keeps_first=True)
     worst.add(0.1, 1.0, "small")
     worst.add(0.2, 5.0, "larger")
@@ -52,7 +57,7 @@ def test_the_first_wrong_one_stays_if_asked_for():
     assert (worst.error, worst.tolerance, worst.detail) == (0.15, 0.1, "wrong")
 
 
-def test_arrays_give_their_worst_element_and_the_number_of_wrong_ones():
+def test_counts_wrong_elements_and_keeps_the_worst():
     worst = WorstError()
     expected = np.zeros(4)
     tolerances = np.array([1.0, 0.1, 0.1, 0.1])
@@ -67,7 +72,7 @@ def test_arrays_give_their_worst_element_and_the_number_of_wrong_ones():
     assert worst.detail == "then 1"
 
 
-def test_merging_adds_wrong_elements_and_skips_what_was_not_compared():
+def test_merge_adds_wrong_elements_and_skips_empty_errors():
     worst = WorstError()
     other = WorstError()
     worst.add(5.0, 1.0, "five", wrong=2)

@@ -1,4 +1,4 @@
-"""A rank's GPU before MPI starts: local ranks, the driver and sysfs, as each of them tells."""
+"""A rank's GPU before MPI starts: by local ranks, the driver and sysfs."""
 
 import ctypes
 
@@ -11,7 +11,7 @@ from spbench_workers.binding.local_rank import read_local_rank
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "expected"),
     [
         ({}, None),
         ({"OMPI_COMM_WORLD_LOCAL_RANK": "2"}, (2, "OMPI_COMM_WORLD_LOCAL_RANK")),
@@ -19,7 +19,7 @@ from spbench_workers.binding.local_rank import read_local_rank
         ({"MPI_LOCALRANKID": "1"}, (1, "MPI_LOCALRANKID")),
         ({"MPI_LOCALRANKID": "x"}, None),
         ({"SLURM_LOCALID": "3", "SLURM_STEP_ID": "0"}, (3, "SLURM_LOCALID")),
-        # A batch script has it as well, and every launcher in it hands it on to all its ranks.
+        # A batch script has it as well, and each launcher in it passes it to all its ranks.
         ({"SLURM_LOCALID": "0"}, None),
         (
             {"SLURM_LOCALID": "0", "SLURM_STEPID": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "4"},
@@ -27,12 +27,15 @@ from spbench_workers.binding.local_rank import read_local_rank
         ),
     ],
 )
-def test_the_launcher_tells_the_local_rank(environ, told):
-    assert read_local_rank(environ) == told
+def test_reads_the_local_rank_of_the_launcher(environ, expected):
+    assert read_local_rank(environ) == expected
 
 
 class FakeCuda:
-    """libcuda with some GPUs, as ctypes calls it; ``fails`` names calls that return an error."""
+    """The part of libcuda that ctypes calls, with some GPUs.
+
+    `fails` names the calls that return an error.
+    """
 
     def __init__(self, count=2, fails=()):
         self._count = count
@@ -42,11 +45,11 @@ class FakeCuda:
     def _status(self, name):
         return 999 if name in self._fails else 0
 
-    def cuInit(self, flags):  # noqa: N802 - the library's word
+    def cuInit(self, flags):  # noqa: N802 - the library's name
         return self._status("cuInit")
 
-    def cuDeviceGetCount(self, found):  # noqa: N802
-        found._obj.value = self._count
+    def cuDeviceGetCount(self, count):  # noqa: N802
+        count._obj.value = self._count
         return self._status("cuDeviceGetCount")
 
     def cuDeviceGet(self, device, index):  # noqa: N802
@@ -66,7 +69,7 @@ class FakeCuda:
         return self._status("cuCtxSetCurrent")
 
 
-def test_the_driver_counts_and_addresses_gpus_as_sysfs_spells_them():
+def test_the_driver_counts_and_addresses_gpus_like_sysfs():
     driver = Driver(FakeCuda())
     assert driver.count_gpus() == 2
     assert driver.read_pci_address(1) == "0000:a2:00.0"
@@ -93,26 +96,26 @@ def test_the_gpu_of_the_local_rank_is_current_before_mpi():
         (LOCAL, FakeCuda(fails=("cuDevicePrimaryCtxRetain",))),
     ],
 )
-def test_no_gpu_is_taken_where_none_is_asked_for_or_to_be_had(environ, library):
+def test_selects_no_gpu_if_not_requested_or_missing(environ, library):
     assert select_gpu(environ, lambda: Driver(library)) is None
     assert library.current is None
 
 
-def test_without_a_driver_nothing_happens():
+def test_selects_no_gpu_without_a_driver():
     assert select_gpu(LOCAL, lambda: None) is None
 
 
-def test_the_real_loader_finds_no_driver_or_one_that_counts():
+def test_the_real_loader_returns_a_usable_driver_or_none():
     from spbench_parallel.device.driver import load_driver
 
-    found = load_driver()
-    assert found is None or found.count_gpus() >= 0
+    driver = load_driver()
+    assert driver is None or driver.count_gpus() >= 0
     assert ctypes.sizeof(ctypes.c_void_p) == 8
 
 
 @pytest.fixture
-def sockets(tmp_path, monkeypatch):
-    """Two sockets of two cores, a GPU on each, and one of which sysfs knows no node."""
+def two_sockets(tmp_path, monkeypatch):
+    """Two sockets of two cores with a GPU on each, and a GPU without a node in sysfs."""
     pci = tmp_path / "pci"
     cpus = tmp_path / "cpu"
     for address, node in (("0000:41:00.0", 0), ("0000:c1:00.0", 1), ("0000:e1:00.0", -1)):
@@ -124,9 +127,9 @@ def sockets(tmp_path, monkeypatch):
     monkeypatch.setattr(numa, "CPUS", cpus)
 
 
-@pytest.mark.usefixtures("sockets")
+@pytest.mark.usefixtures("two_two_sockets")
 @pytest.mark.parametrize(
-    ("address", "cpus", "near", "words"),
+    ("address", "cpus", "is_near", "expected"),
     [
         ("0000:41:00.0", (0, 1), True, "near the rank's cores on NUMA node 0"),
         ("0000:c1:00.0", (0, 1, 2, 3), True, "near the rank's cores on NUMA node 0, 1"),
@@ -137,7 +140,7 @@ def sockets(tmp_path, monkeypatch):
         ("0000:41:00.0", (9,), None, "not known"),
     ],
 )
-def test_a_gpu_is_near_the_cores_of_its_socket(address, cpus, near, words):
-    found, phrase = numa.describe_nearness(address, cpus)
-    assert found is near
-    assert words in phrase
+def test_a_gpu_is_near_the_cores_of_its_socket(address, cpus, is_near, expected):
+    nearness, phrase = numa.describe_nearness(address, cpus)
+    assert nearness is is_near
+    assert expected in phrase

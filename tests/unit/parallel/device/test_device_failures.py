@@ -1,7 +1,7 @@
-"""Failures of a GPU as torch tells them, in one sentence that says what to do.
+"""Failures of a GPU as torch raises them, and their messages with a remedy.
 
-The texts are torch's own: of 2.11.0 for CUDA 13, as its libraries hold them, and of reports from
-2.6 on; the longest are cut short.
+The texts are those of torch: of 2.11.0 for CUDA 13, from its libraries, and of reports from 2.6 on.
+The longest are cut short.
 """
 
 import pytest
@@ -23,7 +23,7 @@ LATER = (
     "\nCUDA kernel errors might be asynchronously reported at some other API call, so the "
     "stacktrace below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1"
 )
-ALONE = (
+ONE_PROCESS = (
     "CUDA out of memory. Tried to allocate 22.78 GiB. GPU 0 has a total capacity of 31.47 GiB of "
     "which 12.73 GiB is free. Including non-PyTorch memory, this process has 18.73 GiB memory in "
     "use. Of the allocated memory 9.08 GiB is allocated by PyTorch, and 9.35 GiB is reserved by "
@@ -43,17 +43,20 @@ FULL = (
 )
 
 
-def accelerator(text, name="", later=""):
-    """As torch raises it, before 2.8 and after."""
-    of_old = RuntimeError(f"CUDA error: {text}{later}{DSA}")
-    return [of_old, torch.AcceleratorError(f"CUDA error: {text}{SEARCH.format(name)}{later}{DSA}")]
+def make_cuda_errors(text, name="", later=""):
+    """Return the error as torch raises it, before 2.8 and after."""
+    old_error = RuntimeError(f"CUDA error: {text}{later}{DSA}")
+    return [
+        old_error,
+        torch.AcceleratorError(f"CUDA error: {text}{SEARCH.format(name)}{later}{DSA}"),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (
-            ALONE,
+            ONE_PROCESS,
             "GPU 0 has no memory left: 22.78 GiB were asked for, 12.73 GiB of 31.47 GiB were free",
         ),
         (
@@ -67,9 +70,9 @@ def accelerator(text, name="", later=""):
         ),
     ],
 )
-def test_no_memory_left(text, told):
+def test_describes_exhausted_gpu_memory(text, expected):
     error = torch.OutOfMemoryError(text)
-    assert describe_gpu_error(error, {}) == f"{told}; take a smaller case"
+    assert describe_gpu_error(error, {}) == f"{expected}; take a smaller case"
 
 
 @pytest.mark.parametrize(
@@ -94,10 +97,13 @@ def test_no_memory_left(text, told):
             ),
             "NCCL",
         ),
-        *((one, "CUDA") for one in accelerator("out of memory", "cudaErrorMemoryAllocation")),
+        *(
+            (error, "CUDA")
+            for error in make_cuda_errors("out of memory", "cudaErrorMemoryAllocation")
+        ),
     ],
 )
-def test_no_memory_left_for_a_library_or_to_pin(error, library):
+def test_describes_missing_memory_of_a_library_or_to_pin(error, library):
     assert describe_gpu_error(error, {}) == (
         f"{library} got no memory: the GPU has none left for it, or the host none to pin (ulimit "
         "-l and the job's memory limit); take a smaller case"
@@ -105,7 +111,7 @@ def test_no_memory_left_for_a_library_or_to_pin(error, library):
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "told"),
+    ("name", "params", "expected"),
     [
         (
             "model.resnet",
@@ -133,29 +139,31 @@ def test_no_memory_left_for_a_library_or_to_pin(error, library):
         ("memory.copy", {}, "lower size"),
     ],
 )
-def test_what_to_lower_is_a_parameter_of_the_case(name, given, told):
-    params = BENCHMARKS[name].complete(given)
-    assert describe_gpu_error(torch.OutOfMemoryError(ALONE), params).endswith(f"were free; {told}")
+def test_suggests_parameters_of_the_case(name, params, expected):
+    completed = BENCHMARKS[name].complete(params)
+    assert describe_gpu_error(torch.OutOfMemoryError(ONE_PROCESS), completed).endswith(
+        f"were free; {expected}"
+    )
 
 
 class Greedy(nn.Module):
     def forward(self, data):
-        raise torch.OutOfMemoryError(ALONE)
+        raise torch.OutOfMemoryError(ONE_PROCESS)
 
 
-def test_the_layer_that_needed_it_is_named():
+def test_names_the_layer_that_needed_memory():
     stage = nn.Sequential()
     stage.add_module("stem", nn.Identity())
     stage.add_module("block1", nn.Sequential(nn.ReLU(), Greedy()))
     with pytest.raises(torch.OutOfMemoryError) as caught:
         stage(torch.zeros(1))
-    told = describe_gpu_error(caught.value, {})
-    assert told.endswith("were free, while layer block1 worked forward; take a smaller case")
+    message = describe_gpu_error(caught.value, {})
+    assert message.endswith("were free, while layer block1 worked forward; take a smaller case")
 
 
-def test_the_stage_that_was_built_is_named(monkeypatch):
+def test_names_the_stage_that_was_built(monkeypatch):
     def build(*_, **__):
-        raise torch.OutOfMemoryError(ALONE)
+        raise torch.OutOfMemoryError(ONE_PROCESS)
 
     from mpi4py import MPI
 
@@ -173,7 +181,7 @@ def test_the_stage_that_was_built_is_named(monkeypatch):
     )
 
 
-def test_what_was_being_done_is_kept_with_the_error():
+def test_notes_the_activity_on_an_error():
     with pytest.raises(ValueError, match="odd") as caught, note_activity("it was measured"):
         raise ValueError("odd")
     assert caught.value.__notes__ == ["while it was measured"]
@@ -190,29 +198,29 @@ NO_CODE = "this torch has no code for the GPU's capability"
 
 
 @pytest.mark.parametrize(
-    ("errors", "told"),
+    ("errors", "expected"),
     [
         (
-            accelerator(
+            make_cuda_errors(
                 "CUDA-capable device(s) is/are busy or unavailable", "cudaErrorDevicesUnavailable"
             ),
             BUSY,
         ),
-        (accelerator("all CUDA-capable devices are busy or unavailable"), BUSY),
-        (accelerator("exclusive-thread device already in use by a different thread"), BUSY),
-        (accelerator("uncorrectable ECC error encountered", "cudaErrorECCUncorrectable"), ECC),
+        (make_cuda_errors("all CUDA-capable devices are busy or unavailable"), BUSY),
+        (make_cuda_errors("exclusive-thread device already in use by a different thread"), BUSY),
+        (make_cuda_errors("uncorrectable ECC error encountered", "cudaErrorECCUncorrectable"), ECC),
         (
-            accelerator(
+            make_cuda_errors(
                 "uncorrectable NVLink error detected during the execution",
                 "cudaErrorNvlinkUncorrectable",
             ),
             "a link between GPUs has an uncorrectable error",
         ),
-        (accelerator("unspecified launch failure", "cudaErrorLaunchFailure", LATER), FAULTY),
-        (accelerator("hardware stack error", "cudaErrorHardwareStackError"), FAULTY),
-        (accelerator("unknown error", "cudaErrorUnknown"), LOST),
+        (make_cuda_errors("unspecified launch failure", "cudaErrorLaunchFailure", LATER), FAULTY),
+        (make_cuda_errors("hardware stack error", "cudaErrorHardwareStackError"), FAULTY),
+        (make_cuda_errors("unknown error", "cudaErrorUnknown"), LOST),
         (
-            accelerator(
+            make_cuda_errors(
                 "CUDA driver version is insufficient for CUDA runtime version",
                 "cudaErrorInsufficientDriver",
             ),
@@ -264,21 +272,21 @@ NO_CODE = "this torch has no code for the GPU's capability"
             NONE,
         ),
         (
-            accelerator(
+            make_cuda_errors(
                 "no kernel image is available for execution on the device",
                 "cudaErrorNoKernelImageForDevice",
             ),
             NO_CODE,
         ),
         (
-            accelerator(
+            make_cuda_errors(
                 "the provided PTX was compiled with an unsupported toolchain.",
                 "cudaErrorUnsupportedPtxVersion",
             ),
             NO_CODE,
         ),
         (
-            accelerator(
+            make_cuda_errors(
                 "MPS client failed to connect to the MPS control daemon or the MPS server",
                 "cudaErrorMpsConnectionFailed",
             ),
@@ -294,27 +302,27 @@ NO_CODE = "this torch has no code for the GPU's capability"
             "a GPU is asked for that this rank does not see",
         ),
         (
-            accelerator("the launch timed out and was terminated", "cudaErrorLaunchTimeout"),
+            make_cuda_errors("the launch timed out and was terminated", "cudaErrorLaunchTimeout"),
             "a kernel took longer than the driver lets it",
         ),
         (
-            accelerator(
+            make_cuda_errors(
                 "an illegal memory access was encountered", "cudaErrorIllegalAddress", LATER
             ),
             "a kernel on the GPU read or wrote memory that is not its own",
         ),
         (
-            accelerator("device-side assert triggered", "cudaErrorAssert", LATER),
+            make_cuda_errors("device-side assert triggered", "cudaErrorAssert", LATER),
             "a kernel on the GPU read or wrote memory that is not its own",
         ),
     ],
 )
-def test_what_else_goes_wrong_on_a_gpu(errors, told):
+def test_describes_other_gpu_errors(errors, expected):
     for error in errors:
-        found = describe_gpu_error(error, {})
-        assert found is not None, error
-        assert told in found, error
-        assert "\n" not in found
+        message = describe_gpu_error(error, {})
+        assert message is not None, error
+        assert expected in message, error
+        assert "\n" not in message
 
 
 @pytest.mark.parametrize(
@@ -329,14 +337,14 @@ def test_what_else_goes_wrong_on_a_gpu(errors, told):
         RuntimeError("shape '[3]' is invalid for input of size 4"),
         ValueError("CUDA error: out of memory"),
         CannotRunError("tf32 needs a GPU, and the device is cpu; take fp32"),
-        *accelerator("operation not permitted when stream is capturing"),
+        *make_cuda_errors("operation not permitted when stream is capturing"),
     ],
 )
-def test_other_errors_come_back_as_they_are(error):
+def test_returns_other_errors_unchanged(error):
     assert translate_gpu_error(error) is error
 
 
-def test_the_sentence_names_the_device(monkeypatch):
+def test_the_message_names_the_device(monkeypatch):
     error = torch.OutOfMemoryError(FULL)
     assert str(translate_gpu_error(error)).startswith("cuda: GPU 1 has no memory left")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
@@ -346,22 +354,22 @@ def test_the_sentence_names_the_device(monkeypatch):
         "cuda:1 (NVIDIA H200): GPU 1 has no memory left"
     )
 
-    def lost():
+    def raise_unknown_error():
         raise RuntimeError("CUDA error: unknown error")
 
-    monkeypatch.setattr(torch.cuda, "current_device", lost)
-    assert str(translate_gpu_error(lost_error())).startswith(
+    monkeypatch.setattr(torch.cuda, "current_device", raise_unknown_error)
+    assert str(translate_gpu_error(make_lost_error())).startswith(
         "cuda: the GPU is lost to this process"
     )
 
 
-def lost_error():
+def make_lost_error():
     return RuntimeError(f"CUDA error: unknown error{LATER}{DSA}")
 
 
-def test_memory_that_was_counted_is_told_of_by_the_gpu_itself():
+def test_prefers_the_message_of_the_gpu_to_counted_memory():
     with pytest.raises(torch.OutOfMemoryError), catch_out_of_memory(1 << 40):
-        raise torch.OutOfMemoryError(ALONE)
+        raise torch.OutOfMemoryError(ONE_PROCESS)
     with (
         pytest.raises(CannotRunError, match=r"no memory for 1024\.0 GiB"),
         catch_out_of_memory(1 << 40),

@@ -1,4 +1,7 @@
-"""In which format a GPU multiplies fp32: as the case asks, whatever torch and the last case had."""
+"""The format in which a GPU multiplies fp32: the case decides.
+
+Neither the defaults of torch nor the previous case matter.
+"""
 
 import os
 import subprocess
@@ -39,74 +42,76 @@ class Context(TypedParams):
             comm=Comm(),
         )
         self.seed = 0
-        self.told = []
+        self.reports = []
 
     def planted_in_job(self, fault):
         return False
 
     def device(self, name, reason, *, speaks, near=None):
-        self.told.append(name)
+        self.reports.append(name)
 
     def log(self, message, level):
-        self.told.append(message)
+        self.reports.append(message)
 
 
-def flags():
+def get_tf32_flags():
     return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
 
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch):
-    kept = flags()
+    previous = get_tf32_flags()
     monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
     yield
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = kept
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = previous
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A GPU that torch tells of; nothing is ever put there."""
-    for name, told in {
+    """Simulate a GPU that torch reports. No tensor is put there."""
+    for name, answer in {
         "is_available": True,
         "device_count": 1,
         "set_device": None,
         "get_device_name": "NVIDIA stand-in",
         "get_device_capability": (9, 0),
     }.items():
-        monkeypatch.setattr(torch.cuda, name, lambda *_, told=told: told)
+        monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(gpus, "read_pci_address", lambda _: "0000:41:00.0")
     return monkeypatch
 
 
-@pytest.mark.parametrize(("precision", "on"), [("fp32", False), ("tf32", True), ("bf16", False)])
+@pytest.mark.parametrize(
+    ("precision", "expected"), [("fp32", False), ("tf32", True), ("bf16", False)]
+)
 @pytest.mark.parametrize("before", [True, False])
-def test_each_model_case_says_so_anew(gpu, precision, on, before):
+def test_each_model_case_sets_the_format(gpu, precision, expected, before):
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = before
     context = Context("model.resnet", scheme="sequential", depth=11, precision=precision)
     plan = build_case(context).plan
-    assert context.told == ["cuda:0 NVIDIA stand-in"]
+    assert context.reports == ["cuda:0 NVIDIA stand-in"]
     assert (plan.device, plan.precision.name) == (GPU, precision)
     assert plan.precision.weights == torch.float32
-    assert flags() == (on, on)
+    assert get_tf32_flags() == (expected, expected)
 
 
 @pytest.mark.slow
-def test_what_torch_begins_with_would_be_tf32():
+def test_replaces_tf32_defaults_of_torch():
     code = (
         "import torch; from spbench_parallel.device.formats import set_fp32_precision as say\n"
         "flags = lambda: (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)\n"
         "torch.cuda.get_device_capability = lambda _: (8, 0)\n"
         "print(flags()); say(torch.device('cuda', 0)); print(flags())"
     )
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         env=os.environ | {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.split("\n")[:2] == ["(True, True)", "(False, False)"]
+    assert completed.stdout.split("\n")[:2] == ["(True, True)", "(False, False)"]
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])
@@ -124,22 +129,22 @@ def test_the_host_has_no_tf32():
 
 
 @pytest.mark.parametrize(("forced", "tf32"), [("0", True), ("1", False)])
-def test_a_format_that_the_environment_forbids_is_refused(gpu, forced, tf32):
+def test_rejects_a_format_that_the_environment_forbids(gpu, forced, tf32):
     gpu.setenv("NVIDIA_TF32_OVERRIDE", forced)
     with pytest.raises(CannotRunError, match=f"NVIDIA_TF32_OVERRIDE={forced} makes .* unset it"):
         set_fp32_precision(GPU, tf32=tf32)
     set_fp32_precision(GPU, tf32=not tf32)
-    assert flags() == (not tf32, not tf32)
+    assert get_tf32_flags() == (not tf32, not tf32)
 
 
 @pytest.mark.parametrize("tf32", [True, False])
-def test_tuned_convolutions_are_cudnn_s_and_leave_the_settings_as_they_were(tf32):
+def test_autotuned_convolutions_restore_the_settings(tf32):
     set_fp32_precision(torch.device("cpu"))
     with autotune_convolutions(tf32=tf32):
         assert torch.backends.cudnn.enabled
         assert torch.backends.cudnn.benchmark
         assert torch.backends.cudnn.allow_tf32 == tf32
-    assert flags() == (False, False)
+    assert get_tf32_flags() == (False, False)
 
 
 def test_tf32_is_fp32_in_memory():

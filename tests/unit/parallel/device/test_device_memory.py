@@ -1,4 +1,4 @@
-"""Memory of a GPU between cases: what is collected, given back, and no longer counted."""
+"""Memory of a GPU between cases: collected, released and no longer counted."""
 
 import gc
 import weakref
@@ -18,22 +18,23 @@ from spbench_workers.session import run
 GPU = torch.device("cuda", 0)
 
 
-class Held:
-    """Something of 100 bytes that is there until the collector comes."""
+class Allocation:
+    """An allocation of 100 bytes that lives until the collector runs."""
 
-    everything: ClassVar[weakref.WeakSet] = weakref.WeakSet()
+    instances: ClassVar[weakref.WeakSet] = weakref.WeakSet()
 
     def __init__(self):
-        self.itself = self
+        self.cycle = self
         self.blocks = []
-        Held.everything.add(self)
+        Allocation.instances.add(self)
 
 
 class Cuda:
-    """torch.cuda, as far as it counts memory: that of `Held`.
+    """The part of torch.cuda that counts memory: that of `Allocation`.
 
     Attributes:
-        calls: What was asked of it, in order, with the bytes that were held then.
+
+    calls: Names of calls in order, with the bytes that were allocated then.
     """
 
     def __init__(self):
@@ -41,91 +42,91 @@ class Cuda:
         self.peak = 0
         self.initialized = True
 
-    def _called(self, name):
+    def _record(self, name):
         self.calls.append((name, self.memory_allocated()))
 
     def is_initialized(self):
         return self.initialized
 
     def memory_allocated(self, device=None):
-        return 100 * len(Held.everything)
+        return 100 * len(Allocation.instances)
 
     def max_memory_allocated(self, device=None):
         return max(self.peak, self.memory_allocated())
 
     def reset_peak_memory_stats(self, device=None):
-        self._called("reset")
+        self._record("reset")
         self.peak = self.memory_allocated()
 
     def empty_cache(self):
-        self._called("empty")
+        self._record("empty")
 
 
 @pytest.fixture
 def cuda(monkeypatch):
-    Held.everything.clear()
+    Allocation.instances.clear()
     stand_in = Cuda()
     for name in dir(stand_in):
         if not name.startswith("_") and hasattr(torch.cuda, name):
             monkeypatch.setattr(torch.cuda, name, getattr(stand_in, name))
-    # Only who collects is to collect.
+    # Only the code under test may collect.
     gc.disable()
     yield stand_in
     gc.enable()
 
 
-def context():
+def make_context():
     return SimpleNamespace(params={"image_size": "64", "precision": "fp32"})
 
 
-def test_a_peak_begins_without_what_checks_have_left(cuda):
-    Held()
+def test_a_peak_excludes_garbage_of_checks(cuda):
+    Allocation()
     peak = PeakMemory(GPU)
     assert cuda.calls == [("empty", 0), ("reset", 0)]
-    kept = Held()
+    allocation = Allocation()
     assert peak.megabytes() == 100 / 1e6
-    assert kept
+    assert allocation
 
 
-def test_a_layer_s_use_is_without_what_others_have_left(cuda):
-    Held()
+def test_the_memory_of_a_layer_excludes_earlier_garbage(cuda):
+    Allocation()
     with measure_memory(GPU) as use:
-        kept = Held()
+        allocation = Allocation()
     assert (use.peak, use.remaining) == (100, 100)
-    assert kept
+    assert allocation
 
 
-def test_a_case_gives_back_what_it_has_left(cuda):
-    run(lambda _: Held() and None, context())
+def test_a_case_releases_its_memory(cuda):
+    run(lambda _: Allocation() and None, make_context())
     assert cuda.calls == [("empty", 0)]
 
 
-def test_a_case_that_failed_gives_back_what_its_functions_had(cuda):
+def test_a_failed_case_releases_the_memory_of_its_frames(cuda):
     def fail(_):
-        kept = Held()
-        raise ValueError(f"{kept} is wrong")
+        allocation = Allocation()
+        raise ValueError(f"{allocation} is wrong")
 
     with pytest.raises(ValueError, match="is wrong"):
-        run(fail, context())
+        run(fail, make_context())
     assert cuda.calls == [("empty", 0)]
 
 
-def test_a_small_case_without_a_gpu_gives_nothing_back(cuda):
+def test_a_small_case_without_a_gpu_releases_nothing(cuda):
     cuda.initialized = False
-    run(lambda _: Held() and None, context())
+    run(lambda _: Allocation() and None, make_context())
     release_memory()
     assert cuda.calls == []
     assert cuda.memory_allocated() == 100
 
 
-def test_a_large_process_without_a_gpu_gives_its_heap_back(cuda, monkeypatch):
-    """Also what only a reference cycle holds, and what the C library would keep."""
+def test_a_large_process_without_a_gpu_releases_its_heap(cuda, monkeypatch):
+    """Also memory of reference cycles, and memory that the C library would keep."""
     cuda.initialized = False
     monkeypatch.setattr(memory, "_MIN_RESIDENT_BYTES", 0)
-    held = Held()
-    held.blocks = [bytearray(64 << 10) for _ in range(2000)]
-    last = held.blocks[-1]  # above the others, so that they do not end the heap
-    del held
+    allocation = Allocation()
+    allocation.blocks = [bytearray(64 << 10) for _ in range(2000)]
+    last = allocation.blocks[-1]  # above the others, so that they do not end the heap
+    del allocation
     before = resident_bytes()
     release_memory()
     assert cuda.calls == []
@@ -134,22 +135,22 @@ def test_a_large_process_without_a_gpu_gives_its_heap_back(cuda, monkeypatch):
     assert len(last) == 64 << 10
 
 
-def test_what_a_gpu_tells_at_last_is_the_case_s(cuda, monkeypatch):
-    def lost():
+def test_an_error_while_releasing_memory_fails_the_case(cuda, monkeypatch):
+    def raise_unknown_error():
         raise RuntimeError("CUDA error: unknown error")
 
-    monkeypatch.setattr(torch.cuda, "empty_cache", lost)
+    monkeypatch.setattr(torch.cuda, "empty_cache", raise_unknown_error)
     with pytest.raises(CannotRunError, match="the GPU is lost to this process"):
-        run(lambda _: None, context())
+        run(lambda _: None, make_context())
 
 
-def test_a_lost_gpu_that_gives_nothing_back_does_not_hide_why(cuda, monkeypatch):
-    def lost():
+def test_an_error_while_releasing_does_not_hide_the_first(cuda, monkeypatch):
+    def raise_unknown_error():
         raise RuntimeError("CUDA error: unknown error")
 
     def fail(_):
         raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
 
-    monkeypatch.setattr(torch.cuda, "empty_cache", lost)
+    monkeypatch.setattr(torch.cuda, "empty_cache", raise_unknown_error)
     with pytest.raises(CannotRunError, match="uncorrectable ECC error: take it out of service"):
-        run(fail, context())
+        run(fail, make_context())

@@ -1,4 +1,4 @@
-"""What is asked of torch for CUDA IPC: no GPU is there, so that torch's own part is made up."""
+"""Calls to torch for CUDA IPC. No GPU is needed: torch's part is simulated."""
 
 from inspect import signature
 from unittest.mock import Mock, patch
@@ -14,23 +14,25 @@ DEVICE = torch.device("cuda", 2)
 
 @pytest.fixture
 def events():
-    """Events of CUDA, in the order in which they are made or opened; their handles tell which."""
-    made = []
+    """Yield the events of CUDA in the order of creation; handles have their index."""
+    created = []
 
-    def event(**arguments):
+    def create_event(**arguments):
         assert arguments in ({"interprocess": True}, {})
-        made.append(Mock(ipc_handle=Mock(return_value=b"handle %d" % len(made))))
-        return made[-1]
+        created.append(Mock(ipc_handle=Mock(return_value=b"handle %d" % len(created))))
+        return created[-1]
 
-    def opened(device, handle):
+    def open_event(device, handle):
         assert (device, handle) == (DEVICE, b"theirs")
-        return event()
+        return create_event()
 
     with (
-        patch.object(torch.cuda, "Event", Mock(side_effect=event, from_ipc_handle=opened)),
+        patch.object(
+            torch.cuda, "Event", Mock(side_effect=create_event, from_ipc_handle=open_event)
+        ),
         patch.object(torch.cuda, "current_stream", lambda device: f"the stream of {device}"),
     ):
-        yield made
+        yield created
 
 
 def test_a_process_has_two_events_for_all_that_it_shares(events):
@@ -39,17 +41,17 @@ def test_a_process_has_two_events_for_all_that_it_shares(events):
     ipc.read.record()
     ipc.packed.record()
     packed, read = events
-    for one in (packed, read):
-        one.record.assert_called_once_with("the stream of cuda:2")
-        one.ipc_handle.assert_called_once_with()
+    for event in (packed, read):
+        event.record.assert_called_once_with("the stream of cuda:2")
+        event.ipc_handle.assert_called_once_with()
 
 
 def test_an_event_of_another_process_is_opened_once(events):
     ipc = CudaIpc(DEVICE)
     ipc.open_event(b"theirs").wait()
     ipc.open_event(b"theirs").wait()
-    (opened,) = events[2:]
-    assert [call.args for call in opened.wait.call_args_list] == [("the stream of cuda:2",)] * 2
+    (event,) = events[2:]
+    assert [call.args for call in event.wait.call_args_list] == [("the stream of cuda:2",)] * 2
 
 
 class OldStorage:
@@ -78,7 +80,7 @@ class BothStorage(OldStorage, NewStorage):
     """Storages of a torch that uses the new names for devices other than CUDA."""
 
 
-def test_opens_memory_of_another_gpu_under_the_own_one_without_an_event(events):
+def test_opens_memory_of_another_gpu_without_an_event(events):
     """The sender asks for an event; torch would open it and never destroy it."""
     handle = (0, b"memory", 512, 0, b"users", 1, b"event", True)
     storage = torch.UntypedStorage(512)

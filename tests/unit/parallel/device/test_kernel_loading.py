@@ -1,4 +1,4 @@
-"""When CUDA loads its kernels: at its start, where stages of a model talk over NCCL."""
+"""Kernel loading of CUDA: at its start if stages of a model communicate by NCCL."""
 
 import os
 from types import SimpleNamespace
@@ -13,58 +13,58 @@ NAME = "CUDA_MODULE_LOADING"
 
 
 @pytest.mark.parametrize(
-    ("words", "before", "after"),
+    ("arguments", "before", "after"),
     [
         (["model.resnet", "--backend", "nccl"], {}, {NAME: "EAGER"}),
         (["model.resnet", "--backend=nccl"], {}, {NAME: "EAGER"}),
         (["model.resnet", "--backend", "nccl"], {NAME: "LAZY"}, {NAME: "LAZY"}),
         (["model.resnet", "--backend", "mpi"], {}, {}),
-        # No receive of these is posted while something else is computed.
+        # No receive of these is posted while other work is computed.
         (["allreduce", "--algorithm", "nccl"], {}, {}),
     ],
 )
-def test_by_hand_the_command_line_says_so(words, before, after):
+def test_a_standalone_command_line_requests_eager_loading(arguments, before, after):
     environ = dict(before)
-    request_eager_loading(words, environ)
+    request_eager_loading(arguments, environ)
     assert environ == after
 
 
-def test_by_hand_it_is_set_before_anything_starts_cuda(monkeypatch):
-    def start():
+def test_a_standalone_run_sets_it_before_cuda_starts(monkeypatch):
+    def fail_to_start():
         raise RuntimeError(f"started with {os.environ.get(NAME)}")
 
     monkeypatch.setenv(NAME, "")
     monkeypatch.delenv(NAME)
-    monkeypatch.setattr(program, "open_world", start)
+    monkeypatch.setattr(program, "open_world", fail_to_start)
     with pytest.raises(RuntimeError, match="started with EAGER"):
         program.main(["model.resnet", "--backend", "nccl"])
 
 
-def job(*backends, env=None):
+def make_job(*backends, env=None):
     cases = [SimpleNamespace(params={"backend": backend}) for backend in backends]
     return SimpleNamespace(cases=cases, settings=SimpleNamespace(env=env or {}))
 
 
 @pytest.mark.parametrize(
-    ("given", "env", "words"),
+    ("job", "env", "expected"),
     [
-        (job("mpi", "nccl"), {}, {NAME: "EAGER"}),
-        (job("mpi", "gloo"), {}, {}),
-        (job("nccl", env={NAME: "LAZY"}), {}, {}),
-        (job("nccl"), {NAME: "LAZY"}, {}),
+        (make_job("mpi", "nccl"), {}, {NAME: "EAGER"}),
+        (make_job("mpi", "gloo"), {}, {}),
+        (make_job("nccl", env={NAME: "LAZY"}), {}, {}),
+        (make_job("nccl"), {NAME: "LAZY"}, {}),
     ],
 )
-def test_the_console_says_so_to_the_ranks(given, env, words):
-    assert _kernel_loading_environment(given, env) == words
+def test_the_console_sets_it_for_the_ranks(job, env, expected):
+    assert _kernel_loading_environment(job, env) == expected
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "expected"),
     [
         ({}, ("lazy", "CUDA_MODULE_LOADING is not set")),
         ({NAME: "EAGER"}, ("eager", "CUDA_MODULE_LOADING=EAGER")),
         ({NAME: "LAZY"}, ("lazy", "CUDA_MODULE_LOADING=LAZY")),
     ],
 )
-def test_it_is_recorded(environ, told):
-    assert kernel_loading(environ) == told
+def test_reports_kernel_loading_and_its_source(environ, expected):
+    assert kernel_loading(environ) == expected

@@ -1,4 +1,4 @@
-"""The stand-in for CUDA IPC: its limits, without which tests of them would show nothing."""
+"""The stand-in for CUDA IPC: other tests rely on its limits."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_fails_to_map_more_segments_than_the_limit(ipc):
 
 
 @pytest.mark.usefixtures("_limit_of_two")
-def test_fails_to_open_more_events_than_the_limit_even_if_memory_is_closed(ipc):
+def test_fails_to_open_more_events_than_the_limit(ipc):
     memory = new_memory()
     _, *fields, has_event = ipc.share(memory)
     assert has_event is True
@@ -63,7 +63,7 @@ def test_fails_to_open_more_events_than_the_limit_even_if_memory_is_closed(ipc):
     ipc._open_storage_memory(*fields, False)
 
 
-def test_handles_beyond_the_sender_s_limit_have_no_event(ipc, monkeypatch):
+def test_handles_above_the_limit_have_no_event(ipc, monkeypatch):
     monkeypatch.setattr(late_ipc, "_MOST_EVENTS", 1)
     memory = new_memory()
     install().streams.synchronize()
@@ -72,7 +72,7 @@ def test_handles_beyond_the_sender_s_limit_have_no_event(ipc, monkeypatch):
     assert ipc.share(new_memory())[-1] is True
 
 
-def test_freed_memory_is_overwritten_where_it_is_still_open(ipc):
+def test_freed_memory_is_overwritten_in_open_handles(ipc):
     memory = new_memory()
     opened = ipc.open_memory(ipc.share(memory))
     install().streams.synchronize()

@@ -1,7 +1,7 @@
 """Private names of torch that GPU paths use: a new version may lack them.
 
-Functions for CUDA IPC are in test_ipc.py. Builds without CUDA lack some names: declarations that
-torch installs show those.
+Functions for CUDA IPC are in test_ipc.py. Builds without CUDA lack some names, which torch's
+installed declarations show.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ GROUP_NAMES = (
 
 @pytest.mark.parametrize("name", ["_host_emptyCache", "_cuda_clearCublasWorkspaces"])
 def test_torch_can_free_pinned_memory_and_workspaces(name):
-    """`device.memory.release_memory` and `device.warm_up` do less if these names are gone."""
+    """Without these names, memory is not freed: see `device.memory`, `device.warm_up`."""
     assert f"def {name}()" in DECLARATIONS.read_text()
 
 
@@ -36,12 +36,12 @@ def test_torch_with_cuda_can_free_pinned_memory_and_workspaces(name):
 
 
 @pytest.mark.parametrize("name", GROUP_NAMES)
-def test_process_groups_of_gloo_have_the_names_that_are_used(name):
+def test_process_groups_of_gloo_have_the_used_names(name):
     assert hasattr(dist.ProcessGroupGloo, name)
 
 
 @pytest.mark.skipif(not dist.is_nccl_available(), reason="this torch is built without NCCL")
-def test_process_groups_of_nccl_have_the_names_that_are_used():
+def test_process_groups_of_nccl_have_the_used_names():
     assert [name for name in GROUP_NAMES if not hasattr(dist.ProcessGroupNCCL, name)] == []
     options = dist.ProcessGroupNCCL.Options
     assert hasattr(options, "_timeout")

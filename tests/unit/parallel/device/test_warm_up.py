@@ -12,25 +12,25 @@ from spbench_workers import session
 
 
 @pytest.fixture
-def two_gpus(monkeypatch):
-    """Two GPUs as torch counts them; returns those that were started."""
-    started = []
+def started_gpus(monkeypatch):
+    """Provide two GPUs to torch; return the started ones."""
+    devices = []
     monkeypatch.setattr(warm_up, "explain_missing_gpu", lambda: "")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
-    monkeypatch.setattr(warm_up, "load_libraries", started.append)
-    return started
+    monkeypatch.setattr(warm_up, "load_libraries", devices.append)
+    return devices
 
 
-def test_the_gpu_of_the_local_rank_is_started(two_gpus):
+def test_starts_the_gpu_of_the_local_rank(started_gpus):
     warm_up.start_gpu(3)
-    assert two_gpus == [torch.device("cuda", 1)]
+    assert started_gpus == [torch.device("cuda", 1)]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, torch.cuda.DeferredCudaCallError, OSError])
-def test_a_gpu_that_fails_is_left_to_the_case(two_gpus, monkeypatch, error):
+def test_ignores_a_gpu_that_fails_to_start(started_gpus, monkeypatch, error):
     def fail(device):
         raise error("CUDA error: out of memory")
 
@@ -38,14 +38,14 @@ def test_a_gpu_that_fails_is_left_to_the_case(two_gpus, monkeypatch, error):
     warm_up.start_gpu(0)
 
 
-def test_without_a_gpu_nothing_is_started(two_gpus, monkeypatch):
+def test_starts_nothing_without_a_gpu(started_gpus, monkeypatch):
     monkeypatch.setattr(warm_up, "explain_missing_gpu", lambda: "no driver")
     warm_up.start_gpu(0)
-    assert two_gpus == []
+    assert started_gpus == []
 
 
 class Operators(TorchDispatchMode):
-    """Keeps the names of operators."""
+    """Keep the names of operators."""
 
     def __init__(self):
         super().__init__()
@@ -56,23 +56,23 @@ class Operators(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_the_libraries_are_used():
+def test_loading_calls_the_libraries():
     with Operators() as operators:
         warm_up.load_libraries(torch.device("cpu"))
     assert {"aten::mm", "aten::convolution", "aten::convolution_backward"} <= operators.names
 
 
 @pytest.fixture
-def served(monkeypatch):
-    """Serve a case with doubles for channel, world and benchmark; return the steps in order."""
+def serve_case(monkeypatch):
+    """Serve a case with doubles for channel, world and benchmark; return its steps."""
 
-    def served(device, environ=None, benchmark="compute.gemm", **params):
-        happened = []
+    def serve_case(device, environ=None, benchmark="compute.gemm", **params):
+        steps = []
         channel = SimpleNamespace(
             receive_cases=lambda: [
                 {"benchmark": benchmark, "params": {"device": device, **params}}
             ],
-            send=lambda event, **fields: happened.append(event),
+            send=lambda event, **fields: steps.append(event),
             guarded_by_kernel=nullcontext,
             close=lambda: None,
         )
@@ -85,29 +85,29 @@ def served(monkeypatch):
         monkeypatch.setattr(session, "connect_or_exit", lambda: channel)
         monkeypatch.setattr(session, "open_world", lambda guard: world)
         monkeypatch.setattr(session, "mpi_versions", dict)
-        monkeypatch.setattr(session, "start_reporting", lambda *_: happened.append("ready"))
+        monkeypatch.setattr(session, "start_reporting", lambda *_: steps.append("ready"))
         monkeypatch.setattr(session, "load_runners", lambda names: dict.fromkeys(names))
-        monkeypatch.setattr(session, "run_case", lambda *_, **__: happened.append("case"))
+        monkeypatch.setattr(session, "run_case", lambda *_, **__: steps.append("case"))
         monkeypatch.setattr(session, "finalize_mpi", lambda: None)
-        monkeypatch.setattr(warm_up, "start_gpu", lambda local_rank: happened.append("started"))
+        monkeypatch.setattr(warm_up, "start_gpu", lambda local_rank: steps.append("started"))
         session.serve()
-        return happened
+        return steps
 
-    return served
-
-
-def test_a_job_that_needs_gpus_starts_them_before_it_is_ready(served):
-    assert served("cuda", "cuda") == ["started", "ready", "log", "case"]
+    return serve_case
 
 
-def test_a_job_that_may_use_gpus_starts_them_as_it_loads(served):
-    assert served("auto") == ["ready", "log", "started", "case"]
+def test_starts_required_gpus_before_ready(serve_case):
+    assert serve_case("cuda", "cuda") == ["started", "ready", "log", "case"]
 
 
-def test_ranks_that_use_other_gpus_or_none_start_none(served):
-    assert served("auto", benchmark="kvstore.push_pull") == ["ready", "log", "case"]
-    assert served("auto", device_ids=[1]) == ["ready", "log", "case"]
+def test_starts_optional_gpus_while_loading(serve_case):
+    assert serve_case("auto") == ["ready", "log", "started", "case"]
 
 
-def test_a_job_on_the_host_starts_none(served):
-    assert served("cpu") == ["ready", "log", "case"]
+def test_starts_no_gpu_for_other_devices_or_benchmarks(serve_case):
+    assert serve_case("auto", benchmark="kvstore.push_pull") == ["ready", "log", "case"]
+    assert serve_case("auto", device_ids=[1]) == ["ready", "log", "case"]
+
+
+def test_starts_no_gpu_for_a_job_on_the_host(serve_case):
+    assert serve_case("cpu") == ["ready", "log", "case"]

@@ -1,4 +1,4 @@
-"""Checks of operators at full size: what they let pass, and what not, in every format."""
+"""Checks of operators at full size: accepted and rejected errors, in every format."""
 
 import math
 
@@ -32,35 +32,35 @@ OPERATORS = {
 }
 
 
-def rounded(values, precision):
+def round_to(values, precision):
     return values.to(precision.work)
 
 
-def call_of(module, precision, seed=0):
-    """A call as the format has it: exact products, rounded once."""
+def make_call(module, precision, seed=0):
+    """Return a call with exact products that are rounded once, like in the format."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(torch.randn(parameter.shape) / 8)
-    pixels = rounded(torch.randn(2, 16, SIDE, SIDE, dtype=torch.float64), precision)
+    pixels = round_to(torch.randn(2, 16, SIDE, SIDE, dtype=torch.float64), precision)
     parameters = {
-        name: rounded(one.detach(), precision).double().requires_grad_()
-        for name, one in module.named_parameters()
+        name: round_to(parameter.detach(), precision).double().requires_grad_()
+        for name, parameter in module.named_parameters()
     }
     wide = pixels.double().requires_grad_()
-    found = plain(module, wide, **parameters)
-    gradient = rounded(torch.randn(found.shape, dtype=torch.float64), precision)
-    found.backward(gradient.double())
+    output = compute_plain(module, wide, **parameters)
+    gradient = round_to(torch.randn(output.shape, dtype=torch.float64), precision)
+    output.backward(gradient.double())
     return OperatorCall(
         pixels,
-        rounded(found.detach(), precision),
+        round_to(output.detach(), precision),
         gradient,
-        rounded(wide.grad, precision),
-        {name: rounded(one.grad, precision) for name, one in parameters.items()},
+        round_to(wide.grad, precision),
+        {name: round_to(parameter.grad, precision) for name, parameter in parameters.items()},
     )
 
 
-def plain(module, pixels, weight=None, bias=None):
+def compute_plain(module, pixels, weight=None, bias=None):
     match module:
         case SpatialShiftedConv2d():
             return functional.conv2d(pixels[:, :, 1::2, 1::2], weight)
@@ -71,93 +71,95 @@ def plain(module, pixels, weight=None, bias=None):
     return functional.avg_pool2d(pixels, 3, 1, 1, count_include_pad=False)
 
 
-def error_of(module, call, precision):
+def measure_error(module, call, precision):
     errors = OperatorErrors()
     rounding = Rounding.from_precision(precision)
     WindowCheck("it", module, MPI.COMM_SELF, precision.work, rounding, errors).check(call)
     return errors.single
 
 
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
 @pytest.mark.parametrize("name", OPERATORS)
-def test_what_is_rounded_passes(name, precision):
+def test_rounded_values_pass(name, precision):
     for seed in range(5):
         module = OPERATORS[name]()
-        worst = error_of(module, call_of(module, precision, seed), precision)
+        worst = measure_error(module, make_call(module, precision, seed), precision)
         assert 0.0 <= worst.error < 0.5, worst.detail
 
 
-def corner(values):
-    """The channels of one pixel are off by as much as values are large."""
+def spoil_corner(values):
+    """Change the channels of one pixel by the magnitude of the values."""
     values[0, :, 0, 0] += values.square().mean().sqrt()
 
 
-def scaled(values):
+def scale_all(values):
     values.mul_(1.05)
 
 
-def not_a_number(values):
+def insert_nan(values):
     values[0, 0, 0, 0] = math.nan
 
 
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
-@pytest.mark.parametrize("spoil", [corner, scaled, not_a_number])
-@pytest.mark.parametrize(("part", "word"), [("output", "output"), ("input_gradient", "input grad")])
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
+@pytest.mark.parametrize("spoil", [spoil_corner, scale_all, insert_nan])
+@pytest.mark.parametrize(
+    ("part", "prefix"), [("output", "output"), ("input_gradient", "input grad")]
+)
 @pytest.mark.parametrize("name", OPERATORS)
-def test_one_wrong_pixel_and_a_wrong_scale_are_found(name, part, word, spoil, precision):
+def test_detects_a_wrong_pixel_and_a_wrong_scale(name, part, prefix, spoil, precision):
     module = OPERATORS[name]()
-    call = call_of(module, precision)
+    call = make_call(module, precision)
     spoil(getattr(call, part))
-    worst = error_of(module, call, precision)
+    worst = measure_error(module, call, precision)
     assert worst.error > 1.0
-    assert worst.detail.startswith(f"it: {word}")
+    assert worst.detail.startswith(f"it: {prefix}")
 
 
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
-def test_wrong_gradients_of_weights_are_found(precision):
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
+def test_detects_wrong_gradients_of_weights(precision):
     module = OPERATORS["conv"]()
-    for spoil in (scaled, lambda values: values.zero_()):
+    for spoil in (scale_all, lambda values: values.zero_()):
         for name in ("weight", "bias"):
-            call = call_of(module, precision)
+            call = make_call(module, precision)
             spoil(call.parameter_gradients[name])
-            worst = error_of(module, call, precision)
+            worst = measure_error(module, call, precision)
             assert worst.error > 1.0
             assert worst.detail == f"it: gradient of {name}"
     call.parameter_gradients.clear()
-    assert error_of(module, call, precision).error == math.inf
+    assert measure_error(module, call, precision).error == math.inf
 
 
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
-def test_a_norm_is_held_against_sums_of_its_own(precision):
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
+def test_a_norm_is_compared_with_independent_sums(precision):
     torch.manual_seed(1)
     module = SpatialBatchNorm2d(16, tiling=TILING, dtype=precision.weights)
     before = module.running_mean.clone(), module.running_var.clone()
-    pixels = rounded(3 + torch.randn(2, 16, SIDE, SIDE), precision).requires_grad_()
-    found = module(pixels)
-    gradient = rounded(torch.randn(found.shape), precision)
-    found.backward(gradient)
-    grads = {name: one.grad for name, one in module.named_parameters()}
+    pixels = round_to(3 + torch.randn(2, 16, SIDE, SIDE), precision).requires_grad_()
+    output = module(pixels)
+    gradient = round_to(torch.randn(output.shape), precision)
+    output.backward(gradient)
+    grads = {name: parameter.grad for name, parameter in module.named_parameters()}
 
-    def worst_of(**other):
+    def measure_worst(**changes):
         errors = OperatorErrors()
-        words = {"output": found.detach(), "input_gradient": pixels.grad}
+        fields = {"output": output.detach(), "input_gradient": pixels.grad}
         check = NormCheck(
             "it", module, MPI.COMM_SELF, [0], Rounding.from_precision(precision), errors
         )
-        words |= {"parameter_gradients": grads} | other
-        call = OperatorCall(pixels.detach(), output_gradient=gradient, **words)
+        fields |= {"parameter_gradients": grads} | changes
+        call = OperatorCall(pixels.detach(), output_gradient=gradient, **fields)
         check.check_statistics(call, before)
         check.check(call)
         return errors.single
 
-    assert worst_of().error < 0.5, worst_of().detail
-    assert worst_of(output=found.detach() * 1.05).error > 1.0
-    assert worst_of(input_gradient=gradient).error > 1.0
+    assert measure_worst().error < 0.5, measure_worst().detail
+    assert measure_worst(output=output.detach() * 1.05).error > 1.0
+    assert measure_worst(input_gradient=gradient).error > 1.0
     wrong = {"weight": grads["weight"] * 1.05, "bias": grads["bias"]}
-    assert "gradient of weight" in worst_of(parameter_gradients=wrong).detail
+    assert "gradient of weight" in measure_worst(parameter_gradients=wrong).detail
     module.running_var.mul_(1.01)
-    assert worst_of().error > 1.0
-    assert worst_of().detail == "it: running variance"
+    assert measure_worst().error > 1.0
+    assert measure_worst().detail == "it: running variance"
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3, 7])
@@ -171,12 +173,12 @@ def test_readers_are_all_outputs_that_read_a_pixel(kernel, stride, padding):
     reads = {out: set(range(*axis.read((out, out + 1)))) for out in range(count)}
     for first in range(length):
         for last in range(first + 1, length + 1):
-            wanted = [out for out in range(count) if reads[out] & set(range(first, last))]
-            found = axis.readers((first, last), count)
-            assert list(range(*found)) == wanted
+            expected = [out for out in range(count) if reads[out] & set(range(first, last))]
+            readers = axis.readers((first, last), count)
+            assert list(range(*readers)) == expected
 
 
-def test_a_wrong_shape_is_no_match():
+def test_a_wrong_shape_has_an_infinite_error():
     error, _ = worst_pixel(torch.zeros(1, 2, 3, 3), torch.zeros(1, 2, 3, 4), torch.ones(1, 3, 4))
     assert error == math.inf
 
@@ -184,19 +186,19 @@ def test_a_wrong_shape_is_no_match():
 # Scales of tensors
 
 
-def scale_error(found, wanted):
+def measure_scale_error(values, exact):
     scale = ScaleError(Rounding.from_precision(BF16))
-    scale.add(found, wanted.double(), wanted.double().abs())
+    scale.add(values, exact.double(), exact.double().abs())
     return scale.error
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.99, 1.01])
-def test_a_tensor_of_16_bits_that_is_scaled_is_found(factor):
+def test_detects_a_scaled_tensor_of_16_bits(factor):
     exact = torch.randn(64, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert scale_error(exact.bfloat16(), exact) < 1.0
-    assert scale_error((exact * factor).bfloat16(), exact) > 2.0
+    assert measure_scale_error(exact.bfloat16(), exact) < 1.0
+    assert measure_scale_error((exact * factor).bfloat16(), exact) > 2.0
 
 
-def test_the_scale_of_no_pixels_is_right_and_of_others_shapes_wrong():
-    assert scale_error(torch.zeros(1, 3, 0, 2), torch.zeros(1, 3, 0, 0)) == 0.0
-    assert scale_error(torch.zeros(1, 3, 1, 2), torch.zeros(1, 3, 1, 1)) == math.inf
+def test_empty_tensors_pass_and_other_shapes_fail():
+    assert measure_scale_error(torch.zeros(1, 3, 0, 2), torch.zeros(1, 3, 0, 0)) == 0.0
+    assert measure_scale_error(torch.zeros(1, 3, 1, 2), torch.zeros(1, 3, 1, 1)) == math.inf

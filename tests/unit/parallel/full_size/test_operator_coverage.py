@@ -1,4 +1,4 @@
-"""Each operator over tiles has a check at full size, or a written reason why it has none."""
+"""Each operator over tiles has a check at full size, or a written reason."""
 
 import inspect
 import pkgutil
@@ -15,7 +15,7 @@ from spbench_parallel.spatial.transports import staged
 ABSTRACT = (WholeImageOperator,)
 
 
-def operators():
+def list_operators():
     """Return the public operators of the package of operators over tiles."""
     names = pkgutil.walk_packages(spbench_parallel.spatial.__path__, "spbench_parallel.spatial.")
     modules = [import_module(item.name) for item in names]
@@ -31,15 +31,19 @@ def operators():
     }
 
 
-@pytest.mark.parametrize("operator", sorted(operators(), key=str))
+@pytest.mark.parametrize("operator", sorted(list_operators(), key=str))
 def test_each_operator_over_tiles_has_a_check_or_a_reason(operator):
-    checked = any(issubclass(operator, known) for known in CHECKED_AS)
-    reasons = [reason for known, reason in NOT_CHECKED.items() if issubclass(operator, known)]
+    checked = any(issubclass(operator, checked_type) for checked_type in CHECKED_AS)
+    reasons = [
+        reason for checked_type, reason in NOT_CHECKED.items() if issubclass(operator, checked_type)
+    ]
     assert checked != bool(reasons), f"{operator.__name__}: put it into CHECKED_AS or NOT_CHECKED"
 
 
-def test_a_new_operator_without_a_check_is_found():
+def test_detects_a_new_operator_without_a_check():
     class SpatialNew(nn.Module):
         pass
 
-    assert not any(issubclass(SpatialNew, known) for known in (*CHECKED_AS, *NOT_CHECKED))
+    assert not any(
+        issubclass(SpatialNew, checked_type) for checked_type in (*CHECKED_AS, *NOT_CHECKED)
+    )

@@ -1,4 +1,4 @@
-"""The operators of one rank that are computed again, of networks of the user's own."""
+"""The recomputed operators of one rank, in networks of the user."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from spbench_parallel.models.imported.plain_modules import find_comparable_convs
 from spbench_parallel.progress import NO_PROGRESS
 
 
-class Doubled(nn.Conv2d):
+class DoublingConv(nn.Conv2d):
     def forward(self, images):
         return 2.0 * super().forward(images)
 
@@ -20,7 +20,7 @@ class Net(nn.Module):
         self.first = nn.Conv2d(3, 3, 3, padding=1)
         self.twice = nn.Conv2d(3, 3, 1)
         self.tied = nn.Conv2d(3, 3, 1)
-        self.own = Doubled(3, 3, 1)
+        self.own = DoublingConv(3, 3, 1)
         self.mirrored = nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")
         self.hooked = nn.Conv2d(3, 3, 1)
         self.hooked.register_forward_hook(lambda *_: None)
@@ -36,15 +36,15 @@ class Tracer(fx.Tracer):
         return isinstance(module, nn.Conv2d)
 
 
-def test_only_torchs_own_convolutions_that_run_once_are_compared():
+def test_compares_only_plain_convolutions_that_run_once():
     net = Net()
     piece = fx.GraphModule(net, Tracer().trace(net))
     assert find_comparable_convs(nn.Sequential(piece)) == [piece.first]
-    assert len(find_comparable_convs(net)) == 6  # spbench's own models have no such cases
+    assert len(find_comparable_convs(net)) == 6  # spbench's models have no such cases
 
 
 class Recorder:
-    """Keeps the gradients of the weight of each call that is complete."""
+    """Keep the weight gradients of each complete call."""
 
     def __init__(self):
         self.calls = []
@@ -54,21 +54,21 @@ class Recorder:
 
 
 @pytest.mark.parametrize("backwards", [False, True], ids=["in order", "last first"])
-@pytest.mark.parametrize("most", [1, 2, None])
-def test_the_first_calls_have_their_own_gradients(most, backwards):
+@pytest.mark.parametrize("max_calls", [1, 2, None])
+def test_the_first_calls_have_separate_gradients(max_calls, backwards):
     torch.manual_seed(0)
     conv = nn.Conv2d(2, 2, 1, bias=False)
     recorder = Recorder()
-    hooks = OperatorHooks(conv, recorder, NO_PROGRESS, learns=True, max_calls=most)
+    hooks = OperatorHooks(conv, recorder, NO_PROGRESS, learns=True, max_calls=max_calls)
     images = [torch.randn(1, 2, 3, 3) for _ in range(3)]
-    losses = [conv(one).square().sum() for one in images]
+    losses = [conv(batch).square().sum() for batch in images]
     for loss in reversed(losses) if backwards else losses:
         loss.backward()
     hooks.remove()
-    checked = images[:most]
-    found = recorder.calls[::-1] if backwards else recorder.calls
-    assert len(found) == len(checked)
-    for one, (pixels, gradient) in zip(checked, found, strict=True):
-        (wanted,) = torch.autograd.grad(conv(one).square().sum(), conv.weight)
-        assert torch.equal(pixels, one)
-        torch.testing.assert_close(gradient, wanted)
+    checked = images[:max_calls]
+    calls = recorder.calls[::-1] if backwards else recorder.calls
+    assert len(calls) == len(checked)
+    for batch, (pixels, gradient) in zip(checked, calls, strict=True):
+        (expected,) = torch.autograd.grad(conv(batch).square().sum(), conv.weight)
+        assert torch.equal(pixels, batch)
+        torch.testing.assert_close(gradient, expected)

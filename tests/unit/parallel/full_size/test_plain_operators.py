@@ -1,4 +1,4 @@
-"""Checks of what a rank has by itself: its operators, its loss and its update."""
+"""Checks of work on one rank: its operators, its loss and its update."""
 
 import copy
 import math
@@ -30,75 +30,82 @@ OPERATORS = {
 }
 
 
-def call_of(name, precision, seed=0):
-    """An operator and a call of it as its format has it: exact, and rounded once."""
+def make_call(name, precision, seed=0):
+    """Return an operator and an exact call that is rounded once to its format."""
     torch.manual_seed(seed)
     module = OPERATORS[name]()
     linear = isinstance(module, nn.Linear)
-    # Fully connected layers are computed in the weights' format.
-    kept = (torch.float64 if precision is FP64 else torch.float32) if linear else precision.work
-    module.to(torch.float64 if precision is FP64 else torch.float32)
+    # Fully connected layers are computed in the format of the weights.
+    weight_dtype = torch.float64 if precision is FP64 else torch.float32
+    dtype = weight_dtype if linear else precision.work
+    module.to(weight_dtype)
     shape = (6, 16) if linear else (2, 16, 9, 9)
-    pixels = torch.randn(shape, dtype=torch.float64).to(kept)
+    pixels = torch.randn(shape, dtype=torch.float64).to(dtype)
     exact = copy.deepcopy(module).double()
     wide = pixels.double().requires_grad_()
     for parameter in exact.parameters():
-        parameter.data = parameter.data.to(kept).double()
-    found = exact(wide)
-    gradient = torch.randn(found.shape, dtype=torch.float64).to(kept)
-    found.backward(gradient.double())
-    of_parameters = {key: one.grad.to(kept) for key, one in exact.named_parameters()}
+        parameter.data = parameter.data.to(dtype).double()
+    output = exact(wide)
+    gradient = torch.randn(output.shape, dtype=torch.float64).to(dtype)
+    output.backward(gradient.double())
+    parameter_gradients = {
+        key: parameter.grad.to(dtype) for key, parameter in exact.named_parameters()
+    }
     call = OperatorCall(
-        pixels, found.detach().to(kept), gradient, wide.grad.to(kept), of_parameters
+        pixels, output.detach().to(dtype), gradient, wide.grad.to(dtype), parameter_gradients
     )
     return module, call
 
 
-def errors_of(module, call, precision):
+def measure_errors(module, call, precision):
     errors = OperatorErrors()
     rounding = Rounding.from_precision(precision)
     PlainCheck("it", module, precision.work, rounding, errors).check(call)
     return errors
 
 
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
 @pytest.mark.parametrize("name", OPERATORS)
-def test_what_is_rounded_once_passes(name, precision):
+def test_values_that_are_rounded_once_pass(name, precision):
     for seed in range(3):
-        module, call = call_of(name, precision, seed)
-        errors = errors_of(module, call, precision)
+        module, call = make_call(name, precision, seed)
+        errors = measure_errors(module, call, precision)
         assert errors.single.error <= 1.0, errors.single.detail
         assert errors.scales.error <= 1.0, errors.scales.detail
 
 
-def off(values):
-    """The values of one pixel, or of all, are off by as much as they are large."""
-    one = values[0, :, 0, 0] if values.dim() == 4 else values[0]
-    one += values.square().mean().sqrt()
+def spoil_pixel(values):
+    """Change the values of one pixel by the magnitude of all values."""
+    pixel = values[0, :, 0, 0] if values.dim() == 4 else values[0]
+    pixel += values.square().mean().sqrt()
 
 
-def not_a_number(values):
+def insert_nan(values):
     values.view(-1)[0] = math.nan
 
 
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
-@pytest.mark.parametrize("spoil", [off, not_a_number])
-@pytest.mark.parametrize(("part", "word"), [("output", "output"), ("input_gradient", "input grad")])
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
+@pytest.mark.parametrize("spoil", [spoil_pixel, insert_nan])
+@pytest.mark.parametrize(
+    ("part", "prefix"), [("output", "output"), ("input_gradient", "input grad")]
+)
 @pytest.mark.parametrize("name", OPERATORS)
-def test_one_wrong_pixel_is_found(name, part, word, spoil, precision):
-    module, call = call_of(name, precision)
+def test_detects_a_wrong_pixel(name, part, prefix, spoil, precision):
+    module, call = make_call(name, precision)
     spoil(getattr(call, part))
-    single = errors_of(module, call, precision).single
+    single = measure_errors(module, call, precision).single
     assert single.error > 1.0
-    assert single.detail.startswith(f"it: {word}")
+    assert single.detail.startswith(f"it: {prefix}")
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(0.95, True), (1.05, False)])
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
-def test_an_error_just_above_the_bound_of_a_pixel_is_found(precision, factor, passes):
-    """The output is exact but for one pixel, whose channels are off by the bound together."""
-    module, call = call_of("conv", precision)
-    weight, bias = (one.detach().to(precision.work).double() for one in module.parameters())
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
+def test_detects_an_error_just_above_the_bound_of_a_pixel(precision, factor, passes):
+    """One pixel is wrong: its channels together exceed the bound, or not."""
+    module, call = make_call("conv", precision)
+    weight, bias = (
+        parameter.detach().to(precision.work).double() for parameter in module.parameters()
+    )
     pixels = call.pixels.double()
     exact = functional.conv2d(pixels, weight, bias, padding=1)
     sizes = functional.conv2d(pixels.abs(), weight.abs(), bias.abs(), padding=1)
@@ -112,35 +119,35 @@ def test_an_error_just_above_the_bound_of_a_pixel_is_found(precision, factor, pa
     )
     exact[1, :, 4, 5] += factor * bound / math.sqrt(8)
     call.output = exact
-    single = errors_of(module, call, precision).single
+    single = measure_errors(module, call, precision).single
     assert (single.error <= 1.0) == passes, single
 
 
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
 @pytest.mark.parametrize("name", ["conv", "linear"])
-def test_gradients_of_parameters_are_compared_and_have_to_be_there(name, precision):
+def test_compares_and_requires_gradients_of_parameters(name, precision):
     for spoil in (lambda values: values.zero_(), lambda values: values.mul_(1.2)):
-        module, call = call_of(name, precision)
+        module, call = make_call(name, precision)
         spoil(call.parameter_gradients["weight"])
-        single = errors_of(module, call, precision).single
+        single = measure_errors(module, call, precision).single
         assert single.error > 1.0
         assert single.detail == "it: gradient of weight"
-    module, call = call_of(name, precision)
+    module, call = make_call(name, precision)
     call.parameter_gradients.clear()
-    assert errors_of(module, call, precision).single.error == math.inf
+    assert measure_errors(module, call, precision).single.error == math.inf
 
 
-def test_an_output_of_another_shape_is_found():
-    module, call = call_of("conv", FP32)
+def test_detects_an_output_of_another_shape():
+    module, call = make_call("conv", FP32)
     call.output = call.output[:, :, 1:]
-    assert errors_of(module, call, FP32).single.error == math.inf
+    assert measure_errors(module, call, FP32).single.error == math.inf
 
 
 # The loss
 
 
 class LastStage:
-    """A stage that makes logits and a loss of them, as the runner of the last stage does."""
+    """A stage that computes logits and their loss like the last stage of a pipeline."""
 
     def __init__(self, name, factor):
         torch.manual_seed(1)
@@ -148,7 +155,7 @@ class LastStage:
         self.loss = 0.0
         self._pixels = torch.randn(8, 12, 4, 4)
         self._classes = torch.randint(5, (8, 4, 4))
-        self._loss_of = Loss(name, 16)
+        self._loss_function = Loss(name, 16)
         self._factor = factor
 
     def targets(self, micro_batch):
@@ -156,12 +163,12 @@ class LastStage:
 
     def forward(self, micro_batch):
         logits = self.module(self._pixels)
-        loss = self._loss_of.compute(logits, self._classes) / 8
+        loss = self._loss_function.compute(logits, self._classes) / 8
         self.loss = float(loss.detach()) * self._factor
         (loss * 4.0 * self._factor).backward()
 
 
-def loss_errors(name, factor):
+def measure_loss_errors(name, factor):
     errors = OperatorErrors()
     stage = LastStage(name, factor)
     check = LossCheck("it", stage, ExactLoss(name, 16, None), 8, 4.0, errors)
@@ -171,11 +178,11 @@ def loss_errors(name, factor):
 
 
 @pytest.mark.parametrize("name", ["cross_entropy", "dice"])
-def test_a_loss_and_its_gradient_pass_and_wrong_ones_do_not(name):
-    right = loss_errors(name, 1.0)
-    assert right.single.error <= 1.0, right.single.detail
-    assert right.scales.error <= 1.0
-    wrong = loss_errors(name, 1.0001)
+def test_a_correct_loss_passes_and_a_wrong_one_fails(name):
+    correct = measure_loss_errors(name, 1.0)
+    assert correct.single.error <= 1.0, correct.single.detail
+    assert correct.scales.error <= 1.0
+    wrong = measure_loss_errors(name, 1.0001)
     assert wrong.single.error > 1.0
     assert wrong.scales.error > 1.0
 
@@ -183,7 +190,7 @@ def test_a_loss_and_its_gradient_pass_and_wrong_ones_do_not(name):
 # The update
 
 
-def engine_with(stage):
+def make_engine(stage):
     return SimpleNamespace(
         stages=[stage],
         coordinates=[SimpleNamespace(stage=0, direction=0)],
@@ -194,48 +201,48 @@ def engine_with(stage):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (1.001, False), (0.0, False)])
-def test_an_update_is_that_of_the_rule(optimizer, factor, passes):
+def test_an_update_follows_the_rule_of_the_optimizer(optimizer, factor, passes):
     torch.manual_seed(1)
     training = TrainingConfig(optimizer, 0.01, 1e-4)
     stage = nn.Linear(30, 20)
-    check = UpdateCheck(engine_with(stage), training)
-    before = [one.detach().clone() for one in stage.parameters()]
-    for one in stage.parameters():
-        one.grad = torch.randn_like(one)
+    check = UpdateCheck(make_engine(stage), training)
+    before = [parameter.detach().clone() for parameter in stage.parameters()]
+    for parameter in stage.parameters():
+        parameter.grad = torch.randn_like(parameter)
     Updates(training, list(stage.parameters())).step()
     with torch.no_grad():
-        for one, old in zip(stage.parameters(), before, strict=True):
-            one.copy_(old + (one - old) * factor)
+        for parameter, old in zip(stage.parameters(), before, strict=True):
+            parameter.copy_(old + (parameter - old) * factor)
     worst = new_worst_ratio()
     check.compare(worst)
     assert (worst.error <= 1.0) == passes, worst.detail
 
 
 @pytest.mark.parametrize("size", [1e-10, 1e-9, 3e-9, 1e-8, 1e-7])
-def test_changes_that_weights_swallow_are_no_error(size):
-    """A weight of 0.02 lies on a grid of steps of 2e-9: less than half of it changes nothing."""
+def test_changes_below_the_resolution_of_weights_pass(size):
+    """Weights near 0.02 have a resolution of 2e-9: half of it changes nothing."""
     torch.manual_seed(1)
     stage = nn.Linear(1000, 400, bias=False)
     nn.init.normal_(stage.weight, std=0.02)
-    worst = swallowed(stage, size, factor=1.0)
+    worst = measure_small_update(stage, size, factor=1.0)
     assert worst.error <= 1.0, worst.detail
 
 
-def test_a_wrong_scale_of_small_changes_is_found():
+def test_detects_a_wrong_scale_of_small_changes():
     torch.manual_seed(1)
-    assert swallowed(nn.Linear(1000, 400, bias=False), 1e-6, factor=1.01).error > 1.0
+    assert measure_small_update(nn.Linear(1000, 400, bias=False), 1e-6, factor=1.01).error > 1.0
 
 
-def swallowed(stage, size, factor):
-    """The error of an update whose changes have a size, scaled by a factor."""
+def measure_small_update(stage, size, factor):
+    """Return the error of an update with changes of a size, scaled by a factor."""
     training = TrainingConfig("sgd", 1.0, 0.0)
-    engine = engine_with(stage)
+    engine = make_engine(stage)
     check = UpdateCheck(engine, training)
     stage.weight.grad = torch.randn_like(stage.weight) * size
-    right = stage.weight.grad.clone()
+    gradient = stage.weight.grad.clone()
     stage.weight.grad.mul_(factor)
     Updates(training, list(stage.parameters())).step()
-    stage.weight.grad.copy_(right)
+    stage.weight.grad.copy_(gradient)
     worst = new_worst_ratio()
     check.compare(worst)
     return worst

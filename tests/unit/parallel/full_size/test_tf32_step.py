@@ -1,4 +1,4 @@
-"""The full-size check of a step in TF32, on a stand-in for a GPU that rounds factors."""
+"""The full-size check of a step in TF32, on a stand-in that rounds factors."""
 
 import pytest
 import torch
@@ -31,8 +31,8 @@ def allow_tf32():
     torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def errors_of(network, precision=TF32, bits=TF32_BITS, seed=3, change=lambda _: None):
-    """The errors of a step over their bounds, by name."""
+def measure_errors(network, precision=TF32, bits=TF32_BITS, seed=3, change=lambda _: None):
+    """Return the errors of a step relative to their bounds, by name."""
     batches = split_batch(2, 1, mirrored=False, times=1)
     plan = ModelPlan(network, build_layout(1), (len(network.layers),), batches, precision=precision)
     images = SyntheticImages(network.image, 5, seed=seed, dtype=plan.dtype)
@@ -46,42 +46,42 @@ def errors_of(network, precision=TF32, bits=TF32_BITS, seed=3, change=lambda _: 
     return {name: worst.error for name, worst in errors.to_dict().items()}
 
 
-def module_of(stage, kind):
-    return [one for one in stage.modules() if isinstance(one, kind)][-1]
+def find_module(stage, kind):
+    return [module for module in stage.modules() if isinstance(module, kind)][-1]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_step_in_tf32_is_right(name):
-    errors = errors_of(NETWORKS[name])
+def test_a_step_in_tf32_passes(name):
+    errors = measure_errors(NETWORKS[name])
     assert max(errors.values()) < 1.0, errors
 
 
-def test_a_step_of_fp32_that_is_multiplied_as_tf32_is_wrong():
-    assert errors_of(NETWORKS["resnet"], precision=FP32)["operators"] > 1.0
+def test_an_fp32_step_with_tf32_products_fails():
+    assert measure_errors(NETWORKS["resnet"], precision=FP32)["operators"] > 1.0
 
 
-def test_a_step_of_tf32_with_fewer_bits_is_wrong():
-    assert errors_of(NETWORKS["resnet"], bits=TF32_BITS - 5)["operators"] > 1.0
+def test_a_tf32_step_with_fewer_bits_fails():
+    assert measure_errors(NETWORKS["resnet"], bits=TF32_BITS - 5)["operators"] > 1.0
 
 
 @pytest.mark.parametrize("kind", [nn.Linear, nn.Conv2d])
-def test_a_wrong_scale_is_found(kind):
+def test_detects_a_wrong_scale(kind):
     def change(stage):
-        forward = module_of(stage, kind).forward
-        module_of(stage, kind).forward = lambda values: SCALE * forward(values)
+        forward = find_module(stage, kind).forward
+        find_module(stage, kind).forward = lambda values: SCALE * forward(values)
 
-    assert errors_of(NETWORKS["resnet"], change=change)["scales"] > 1.0
+    assert measure_errors(NETWORKS["resnet"], change=change)["scales"] > 1.0
 
 
-def test_a_wrong_pixel_is_found():
+def test_detects_a_wrong_pixel():
     def change(stage):
-        conv = module_of(stage, nn.Conv2d)
+        conv = find_module(stage, nn.Conv2d)
         forward = conv.forward
 
-        def with_wrong_pixel(values):
-            made = forward(values)
-            return torch.cat((made[:, :, :, :-1], 1.02 * made[:, :, :, -1:]), 3)
+        def spoil_pixel(values):
+            output = forward(values)
+            return torch.cat((output[:, :, :, :-1], 1.02 * output[:, :, :, -1:]), 3)
 
-        conv.forward = with_wrong_pixel
+        conv.forward = spoil_pixel
 
-    assert errors_of(NETWORKS["resnet"], change=change)["operators"] > 1.0
+    assert measure_errors(NETWORKS["resnet"], change=change)["operators"] > 1.0

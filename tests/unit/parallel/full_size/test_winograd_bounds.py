@@ -1,4 +1,7 @@
-"""Bounds of windows in fp32 on a GPU, which may convolve by Winograd's algorithm F(4x4, 3x3)."""
+"""Bounds of windows in fp32 on a GPU.
+
+A GPU may convolve by Winograd's algorithm F(4x4, 3x3).
+"""
 
 import math
 from unittest.mock import patch
@@ -57,7 +60,7 @@ def test_amplification_bounds_each_product_of_winograd():
         assert float(error.max()) < AMPLIFICATION * float(tile.norm() * kernel.norm())
 
 
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
 @pytest.mark.parametrize("device", [CPU, torch.device("cuda"), GPU], ids=str)
 def test_only_fp32_on_gpu_may_use_winograd(device, precision):
     expected = device != CPU and precision == FP32
@@ -85,29 +88,31 @@ def test_margin_has_all_outputs_of_blocks_that_reach_a_tile(padding):
     grid = Grid(2, 3)
     size = SIDE + 2 * padding - 2, SIDE + 2 * padding - 2
     axes = (WindowAxis(3, 1, padding), WindowAxis(3, 1, padding))
-    tiles, made = ([grid.tile(rank, *sides) for rank in range(6)] for sides in ((SIDE, SIDE), size))
-    regions = Regions.from_tiles(axes, tiles, made, size, margin=REACH)
+    tiles, output_tiles = (
+        [grid.tile(rank, *sides) for rank in range(6)] for sides in ((SIDE, SIDE), size)
+    )
+    regions = Regions.from_tiles(axes, tiles, output_tiles, size, margin=REACH)
     for tile, outputs in zip(tiles, regions.outputs, strict=True):
-        for axis, pixels, found in zip(
+        for axis, pixels, output_range in zip(
             axes, (tile.rows, tile.cols), (outputs.rows, outputs.cols), strict=True
         ):
-            near = max(0, pixels[0] - REACH), min(SIDE, pixels[1] + REACH)
-            first, last = axis.readers(near, size[0])
-            assert found[0] <= first
-            assert found[1] >= last
+            reached = max(0, pixels[0] - REACH), min(SIDE, pixels[1] + REACH)
+            first, last = axis.readers(reached, size[0])
+            assert output_range[0] <= first
+            assert output_range[1] >= last
 
 
 # The bound of a GPU
 
 
-def conv_with(weight):
+def make_conv(weight):
     module = SpatialConv2d(CHANNELS, OUTPUTS, 3, 1, 1, bias=False, tiling=TILING)
     with torch.no_grad():
         module.weight.copy_(weight)
     return module
 
 
-def winograd_call(module, pixels):
+def make_winograd_call(module, pixels):
     """Return a call of a convolution that is computed by Winograd's algorithm."""
     pixels = pixels.clone().requires_grad_()
     with WinogradConvolutions() as convolutions:
@@ -119,7 +124,7 @@ def winograd_call(module, pixels):
     return OperatorCall(pixels.detach(), output.detach(), gradient, pixels.grad, gradients)
 
 
-def placed(module, call, device):
+def move_to(module, call, device):
     """Put a convolution and its call on a device."""
     moved = OperatorCall(
         call.pixels.to(device),
@@ -138,21 +143,21 @@ def check_call(module, call, precision=FP32):
     return errors
 
 
-def corner_kernels():
-    """Kernels of one weight, in the corner that Winograd's algorithm amplifies most."""
+def make_corner_kernels():
+    """Return kernels of one weight, in the corner that Winograd amplifies most."""
     weight = torch.zeros(OUTPUTS, CHANNELS, 3, 3)
     weight[:, :, 2, 2] = torch.randn(OUTPUTS, CHANNELS)
     return weight
 
 
-def zeros_next_to_large():
+def make_zeros_next_to_large():
     pixels = 1000 * torch.randn(1, CHANNELS, SIDE, SIDE)
     pixels[:, :, :, 9:] = 0
     return pixels
 
 
-def resonant_tile():
-    """A tile like the row of the input transform that is amplified most."""
+def make_resonant_tile():
+    """Return a tile like the row of the input transform that is amplified most."""
     pixels = torch.zeros(1, CHANNELS, SIDE, SIDE)
     row = torch.tensor(INPUT[5]).float()
     # With a padding of 1, blocks begin at outputs 0, 4, 8, and their tiles a pixel earlier.
@@ -162,10 +167,10 @@ def resonant_tile():
 
 PIXELS = {
     "random": lambda: torch.randn(1, CHANNELS, SIDE, SIDE),
-    "zeros next to large": zeros_next_to_large,
-    "resonant": resonant_tile,
+    "zeros next to large": make_zeros_next_to_large,
+    "resonant": make_resonant_tile,
 }
-KERNELS = {"random": lambda: torch.randn(OUTPUTS, CHANNELS, 3, 3), "corner": corner_kernels}
+KERNELS = {"random": lambda: torch.randn(OUTPUTS, CHANNELS, 3, 3), "corner": make_corner_kernels}
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
@@ -173,10 +178,10 @@ KERNELS = {"random": lambda: torch.randn(OUTPUTS, CHANNELS, 3, 3), "corner": cor
 def test_winograd_passes_bound_of_gpu_and_exceeds_bound_of_cpu(pixels, kernels, late):
     for seed in range(5):
         torch.manual_seed(seed)
-        module = conv_with(KERNELS[kernels]())
-        call = winograd_call(module, PIXELS[pixels]())
+        module = make_conv(KERNELS[kernels]())
+        call = make_winograd_call(module, PIXELS[pixels]())
         cpu = check_call(module, call)
-        gpu = check_call(*placed(module, call, GPU))
+        gpu = check_call(*move_to(module, call, GPU))
         assert cpu.single.error > 1.5
         assert gpu.single.error < 0.2
         assert gpu.scales.error == pytest.approx(cpu.scales.error)
@@ -186,17 +191,17 @@ def test_winograd_passes_bound_of_gpu_and_exceeds_bound_of_cpu(pixels, kernels, 
 @pytest.mark.parametrize("part", ["output", "input_gradient"])
 def test_bound_of_gpu_finds_wrong_pixel(part, late):
     torch.manual_seed(0)
-    module = conv_with(KERNELS["random"]())
-    call = winograd_call(module, PIXELS["random"]())
+    module = make_conv(KERNELS["random"]())
+    call = make_winograd_call(module, PIXELS["random"]())
     values = getattr(call, part)
     values[0, :, 0, 0] += values.square().mean().sqrt() / 100
-    errors = check_call(*placed(module, call, GPU))
+    errors = check_call(*move_to(module, call, GPU))
     assert errors.single.error > 1
     assert "at row 0, column 0" in errors.single.detail
 
 
 def check_plain(module, call):
-    """Check a call as one of a convolution that a rank computes by itself."""
+    """Check a call like one of a convolution that a rank computes locally."""
     plain = nn.Conv2d(CHANNELS, OUTPUTS, 3, 1, 1, bias=False, device=module.weight.device)
     with torch.no_grad():
         plain.weight.copy_(module.weight)
@@ -211,28 +216,28 @@ def check_plain(module, call):
 def test_winograd_passes_bound_of_a_whole_image_on_a_gpu(pixels, kernels, late):
     for seed in range(5):
         torch.manual_seed(seed)
-        module = conv_with(KERNELS[kernels]())
-        call = winograd_call(module, PIXELS[pixels]())
-        gpu = check_plain(*placed(module, call, GPU))
+        module = make_conv(KERNELS[kernels]())
+        call = make_winograd_call(module, PIXELS[pixels]())
+        gpu = check_plain(*move_to(module, call, GPU))
         assert gpu.single.error < 1.0, gpu.single.detail
         assert gpu.scales.error < 0.2
 
 
 def test_winograd_exceeds_the_bound_of_a_whole_image_on_a_cpu():
     torch.manual_seed(0)
-    module = conv_with(KERNELS["corner"]())
-    call = winograd_call(module, PIXELS["zeros next to large"]())
+    module = make_conv(KERNELS["corner"]())
+    call = make_winograd_call(module, PIXELS["zeros next to large"]())
     assert check_plain(module, call).single.error > 1.0
 
 
 @pytest.mark.parametrize("part", ["output", "input_gradient"])
 def test_bound_of_a_whole_image_on_a_gpu_finds_wrong_pixel(part, late):
     torch.manual_seed(0)
-    module = conv_with(KERNELS["random"]())
-    call = winograd_call(module, PIXELS["random"]())
+    module = make_conv(KERNELS["random"]())
+    call = make_winograd_call(module, PIXELS["random"]())
     values = getattr(call, part)
     values[0, :, 0, 0] += values.square().mean().sqrt() / 100
-    errors = check_plain(*placed(module, call, GPU))
+    errors = check_plain(*move_to(module, call, GPU))
     assert errors.single.error > 1
     assert "at row 0, column 0" in errors.single.detail
 
@@ -252,21 +257,23 @@ OPERATORS = {
 }
 
 
-def call_of(module, precision):
-    """Return a call with random values: what is compared does not depend on them."""
+def make_call(module, precision):
+    """Return a call with random values, which do not affect the bounds."""
     torch.manual_seed(0)
     shape = 1, module.output.partition.height, module.output.partition.width
     pixels = torch.randn(1, CHANNELS, SIDE, SIDE).to(precision.work)
     channels = OUTPUTS if isinstance(module, SpatialConv2d) else CHANNELS
     output, gradient = (torch.randn(1, channels, *shape[1:]).to(precision.work) for _ in range(2))
-    parameters = {name: torch.randn(one.shape) for name, one in module.named_parameters()}
+    parameters = {
+        name: torch.randn(parameter.shape) for name, parameter in module.named_parameters()
+    }
     return OperatorCall(
         pixels, output, gradient, torch.randn(pixels.shape).to(precision.work), parameters
     )
 
 
-def bounds_of(module, call, precision):
-    """Return all bounds of a check: of the output, the input's gradient and the parameters'."""
+def record_bounds(module, call, precision):
+    """Return the bounds of outputs, of input gradients and of parameter gradients."""
     bounds = []
     bound = Rounding.bound
 
@@ -276,21 +283,22 @@ def bounds_of(module, call, precision):
 
     with patch.object(Rounding, "bound", record_bound):
         check_call(module, call, precision)
-    return [one.cpu() for one in bounds]
+    return [bound.cpu() for bound in bounds]
 
 
-def bounds_for_sums(module, call, precision):
-    """Return the same by the formula that holds for sums, on the CPU."""
+def compute_sum_bounds(module, call, precision):
+    """Return the same bounds by the formula for sums, on the CPU."""
     rounding = Rounding.from_precision(precision)
     window = create_window_operator(module, precision.work)
     tile = module.tiled.tiling.partition
-    made = module.tiled.output.partition
-    size = made.height, made.width
-    regions = Regions.from_tiles(window.axes, [tile.tile(0)], [made.tile(0)], size)
+    output_partition = module.tiled.output.partition
+    size = output_partition.height, output_partition.width
+    regions = Regions.from_tiles(window.axes, [tile.tile(0)], [output_partition.tile(0)], size)
     pixels = fetch(MPI.COMM_SELF, call.pixels, regions.tiles, regions.inputs, window.fill).double()
     pixels.requires_grad_()
     parameters = [
-        one.detach().to(precision.work).double().requires_grad_() for one in module.parameters()
+        tensor.detach().to(precision.work).double().requires_grad_()
+        for tensor in module.parameters()
     ]
     inside = []
     if isinstance(module, SpatialAvgPool2d):
@@ -299,19 +307,19 @@ def bounds_for_sums(module, call, precision):
     squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
     reach = window.count(squares.requires_grad_())
     gradient = call.output_gradient.double()
-    (back,) = torch.autograd.grad(output, pixels, gradient, retain_graph=True)
+    (input_gradient,) = torch.autograd.grad(output, pixels, gradient, retain_graph=True)
     (spread,) = torch.autograd.grad(reach, squares, gradient.square().sum(1, keepdim=True))
     box = regions.inputs[0]
-    wanted = torch.zeros(call.pixels.shape, dtype=torch.float64)
-    magnitude = wanted[:, :1].clone()
+    expected = torch.zeros(call.pixels.shape, dtype=torch.float64)
+    magnitude = expected[:, :1].clone()
     inner = tile.tile(0).intersect(box)
-    view_box(wanted, tile.tile(0), inner).copy_(view_box(back, box, inner))
+    view_box(expected, tile.tile(0), inner).copy_(view_box(input_gradient, box, inner))
     view_box(magnitude, tile.tile(0), inner).copy_(view_box(spread, box, inner))
 
     def bound(norm, magnitude, terms, values):
         rounded = norm + magnitude / math.sqrt(max(1.0, terms))
-        below = rounding.smallest * math.sqrt(max(1.0, values))
-        error = rounding.work * rounded + rounding.sums * magnitude + below
+        underflow = rounding.smallest * math.sqrt(max(1.0, values))
+        error = rounding.work * rounded + rounding.sums * magnitude + underflow
         return 2.0 * (error + rounding.factors * magnitude)
 
     def lengths(values):
@@ -325,32 +333,34 @@ def bounds_for_sums(module, call, precision):
             window.terms,
             output.shape[1],
         ),
-        bound(lengths(wanted), magnitude.sqrt()[:, 0] * window.gain, window.back_terms, CHANNELS),
+        bound(lengths(expected), magnitude.sqrt()[:, 0] * window.gain, window.back_terms, CHANNELS),
     ]
     if parameters:
         gradients = torch.autograd.grad(output, parameters, gradient)
         count = size[0] * size[1]
-        for one in gradients:
-            reached = float(reach.sum()) if one.dim() > 1 else count
+        for tensor in gradients:
+            reached = float(reach.sum()) if tensor.dim() > 1 else count
             length = math.sqrt(reached * float(gradient.square().sum()))
-            flat = one.reshape(-1)
+            flat = tensor.reshape(-1)
             bounds.append(bound(flat.norm(), flat.new_tensor(length), count, flat.numel()))
     return bounds
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=str)
-@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
 @pytest.mark.parametrize("name", OPERATORS)
-def test_all_other_bounds_are_those_of_sums(name, precision, device, late):
+def test_all_other_bounds_equal_those_of_sums(name, precision, device, late):
     module = OPERATORS[name]()
-    call = call_of(module, precision)
-    expected = bounds_for_sums(module, call, precision)
-    module, call = placed(module, call, device)
-    bounds = bounds_of(module, call, precision)
+    call = make_call(module, precision)
+    expected = compute_sum_bounds(module, call, precision)
+    module, call = move_to(module, call, device)
+    bounds = record_bounds(module, call, precision)
     pairs = list(zip(bounds, expected, strict=True))
     if (name, precision, device) == ("3x3", FP32, GPU):
-        assert all(bool((one > 100 * other).all()) for one, other in pairs[:2])
+        assert all(bool((bound > 100 * sum_bound).all()) for bound, sum_bound in pairs[:2])
         pairs = pairs[2:]
-        assert all(float(one) == pytest.approx(float(other), rel=1e-12) for one, other in pairs)
+        assert all(
+            float(bound) == pytest.approx(float(sum_bound), rel=1e-12) for bound, sum_bound in pairs
+        )
     else:
-        assert all(torch.equal(one, other) for one, other in pairs)
+        assert all(torch.equal(bound, sum_bound) for bound, sum_bound in pairs)

@@ -1,4 +1,4 @@
-"""Images of the model benchmarks: the same pixels whatever part of them a rank asks for."""
+"""Images of the model benchmarks: pixels do not depend on the requested part."""
 
 import io
 import pickle
@@ -24,13 +24,19 @@ GRIDS = [Grid(2, 2), Grid(1, 4), Grid(5, 1), Grid(2, 3), Grid(45, 1)]
 BATCH = 3
 
 
-def opened(app, datapath=None, **words):
-    words = {"image": SHAPE, "num_classes": 10, "batch": BATCH, "replicas": 2, "seed": 7} | words
-    return open_images(app, datapath=datapath and str(datapath), **words)
+def open_source(app, datapath=None, **settings):
+    settings = {
+        "image": SHAPE,
+        "num_classes": 10,
+        "batch": BATCH,
+        "replicas": 2,
+        "seed": 7,
+    } | settings
+    return open_images(app, datapath=datapath and str(datapath), **settings)
 
 
-def cifar_files(count, batches=2, seed=1):
-    """Pixels, labels and number of some batches."""
+def make_cifar_files(count, batches=2, seed=1):
+    """Return pixels, labels and number of some batches."""
     numbers = np.random.default_rng(seed)
     return [
         (
@@ -42,31 +48,36 @@ def cifar_files(count, batches=2, seed=1):
     ]
 
 
-def text(words):
-    """A text as Python 2 pickles it."""
-    return b"U" + bytes([len(words)]) + words
+def pickle_text(content):
+    """Return a text as Python 2 pickles it."""
+    return b"U" + bytes([len(content)]) + content
 
 
-def pickled_by_python_2(data, labels):
-    """A batch byte for byte as the authors' are: Python 3 writes arrays and texts otherwise."""
+def pickle_like_python_2(data, labels):
+    """Return a batch byte for byte like the authors' files.
+
+    Python 3 pickles arrays and texts differently.
+    """
     array = (
-        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85"
+        + pickle_text(b"b")
+        + b"\x87R"
         b"(K\x01M" + struct.pack("<H", len(data)) + b"M\x00\x0c\x86"
-        b"cnumpy\ndtype\n" + text(b"u1") + b"K\x00K\x01\x87R"
-        b"(K\x03" + text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+        b"cnumpy\ndtype\n" + pickle_text(b"u1") + b"K\x00K\x01\x87R"
+        b"(K\x03" + pickle_text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
         b"\x89T" + struct.pack("<I", data.nbytes) + data.tobytes() + b"tb"
     )
     numbers = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
-    label = text(b"batch_label") + text(b"training batch 1 of 5")
-    words = text(b"data") + array + text(b"labels") + numbers + label
-    return b"\x80\x02}(" + words + b"u."
+    label = pickle_text(b"batch_label") + pickle_text(b"training batch 1 of 5")
+    items = pickle_text(b"data") + array + pickle_text(b"labels") + numbers + label
+    return b"\x80\x02}(" + items + b"u."
 
 
 def write_pickles(folder, files):
     folder.mkdir(parents=True)
     for data, labels, index in files:
-        (folder / f"data_batch_{index}").write_bytes(pickled_by_python_2(data, labels))
-    # Whoever reads these finds other images.
+        (folder / f"data_batch_{index}").write_bytes(pickle_like_python_2(data, labels))
+    # Code that reads these loads other images.
     (folder / "test_batch").write_bytes(b"not to be read")
     (folder / "batches.meta").write_bytes(b"nor this")
 
@@ -80,13 +91,13 @@ def write_records(folder, files):
 
 @pytest.fixture
 def pickles(tmp_path):
-    write_pickles(tmp_path / "data" / "cifar-10-batches-py", cifar_files(10))
+    write_pickles(tmp_path / "data" / "cifar-10-batches-py", make_cifar_files(10))
     return tmp_path / "data"
 
 
 @pytest.fixture
 def medical(tmp_path):
-    """Two classes of images in several formats and sizes."""
+    """Create two classes of images in several formats and sizes."""
     numbers = np.random.default_rng(3)
     for name, size in (
         ("benign/b.png", (50, 70, 3)),
@@ -108,122 +119,124 @@ def medical(tmp_path):
 @pytest.fixture
 def sources(pickles, medical):
     return {
-        "synthetic": lambda **words: opened("synthetic", **words),
-        "patterns": lambda **words: opened("patterns", **words),
-        "cifar": lambda **words: opened("cifar", pickles, **words),
-        "medical": lambda **words: opened("medical", medical, **words),
+        "synthetic": lambda **settings: open_source("synthetic", **settings),
+        "patterns": lambda **settings: open_source("patterns", **settings),
+        "cifar": lambda **settings: open_source("cifar", pickles, **settings),
+        "medical": lambda **settings: open_source("medical", medical, **settings),
     }
 
 
 apps = pytest.mark.parametrize("app", ["synthetic", "patterns", "cifar", "medical"])
 
 
-# Of every app
+# Every app
 
 
 @apps
 @pytest.mark.parametrize("workers", [0, 2])
-def test_tiles_and_shares_are_those_of_the_whole_images(sources, app, workers):
-    whole = sources[app]().pixels(1, (0, BATCH), WHOLE)
-    assert whole.shape == (BATCH, 3, 45, 62)
+def test_tiles_and_shares_equal_parts_of_whole_images(sources, app, workers):
+    complete = sources[app]().pixels(1, (0, BATCH), WHOLE)
+    assert complete.shape == (BATCH, 3, 45, 62)
     images = sources[app](num_workers=workers)
     for grid in GRIDS:
         for tile in range(grid.size):
             box = grid.tile(tile, 45, 62)
             for share in ((0, 2), (2, 3), (1, 1)):
-                found = images.pixels(1, share, box)
-                wanted = whole[slice(*share), :, slice(*box.rows), slice(*box.cols)]
-                assert torch.equal(found, wanted)
+                pixels = images.pixels(1, share, box)
+                expected = complete[slice(*share), :, slice(*box.rows), slice(*box.cols)]
+                assert torch.equal(pixels, expected)
     images.close()
 
 
 @apps
-def test_a_step_asked_for_again_is_the_same_and_another_is_not(sources, app):
+def test_a_repeated_step_is_equal_and_another_differs(sources, app):
     images = sources[app](batch=1)
-    seen = []
+    batches = []
     for step in (0, 1, 2, 0, 2):
         images.set_step(step)
-        seen.append((images.pixels(0, (0, 1), WHOLE), images.targets(0, (0, 1), WHOLE)))
-    for first, again in ((0, 3), (2, 4)):
-        assert all(torch.equal(a, b) for a, b in zip(seen[first], seen[again], strict=True))
-    assert not torch.equal(seen[0][0], seen[1][0])
-    assert not torch.equal(seen[1][0], seen[2][0])
+        batches.append((images.pixels(0, (0, 1), WHOLE), images.targets(0, (0, 1), WHOLE)))
+    for first, repeated in ((0, 3), (2, 4)):
+        assert all(
+            torch.equal(a, b) for a, b in zip(batches[first], batches[repeated], strict=True)
+        )
+    assert not torch.equal(batches[0][0], batches[1][0])
+    assert not torch.equal(batches[1][0], batches[2][0])
 
 
 @apps
-def test_replicas_and_seeds_have_images_of_their_own(sources, app):
+def test_replicas_and_seeds_have_different_images(sources, app):
     images = sources[app]()
-    one, other = (images.pixels(replica, (0, BATCH), WHOLE) for replica in (0, 1))
-    pairs = [(a, b) for a in one for b in other]
+    first, second = (images.pixels(replica, (0, BATCH), WHOLE) for replica in (0, 1))
+    pairs = [(a, b) for a in first for b in second]
     assert not any(torch.equal(a, b) for a, b in pairs)
-    assert not torch.equal(one, sources[app](seed=8).pixels(0, (0, BATCH), WHOLE))
+    assert not torch.equal(first, sources[app](seed=8).pixels(0, (0, BATCH), WHOLE))
 
 
 @apps
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_pixels_come_in_the_models_numbers(sources, app, dtype):
-    found = sources[app](dtype=dtype).pixels(0, (0, BATCH), WHOLE)
+def test_pixels_have_the_format_of_the_model(sources, app, dtype):
+    pixels = sources[app](dtype=dtype).pixels(0, (0, BATCH), WHOLE)
     plain = sources[app]().pixels(0, (0, BATCH), WHOLE)
-    assert found.dtype == dtype
-    assert torch.equal(found, plain.to(dtype))
+    assert pixels.dtype == dtype
+    assert torch.equal(pixels, plain.to(dtype))
 
 
 @apps
 def test_a_tile_without_pixels_is_empty(sources, app):
-    found = sources[app]().pixels(0, (0, 2), Box((5, 5), (0, 62)))
-    assert found.shape == (2, 3, 0, 62)
+    pixels = sources[app]().pixels(0, (0, 2), Box((5, 5), (0, 62)))
+    assert pixels.shape == (2, 3, 0, 62)
     assert sources[app]().pixels(0, (1, 1), WHOLE).shape == (0, 3, 45, 62)
 
 
 @apps
 def test_classes_are_whole_numbers_in_range(sources, app):
-    found = sources[app]().targets(0, (0, BATCH), WHOLE)
-    assert found.dtype == torch.int64
-    assert found.shape == (BATCH,)
-    assert 0 <= int(found.min()) <= int(found.max()) < 10
+    pixels = sources[app]().targets(0, (0, BATCH), WHOLE)
+    assert pixels.dtype == torch.int64
+    assert pixels.shape == (BATCH,)
+    assert 0 <= int(pixels.min()) <= int(pixels.max()) < 10
 
 
 # Synthetic
 
 
-def test_synthetic_pixels_have_mean_0_and_variance_1_and_nothing_in_common():
-    images = opened("synthetic", image=Map(3, 256, 256))
-    found = images.pixels(0, (0, 2), Box((0, 256), (0, 256)))
+def test_synthetic_pixels_are_uncorrelated_white_noise():
+    images = open_source("synthetic", image=Map(3, 256, 256))
+    pixels = images.pixels(0, (0, 2), Box((0, 256), (0, 256)))
     assert images.count is None
-    assert abs(float(found.mean())) < 0.01
-    assert abs(float(found.var()) - 1) < 0.01
-    planes = found.flatten(0, 1).flatten(1)
-    beside = torch.stack([planes[0], planes[0].roll(1), planes[0].roll(256), *planes[1:]])
-    alike = torch.corrcoef(beside).fill_diagonal_(0)
-    assert float(alike.abs().max()) < 0.02
-    # White noise: no row, column or wave stands out.
-    power = torch.fft.fft2(found[0, 0]).abs() ** 2 / planes.shape[1]
+    assert abs(float(pixels.mean())) < 0.01
+    assert abs(float(pixels.var()) - 1) < 0.01
+    planes = pixels.flatten(0, 1).flatten(1)
+    neighbours = torch.stack([planes[0], planes[0].roll(1), planes[0].roll(256), *planes[1:]])
+    correlations = torch.corrcoef(neighbours).fill_diagonal_(0)
+    assert float(correlations.abs().max()) < 0.02
+    # White noise: no row, column or wave dominates.
+    power = torch.fft.fft2(pixels[0, 0]).abs() ** 2 / planes.shape[1]
     assert float(power.max()) < 20
 
 
 # Patterns
 
 
-def spectra(app, seed):
-    """The strength of each wave in each channel of images, and their classes."""
-    images = opened(app, seed=seed, image=Map(3, 32, 32), num_classes=4, batch=400)
-    found = images.pixels(0, (0, 400), Box((0, 32), (0, 32)))
-    return torch.fft.rfft2(found).abs().flatten(1), images.targets(0, (0, 400), WHOLE)
+def compute_spectra(app, seed):
+    """Return the strength of each wave in each channel of images, and the classes."""
+    images = open_source(app, seed=seed, image=Map(3, 32, 32), num_classes=4, batch=400)
+    pixels = images.pixels(0, (0, 400), Box((0, 32), (0, 32)))
+    return torch.fft.rfft2(pixels).abs().flatten(1), images.targets(0, (0, 400), WHOLE)
 
 
 @pytest.mark.parametrize(
-    ("app", "least", "most"), [("patterns", 0.9, 1.0), ("synthetic", 0.1, 0.4)]
+    ("app", "lowest", "highest"), [("patterns", 0.9, 1.0), ("synthetic", 0.1, 0.4)]
 )
-def test_patterns_of_one_seed_tell_the_classes_of_another(app, least, most):
-    known, right = spectra(app, 1)
-    means = torch.stack([known[right == label].mean(0) for label in range(4)])
-    unseen, wanted = spectra(app, 2)
-    found = torch.cdist(unseen, means).argmin(1)
-    assert least < float((found == wanted).double().mean()) <= most
+def test_patterns_of_one_seed_predict_classes_of_another(app, lowest, highest):
+    training, labels = compute_spectra(app, 1)
+    means = torch.stack([training[labels == label].mean(0) for label in range(4)])
+    test_spectra, expected = compute_spectra(app, 2)
+    predicted = torch.cdist(test_spectra, means).argmin(1)
+    assert lowest < float((predicted == expected).double().mean()) <= highest
 
 
 def test_synthetic_classes_are_even():
-    images = opened("synthetic", num_classes=4)
+    images = open_source("synthetic", num_classes=4)
     counts = torch.bincount(images.targets(0, (0, 2000), WHOLE), minlength=4)
     assert 420 < int(counts.min()) <= int(counts.max()) < 580
 
@@ -231,46 +244,46 @@ def test_synthetic_classes_are_even():
 # CIFAR
 
 
-def test_cifar_is_resized_as_torch_resizes(pickles):
-    files = cifar_files(10)
-    images = opened("cifar", pickles)
+def test_cifar_is_resized_like_by_torch(pickles):
+    files = make_cifar_files(10)
+    images = open_source("cifar", pickles)
     assert images.count == 20
     data = np.concatenate([data for data, _, _ in files]).reshape(-1, 3, 32, 32)
-    labels = [label for _, several, _ in files for label in several]
+    labels = [label for _, batch_labels, _ in files for label in batch_labels]
     resized = functional.interpolate(torch.from_numpy(data).double(), (45, 62), mode="bilinear")
-    wanted = (resized / 127.5 - 1).float()
+    expected = (resized / 127.5 - 1).float()
     for step in range(3):
         images.set_step(step)
         for replica in range(2):
-            found = images.pixels(replica, (0, BATCH), WHOLE)
+            pixels = images.pixels(replica, (0, BATCH), WHOLE)
             classes = images.targets(replica, (0, BATCH), WHOLE).tolist()
-            for one, label in zip(found, classes, strict=True):
-                errors = (wanted - one).abs().amax(dim=(1, 2, 3))
+            for image, label in zip(pixels, classes, strict=True):
+                errors = (expected - image).abs().amax(dim=(1, 2, 3))
                 assert float(errors.min()) < 1e-5
                 assert labels[int(errors.argmin())] == label
 
 
-def test_cifar_of_any_form_is_the_same(pickles, tmp_path):
-    plain = opened("cifar", pickles).pixels(0, (0, BATCH), WHOLE)
-    write_records(tmp_path / "other" / "cifar-10-batches-bin", cifar_files(10))
+def test_cifar_is_equal_in_every_form(pickles, tmp_path):
+    plain = open_source("cifar", pickles).pixels(0, (0, BATCH), WHOLE)
+    write_records(tmp_path / "other" / "cifar-10-batches-bin", make_cifar_files(10))
     packed = {}
     for name, folder in (("python", pickles), ("binary", tmp_path / "other")):
         packed[name] = tmp_path / name / f"cifar-10-{name}.tar.gz"
         packed[name].parent.mkdir()
         with tarfile.open(packed[name], "w:gz") as archive:
             archive.add(next(folder.iterdir()), arcname=next(folder.iterdir()).name)
-    places = [
+    paths = [
         pickles / "cifar-10-batches-py",
         tmp_path / "other",
         tmp_path / "other" / "cifar-10-batches-bin",
         *packed.values(),
         *(archive.parent for archive in packed.values()),
     ]
-    for place in places:
-        assert torch.equal(opened("cifar", place).pixels(0, (0, BATCH), WHOLE), plain)
+    for path in paths:
+        assert torch.equal(open_source("cifar", path).pixels(0, (0, BATCH), WHOLE), plain)
 
 
-def test_a_pickle_that_would_run_something_runs_nothing(tmp_path):
+def test_rejects_a_pickle_that_would_run_code(tmp_path):
     ran = tmp_path / "ran"
 
     class Evil:
@@ -279,12 +292,12 @@ def test_a_pickle_that_would_run_something_runs_nothing(tmp_path):
 
     (tmp_path / "data_batch_1").write_bytes(pickle.dumps({b"data": Evil(), b"labels": []}))
     with pytest.raises(CannotRunError, match=r"data_batch_1 is no batch of CIFAR-10: it asks for"):
-        opened("cifar", tmp_path)
+        open_source("cifar", tmp_path)
     assert not ran.exists()
 
 
-def test_an_archive_is_not_unpacked(tmp_path):
-    (data, labels, _), *_ = cifar_files(6)
+def test_reads_an_archive_without_unpacking(tmp_path):
+    (data, labels, _), *_ = make_cifar_files(6)
     content = pickle.dumps({"data": data, "labels": labels}, protocol=2)
     path = tmp_path / "inner" / "cifar-10-python.tar.gz"
     path.parent.mkdir()
@@ -292,12 +305,12 @@ def test_an_archive_is_not_unpacked(tmp_path):
         member = tarfile.TarInfo("../data_batch_1")
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
-    assert opened("cifar", path).count == 6
+    assert open_source("cifar", path).count == 6
     assert [file.name for file in tmp_path.rglob("*")] == ["inner", path.name]
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "expected"),
     [
         (b"", "no pickle"),
         (pickle.dumps([1]), "it holds a list"),
@@ -308,119 +321,119 @@ def test_an_archive_is_not_unpacked(tmp_path):
         (pickle.dumps({"data": np.zeros((9, 3072), np.uint8)}, 2)[:500], "truncated"),
     ],
 )
-def test_a_damaged_batch_is_told(tmp_path, content, says):
+def test_reports_a_damaged_batch(tmp_path, content, expected):
     (tmp_path / "data_batch_1").write_bytes(content)
-    with pytest.raises(CannotRunError, match=rf"{tmp_path}/data_batch_1 is no batch.*{says}"):
-        opened("cifar", tmp_path)
+    with pytest.raises(CannotRunError, match=rf"{tmp_path}/data_batch_1 is no batch.*{expected}"):
+        open_source("cifar", tmp_path)
 
 
-def test_records_that_are_cut_off_are_told(tmp_path):
+def test_reports_truncated_records(tmp_path):
     (tmp_path / "data_batch_1.bin").write_bytes(bytes(3073 * 4 - 1))
     with pytest.raises(CannotRunError, match=r"12291 bytes are no records of 3073"):
-        opened("cifar", tmp_path)
+        open_source("cifar", tmp_path)
 
 
-def test_a_missing_or_other_cifar_is_told(tmp_path, pickles):
+def test_reports_a_missing_or_unsuitable_cifar(tmp_path, pickles):
     with pytest.raises(CannotRunError, match=rf"there is no {tmp_path}/none: .* not downloaded"):
-        opened("cifar", tmp_path / "none")
+        open_source("cifar", tmp_path / "none")
     with pytest.raises(CannotRunError, match=r"holds no CIFAR-10: none of data_batch_1"):
-        opened("cifar", tmp_path)
+        open_source("cifar", tmp_path)
     archive = tmp_path / "some.tar.gz"
     archive.write_bytes(b"no archive")
     with pytest.raises(CannotRunError, match=rf"{archive} cannot be read"):
-        opened("cifar", archive)
+        open_source("cifar", archive)
     with tarfile.open(archive, "w:gz") as file:
         file.add(pickles, arcname="cifar")
     archive.write_bytes(archive.read_bytes()[:-2000])
     with pytest.raises(CannotRunError, match=rf"{archive} cannot be read"):
-        opened("cifar", archive)
+        open_source("cifar", archive)
     with pytest.raises(CannotRunError, match=r"10 classes.*has 4: set num_classes to 10"):
-        opened("cifar", pickles, num_classes=4)
+        open_source("cifar", pickles, num_classes=4)
 
 
 # Folders of images
 
 
 def test_classes_are_folders_by_name(medical):
-    images = opened("medical", medical, num_classes=2)
+    images = open_source("medical", medical, num_classes=2)
     assert images.count == 6
-    # f.png has the model's size: its pixels tell it.
+    # f.png has the size of the model, so its pixels identify it.
     grey = np.asarray(Image.open(medical / "malign" / "f.png"))
-    wanted = torch.from_numpy(grey / np.float32(127.5) - np.float32(1)).expand(3, -1, -1)
-    found = {
+    expected = torch.from_numpy(grey / np.float32(127.5) - np.float32(1)).expand(3, -1, -1)
+    labels = {
         label
         for replica in range(2)
-        for one, label in zip(
+        for image, label in zip(
             images.pixels(replica, (0, BATCH), WHOLE),
             images.targets(replica, (0, BATCH), WHOLE).tolist(),
             strict=True,
         )
-        if torch.equal(one, wanted)
+        if torch.equal(image, expected)
     }
-    assert found == {1}
+    assert labels == {1}
 
 
-def test_an_image_is_resized_as_torch_resizes(tmp_path):
+def test_an_image_is_resized_like_by_torch(tmp_path):
     for size in ((90, 124), (20, 33), (45, 62)):
         pixels = np.random.default_rng(5).integers(0, 256, (*size, 3), dtype=np.uint8)
         path = tmp_path / f"{size[0]}" / "only" / "a.png"
         path.parent.mkdir(parents=True)
         Image.fromarray(pixels).save(path)
-        images = opened("medical", path.parents[1], batch=1, replicas=1)
+        images = open_source("medical", path.parents[1], batch=1, replicas=1)
         data = torch.from_numpy(pixels).permute(2, 0, 1)[None].double()
-        wanted = functional.interpolate(data, (45, 62), mode="bilinear") / 127.5 - 1
-        assert torch.allclose(images.pixels(0, (0, 1), WHOLE).double(), wanted, atol=1e-5)
+        expected = functional.interpolate(data, (45, 62), mode="bilinear") / 127.5 - 1
+        assert torch.allclose(images.pixels(0, (0, 1), WHOLE).double(), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["a.tif", "a.png", "a.pgm"])
-def test_sixteen_bits_are_not_cut_to_eight(tmp_path, name):
+def test_keeps_sixteen_bits(tmp_path, name):
     grey = np.linspace(0, 65535, 45 * 62).astype(np.uint16).reshape(45, 62)
     (tmp_path / "one").mkdir()
     Image.fromarray(grey).save(tmp_path / "one" / name)
-    found = opened("medical", tmp_path, batch=1, replicas=1).pixels(0, (0, 1), WHOLE)
-    wanted = torch.from_numpy(grey.astype(np.float32) / 32767.5 - 1)
-    assert torch.allclose(found, wanted.expand(1, 3, -1, -1), atol=1e-6)
+    pixels = open_source("medical", tmp_path, batch=1, replicas=1).pixels(0, (0, 1), WHOLE)
+    expected = torch.from_numpy(grey.astype(np.float32) / 32767.5 - 1)
+    assert torch.allclose(pixels, expected.expand(1, 3, -1, -1), atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["P", "RGBA", "LA", "1", "CMYK"])
-def test_images_of_other_colours_become_red_green_blue(tmp_path, mode):
+def test_converts_images_of_other_colours_to_rgb(tmp_path, mode):
     (tmp_path / "one").mkdir()
     suffix = ".tif" if mode == "CMYK" else ".png"
     Image.new("RGB", (62, 45), (255, 255, 255)).convert(mode).save(tmp_path / "one" / f"a{suffix}")
-    found = opened("medical", tmp_path, batch=1, replicas=1).pixels(0, (0, 1), WHOLE)
-    assert torch.equal(found, torch.ones(1, 3, 45, 62))
+    pixels = open_source("medical", tmp_path, batch=1, replicas=1).pixels(0, (0, 1), WHOLE)
+    assert torch.equal(pixels, torch.ones(1, 3, 45, 62))
 
 
-def test_a_missing_or_empty_folder_is_told(tmp_path):
+def test_reports_a_missing_or_empty_folder(tmp_path):
     with pytest.raises(CannotRunError, match=rf"there is no folder {tmp_path}/none: set datapath"):
-        opened("medical", tmp_path / "none")
+        open_source("medical", tmp_path / "none")
     with pytest.raises(CannotRunError, match=rf"{tmp_path} holds no images: put them in a folder"):
-        opened("medical", tmp_path)
-    Image.new("L", (3, 3)).save(tmp_path / "a.png")  # Of no class.
+        open_source("medical", tmp_path)
+    Image.new("L", (3, 3)).save(tmp_path / "a.png")  # without a class
     with pytest.raises(CannotRunError, match=rf"{tmp_path} holds no images"):
-        opened("medical", tmp_path)
+        open_source("medical", tmp_path)
 
 
-def test_too_many_classes_and_too_few_images_are_told(medical):
+def test_reports_too_many_classes_and_too_few_images(medical):
     with pytest.raises(CannotRunError, match=r"has 2 classes.*has 1: set num_classes to 2"):
-        opened("medical", medical, num_classes=1)
+        open_source("medical", medical, num_classes=1)
     with pytest.raises(CannotRunError, match=r"has 6 images, and a step takes 8 \(batch_size x"):
-        opened("medical", medical, batch=4)
+        open_source("medical", medical, batch=4)
     with pytest.raises(CannotRunError, match="app medical needs a datapath"):
-        opened("medical")
+        open_source("medical")
     with pytest.raises(ValueError, match="there is no app 'cat'"):
-        opened("cat", medical)
+        open_source("cat", medical)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_unreadable_image_is_told_by_its_path(tmp_path, workers):
+def test_reports_the_path_of_an_unreadable_image(tmp_path, workers):
     file = tmp_path / "one" / "a.png"
     file.parent.mkdir()
     Image.new("RGB", (300, 300), (1, 2, 3)).save(file)
-    whole = file.read_bytes()
-    for content in (b"", b"text", whole[: len(whole) // 2]):
+    contents = file.read_bytes()
+    for content in (b"", b"text", contents[: len(contents) // 2]):
         file.write_bytes(content)
-        images = opened("medical", tmp_path, batch=1, replicas=1, num_workers=workers)
+        images = open_source("medical", tmp_path, batch=1, replicas=1, num_workers=workers)
         with pytest.raises(CannotRunError, match=rf"{file} cannot be read as an image"):
             images.pixels(0, (0, 1), WHOLE)
         images.close()
@@ -429,59 +442,59 @@ def test_an_unreadable_image_is_told_by_its_path(tmp_path, workers):
 # The order of images
 
 
-def test_each_pass_takes_every_image_at_most_once_in_another_order(medical):
-    images = opened("medical", medical, batch=1, replicas=2)
+def test_each_pass_takes_each_image_once_in_another_order(medical):
+    images = open_source("medical", medical, batch=1, replicas=2)
     passes = []
     for first in (0, 3, 6, 9):
-        seen = []
+        sums = []
         for step in range(first, first + 3):
             images.set_step(step)
-            seen += [images.pixels(replica, (0, 1), WHOLE).sum().item() for replica in (0, 1)]
-        passes.append(seen)
-    assert all(len(set(seen)) == 6 and set(seen) == set(passes[0]) for seen in passes)
-    assert len({tuple(seen) for seen in passes}) > 1
+            sums += [images.pixels(replica, (0, 1), WHOLE).sum().item() for replica in (0, 1)]
+        passes.append(sums)
+    assert all(len(set(sums)) == 6 and set(sums) == set(passes[0]) for sums in passes)
+    assert len({tuple(sums) for sums in passes}) > 1
 
 
-def test_what_is_too_few_for_a_step_is_passed_over(medical):
-    images = opened("medical", medical, batch=4, replicas=1)
+def test_skips_images_too_few_for_a_step(medical):
+    images = open_source("medical", medical, batch=4, replicas=1)
     for step in range(4):
         images.set_step(step)
-        found = images.pixels(0, (0, 4), WHOLE)
-        assert len({one.sum().item() for one in found}) == 4
+        pixels = images.pixels(0, (0, 4), WHOLE)
+        assert len({image.sum().item() for image in pixels}) == 4
 
 
 # In the background
 
 
-def test_the_next_steps_images_are_decoded_meanwhile(medical, monkeypatch):
+def test_decodes_the_images_of_the_next_step_in_advance(medical, monkeypatch):
     decoded = []
-    right = image_folder.ImageFolder.crop
+    original = image_folder.ImageFolder.crop
     ready = threading.Event()
 
     def crop(self, number, box):
-        made = right(self, number, box)
+        image = original(self, number, box)
         decoded.append(threading.current_thread().name)
         if len(decoded) == 4:
             ready.set()
-        return made
+        return image
 
     monkeypatch.setattr(image_folder.ImageFolder, "crop", crop)
-    images = opened("medical", medical, batch=2, replicas=1, num_workers=1)
+    images = open_source("medical", medical, batch=2, replicas=1, num_workers=1)
     images.pixels(0, (0, 2), WHOLE)
     assert ready.wait(10)
     images.set_step(1)
     images.pixels(0, (0, 2), WHOLE)
     images.close()
-    assert len(decoded) in (4, 5, 6)  # Of step 1 none again; of step 2 what came to an end.
+    assert len(decoded) in (4, 5, 6)  # step 1 is not decoded again, step 2 only in part
     assert all(name.startswith("images") for name in decoded)
 
 
-def test_steps_taken_out_of_turn_are_right_too(medical):
-    plain, ahead = (opened("medical", medical, batch=1, num_workers=n) for n in (0, 2))
+def test_steps_out_of_order_are_correct(medical):
+    plain, ahead = (open_source("medical", medical, batch=1, num_workers=n) for n in (0, 2))
     for step in (0, 1, 5, 4, 4, 9, 0):
         plain.set_step(step)
         ahead.set_step(step)
         for _ in range(2):
-            wanted = plain.pixels(1, (0, 1), WHOLE)
-            assert torch.equal(ahead.pixels(1, (0, 1), WHOLE), wanted)
+            expected = plain.pixels(1, (0, 1), WHOLE)
+            assert torch.equal(ahead.pixels(1, (0, 1), WHOLE), expected)
     ahead.close()

@@ -1,4 +1,7 @@
-"""Constructs that a traced graph can lose: each is right or refused, and changes nothing."""
+"""Constructs that a traced graph can lose: each is correct or rejected.
+
+Tracing changes nothing of the network.
+"""
 
 import random
 import re
@@ -17,7 +20,7 @@ from spbench_parallel.models.imported.tracing import trace_network
 IMAGE = Map(3, 24, 36)
 
 
-def imported(module):
+def import_module(module):
     return build_model(trace_network("net", module, IMAGE))
 
 
@@ -37,38 +40,38 @@ def snapshot(module):
     )
 
 
-def assert_equal(one, other):
-    assert type(one) is type(other)
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_equal(one[key], other[key])
-    elif isinstance(one, tuple):
-        for pair in zip(one, other, strict=True):
+def assert_equal(first, second):
+    assert type(first) is type(second)
+    if isinstance(first, dict):
+        assert first.keys() == second.keys()
+        for key in first:
+            assert_equal(first[key], second[key])
+    elif isinstance(first, tuple):
+        for pair in zip(first, second, strict=True):
             assert_equal(*pair)
-    elif isinstance(one, torch.Tensor):
-        assert torch.equal(one, other)
+    elif isinstance(first, torch.Tensor):
+        assert torch.equal(first, second)
     else:
-        assert np.array_equal(one, other)
+        assert np.array_equal(first, second)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*RIGHT, *REFUSED])
-def test_tracing_leaves_the_module_and_random_numbers_as_they_are(name):
+def test_tracing_does_not_change_module_and_random_numbers(name):
     module = RIGHT[name]() if name in RIGHT else REFUSED[name][0]()
     next(module.children()).eval()
     before = snapshot(module)
     try:
-        imported(module)
+        import_module(module)
     except CannotRunError:
         assert name in REFUSED
     assert_equal(snapshot(module), before)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refuses_at_the_users_line(name):
-    make, says = REFUSED[name]
-    with pytest.raises(CannotRunError) as refusal:
-        imported(make())
-    assert re.search(says, str(refusal.value)), str(refusal.value)
-    assert "\n" not in str(refusal.value)
+def test_rejects_constructs_at_the_line_of_the_user(name):
+    make_network, expected = REFUSED[name]
+    with pytest.raises(CannotRunError) as caught:
+        import_module(make_network())
+    assert re.search(expected, str(caught.value)), str(caught.value)
+    assert "\n" not in str(caught.value)

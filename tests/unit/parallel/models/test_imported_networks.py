@@ -1,4 +1,4 @@
-"""Networks of the user's own: their layers together, and against the user's module itself."""
+"""Networks of the user: their layers together, compared with the user's module."""
 
 import re
 import sys
@@ -32,109 +32,111 @@ IMAGE = Map(3, 32, 32)
 NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking", "Written"]
 
 
-def network(name, image=IMAGE, seed=0, **arguments):
+def import_own_network(name, image=IMAGE, seed=0, **arguments):
     return import_network(f"own_networks:{name}", arguments, image, seed)
 
 
-def stages(model, balance, dtype=torch.float64):
+def build_stages(model, balance, dtype=torch.float64):
     return [
         build_stage(model, first, last, DenseBuilder(), seed=0, dtype=dtype)
         for first, last in layer_ranges(balance)
     ]
 
 
-def in_a_row(parts, images):
-    made = images
+def run_in_sequence(parts, images):
+    maps = images
     for part in parts:
-        made = part(made)
-    return made
+        maps = part(maps)
+    return maps
 
 
-def balances(model):
+def list_balances(model):
     layers = len(model.layers)
     return [(layers,), (1, layers - 1), (layers - 1, 1), (1,) * layers]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_stages_do_what_the_users_module_does_to_the_last_bit(name):
-    model = network(name)
-    for balance in balances(model):
-        parts = stages(model, balance)
-        whole = build_reference(model, seed=0, device="cpu")
+def test_stages_equal_the_module_of_the_user_bitwise(name):
+    model = import_own_network(name)
+    for balance in list_balances(model):
+        parts = build_stages(model, balance)
+        reference = build_reference(model, seed=0, device="cpu")
         for training in (True, False):
             images = torch.randn(3, *IMAGE.shape, dtype=torch.float64)
-            found = images.clone().requires_grad_()
-            wanted = images.clone().requires_grad_()
-            for each in (*parts, whole):
-                each.train(training)
-                each.zero_grad()
-            made = in_a_row(parts, found)
-            expected = whole(wanted)
-            assert torch.equal(made, expected)
-            made.square().sum().backward()
+            stage_images = images.clone().requires_grad_()
+            reference_images = images.clone().requires_grad_()
+            for module in (*parts, reference):
+                module.train(training)
+                module.zero_grad()
+            output = run_in_sequence(parts, stage_images)
+            expected = reference(reference_images)
+            assert torch.equal(output, expected)
+            output.square().sum().backward()
             expected.square().sum().backward()
-            assert torch.equal(found.grad, wanted.grad)
-            named = dict(whole.named_parameters())
-            own = {name: one for part in parts for name, one in part.named_parameters()}
-            assert own.keys() == named.keys()
-            for key, one in own.items():
-                assert torch.equal(one.grad, named[key].grad), key
-        buffers = dict(whole.named_buffers())
+            assert torch.equal(stage_images.grad, reference_images.grad)
+            expected_parameters = dict(reference.named_parameters())
+            stage_parameters = {
+                name: tensor for part in parts for name, tensor in part.named_parameters()
+            }
+            assert stage_parameters.keys() == expected_parameters.keys()
+            for key, tensor in stage_parameters.items():
+                assert torch.equal(tensor.grad, expected_parameters[key].grad), key
+        buffers = dict(reference.named_buffers())
         for part in parts:
-            for key, one in part.named_buffers():
-                assert torch.equal(one, buffers[key]), key
+            for key, tensor in part.named_buffers():
+                assert torch.equal(tensor, buffers[key]), key
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_layers_know_their_shapes_and_sizes(name):
-    model = network(name)
-    made = torch.randn(2, *IMAGE.shape)
+def test_layers_have_the_shapes_and_sizes_of_modules(name):
+    model = import_own_network(name)
+    output = torch.randn(2, *IMAGE.shape)
     for layer, flow, built in zip(
         model.layers,
         model.flows[1:],
-        *stages(model, (len(model.layers),), torch.float32),
+        *build_stages(model, (len(model.layers),), torch.float32),
         strict=True,
     ):
-        made = built(made)
-        several = made if isinstance(made, tuple) else (made,)
+        output = built(output)
+        tensors = output if isinstance(output, tuple) else (output,)
         if layer is not model.layers[-1]:
-            assert [tuple(one.shape[1:]) for one in several] == [data.shape for data in flow]
+            assert [tuple(tensor.shape[1:]) for tensor in tensors] == [data.shape for data in flow]
     user = getattr(own_networks, name)()
-    assert model.parameters == sum(one.numel() for one in user.parameters())
-    assert model.classes == made.shape[1] == 5
+    assert model.parameters == sum(tensor.numel() for tensor in user.parameters())
+    assert model.classes == output.shape[1] == 5
     assert sum(count.parameters for count in model.counts) == model.parameters
     assert count_kept_values(model) > 0
 
 
-def test_multiply_adds_are_counted_by_image():
-    model = network("Tied")
+def test_counts_multiply_adds_per_image():
+    model = import_own_network("Tied")
     convs = 32 * 32 * 9 * (3 * 4 + 3 * 4 * 4)
     assert sum(count.multiply_adds for count in model.counts) == convs + 4 * 5
 
 
-def test_skips_cross_from_the_first_stages_to_the_last():
-    model = network("UNet")
+def test_skips_go_from_the_first_layers_to_the_last():
+    model = import_own_network("UNet")
     assert [len(flow) for flow in model.flows] == [1, 1, 2, 2, 1, 1, 1]
     assert [layer.name for layer in model.layers] == [
         *("000_down1_conv1", "001_down2_conv1", "002_middle_conv1"),
         *("003_up2_conv1", "004_up1_conv1", "005_head"),
     ]
-    assert max(len(flow) for flow in network("Dense").flows) == 4
-    assert {len(flow) for flow in network("Attention").flows} == {1}
+    assert max(len(flow) for flow in import_own_network("Dense").flows) == 4
+    assert {len(flow) for flow in import_own_network("Attention").flows} == {1}
 
 
 def test_uses_of_one_parameter_are_in_one_stage():
-    model = network("Tied")
+    model = import_own_network("Tied")
     owners = [layer.name for layer in model.layers if "both.weight" in layer.piece.paths()]
     assert len(owners) == 1
     assert len(model.layers) == 3
 
 
-def test_weights_are_those_that_the_seed_draws():
-    one, same, other = (network("UNet", seed=seed) for seed in (3, 3, 4))
+def test_the_seed_determines_the_weights():
+    first, same, other = (import_own_network("UNet", seed=seed) for seed in (3, 3, 4))
     weights = [
-        each.layers[0].piece.make_module().get_parameter("down1.conv1.weight")
-        for each in (one, same, other)
+        model.layers[0].piece.make_module().get_parameter("down1.conv1.weight")
+        for model in (first, same, other)
     ]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
@@ -142,20 +144,20 @@ def test_weights_are_those_that_the_seed_draws():
     assert torch.equal(weights[0], own_networks.UNet().down1.conv1.weight)
 
 
-def test_tracing_moves_no_statistics_and_no_random_numbers():
+def test_tracing_changes_no_statistics_and_random_numbers():
     torch.manual_seed(0)
-    wanted = torch.rand(1)
+    expected = torch.rand(1)
     torch.manual_seed(0)
-    model = network("UNet")
-    assert torch.equal(torch.rand(1), wanted)
+    model = import_own_network("UNet")
+    assert torch.equal(torch.rand(1), expected)
     user = model.network.module
     assert user.down1.bn1.num_batches_tracked == 0
     assert not user.down1.bn1.running_mean.any()
     assert smallest_normalised_size(model) == 64
 
 
-def test_the_same_layers_at_another_size():
-    model = network("UNet")
+def test_resized_networks_have_the_same_layers():
+    model = import_own_network("UNet")
     small = model.resized(16, 24)
     assert [layer.name for layer in small.layers] == [layer.name for layer in model.layers]
     assert small.flows[1] == (Map(4, 16, 24),)
@@ -164,20 +166,20 @@ def test_the_same_layers_at_another_size():
         model.resized(10, 10)
 
 
-def test_a_cut_is_before_maps_are_flattened_and_behind_what_makes_them_smaller():
-    patches = network("Attention").flows[1]
+def test_cuts_before_flattening_and_after_downsampling():
+    patches = import_own_network("Attention").flows[1]
     assert patches == (Map(8, 4, 4),)
-    assert network("Norms").flows[3] == (Map(6, 1, 1),)
+    assert import_own_network("Norms").flows[3] == (Map(6, 1, 1),)
 
 
-def test_arguments_alone_reach_the_callable():
-    assert network("UNet", width=6, classes=7).classes == 7
+def test_passes_only_the_arguments_to_the_callable():
+    assert import_own_network("UNet", width=6, classes=7).classes == 7
     with pytest.raises(CannotRunError, match=r"TypeError: .*unexpected keyword argument 'depth'"):
-        network("UNet", depth=3)
+        import_own_network("UNet", depth=3)
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "says"),
+    ("name", "arguments", "expected"),
     [
         ("Choosing", {}, r"own_networks.py:\d+: the forward pass cannot be traced.*control flow"),
         ("Dropping", {"by": "alpha"}, r"own_networks.py:\d+: drop draws random numbers"),
@@ -198,18 +200,18 @@ def test_arguments_alone_reach_the_callable():
         ("absent", {}, r"AttributeError: module 'own_networks' has no attribute 'absent'"),
     ],
 )
-def test_what_cannot_be_imported_is_told_in_one_sentence(name, arguments, says):
-    with pytest.raises(CannotRunError, match=says) as told:
-        network(name, **arguments)
-    assert str(told.value).startswith(f"network own_networks:{name}: ")
-    assert "\n" not in str(told.value)
+def test_reports_why_a_network_cannot_be_imported(name, arguments, expected):
+    with pytest.raises(CannotRunError, match=expected) as caught:
+        import_own_network(name, **arguments)
+    assert str(caught.value).startswith(f"network own_networks:{name}: ")
+    assert "\n" not in str(caught.value)
 
 
-def test_the_lines_are_those_of_the_operators():
-    with pytest.raises(CannotRunError) as told:
-        network("UNet", Map(3, 30, 30))
+def test_names_the_line_of_the_operator():
+    with pytest.raises(CannotRunError) as caught:
+        import_own_network("UNet", Map(3, 30, 30))
     (line,) = re.findall(
-        r"own_networks.py:(\d+): cat: it cannot take images of 30x30", str(told.value)
+        r"own_networks.py:(\d+): cat: it cannot take images of 30x30", str(caught.value)
     )
     lines = Path(own_networks.__file__).read_text().splitlines()
     assert "torch.cat([second" in lines[int(line) - 1]
@@ -225,7 +227,7 @@ def test_the_lines_are_those_of_the_operators():
         f"{sysconfig.get_path('stdlib')}/site-packages/timm/models.py",
     ],
 )
-def test_files_of_users_are_known_wherever_they_are(file):
+def test_recognizes_user_code_in_any_folder(file):
     assert is_user_code(file)
 
 
@@ -233,12 +235,12 @@ def test_files_of_users_are_known_wherever_they_are(file):
     "file",
     [nn.__file__, spbench_workers.__file__, spbench_core.__file__, re.__file__, "<eval_with_key>"],
 )
-def test_files_of_torch_spbench_and_python_are_no_users(file):
+def test_library_files_are_not_user_code(file):
     assert not is_user_code(file)
 
 
-def test_a_torch_below_the_standard_library_is_no_users(monkeypatch):
-    """So it is in a Python that is no virtual environment."""
+def test_a_torch_in_the_standard_library_is_not_user_code(monkeypatch):
+    """A Python outside of a virtual environment has this layout."""
     folder = str(Path(torch.__file__).parents[2])
     monkeypatch.setattr("spbench_parallel.models.imported.loading._STDLIB", f"{folder}/")
     assert not is_user_code(nn.__file__)
@@ -246,10 +248,10 @@ def test_a_torch_below_the_standard_library_is_no_users(monkeypatch):
 
 def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
     cases = {
-        stages: BENCHMARKS["model.network"].complete(
-            {"network": "own_networks:UNet", "split_size": stages}
+        split_size: BENCHMARKS["model.network"].complete(
+            {"network": "own_networks:UNet", "split_size": split_size}
         )
-        for stages in (2, 6, 7)
+        for split_size in (2, 6, 7)
     }
     check(cases[6])
     with pytest.raises(CannotRunError, match="7 stages are more than the 6 layers of the model"):
@@ -261,11 +263,14 @@ def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
     assert checking._check_case("model.network", cases[2]) is None
 
 
-def test_modules_that_write_into_their_input_make_new_maps():
-    model = network("UNet")
+def test_replaces_in_place_modules():
+    model = import_own_network("UNet")
     pieces = [layer.piece.make_module() for layer in model.layers]
     inplace = [
-        one.inplace for piece in pieces for one in piece.modules() if isinstance(one, nn.ReLU)
+        module.inplace
+        for piece in pieces
+        for module in piece.modules()
+        if isinstance(module, nn.ReLU)
     ]
     assert inplace
     assert not any(inplace)
@@ -274,7 +279,7 @@ def test_modules_that_write_into_their_input_make_new_maps():
 
 
 @pytest.mark.parametrize(
-    ("state", "says"),
+    ("state", "expected"),
     [
         (None, "cannot be read: No such file or directory"),
         (b"text", "cannot be read: it is no file of torch's tensors"),
@@ -283,38 +288,38 @@ def test_modules_that_write_into_their_input_make_new_maps():
         ("other", r"has scale of shape \[2\], the network's is \[1\]"),
     ],
 )
-def test_weights_of_another_network_are_refused(tmp_path, state, says):
+def test_rejects_weights_of_another_network(tmp_path, state, expected):
     path = tmp_path / "weights.pt"
-    own = own_networks.UNet().state_dict()
+    user_state = own_networks.UNet().state_dict()
     if isinstance(state, bytes):
         path.write_bytes(state)
     elif state == "more":
-        torch.save(own | {"extra": torch.ones(1)}, path)
+        torch.save(user_state | {"extra": torch.ones(1)}, path)
     elif state == "other":
-        torch.save(own | {"scale": torch.ones(2)}, path)
+        torch.save(user_state | {"scale": torch.ones(2)}, path)
     elif state is not None:
         torch.save(state, path)
-    with pytest.raises(CannotRunError, match=says):
+    with pytest.raises(CannotRunError, match=expected):
         import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-def test_weights_are_taken_from_a_file(tmp_path, suffix):
+def test_loads_weights_from_a_file(tmp_path, suffix):
     path = tmp_path / f"weights{suffix}"
-    own = own_networks.UNet()
+    user_network = own_networks.UNet()
     with path.open("wb") as file:
-        write_state(own.state_dict(), path, file)
+        write_state(user_network.state_dict(), path, file)
     model = import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
-    found = model.network.module.get_parameter("down1.conv1.weight")
-    assert torch.equal(found, own.down1.conv1.weight)
+    weight = model.network.module.get_parameter("down1.conv1.weight")
+    assert torch.equal(weight, user_network.down1.conv1.weight)
 
 
-def test_safetensors_that_are_none_or_cannot_be_read_are_told(tmp_path, monkeypatch):
+def test_reports_invalid_or_unsupported_safetensors(tmp_path, monkeypatch):
     path = tmp_path / "weights.safetensors"
-    for content, says in ((None, "No such file"), (b"text", "it is no file of safetensors")):
+    for content, expected in ((None, "No such file"), (b"text", "it is no file of safetensors")):
         if content is not None:
             path.write_bytes(content)
-        with pytest.raises(CannotRunError, match=f"weights .* cannot be read: {says}"):
+        with pytest.raises(CannotRunError, match=f"weights .* cannot be read: {expected}"):
             import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Networks as layers: shapes and counts by arithmetic, and their modules."""
+"""Networks as layers: their modules, and shapes and counts by arithmetic."""
 
 import copy
 from itertools import pairwise
@@ -33,17 +33,17 @@ BATCH = 2
 CLASSES = 7
 
 
-def made(name, size=(64, 64), classes=10, **config):
+def make_network(name, size=(64, 64), classes=10, **config):
     return make_model(name, image_size=size, num_classes=classes, **config)
 
 
-def stage_of(network, first=0, last=None, builder=None, **words):
-    words = {"seed": 1, "dtype": torch.float64} | words
+def make_stage(network, first=0, last=None, builder=None, **options):
+    options = {"seed": 1, "dtype": torch.float64} | options
     last = len(network.layers) if last is None else last
-    return build_stage(network, first, last, builder or DenseBuilder(), **words)
+    return build_stage(network, first, last, builder or DenseBuilder(), **options)
 
 
-def image_of(network, batch=BATCH):
+def make_images(network, batch=BATCH):
     generator = torch.Generator().manual_seed(5)
     return torch.randn(batch, *network.image.shape, dtype=torch.float64, generator=generator)
 
@@ -69,59 +69,59 @@ def image_of(network, batch=BATCH):
 def test_networks_have_the_known_numbers_of_layers_and_parameters(
     name, size, classes, config, layers, parameters
 ):
-    network = made(name, size, classes, **config)
+    network = make_network(name, size, classes, **config)
     assert (len(network.layers), network.parameters) == (layers, parameters)
 
 
-@pytest.mark.parametrize(("depth", "layers", "known"), [(20, 11, 276_528), (32, 17, 472_304)])
-def test_version_1_has_the_references_parameters_but_for_those_that_it_never_uses(
-    depth, layers, known
-):
+@pytest.mark.parametrize(
+    ("depth", "layers", "reference_parameters"), [(20, 11, 276_528), (32, 17, 472_304)]
+)
+def test_version_1_has_the_used_parameters_of_the_reference(depth, layers, reference_parameters):
     blocks = (depth - 2) // 6
-    # Each of its convolutions has a normalisation of its input, and none of them is used.
+    # Each of its convolutions has an unused normalisation of its input.
     unused = [3] + [16] * 2 * blocks + [16] + [32] * (2 * blocks - 1) + [32]
     unused += [64] * (2 * blocks - 1)
-    # The shortcuts' convolutions have one of their output besides.
+    # In addition, the convolutions of shortcuts have one of their output.
     unused += [16, 32, 32, 64]
-    network = made("resnet", version=1, depth=depth)
+    network = make_network("resnet", version=1, depth=depth)
     assert len(network.layers) == layers
-    assert network.parameters == known - 2 * sum(unused)
+    assert network.parameters == reference_parameters - 2 * sum(unused)
 
 
 @pytest.mark.parametrize(
     ("size", "features"), [(32, 256), (62, 1024), (64, 1024), (512, 65_536), (8192, 16_777_216)]
 )
-def test_the_classifier_is_as_wide_as_the_map_that_is_left(size, features):
-    network = made("resnet", (size, size))
+def test_the_classifier_has_the_width_of_the_last_map(size, features):
+    network = make_network("resnet", (size, size))
     assert network.counts[-1].multiply_adds == 10 * features
     assert network.counts[-1].parameters == 10 * features + 10 + 2 * 256
 
 
-def test_resnets_compute_as_much_as_published():
+def test_resnets_have_the_published_multiply_adds():
     published = {"resnet50": 4_089_184_256, "resnet101": 7_801_405_440}
     for arch, multiply_adds in published.items():
-        counts = made("resnet", (224, 224), 1000, arch=arch).counts
+        counts = make_network("resnet", (224, 224), 1000, arch=arch).counts
         assert sum(count.multiply_adds for count in counts) == multiply_adds
 
 
 @small_networks
-def test_counts_and_shapes_are_those_of_the_modules(name, size, config):
-    network = made(name, size, CLASSES, **config)
-    data = image_of(network)
-    stage = stage_of(network)
-    computed = multiply_adds_of(stage)
+def test_counts_and_shapes_agree_with_the_modules(name, size, config):
+    network = make_network(name, size, CLASSES, **config)
+    data = make_images(network)
+    stage = make_stage(network)
+    computed = record_multiply_adds(stage)
     for layer, flow, count in zip(stage, network.flows[1:], network.counts, strict=True):
         computed.clear()
         data = layer(data)
-        shapes = [tuple(one.shape) for one in ([data] if torch.is_tensor(data) else data)]
-        expected = [(BATCH, *one.shape) for one in flow]
+        shapes = [tuple(tensor.shape) for tensor in ([data] if torch.is_tensor(data) else data)]
+        expected = [(BATCH, *tensor.shape) for tensor in flow]
         assert shapes == (expected if len(shapes[0]) == 4 else [(BATCH, CLASSES)])
         assert count.multiply_adds == sum(computed) // BATCH
         assert count.parameters == sum(value.numel() for value in layer.parameters())
 
 
-def multiply_adds_of(stage):
-    """A list that grows by those of each convolution and linear layer that is called."""
+def record_multiply_adds(stage):
+    """Return a list that grows by the count of each convolution and linear layer."""
     computed = []
 
     def add(module, _, output):
@@ -134,11 +134,11 @@ def multiply_adds_of(stage):
 
 
 def test_amoebanet_has_the_known_maps():
-    network = made("amoebanet")
+    network = make_network("amoebanet")
     cells = [(624, 16), (1248, 8), *[(1664, 8)] * 6, (2496, 4), *[(3328, 4)] * 6, (4992, 2)]
-    known = [(3, 64), (104, 32), *cells, *[(6656, 2)] * 6]
-    found = [(flow[0].channels, flow[0].height) for flow in network.flows[:-1]]
-    assert found == known
+    expected = [(3, 64), (104, 32), *cells, *[(6656, 2)] * 6]
+    maps = [(flow[0].channels, flow[0].height) for flow in network.flows[:-1]]
+    assert maps == expected
     assert [len(flow) for flow in network.flows] == [1, 1, *[2] * 21, 1, 1]
     for before, flow in zip(network.flows[1:], network.flows[2:-2], strict=False):
         assert flow[1] == before[0]
@@ -147,9 +147,9 @@ def test_amoebanet_has_the_known_maps():
 # Structure
 
 
-def test_version_2_projects_the_first_block_of_each_stack_and_activates_before_each_convolution():
-    network = made("resnet", version=2, depth=20)
-    stage = stage_of(network)
+def test_version_2_projects_first_blocks_and_preactivates():
+    network = make_network("resnet", version=2, depth=20)
+    stage = make_stage(network)
     blocks = {name: block for name, block in stage.named_children() if "block" in name}
     projected = [name for name in blocks if not isinstance(blocks[name].shortcut, nn.Identity)]
     assert projected == ["stack1_block1", "stack2_block1", "stack3_block1"]
@@ -162,10 +162,10 @@ def test_version_2_projects_the_first_block_of_each_stack_and_activates_before_e
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_small_resnets_compute_what_was_published(version):
-    network = made("resnet", version=version, depth={1: 8, 2: 11}[version], width=4)
-    stage = stage_of(network).eval()
-    image = image_of(network)
+def test_small_resnets_compute_the_published_network(version):
+    network = make_network("resnet", version=version, depth={1: 8, 2: 11}[version], width=4)
+    stage = make_stage(network).eval()
+    image = make_images(network)
     state = stage.state_dict()
 
     def conv(data, name, stride=1):
@@ -183,16 +183,16 @@ def test_small_resnets_compute_what_was_published(version):
         stride = 1 if stack == 1 else 2
         main = f"{name}.main"
         if version == 1:
-            way = norm(conv(data, f"{main}.conv1", stride), f"{main}.norm1").relu()
-            way = norm(conv(way, f"{main}.conv2"), f"{main}.norm2")
-            short = data if stack == 1 else conv(data, f"{name}.shortcut", stride)
-            data = (way + short).relu()
+            branch = norm(conv(data, f"{main}.conv1", stride), f"{main}.norm1").relu()
+            branch = norm(conv(branch, f"{main}.conv2"), f"{main}.norm2")
+            shortcut = data if stack == 1 else conv(data, f"{name}.shortcut", stride)
+            data = (branch + shortcut).relu()
             continue
-        way = data if stack == 1 else norm(data, f"{main}.norm1").relu()
-        way = conv(way, f"{main}.conv1", stride)
-        way = conv(norm(way, f"{main}.norm2").relu(), f"{main}.conv2")
-        way = conv(norm(way, f"{main}.norm3").relu(), f"{main}.conv3")
-        data = way + conv(data, f"{name}.shortcut", stride)
+        branch = data if stack == 1 else norm(data, f"{main}.norm1").relu()
+        branch = conv(branch, f"{main}.conv1", stride)
+        branch = conv(norm(branch, f"{main}.norm2").relu(), f"{main}.conv2")
+        branch = conv(norm(branch, f"{main}.norm3").relu(), f"{main}.conv3")
+        data = branch + conv(data, f"{name}.shortcut", stride)
     if version == 2:
         data = norm(data, "head.norm").relu()
     features = functional.avg_pool2d(data, 8).flatten(1)
@@ -200,56 +200,56 @@ def test_small_resnets_compute_what_was_published(version):
     torch.testing.assert_close(stage(image), expected, rtol=0, atol=1e-12)
 
 
-def test_the_cells_add_and_join_what_the_published_cells_do():
-    network = made("amoebanet", num_layers=3, num_filters=8)
-    stage = stage_of(network).eval()
-    stem = stage.stem1(image_of(network))
+def test_cells_compute_the_published_cells():
+    network = make_network("amoebanet", num_layers=3, num_filters=8)
+    stage = make_stage(network).eval()
+    stem = stage.stem1(make_images(network))
     reduced, before = stage.stem2(stem)
     assert before is stem
     cell = stage.stem2
     op = cell.operations
-    one = cell.prepare[0](stem)
-    two = cell.prepare[1](stem)
-    three = op[0](one) + op[1](one)
-    four = op[2](three) + op[3](two)
-    five = op[4](three) + op[5](three)
-    six = op[6](four) + op[7](two)
-    seven = op[8](three) + op[9](four)
-    assert torch.equal(reduced, torch.cat([five, six, seven], 1))
+    first = cell.prepare[0](stem)
+    second = cell.prepare[1](stem)
+    third = op[0](first) + op[1](first)
+    fourth = op[2](third) + op[3](second)
+    fifth = op[4](third) + op[5](third)
+    sixth = op[6](fourth) + op[7](second)
+    seventh = op[8](third) + op[9](fourth)
+    assert torch.equal(reduced, torch.cat([fifth, sixth, seventh], 1))
     flow = stage.stem3((reduced, before))
     cell = stage.cell1_normal1
     op = cell.operations
-    one = cell.prepare[0](flow[0])
-    two = cell.prepare[1](flow[1])
-    three = op[0](two) + op[1](two)
-    four = op[2](two) + op[3](one)
-    five = op[4](one) + op[5](one)
-    six = op[6](three) + op[7](three)
-    seven = op[8](two) + op[9](six)
-    assert torch.equal(cell(flow)[0], torch.cat([one, four, five, seven], 1))
+    first = cell.prepare[0](flow[0])
+    second = cell.prepare[1](flow[1])
+    third = op[0](second) + op[1](second)
+    fourth = op[2](second) + op[3](first)
+    fifth = op[4](first) + op[5](first)
+    sixth = op[6](third) + op[7](third)
+    seventh = op[8](second) + op[9](sixth)
+    assert torch.equal(cell(flow)[0], torch.cat([first, fourth, fifth, seventh], 1))
 
 
 @pytest.mark.parametrize(("pool3", "maxima", "means"), [("avg", 0, 21), ("max", 14, 7)])
-def test_pool3_says_which_pool_stands_in_the_maximum_s_place(pool3, maxima, means):
-    network = made("amoebanet", num_layers=3, num_filters=8, pool3=pool3)
-    modules = list(stage_of(network).modules())
+def test_pool3_chooses_the_pool(pool3, maxima, means):
+    network = make_network("amoebanet", num_layers=3, num_filters=8, pool3=pool3)
+    modules = list(make_stage(network).modules())
     wide = [m for m in modules if isinstance(m, nn.MaxPool2d) and m.kernel_size == 3]
     assert len(wide) == maxima
     assert sum(isinstance(m, nn.AvgPool2d) for m in modules) == means
     assert not any(m.count_include_pad for m in modules if isinstance(m, nn.AvgPool2d))
 
 
-def test_the_shift_reads_the_pixels_that_the_other_half_leaves_out():
+def test_the_shift_reads_the_pixels_that_the_other_half_skips():
     torch.manual_seed(0)
     conv = ShiftedConv2d(3, 4)
     image = torch.randn(2, 3, 8, 6)
     shifted = functional.pad(image[:, :, 1:, 1:], (0, 1, 0, 1))
     assert torch.equal(conv(image), functional.conv2d(shifted, conv.weight, stride=2))
     with_shift, without = (
-        stage_of(made("amoebanet", num_layers=3, num_filters=8, shift=shift)).eval()
+        make_stage(make_network("amoebanet", num_layers=3, num_filters=8, shift=shift)).eval()
         for shift in (True, False)
     )
-    data = image_of(made("amoebanet"))
+    data = make_images(make_network("amoebanet"))
     assert list(with_shift.state_dict()) == list(without.state_dict())
     assert not torch.allclose(with_shift(data), without(data))
 
@@ -263,7 +263,7 @@ def test_the_shift_reads_the_pixels_that_the_other_half_leaves_out():
         (Conv(8, 3, groups=4), (8, 1, 3, 3)),
     ],
 )
-def test_convolutions_of_both_builders_have_the_shapes_that_the_part_gives(conv, weight):
+def test_convolutions_of_both_builders_have_equal_shapes(conv, weight):
     data = Map(4, 12, 10)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 12, 10)
     modules = [conv.build(builder, data) for builder in (DenseBuilder(), SpatialBuilder(tiling))]
@@ -285,80 +285,82 @@ def test_convolutions_of_both_builders_have_the_shapes_that_the_part_gives(conv,
 
 @pytest.mark.slow
 @small_networks
-def test_stages_in_a_row_are_the_whole_network(name, size, config):
-    network = made(name, size, CLASSES, **config)
+def test_stages_in_sequence_equal_the_complete_network(name, size, config):
+    network = make_network(name, size, CLASSES, **config)
     count = len(network.layers)
     cuts = [0, 1, count // 3, count // 2, count - 1, count]
-    whole = stage_of(network)
-    stages = [stage_of(network, *cut) for cut in pairwise(cuts)]
+    complete = make_stage(network)
+    stages = [make_stage(network, *cut) for cut in pairwise(cuts)]
     merged = {key: value for stage in stages for key, value in stage.state_dict().items()}
-    expected = copy.deepcopy(whole.state_dict())
+    expected = copy.deepcopy(complete.state_dict())
     assert list(merged) == list(expected)
     assert all(torch.equal(merged[key], expected[key]) for key in merged)
-    image = image_of(network)
-    one = image.clone().requires_grad_()
-    logits = whole(one)
+    image = make_images(network)
+    complete_images = image.clone().requires_grad_()
+    logits = complete(complete_images)
     logits.square().sum().backward()
-    data = other = image.clone().requires_grad_()
+    data = stage_images = image.clone().requires_grad_()
     for stage in stages:
         data = stage(data)
     assert torch.equal(data, logits)
     data.square().sum().backward()
-    assert torch.equal(one.grad, other.grad)
+    assert torch.equal(complete_images.grad, stage_images.grad)
     gradients = {key: value.grad for stage in stages for key, value in stage.named_parameters()}
-    assert all(torch.equal(value.grad, gradients[key]) for key, value in whole.named_parameters())
+    assert all(
+        torch.equal(value.grad, gradients[key]) for key, value in complete.named_parameters()
+    )
 
 
 @small_networks
 def test_states_have_the_same_names_and_values_over_tiles(name, size, config):
-    network = made(name, size, CLASSES, **config)
+    network = make_network(name, size, CLASSES, **config)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), *size)
-    whole = stage_of(network)
-    tiled = stage_of(network, builder=SpatialBuilder(tiling))
-    one = whole.state_dict()
-    other = tiled.state_dict()
-    assert list(one) == list(other)
-    assert all(torch.equal(one[key], other[key]) for key in one)
+    complete = make_stage(network)
+    tiled = make_stage(network, builder=SpatialBuilder(tiling))
+    state = complete.state_dict()
+    tiled_state = tiled.state_dict()
+    assert list(state) == list(tiled_state)
+    assert all(torch.equal(state[key], tiled_state[key]) for key in state)
     layers = {layer.name for layer in network.layers}
-    assert {key.split(".")[0] for key in one} == layers
+    assert {key.split(".")[0] for key in state} == layers
     assert len(layers) == len(network.layers)
 
 
-def test_parameters_follow_from_seed_and_layer_alone():
-    network = made("resnet", version=2, depth=20)
+def test_seed_and_layer_determine_the_parameters():
+    network = make_network("resnet", version=2, depth=20)
     names = [layer.name for layer in network.layers]
-    place = names.index("stack1_block2")
-    whole = stage_of(network).state_dict()
+    index = names.index("stack1_block2")
+    complete = make_stage(network).state_dict()
     torch.manual_seed(99)
-    drawn = torch.get_rng_state()
-    alone = stage_of(network, place, place + 1).state_dict()
-    assert torch.equal(torch.get_rng_state(), drawn)
-    assert alone
-    assert all(torch.equal(value, whole[key]) for key, value in alone.items())
-    in_fp32 = stage_of(network, place, place + 1, dtype=torch.float32).state_dict()
-    assert all(torch.equal(in_fp32[key].double(), alone[key].double()) for key in alone)
+    rng_state = torch.get_rng_state()
+    layer_state = make_stage(network, index, index + 1).state_dict()
+    assert torch.equal(torch.get_rng_state(), rng_state)
+    assert layer_state
+    assert all(torch.equal(value, complete[key]) for key, value in layer_state.items())
+    in_fp32 = make_stage(network, index, index + 1, dtype=torch.float32).state_dict()
+    assert all(torch.equal(in_fp32[key].double(), layer_state[key].double()) for key in layer_state)
     weight = "stack1_block2.main.conv1.weight"
-    assert not torch.equal(alone[weight], stage_of(network, seed=2).state_dict()[weight])
-    # Another layer of the same shape has others, and the same layer at another place has not.
-    deeper = stage_of(made("resnet", version=2, depth=29)).state_dict()
-    assert not torch.equal(alone[weight], deeper["stack1_block3.main.conv1.weight"])
+    assert not torch.equal(layer_state[weight], make_stage(network, seed=2).state_dict()[weight])
+    # Another layer of the same shape differs. The same layer at another index does not.
+    deeper = make_stage(make_network("resnet", version=2, depth=29)).state_dict()
+    assert not torch.equal(layer_state[weight], deeper["stack1_block3.main.conv1.weight"])
     moved = "stack2_block1.main.conv1.weight"
-    assert torch.equal(whole[moved], deeper[moved])
+    assert torch.equal(complete[moved], deeper[moved])
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 0), (3, 2), (-1, 2), (4, 6)])
-def test_a_stage_of_layers_that_are_not_there_is_refused(first, last):
-    network = made("resnet", depth=11)
+def test_rejects_a_stage_of_missing_layers(first, last):
+    network = make_network("resnet", depth=11)
     assert len(network.layers) == 5
     with pytest.raises(ValueError, match=r"ResNet-11 v2 has no layers .* it has 5 layers"):
-        stage_of(network, first, last)
+        make_stage(network, first, last)
 
 
 # Errors
 
 
 @pytest.mark.parametrize(
-    ("name", "config", "param", "words"),
+    ("name", "config", "param", "expected"),
     [
         (
             "resnet",
@@ -384,13 +386,13 @@ def test_a_stage_of_layers_that_are_not_there_is_refused(first, last):
         ("vgg", {}, "model", "no model is called 'vgg'; there are resnet and amoebanet"),
     ],
 )
-def test_a_network_that_does_not_exist_is_refused_in_one_sentence(name, config, param, words):
-    with pytest.raises(ModelError, match=words) as caught:
-        made(name, **config)
+def test_rejects_networks_with_invalid_parameters(name, config, param, expected):
+    with pytest.raises(ModelError, match=expected) as caught:
+        make_network(name, **config)
     assert caught.value.param == param
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("size", [29, 30, 31])
 def test_the_smallest_image_of_a_resnet_leaves_one_pooled_pixel(size):
-    assert made("resnet", (size, size)).counts[-1].multiply_adds == 10 * 256
+    assert make_network("resnet", (size, size)).counts[-1].multiply_adds == 10 * 256

@@ -1,4 +1,4 @@
-"""What becomes of imported operators where images are in tiles."""
+"""Strategies of imported operators if images are in tiles."""
 
 import gc
 import weakref
@@ -33,19 +33,20 @@ TWO = Grid(1, 2)
 FOUR = Grid(2, 2)
 
 
-def network(name, image=IMAGE, **arguments):
+def import_own_network(name, image=IMAGE, **arguments):
     return import_network(f"own_networks:{name}", arguments, image, 0)
 
 
-def names(nodes):
+def list_names(nodes):
     return [node.name for node in nodes]
 
 
-def test_operators_go_over_tiles_by_kind():
-    found = {
-        node.name: way for node, way in choose_strategies(network("Many").network, TWO).items()
+def test_chooses_strategies_by_the_kind_of_operators():
+    strategies = {
+        node.name: strategy
+        for node, strategy in choose_strategies(import_own_network("Many").network, TWO).items()
     }
-    wanted = {
+    expected = {
         TileStrategy.TILES: [
             *("stem", "grouped", "norm", "max_pool2d", "groups", "each", "avg_pool2d"),
             *("layer", "mirrored", "larger", "interpolate"),
@@ -57,25 +58,28 @@ def test_operators_go_over_tiles_by_kind():
         TileStrategy.MEAN: ["adaptive_avg_pool2d", "mean"],
         TileStrategy.WHOLE: ["squeeze", "relu", "excite", "sigmoid", "head"],
     }
-    for way, several in wanted.items():
-        assert {name: found[name] for name in several} == dict.fromkeys(several, way)
+    for strategy, operators in expected.items():
+        assert {name: strategies[name] for name in operators} == dict.fromkeys(operators, strategy)
 
 
-def test_what_asks_for_the_mode_is_by_pixel_all_the_same():
-    found = {
-        node.name: way for node, way in choose_strategies(network("Asking").network, TWO).items()
+def test_operators_that_read_the_mode_can_be_by_pixel():
+    strategies = {
+        node.name: strategy
+        for node, strategy in choose_strategies(import_own_network("Asking").network, TWO).items()
     }
-    assert found["dropout"] is TileStrategy.PIXELS
-    assert found["batch_norm"] is TileStrategy.GATHERED
+    assert strategies["dropout"] is TileStrategy.PIXELS
+    assert strategies["batch_norm"] is TileStrategy.GATHERED
 
 
-def test_channels_may_be_last_or_in_groups():
-    found = {
-        node.name: way
-        for node, way in choose_strategies(network("ChannelsLast").network, TWO).items()
+def test_supports_channels_last_and_groups():
+    strategies = {
+        node.name: strategy
+        for node, strategy in choose_strategies(
+            import_own_network("ChannelsLast").network, TWO
+        ).items()
     }
-    assert TileStrategy.GATHERED not in found.values()
-    wanted = {
+    assert TileStrategy.GATHERED not in strategies.values()
+    expected = {
         TileStrategy.TILES: ["norms_0", "wide_1", "narrow_0", "slope"],
         TileStrategy.PIXELS: [
             "permute",
@@ -89,110 +93,110 @@ def test_channels_may_be_last_or_in_groups():
         TileStrategy.GROUPS: ["view", "view_1"],
         TileStrategy.NUMBER: ["size_1"],
     }
-    for way, several in wanted.items():
-        assert {name: found[name] for name in several} == dict.fromkeys(several, way)
+    for strategy, operators in expected.items():
+        assert {name: strategies[name] for name in operators} == dict.fromkeys(operators, strategy)
 
 
-def test_what_repeats_pixels_fetches_them_where_tiles_do_not_end_at_them():
-    even = network("UNet").network
-    uneven = network("UNet", Map(3, 36, 44)).network
-    ways = [
+def test_repeating_pixels_fetches_them_at_uneven_tiles():
+    even = import_own_network("UNet").network
+    uneven = import_own_network("UNet", Map(3, 36, 44)).network
+    strategies = [
         [
-            way
-            for node, way in choose_strategies(one, FOUR).items()
+            strategy
+            for node, strategy in choose_strategies(network, FOUR).items()
             if node.name.startswith("interpolate")
         ]
-        for one in (even, uneven)
+        for network in (even, uneven)
     ]
-    # Of 9x11 pixels that are made 18x22: 11 columns have no even halves.
-    assert ways == [[TileStrategy.PIXELS] * 2, [TileStrategy.TILES, TileStrategy.PIXELS]]
+    # 9x11 pixels become 18x22: 11 columns have no even halves.
+    assert strategies == [[TileStrategy.PIXELS] * 2, [TileStrategy.TILES, TileStrategy.PIXELS]]
     assert list_gathered_operators(uneven, [FOUR]) == []
 
 
-def test_a_network_lives_no_longer_for_what_is_known_of_it():
-    model = network("UNet")
+def test_cached_strategies_do_not_keep_a_network_alive():
+    model = import_own_network("UNet")
     choose_strategies(model.network, FOUR)
-    kept = weakref.ref(model.network)
+    reference = weakref.ref(model.network)
     del model
     gc.collect()
-    assert kept() is None
+    assert reference() is None
 
 
-def test_what_is_gathered_is_counted():
-    asking = network("Asking").network
-    assert names(list_gathered_operators(asking, [TWO, FOUR])) == ["batch_norm"]
+def test_counts_gathered_values():
+    asking = import_own_network("Asking").network
+    assert list_names(list_gathered_operators(asking, [TWO, FOUR])) == ["batch_norm"]
     assert count_gathered_values(asking, list_gathered_operators(asking, [FOUR])) == 4 * 32 * 32
 
 
-def test_rows_of_gathered_pixels_are_gathered_still_and_one_vector_is_not():
-    attention = network("Attention").network
-    found = names(list_gathered_operators(attention, [TWO]))
-    assert found[:3] == ["flatten", "transpose", "add"]
-    last = [each.node.name for each in attention.operators]
-    # The mean over the rows is the last one: the head gets a vector.
-    assert found[-1] == "mean"
-    assert last[last.index("mean") + 1 :] == ["head"]
-    assert {"layers_0_self_attn", "layers_2_norm2"} <= set(found)
+def test_rows_of_gathered_pixels_stay_gathered():
+    attention = import_own_network("Attention").network
+    gathered = list_names(list_gathered_operators(attention, [TWO]))
+    assert gathered[:3] == ["flatten", "transpose", "add"]
+    operators = [operator.node.name for operator in attention.operators]
+    # The mean over the rows is the last one: the head receives a vector.
+    assert gathered[-1] == "mean"
+    assert operators[operators.index("mean") + 1 :] == ["head"]
+    assert {"layers_0_self_attn", "layers_2_norm2"} <= set(gathered)
 
 
 @pytest.mark.parametrize(
     "name", ["UNet", "Dense", "Attention", "Many", "Asking", "Resizing", "Padding"]
 )
-def test_one_tile_is_the_whole_image(name):
-    model = network(name)
+def test_one_tile_equals_the_complete_image(name):
+    model = import_own_network(name)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 32, 32)
     builders = DenseBuilder(), SpatialBuilder(tiling)
-    whole, tiled = (
+    complete, tiled = (
         build_stage(model, 0, len(model.layers), builder, seed=0, dtype=torch.float64)
         for builder in builders
     )
     images = torch.randn(2, *IMAGE.shape, dtype=torch.float64)
-    assert list(whole.state_dict()) == list(tiled.state_dict())
-    wanted = whole(images)
-    found = tiled(images)
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
-    wanted.square().sum().backward()
-    found.square().sum().backward()
-    gradients = dict(whole.named_parameters())
-    for key, one in tiled.named_parameters():
-        torch.testing.assert_close(one.grad, gradients[key].grad, rtol=0, atol=1e-10)
+    assert list(complete.state_dict()) == list(tiled.state_dict())
+    expected = complete(images)
+    output = tiled(images)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
+    expected.square().sum().backward()
+    output.square().sum().backward()
+    gradients = dict(complete.named_parameters())
+    for key, parameter in tiled.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[key].grad, rtol=0, atol=1e-10)
     for key, buffer in tiled.named_buffers():
-        torch.testing.assert_close(buffer, dict(whole.named_buffers())[key], rtol=0, atol=1e-12)
+        torch.testing.assert_close(buffer, dict(complete.named_buffers())[key], rtol=0, atol=1e-12)
 
 
-def test_a_relu_leaves_room_for_the_one_operator_that_reads_it():
+def test_pads_a_relu_with_one_windowed_reader():
     ranks = SimpleNamespace(rank=1, size=4)
     builder = SpatialBuilder(Tiling.of_grid(ranks, FOUR, 32, 32))
-    model = network("UNet")
+    model = import_own_network("UNet")
     modules = build_stage(model, 0, len(model.layers), builder, seed=0).named_modules()
-    found = [path.split(".")[-1] for path, one in modules if isinstance(one, PaddedReLU)]
-    # The second ReLU of a block is read by pools and skips, or by what repeats pixels.
+    padded = [path.split(".")[-1] for path, module in modules if isinstance(module, PaddedReLU)]
+    # The second ReLU of a block is read by pools and skips, or by operators that repeat pixels.
     blocks = ("down1", "down2", "middle", "up2", "up1")
-    assert found == [f"{block}_relu_with_room" for block in blocks]
+    assert padded == [f"{block}_relu_with_room" for block in blocks]
 
 
-def test_a_smaller_image_is_the_same_over_tiles_as_long_as_tiles_have_their_halos():
-    model = network("UNet", Map(3, 64, 64))
+def test_a_smaller_image_is_the_same_if_tiles_have_halos():
+    model = import_own_network("UNet", Map(3, 64, 64))
     assert is_same_over_tiles(model.resized(32, 32).network, model.network, FOUR)
-    # At the lowest level tiles of 4x4 pixels become tiles of one, which neighbours read two of.
+    # At the lowest level, tiles of 4x4 pixels become tiles of one, of which neighbours read two.
     assert not is_same_over_tiles(model.resized(8, 8).network, model.network, FOUR)
-    # Three tiles of 16 columns have no even thirds: what repeats pixels is gathered.
+    # Three tiles of 16 columns have no even thirds: operators that repeat pixels are gathered.
     assert not is_same_over_tiles(model.resized(48, 48).network, model.network, Grid(1, 3))
 
 
-def complete(**params):
+def complete_params(**params):
     return BENCHMARKS["model.network"].complete(params)
 
 
-def test_strict_refuses_what_is_gathered():
+def test_strict_rejects_gathered_operators():
     case = {"network": "own_networks:Asking", "scheme": "sp", "split_size": 1, "grid": "1x2"}
-    check(complete(**case))
+    check(complete_params(**case))
     with pytest.raises(CannotRunError, match=r"own_networks.py:\d+: batch_norm is not there over"):
-        check(complete(**case, strict=True))
+        check(complete_params(**case, strict=True))
 
 
-def test_maps_of_fewer_pixels_than_tiles_are_refused():
-    model = network("UNet", Map(3, 8, 8))
+def test_rejects_maps_with_fewer_pixels_than_tiles():
+    model = import_own_network("UNet", Map(3, 8, 8))
     builder = SpatialBuilder(Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 8, 8))
     build_stage(model, 0, len(model.layers), builder, seed=0)
     grid = Grid(1, 4)
@@ -204,11 +208,11 @@ def test_maps_of_fewer_pixels_than_tiles_are_refused():
         )
 
 
-def test_a_stage_of_tiles_that_cannot_end_in_maps_is_refused_before_the_launch():
+def test_rejects_a_stage_of_tiles_that_ends_in_vectors():
     case = {"network": "own_networks:Attention", "scheme": "sp"}
-    # Its patches are maps, and all that follows is vectors.
-    check(complete(**case, grid="1x2", split_size=2))
+    # Its patches are maps, and all later values are vectors.
+    check(complete_params(**case, grid="1x2", split_size=2))
     with pytest.raises(CannotRunError, match="stage 0 of 5x1 tiles has to end in maps"):
-        check(complete(**case, grid="5x1", split_size=2))
+        check(complete_params(**case, grid="5x1", split_size=2))
     with pytest.raises(CannotRunError, match="stage 1 of 1x2 tiles has to end in maps"):
-        check(complete(**case, grid="1x2,1x2", split_size=3, spatial_size=2))
+        check(complete_params(**case, grid="1x2,1x2", split_size=3, spatial_size=2))

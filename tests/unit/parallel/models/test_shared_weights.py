@@ -1,4 +1,7 @@
-"""Weights, names, hooks and statistics in use in more ways than one: refused where not right."""
+"""Weights, names, hooks and statistics that are used more than once.
+
+Networks that cannot be computed correctly are rejected.
+"""
 
 from typing import Any
 
@@ -42,7 +45,7 @@ MIXING = {
     "clipped": "linalg_vector_norm",
     "centred": "mean",
 } | {name: name for name in ("mean", "std", "cumsum", "flip", "sort", "softmax")}
-APART = [
+SEPARATING = [
     *("nothing", "groups", "windows", "attention_of_pixels", "attention_batch_first"),
     *("lstm_of_rows", "dynamic", "roll", "top"),
 ]
@@ -50,12 +53,12 @@ BY_HOOK = "weight_norm", "spectral_norm", "pruned"
 BY_PARAMETRIZATION = "parametrize", "new_weight_norm", "new_spectral_norm", "new_orthogonal"
 
 
-def network_of(name, weights=None, image=IMAGE, **arguments):
+def import_shared_network(name, weights=None, image=IMAGE, **arguments):
     return import_network(f"shared_weights_networks:{name}", arguments, image, 0, weights)
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "expected"),
     [
         ("Halved", "c.weight of its state_dict is no parameter or buffer of it"),
         ("Extra", "_extra_state of its state_dict is no parameter or buffer of it"),
@@ -64,38 +67,40 @@ def network_of(name, weights=None, image=IMAGE, **arguments):
         ("OneStatistics", "bn.running_mean and again.running_mean are the running statistics of"),
     ],
 )
-def test_states_that_cannot_be_trained_in_parts_are_refused(name, says):
-    with pytest.raises(CannotRunError, match=says):
-        network_of(name)
+def test_rejects_states_that_stages_cannot_train(name, expected):
+    with pytest.raises(CannotRunError, match=expected):
+        import_shared_network(name)
 
 
-def test_one_memory_without_parameters_is_no_concern():
-    assert network_of("NotSaved").classes == 5
+def test_accepts_shared_memory_without_parameters():
+    assert import_shared_network("NotSaved").classes == 5
 
 
 @pytest.mark.parametrize("name", ["TiedConvs", "TiedNorms", "TiedUnused", "TiedFunctionOfOther"])
-def test_a_tied_parameter_counts_once_and_is_one_in_its_stage(name):
-    model = network_of(name)
+def test_a_tied_parameter_counts_once(name):
+    model = import_shared_network(name)
     used = build_reference(model, seed=0, device="cpu")
     assert model.parameters == sum(parameter.numel() for parameter in used.parameters())
     pieces = [layer.piece.make_module() for layer in model.layers]
-    built = sum(one.numel() for piece in pieces for one in piece.parameters())
-    assert built == model.parameters
+    piece_parameters = sum(
+        parameter.numel() for piece in pieces for parameter in piece.parameters()
+    )
+    assert piece_parameters == model.parameters
 
 
-def test_a_file_with_other_values_under_another_name_is_refused(tmp_path):
+def test_rejects_a_file_with_different_values_of_one_tensor(tmp_path):
     state = shared_weights_networks.TwoNames().state_dict()
     torch.save(state, tmp_path / "right.pt")
-    assert network_of("TwoNames", str(tmp_path / "right.pt")).classes == 5
+    assert import_shared_network("TwoNames", str(tmp_path / "right.pt")).classes == 5
     state["skip.a.bias"] = state["skip.a.bias"] + 1
     torch.save(state, tmp_path / "stale.pt")
-    says = r"other values for c.bias than for skip.a.bias, which are one tensor"
-    with pytest.raises(CannotRunError, match=says):
-        network_of("TwoNames", str(tmp_path / "stale.pt"))
+    expected = r"other values for c.bias than for skip.a.bias, which are one tensor"
+    with pytest.raises(CannotRunError, match=expected):
+        import_shared_network("TwoNames", str(tmp_path / "stale.pt"))
 
 
 @pytest.mark.parametrize(
-    ("on", "says"),
+    ("hook", "expected"),
     [
         ("backward", r"shared_weights_networks.py:\d+: d has a backward hook"),
         ("backward of a block", r"shared_weights_networks.py:\d+: block has a backward pre-hook"),
@@ -109,18 +114,18 @@ def test_a_file_with_other_values_under_another_name_is_refused(tmp_path):
         ("lazy", "c.weight has no shape yet; call the network with an image once"),
     ],
 )
-def test_hooks_that_copies_lose_are_refused(on, says):
-    with pytest.raises(CannotRunError, match=says):
-        network_of("Lost", on=on)
+def test_rejects_hooks_that_copies_lose(hook, expected):
+    with pytest.raises(CannotRunError, match=expected):
+        import_shared_network("Lost", on=hook)
 
 
-def test_a_forward_that_the_network_alone_has_is_refused():
+def test_rejects_a_replaced_forward_of_the_network():
     with pytest.raises(CannotRunError, match="the network has a forward of its own"):
-        network_of("PatchedWhole")
+        import_shared_network("PatchedWhole")
 
 
-def test_tracing_leaves_hooks_where_they_are():
-    model = network_of("Hooked")
+def test_tracing_does_not_remove_hooks():
+    model = import_shared_network("Hooked")
     module = model.network.module
     assert [len(part._forward_hooks) for part in (module.c, module.bn, module.block)] == [1, 1, 1]
     assert "forward" not in vars(module.c)
@@ -128,37 +133,37 @@ def test_tracing_leaves_hooks_where_they_are():
     assert not any(part._forward_hooks for piece in pieces for part in piece.modules())
 
 
-@pytest.mark.parametrize(("by", "target"), MIXING.items())
-def test_operators_that_mix_images_are_found(by, target):
-    found = find_mixing_operators(network_of("Mixed", by=by).network)
-    assert [locate(mixing.node).split(": ")[-1] for mixing in found] == [target]
-    assert [mixing.normalises for mixing in found] == [by == "function"]
+@pytest.mark.parametrize(("variant", "target"), MIXING.items())
+def test_detects_operators_that_mix_images(variant, target):
+    mixing_operators = find_mixing_operators(import_shared_network("Mixed", by=variant).network)
+    assert [locate(mixing.node).split(": ")[-1] for mixing in mixing_operators] == [target]
+    assert [mixing.normalises for mixing in mixing_operators] == [variant == "function"]
 
 
-@pytest.mark.parametrize("by", APART)
-def test_operators_that_keep_images_apart_are_not(by):
-    assert find_mixing_operators(network_of("Mixed", by=by).network) == []
+@pytest.mark.parametrize("variant", SEPARATING)
+def test_ignores_operators_that_keep_images_separate(variant):
+    assert find_mixing_operators(import_shared_network("Mixed", by=variant).network) == []
 
 
-def test_functional_batch_normalisation_mixes_in_training_alone():
-    network = network_of("Mixed", by="function").network
+def test_functional_batch_norm_mixes_only_in_training():
+    network = import_shared_network("Mixed", by="function").network
     assert find_mixing_operators(network, training=False) == []
 
 
-def test_the_search_for_mixing_changes_nothing_of_the_network():
-    module = (network := network_of("Mixed", by="function").network).module
+def test_the_search_for_mixing_does_not_change_the_network():
+    module = (network := import_shared_network("Mixed", by="function").network).module
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     torch.manual_seed(0)
-    wanted = torch.rand(1)
+    expected = torch.rand(1)
     torch.manual_seed(0)
     find_mixing_operators(network)
-    assert torch.equal(torch.rand(1), wanted)
+    assert torch.equal(torch.rand(1), expected)
     for name, tensor in module.state_dict().items():
         assert torch.equal(tensor, state[name]), name
 
 
 @pytest.mark.parametrize(
-    ("layout", "batching", "by", "says"),
+    ("layout", "batching", "variant", "expected"),
     [
         (
             MEMBERS,
@@ -186,52 +191,54 @@ def test_the_search_for_mixing_changes_nothing_of_the_network():
         ),
     ],
 )
-def test_mixing_is_refused_where_a_batch_is_parted(layout, batching, by, says):
-    check = (network_of("Mixed", by=by), layout, None, batching)
-    if says is None:
-        check_layout(*check)
+def test_rejects_mixing_if_a_batch_is_divided(layout, batching, variant, expected):
+    arguments = (import_shared_network("Mixed", by=variant), layout, None, batching)
+    if expected is None:
+        check_layout(*arguments)
         return
-    with pytest.raises(CannotRunError, match=says):
-        check_layout(*check)
+    with pytest.raises(CannotRunError, match=expected):
+        check_layout(*arguments)
 
 
-def test_an_instance_normalisation_that_tracks_its_images_is_refused_over_members():
-    model = network_of("Mixed", by="each")
+def test_rejects_tracking_instance_norms_over_members():
+    model = import_shared_network("Mixed", by="each")
     check_layout(model, STAGES, None, BatchSettings(2))
     with pytest.raises(CannotRunError, match=r"py:\d+: each keeps the mean of its images"):
         check_layout(model, MEMBERS, None, BatchSettings())
 
 
-def test_a_batch_normalisation_of_vectors_is_refused_over_members_before_the_launch():
+def test_rejects_batch_norms_of_vectors_over_members():
     with pytest.raises(CannotRunError, match=r"py:\d+: last: ranks that share images normalise"):
-        check_layout(network_of("Mixed", by="last"), MEMBERS, None, BatchSettings())
+        check_layout(import_shared_network("Mixed", by="last"), MEMBERS, None, BatchSettings())
 
 
-@pytest.mark.parametrize("by", [*BY_HOOK, *BY_PARAMETRIZATION])
-def test_computed_weights_are_refused_over_tiles(by):
-    model = network_of("Computed", by=by, of="d")
+@pytest.mark.parametrize("variant", [*BY_HOOK, *BY_PARAMETRIZATION])
+def test_rejects_computed_weights_over_tiles(variant):
+    model = import_shared_network("Computed", by=variant, of="d")
     layers = len(model.layers)
     check_layout(model, STAGES, None, BatchSettings())
     check_layout(model, MEMBERS, None, BatchSettings())
-    # Before the layer with the module tiles may be.
+    # Stages before the layer with the module can have tiles.
     check_layout(model, TILES_AND_A_STAGE, (1, layers - 1), BatchSettings())
-    says = r"py:\d+: d computes its weights from .*remove_parametrizations, remove_weight_norm"
-    with pytest.raises(CannotRunError, match=says):
+    expected = r"py:\d+: d computes its weights from .*remove_parametrizations, remove_weight_norm"
+    with pytest.raises(CannotRunError, match=expected):
         check_layout(model, TILES, None, BatchSettings())
-    with pytest.raises(CannotRunError, match=says):
+    with pytest.raises(CannotRunError, match=expected):
         check_layout(model, TILES_AND_A_STAGE, (layers - 1, 1), BatchSettings())
-    check_layout(network_of("Computed", by=by, of="head"), TILES, None, BatchSettings())
+    check_layout(
+        import_shared_network("Computed", by=variant, of="head"), TILES, None, BatchSettings()
+    )
 
 
-@pytest.mark.parametrize("by", ["pruned", "new_weight_norm"])
-def test_a_batch_normalisation_of_computed_weights_is_refused_over_members(by):
-    model = network_of("Computed", by=by, of="bn")
+@pytest.mark.parametrize("variant", ["pruned", "new_weight_norm"])
+def test_rejects_batch_norms_of_computed_weights(variant):
+    model = import_shared_network("Computed", by=variant, of="bn")
     with pytest.raises(CannotRunError, match=r"py:\d+: bn: computes its weights from"):
         check_layout(model, MEMBERS, None, BatchSettings())
 
 
-def test_a_module_that_is_used_twice_is_refused_over_tiles_before_the_launch():
-    model = network_of("UsedTwice")
+def test_rejects_a_module_that_is_used_twice_over_tiles():
+    model = import_shared_network("UsedTwice")
     check_layout(model, MEMBERS, None, BatchSettings())
     with pytest.raises(CannotRunError, match=r"py:\d+: d is used twice, which cannot"):
         check_layout(model, TILES, None, BatchSettings())
@@ -243,35 +250,35 @@ SIZED = [
 ]
 
 
-@pytest.mark.parametrize("by", SIZED)
-def test_sizes_of_images_are_known_and_the_number_of_images_is_not(by):
-    model = network_of("Asks", by=by)
-    whole = build_reference(model, seed=0, device="cpu")
+@pytest.mark.parametrize("variant", SIZED)
+def test_sizes_of_images_are_constants(variant):
+    model = import_shared_network("Asks", by=variant)
+    reference = build_reference(model, seed=0, device="cpu")
     stage = build_stage(model, 0, len(model.layers), DenseBuilder(), seed=0, dtype=torch.float64)
     for count in (2, 7):
         images = torch.randn(count, *IMAGE.shape, dtype=torch.float64)
-        torch.testing.assert_close(stage(images), whole(images), rtol=0, atol=1e-12)
+        torch.testing.assert_close(stage(images), reference(images), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("by", ["value", "number", "count"])
-def test_values_and_the_number_of_images_are_not_known(by):
+@pytest.mark.parametrize("variant", ["value", "number", "count"])
+def test_rejects_use_of_values_and_the_number_of_images(variant):
     with pytest.raises(CannotRunError, match="asks for numbers that are not known before"):
-        network_of("Asks", by=by)
+        import_shared_network("Asks", by=variant)
 
 
-def test_other_operators_at_another_size_are_refused():
-    model = network_of("Asks", by="remainder")
+def test_rejects_other_operators_at_another_size():
+    model = import_shared_network("Asks", by="remainder")
     assert model.resized(12, 18).network.image == Map(3, 12, 18)
     with pytest.raises(CannotRunError, match="it has other operators for images of 24x40"):
         model.resized(24, 40)
 
 
-def test_a_case_is_refused_before_its_launch():
+def test_rejects_a_case_before_its_launch():
     complete = BENCHMARKS["model.network"].complete
     case: dict[str, Any] = {"network": "shared_weights_networks:Mixed", "image_size": "24x36"}
     mixing = case | {"network_args": {"by": "function"}}
     check(complete(mixing | {"local_DP": "1", "parts": 2}))
-    # Which stage has the operator is not known if the balance is measured.
+    # If the balance is measured, the stage of the operator is unknown.
     check(complete(mixing | {"local_DP": "1,2"}))
     for members in ({"local_DP": "2"}, {"local_DP": "1,2", "balance": "1,3"}):
         with pytest.raises(CannotRunError, match=r"py:\d+: batch_norm mixes"):
@@ -282,9 +289,9 @@ def test_a_case_is_refused_before_its_launch():
         check(complete(hidden | {"parts": 2}))
 
 
-@pytest.mark.parametrize("by", ["spectral_norm", "new_spectral_norm"])
-def test_spectral_norm_is_refused_where_it_is_called_again(by):
-    model = network_of("Computed", by=by, of="d")
+@pytest.mark.parametrize("variant", ["spectral_norm", "new_spectral_norm"])
+def test_rejects_spectral_norm_if_it_runs_again(variant):
+    model = import_shared_network("Computed", by=variant, of="d")
     check_layout(model, STAGES, None, BatchSettings())
     check_layout(model, STAGES, None, BatchSettings(recomputes=True, training=False))
     for layout, batching in (
@@ -293,9 +300,9 @@ def test_spectral_norm_is_refused_where_it_is_called_again(by):
     ):
         with pytest.raises(CannotRunError, match=r"py:\d+: d moves the estimate of its spectral"):
             check_layout(model, layout, None, batching)
-    check_layout(network_of("TwoNames"), STAGES, None, BatchSettings(recomputes=True))
+    check_layout(import_shared_network("TwoNames"), STAGES, None, BatchSettings(recomputes=True))
 
 
-def test_a_wrapped_network_is_refused_with_what_is_within():
+def test_rejects_a_wrapped_network_with_its_contents():
     with pytest.raises(CannotRunError, match="it is a DataParallel; give the network itself"):
-        network_of("parallel")
+        import_shared_network("parallel")

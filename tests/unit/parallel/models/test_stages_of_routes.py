@@ -1,4 +1,4 @@
-"""Stages that some tensors go past: together they do what the user's module does."""
+"""Stages that tensors skip: together they compute the module of the user."""
 
 from itertools import combinations
 
@@ -19,30 +19,30 @@ pytestmark = pytest.mark.slow
 IMAGE = Map(3, 32, 32)
 
 
-def plans(name, stages, straight):
+def list_plans(name, stages, straight):
     model = import_network(f"own_networks:{name}", {}, IMAGE, 0)
     count = len(model.layers)
     for ends in combinations(range(1, count), stages - 1):
         edges = (0, *ends, count)
-        balance = tuple(edges[at + 1] - edges[at] for at in range(stages))
+        balance = tuple(edges[index + 1] - edges[index] for index in range(stages))
         layout = build_layout(stages)
         batches = split_batch(2, 1, mirrored=False)
         yield ModelPlan(model, layout, balance, batches, straight=frozenset(straight))
 
 
-def through_stages(plan, images):
-    """The logits of images that go through all stages, by the plan's routes."""
+def run_stages(plan, images):
+    """Return the logits of images after all stages, by the routes of the plan."""
     routes = plan.routes()
-    held = {0: images}
+    tensors = {0: images}
     for stage, (first, last) in enumerate(layer_ranges(plan.balance)):
         part = build_stage(
             plan.stage_model(stage), first, last, DenseBuilder(), seed=0, dtype=torch.float64
         )
-        inputs = tuple(held[number] for number in routes.list_inputs(stage))
-        made = part(inputs[0] if len(inputs) == 1 else inputs)
-        outputs = (made,) if isinstance(made, torch.Tensor) else made
-        held |= zip(routes.list_outputs(stage) or (-1,), outputs, strict=True)
-    return held[-1]
+        inputs = tuple(tensors[number] for number in routes.list_inputs(stage))
+        output = part(inputs[0] if len(inputs) == 1 else inputs)
+        outputs = (output,) if isinstance(output, torch.Tensor) else output
+        tensors |= zip(routes.list_outputs(stage) or (-1,), outputs, strict=True)
+    return tensors[-1]
 
 
 @pytest.mark.parametrize("name", ["Levels", "UNet", "Dense", "Attention", "Many"])
@@ -50,17 +50,21 @@ def through_stages(plan, images):
     ("stages", "straight"),
     [(3, [(0, 2)]), (4, [(0, 2), (0, 3), (1, 3)]), (4, [(0, 3)]), (4, [(1, 3)])],
 )
-def test_stages_give_what_the_users_module_gives(name, stages, straight):
+def test_stages_equal_the_module_of_the_user(name, stages, straight):
     images = torch.randn(2, *IMAGE.shape, dtype=torch.float64)
-    for number, plan in enumerate(plans(name, stages, straight)):
-        whole = build_reference(plan.model, seed=0, device="cpu")
-        assert torch.equal(through_stages(plan, images), whole(images))
+    for number, plan in enumerate(list_plans(name, stages, straight)):
+        reference = build_reference(plan.model, seed=0, device="cpu")
+        assert torch.equal(run_stages(plan, images), reference(images))
         if number == 8:
             break
 
 
-def test_the_outermost_skip_of_a_u_net_goes_past_the_stages_between():
-    (plan,) = (one for one in plans("Levels", 3, [(0, 2)]) if one.balance == (7, 3, 4))
+def test_the_outermost_skip_of_a_unet_bypasses_stages():
+    (plan,) = (
+        candidate
+        for candidate in list_plans("Levels", 3, [(0, 2)])
+        if candidate.balance == (7, 3, 4)
+    )
     (skip,) = plan.routes().skips
     assert (skip.source, skip.target) == (0, 2)
     (data,) = plan.routes().table.select_flow(skip.tensors)

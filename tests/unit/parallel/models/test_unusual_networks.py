@@ -1,4 +1,4 @@
-"""Refusals of networks name the true cause, the user's line and a remedy."""
+"""Rejections of networks name the true cause, the user's line and a remedy."""
 
 import sys
 
@@ -66,7 +66,7 @@ class Norm(nn.BatchNorm2d):
 
 @pytest.fixture(autouse=True)
 def library(tmp_path, monkeypatch):
-    """A library of networks, as pip installs them."""
+    """Install a library of networks like pip does."""
     folder = tmp_path / "site-packages"
     folder.mkdir()
     (folder / "library_of_networks.py").write_text(LIBRARY)
@@ -76,16 +76,16 @@ def library(tmp_path, monkeypatch):
     sys.modules.pop("library_of_networks", None)
 
 
-def network_of(name, image=IMAGE, **arguments):
+def import_unusual_network(name, image=IMAGE, **arguments):
     return import_network(f"unusual_networks:{name}", arguments, image, 0)
 
 
 LINE = r"unusual_networks.py:\d+: "
-OF_LIBRARY = r"\(.*site-packages/library_of_networks.py:\d+\): "
+LIBRARY_LINE = r"\(.*site-packages/library_of_networks.py:\d+\): "
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "says"),
+    ("name", "arguments", "expected"),
     [
         (
             "Rows",
@@ -124,13 +124,13 @@ OF_LIBRARY = r"\(.*site-packages/library_of_networks.py:\d+\): "
         (
             "Wrapped",
             {"inner": "Asking"},
-            LINE + "encoder.1 " + OF_LIBRARY + r"the forward pass cannot be traced, as "
+            LINE + "encoder.1 " + LIBRARY_LINE + r"the forward pass cannot be traced, as "
             r"`if maps.max\(\) > 10:` asks for .*give encoder.1 a forward of your own without it",
         ),
         (
             "Wrapped",
             {"inner": "OfSize"},
-            LINE + "encoder " + OF_LIBRARY + r"it cannot take images of 24x36 \(RuntimeError: "
+            LINE + "encoder " + LIBRARY_LINE + r"it cannot take images of 24x36 \(RuntimeError: "
             "wrong height 24, a multiple of 32 is expected.*; take another image_size, such as 32$",
         ),
         (
@@ -146,57 +146,57 @@ OF_LIBRARY = r"\(.*site-packages/library_of_networks.py:\d+\): "
         ),
     ],
 )
-def test_the_cause_the_line_and_a_remedy_are_named(name, arguments, says):
-    with pytest.raises(CannotRunError, match=says) as told:
-        network_of(name, **arguments)
-    assert "\n" not in str(told.value)
+def test_names_the_cause_the_line_and_a_remedy(name, arguments, expected):
+    with pytest.raises(CannotRunError, match=expected) as caught:
+        import_unusual_network(name, **arguments)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_replaced_forward_lets_a_network_be_imported():
+def test_imports_a_network_with_a_replaced_forward():
     with pytest.raises(CannotRunError, match=r"give encoder\.1 a forward of your own"):
-        network_of("Wrapped", inner="Asking")
-    assert network_of("Replaced", inner="Asking").classes == 5
+        import_unusual_network("Wrapped", inner="Asking")
+    assert import_unusual_network("Replaced", inner="Asking").classes == 5
 
 
-def test_arguments_with_a_default_have_it():
-    model = network_of("Optional")
+def test_arguments_keep_their_defaults():
+    model = import_unusual_network("Optional")
     assert [node.op for node in model.network.graph.nodes].count("placeholder") == 1
     assert "2.0" in str(model.network.graph)
 
 
-def test_sizes_that_a_library_asks_for_are_known():
-    assert network_of("Wrapped", inner="Checked").classes == 5
+def test_a_library_can_use_the_size_of_images():
+    assert import_unusual_network("Wrapped", inner="Checked").classes == 5
 
 
-def test_an_operator_of_a_library_is_named_with_the_line_that_calls_it():
-    model = network_of("Wrapped", inner="Normalised")
-    says = LINE + "encoder.1 " + OF_LIBRARY + "batch_norm mixes the images of a batch"
-    with pytest.raises(CannotRunError, match=says):
+def test_names_the_line_that_calls_a_library():
+    model = import_unusual_network("Wrapped", inner="Normalised")
+    expected = LINE + "encoder.1 " + LIBRARY_LINE + "batch_norm mixes the images of a batch"
+    with pytest.raises(CannotRunError, match=expected):
         check_layout(model, build_layout(1, [], members=2), None, BatchSettings())
 
 
 @pytest.mark.parametrize(
-    ("grid", "says"),
+    ("grid", "expected"),
     [
         (Grid(1, 2), "has 24x1 pixels, too few .* at any image_size; .*tiles in rows alone"),
         (Grid(2, 1), None),
     ],
 )
-def test_strips_are_refused_over_tiles_whose_side_no_image_makes_longer(grid, says):
-    check = network_of("Strips"), build_layout(1, [grid]), None, BatchSettings()
-    if says is None:
-        check_layout(*check)
+def test_rejects_tiles_along_a_side_of_fixed_length(grid, expected):
+    arguments = import_unusual_network("Strips"), build_layout(1, [grid]), None, BatchSettings()
+    if expected is None:
+        check_layout(*arguments)
         return
-    with pytest.raises(CannotRunError, match=says):
-        check_layout(*check)
+    with pytest.raises(CannotRunError, match=expected):
+        check_layout(*arguments)
 
 
-def test_maps_that_larger_images_make_larger_are_told_so():
-    check = (
-        network_of("Sized", Map(3, 64, 64)),
+def test_suggests_a_larger_image_if_it_helps():
+    arguments = (
+        import_unusual_network("Sized", Map(3, 64, 64)),
         build_layout(1, [Grid(1, 9)]),
         None,
         BatchSettings(),
     )
     with pytest.raises(CannotRunError, match="too few for a grid of 1x9; take a larger image_size"):
-        check_layout(*check)
+        check_layout(*arguments)

@@ -1,4 +1,7 @@
-"""Calls to NCCL, and to the GPU while others hold receives. Neither is here."""
+"""Calls to NCCL, and to the GPU while other groups hold receives.
+
+Both are simulated.
+"""
 
 from itertools import count
 from types import SimpleNamespace
@@ -30,10 +33,10 @@ class Comm:
     def bcast(self, value):
         return value
 
-    def Dup(self):  # noqa: N802 - MPI's word
+    def Dup(self):  # noqa: N802 - MPI's name
         return self
 
-    def Barrier(self):  # noqa: N802 - MPI's word
+    def Barrier(self):  # noqa: N802 - MPI's name
         pass
 
     Free = Barrier
@@ -68,15 +71,15 @@ def _nccl(monkeypatch):
 
 
 @pytest.mark.usefixtures("_nccl")
-def test_nccl_takes_its_streams_from_the_pool_of_high_priority():
-    made = torch_group._create_backend(None, Comm(), torch.device("cuda", 0))
-    assert isinstance(made, Nccl)
-    assert made.options.is_high_priority_stream
-    assert made.options._timeout == torch_group._TIMEOUT
+def test_nccl_uses_streams_of_high_priority():
+    backend = torch_group._create_backend(None, Comm(), torch.device("cuda", 0))
+    assert isinstance(backend, Nccl)
+    assert backend.options.is_high_priority_stream
+    assert backend.options._timeout == torch_group._TIMEOUT
 
 
 @pytest.mark.usefixtures("_nccl")
-def test_groups_open_and_close_without_waiting_for_all_streams(monkeypatch):
+def test_groups_open_and_close_without_a_device_wide_wait(monkeypatch):
     """Another group may hold a receive, and its stream then waits for another rank."""
     monkeypatch.setattr(
         torch_group, "_create_backend", lambda store, comm, device: Nccl(*[None] * 4)
@@ -91,10 +94,10 @@ def test_groups_open_and_close_without_waiting_for_all_streams(monkeypatch):
 
 
 class StreamPools:
-    """Torch's pools of streams (c10/cuda/CUDAStream.cpp): 32 for each priority, used in turn.
+    """Torch's pools of streams (c10/cuda/CUDAStream.cpp): 32 per priority, in turn.
 
     A priority outside of torch's range counts as the nearest in it. `torch.cuda.Stream` takes a
-    stream of its priority's pool, and a group of NCCL one of the highest priority's.
+    stream of its priority's pool. A group of NCCL takes one of the highest priority.
     """
 
     SIZE = 32
@@ -116,43 +119,52 @@ class StreamPools:
         return next(self._next[priority]) % self.SIZE
 
 
-def test_no_two_living_groups_share_a_stream_of_the_pool(monkeypatch):
-    """A group's messages would wait behind a receive of another on the same stream."""
+def test_no_two_open_groups_share_a_stream_of_the_pool(monkeypatch):
+    """Otherwise a group's messages would wait behind a receive of another group."""
     pools = StreamPools()
-    living = {}
+    open_groups = {}
     monkeypatch.setattr(torch.cuda, "Stream", pools)
     monkeypatch.setattr(torch_group, "_dealt", count())
-    monkeypatch.setattr(torch_group, "_groups", living)
+    monkeypatch.setattr(torch_group, "_groups", open_groups)
 
     def open_group():
         expected = torch_group._own_stream(torch.device("cuda", 0))
         assert pools.nccl_stream() == expected
         return torch_group.TorchGroup(None, None, stream=expected)
 
-    living |= {0: open_group(), 1: open_group()}
-    # The next group after these would get the stream of one that still lives.
+    open_groups |= {0: open_group(), 1: open_group()}
+    # The next group after these would get the stream of one that is still open.
     for _ in range(30):
         open_group()
-    living |= {number: open_group() for number in range(2, 32)}
-    assert sorted(group.stream for group in living.values()) == list(range(32))
+    open_groups |= {number: open_group() for number in range(2, 32)}
+    assert sorted(group.stream for group in open_groups.values()) == list(range(32))
     with pytest.raises(torch_group.GroupError, match="at most 32 groups at once; take fewer"):
         open_group()
 
 
-def gpu(uuid, bus):
+def make_gpu(uuid, bus):
     return SimpleNamespace(uuid=uuid, pci_domain_id=0, pci_bus_id=bus, pci_device_id=0)
 
 
 @pytest.mark.usefixtures("_nccl")
-@pytest.mark.parametrize("told", [True, False], ids=["by the driver", "by torch"])
-def test_gpus_are_told_apart_as_nccl_tells_them(monkeypatch, told):
-    """Instances of MIG have uuids of their own, and the PCI address of one GPU."""
-    properties = {0: gpu("MIG-a", 0x41), 1: gpu("MIG-b", 0x41), 2: gpu("GPU-c", 0x81)}
+@pytest.mark.parametrize("has_driver", [True, False], ids=["by the driver", "by torch"])
+def test_identifies_gpus_like_nccl(monkeypatch, has_driver):
+    """Instances of MIG have separate uuids and the PCI address of their GPU."""
+    properties = {
+        0: make_gpu("MIG-a", 0x41),
+        1: make_gpu("MIG-b", 0x41),
+        2: make_gpu("GPU-c", 0x81),
+    }
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda device: properties[device.index]
     )
-    addresses = {index: f"0000:{one.pci_bus_id:02x}:00.0" for index, one in properties.items()}
-    driver = SimpleNamespace(read_pci_address=lambda index: addresses[index] if told else None)
+    addresses = {
+        index: f"0000:{properties_of_gpu.pci_bus_id:02x}:00.0"
+        for index, properties_of_gpu in properties.items()
+    }
+    driver = SimpleNamespace(
+        read_pci_address=lambda index: addresses[index] if has_driver else None
+    )
     monkeypatch.setattr(gpus, "load_driver", lambda: driver)
     names = [torch_group._identify_gpu(torch.device("cuda", index)) for index in range(3)]
     assert names[0] == names[1]
@@ -160,21 +172,21 @@ def test_gpus_are_told_apart_as_nccl_tells_them(monkeypatch, told):
     assert names[2] != names[0]
 
 
-def test_the_sharing_of_a_gpu_is_counted_by_the_same_name(monkeypatch):
+def test_a_gpu_has_the_address_that_identifies_it(monkeypatch):
     monkeypatch.setattr(gpus, "load_driver", lambda: None)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu("x", 0x81))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: make_gpu("x", 0x81))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     assert gpus.Gpu.from_device(torch.device("cuda", 0)).address == "0000:81:00.0"
 
 
 def test_all_transports_of_a_device_share_one_copy_stream(monkeypatch):
-    """torch has 32 streams a priority: a 33rd of ours would come to be another's."""
-    made = []
+    """torch has 32 streams per priority: a 33rd would be shared."""
+    devices = []
 
     class Stream:
         def __init__(self, device):
-            made.append(device)
+            devices.append(device)
 
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing=False: None)
@@ -184,4 +196,4 @@ def test_all_transports_of_a_device_share_one_copy_stream(monkeypatch):
     transports = [StagedTransport(wiring, direct=index % 2 == 0) for index in range(40)]
     streams.get_streams.cache_clear()
     assert len(transports) == 40
-    assert made == [device]
+    assert devices == [device]

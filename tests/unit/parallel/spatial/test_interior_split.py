@@ -1,4 +1,4 @@
-"""Inner outputs and strips, against pixel-by-pixel brute force."""
+"""Inner outputs and strips, compared with a brute-force computation."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -21,23 +21,23 @@ brute_force = settings(max_examples=80)
 
 
 @st.composite
-def axes(draw):
-    """A window and the length of an axis that it fits on."""
+def draw_axes(draw):
+    """Draw a window and the length of an axis that it fits on."""
     window = Window(
         kernel=draw(st.integers(1, 5)),
         stride=draw(st.integers(1, 3)),
         padding=draw(st.integers(0, 3)),
         dilation=draw(st.integers(1, 2)),
     )
-    least = max(1, window.span - 2 * window.padding)
-    return window, least + draw(st.integers(0, 12))
+    shortest = max(1, window.span - 2 * window.padding)
+    return window, shortest + draw(st.integers(0, 12))
 
 
 @st.composite
-def layers(draw):
-    """A window, who owns its inputs and who makes its outputs."""
-    (rows, height) = draw(axes())
-    (cols, width) = draw(axes())
+def draw_layers(draw):
+    """Draw a window, the owners of its inputs and those of its outputs."""
+    (rows, height) = draw(draw_axes())
+    (cols, width) = draw(draw_axes())
     grid = Grid(draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     size = grid.size + draw(st.integers(0, 1))
     ranks = draw(st.permutations(range(size)))[: grid.size]
@@ -50,26 +50,26 @@ def contains(outer, inner):
     return inner.empty or inner.intersect(outer) == inner
 
 
-def mask(image, box):
+def make_mask(image, box):
     pixels = np.zeros((image.height, image.width), dtype=int)
     if not box.empty:
         pixels[slice(*box.rows), slice(*box.cols)] = 1
     return pixels
 
 
-def splits_of(layer):
+def make_splits(layer):
     """Return the split of each rank."""
     window, owned, produced = layer
     return [make_interior_split(window, owned, produced, rank) for rank in range(owned.size)]
 
 
-def inner_splits_of(layer):
-    """Return the ranks whose split has an inner part, each with it."""
-    return [(rank, one) for rank, one in enumerate(splits_of(layer)) if not one.inner.empty]
+def make_inner_splits(layer):
+    """Return the ranks and splits with an inner part."""
+    return [(rank, split) for rank, split in enumerate(make_splits(layer)) if not split.inner.empty]
 
 
-def taps(axis, outputs):
-    """The inputs that these outputs read, padding among them."""
+def list_taps(axis, outputs):
+    """Return the input positions that these outputs read, including padding."""
     return sorted(
         output * axis.stride - axis.padding + axis.dilation * tap
         for output in range(*outputs)
@@ -77,30 +77,30 @@ def taps(axis, outputs):
     )
 
 
-def inside(places, length):
-    return sorted({place for place in places if 0 <= place < length})
+def select_inside(positions, length):
+    return sorted({position for position in positions if 0 <= position < length})
 
 
 @brute_force
-@given(layers())
+@given(draw_layers())
 def test_inner_and_strips_cover_the_outputs_once(layer):
     _, _, produced = layer
-    for rank, frame in enumerate(splits_of(layer)):
+    for rank, frame in enumerate(make_splits(layer)):
         assert frame.outputs == produced.tile(rank)
-        total = sum(mask(produced, box) for box in (frame.inner, *frame.strips))
-        assert (total == mask(produced, frame.outputs)).all()
+        total = sum(make_mask(produced, box) for box in (frame.inner, *frame.strips))
+        assert (total == make_mask(produced, frame.outputs)).all()
 
 
 @brute_force
-@given(layers())
-def test_inner_outputs_read_the_tile_alone(layer):
-    """All that they read is the rank's own; where an axis is whole, the operator pads it."""
+@given(draw_layers())
+def test_inner_outputs_read_only_the_tile(layer):
+    """If an axis is undivided, the operator pads it."""
     window, owned, _ = layer
-    for rank, frame in inner_splits_of(layer):
+    for rank, frame in make_inner_splits(layer):
         tile = owned.tile(rank)
         read = window.find_inputs(frame.inner)
         assert contains(tile, frame.crop)
-        for parts, axis, padding, crop, needed, own in zip(
+        for parts, axis, padding, crop, needed, tile_range in zip(
             (owned.grid.rows, owned.grid.cols),
             (window.rows, window.cols),
             frame.padding,
@@ -114,123 +114,127 @@ def test_inner_outputs_read_the_tile_alone(layer):
                 assert crop == needed
             else:
                 assert padding == axis.padding
-                assert crop == own
+                assert crop == tile_range
 
 
 @brute_force
-@given(layers())
-def test_the_crop_makes_exactly_the_inner_outputs(layer):
+@given(draw_layers())
+def test_the_crop_gives_exactly_the_inner_outputs(layer):
     window, _, _ = layer
-    for _, frame in inner_splits_of(layer):
+    for _, frame in make_inner_splits(layer):
         rows, cols = (
             Window(axis.kernel, axis.stride, padding, axis.dilation)
             for axis, padding in zip((window.rows, window.cols), frame.padding, strict=True)
         )
-        made = Window2d(rows, cols).output_size(frame.crop.height, frame.crop.width)
-        assert made == (frame.inner.height, frame.inner.width)
+        size = Window2d(rows, cols).output_size(frame.crop.height, frame.crop.width)
+        assert size == (frame.inner.height, frame.inner.width)
 
 
 @brute_force
-@given(layers())
-def test_strips_find_what_they_read_in_the_halo(layer):
+@given(draw_layers())
+def test_the_halo_contains_the_inputs_of_strips(layer):
     window, owned, produced = layer
     halo = window_transfers(window, owned, produced)
-    for rank, frame in enumerate(splits_of(layer)):
+    for rank, frame in enumerate(make_splits(layer)):
         for strip in frame.strips:
             assert contains(halo.needed[rank], window.find_inputs(strip).intersect(owned.image))
 
 
 @brute_force
-@given(layers())
-def test_at_once_the_outputs_are_made_of_what_is_read(layer):
+@given(draw_layers())
+def test_a_split_without_overlap_reads_all_inputs(layer):
     window, owned, produced = layer
     for rank in range(owned.size):
-        whole = make_whole_split(window, owned, produced, rank)
-        (read,) = whole.reads
-        assert whole.inner.empty
-        assert whole.strips == (produced.tile(rank),)
-        if whole.outputs.empty:
+        split = make_whole_split(window, owned, produced, rank)
+        (read,) = split.reads
+        assert split.inner.empty
+        assert split.strips == (produced.tile(rank),)
+        if split.outputs.empty:
             assert read.empty
             continue
         for axis, padding, (first, last), outputs in zip(
             (window.rows, window.cols),
-            whole.strip_padding,
+            split.strip_padding,
             (read.rows, read.cols),
-            (whole.outputs.rows, whole.outputs.cols),
+            (split.outputs.rows, split.outputs.cols),
             strict=True,
         ):
             assert first - padding == axis.find_inputs(outputs)[0]
-            made = Window(axis.kernel, axis.stride, padding, axis.dilation).count_outputs(
+            count = Window(axis.kernel, axis.stride, padding, axis.dilation).count_outputs(
                 last - first
             )
-            assert made == outputs[1] - outputs[0]
+            assert count == outputs[1] - outputs[0]
         if owned.tile(rank).intersect(read) == read:
-            alone = find_own_read(window, whole, owned.tile(rank))
+            own_read = find_own_read(window, split, owned.tile(rank))
             rows, cols = (
                 Window(axis.kernel, axis.stride, padding, axis.dilation)
                 for axis, padding in zip(
-                    (window.rows, window.cols), whole.strip_padding, strict=True
+                    (window.rows, window.cols), split.strip_padding, strict=True
                 )
             )
-            sizes = Window2d(rows, cols).output_size(alone.height, alone.width)
-            assert sizes == whole.outputs.shape
+            sizes = Window2d(rows, cols).output_size(own_read.height, own_read.width)
+            assert sizes == split.outputs.shape
 
 
 @brute_force
-@given(layers())
-def test_the_halo_reaches_from_the_first_tap_to_the_last(layer):
+@given(draw_layers())
+def test_the_halo_extends_from_the_first_tap_to_the_last(layer):
     window, owned, produced = layer
     halo = window_transfers(window, owned, produced)
     for rank in range(owned.size):
         outputs = produced.tile(rank)
-        pixels = mask(owned, halo.needed[rank])
+        pixels = make_mask(owned, halo.needed[rank])
         if outputs.empty:
             assert not pixels.any()
             continue
-        rows = taps(window.rows, outputs.rows)
-        cols = taps(window.cols, outputs.cols)
+        rows = list_taps(window.rows, outputs.rows)
+        cols = list_taps(window.cols, outputs.cols)
         read = np.zeros_like(pixels)
-        read[np.ix_(*(inside(*axis) for axis in ((rows, owned.height), (cols, owned.width))))] = 1
+        read[
+            np.ix_(*(select_inside(*axis) for axis in ((rows, owned.height), (cols, owned.width))))
+        ] = 1
         assert (read <= pixels).all()
         assert contains(Box((rows[0], rows[-1] + 1), (cols[0], cols[-1] + 1)), halo.needed[rank])
 
 
 @brute_force
-@given(layers())
-def test_an_inner_part_is_worth_it_or_not_there(layer):
-    for frame in splits_of(layer):
-        everything = frame.outputs.height * frame.outputs.width
-        inner = frame.inner.height * frame.inner.width
-        if inner:
-            assert inner >= MIN_INNER_SHARE * everything
+@given(draw_layers())
+def test_an_inner_part_is_large_enough_or_absent(layer):
+    for frame in make_splits(layer):
+        output_count = frame.outputs.height * frame.outputs.width
+        inner_count = frame.inner.height * frame.inner.width
+        if inner_count:
+            assert inner_count >= MIN_INNER_SHARE * output_count
         else:
             assert frame.strips == (frame.outputs,)
 
 
 @brute_force
 @given(*[st.integers(1, 4)] * 4)
-def test_a_window_of_stride_two_hears_from_above_and_left_alone(rows, cols, high, wide):
+def test_stride_two_receives_only_from_above_and_left(rows, cols, tile_height, tile_width):
     """The reference sends both sides: twice the bytes that are read."""
-    owned = Partition.from_grid(Grid(rows, cols), 2 * high * rows, 2 * wide * cols)
+    owned = Partition.from_grid(Grid(rows, cols), 2 * tile_height * rows, 2 * tile_width * cols)
     axis = Window(kernel=3, stride=2, padding=1)
-    halo = window_transfers(Window2d(axis, axis), owned, owned.resize(high * rows, wide * cols))
+    halo = window_transfers(
+        Window2d(axis, axis), owned, owned.resize(tile_height * rows, tile_width * cols)
+    )
     for rank in range(owned.size):
         row, col = divmod(rank, cols)
         tile = owned.tile(rank)
         above = Box((tile.rows[0] - 1, tile.rows[0]), tile.cols)
         left = Box(tile.rows, (tile.cols[0] - 1, tile.cols[0]))
         corner = Box(above.rows, left.cols)
-        wanted = set()
+        expected = set()
         if row:
-            wanted.add((rank - cols, above))
+            expected.add((rank - cols, above))
         if col:
-            wanted.add((rank - 1, left))
+            expected.add((rank - 1, left))
         if row and col:
-            wanted.add((rank - cols - 1, corner))
-        assert {(piece.peer, piece.box) for piece in halo.list_received(rank)} == wanted
+            expected.add((rank - cols - 1, corner))
+        assert {(piece.peer, piece.box) for piece in halo.list_received(rank)} == expected
 
 
-def test_a_whole_axis_is_padded_by_the_operator():
+def test_the_operator_pads_an_undivided_axis():
     axis = Window(kernel=3, padding=1)
     window = Window2d(axis, axis)
     owned = Partition.from_grid(Grid(1, 2), 8, 16)
@@ -241,7 +245,7 @@ def test_a_whole_axis_is_padded_by_the_operator():
     assert frame.strips == (Box((0, 8), (0, 1)), Box((0, 8), (7, 8)))
 
 
-def test_a_small_tile_computes_all_at_once():
+def test_a_small_tile_has_no_inner_part():
     axis = Window(kernel=5, padding=2)
     window = Window2d(axis, axis)
     owned = Partition.from_grid(Grid(2, 2), 8, 8)
@@ -261,15 +265,15 @@ def test_a_single_tile_needs_no_strip():
 
 @settings(max_examples=60)
 @given(st.integers(20, 300), st.integers(20, 300), st.integers(1, 3), st.integers(1, 3))
-def test_bands_are_the_inner_outputs_each_once_and_read_what_they_need(height, width, rows, cols):
+def test_bands_cover_the_inner_outputs_once(height, width, rows, cols):
     window = Window2d(Window(3, padding=1), Window(5, stride=2, padding=2))
     owned = Partition.from_grid(Grid(rows, cols), height, width)
     produced = owned.resize(*window.output_size(height, width))
     for rank in range(rows * cols):
         frame = make_interior_split(window, owned, produced, rank)
         bands = frame.bands(window)
-        total = sum((mask(produced, band.outputs) for band in bands), np.zeros(1, dtype=int))
-        assert (total == mask(produced, frame.inner)).all()
+        total = sum((make_mask(produced, band.outputs) for band in bands), np.zeros(1, dtype=int))
+        assert (total == make_mask(produced, frame.inner)).all()
         assert len(bands) <= MAX_BANDS
         for band in bands:
             need = window.find_inputs(band.outputs)
