@@ -40,24 +40,24 @@ class TinyConsole:
         self.connection.settimeout(PATIENCE)
         self._lines = self.connection.makefile("rb")
 
-    def let_in(self):
-        """Accept a connection, and answer its hello, which is returned."""
+    def welcome(self):
+        """Accept a connection, answer its hello, and return the hello."""
         self.accept()
         hello = self.event()
         self.reply(reply="hello")
         return hello
 
-    def opened(self, environ):
-        """A channel that was let in, and its hello."""
+    def open_channel(self, environ):
+        """Return an accepted channel and its hello."""
         with ThreadPoolExecutor() as pool:
-            hello = pool.submit(self.let_in)
+            hello = pool.submit(self.welcome)
             return open_channel(environ), hello.result(PATIENCE)
 
     def line(self):
         return self._lines.readline()
 
     def event(self, *kinds):
-        """The next event, or the next of these kinds."""
+        """Return the next event, or the next one of the given kinds."""
         while True:
             event = rank_events.decode(self.line())
             if not kinds or event["event"] in kinds:
@@ -66,13 +66,13 @@ class TinyConsole:
     def reply(self, **fields):
         self.connection.sendall(json.dumps(fields).encode() + b"\n")
 
-    def hang_up(self):
+    def disconnect(self):
         for part in (self._lines, self.connection):
             if part is not None:
                 part.close()
 
     def close(self):
-        self.hang_up()
+        self.disconnect()
         self._server.close()
 
 
@@ -85,14 +85,14 @@ def console():
 
 @pytest.fixture
 def channel(console, monkeypatch):
-    """A channel whose end does not end the process of the tests."""
+    """Yield a channel that does not end the test process when it is lost."""
     monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
-    channel, console.hello = console.opened(console.environ | {"OMPI_COMM_WORLD_RANK": "3"})
+    channel, console.hello = console.open_channel(console.environ | {"OMPI_COMM_WORLD_RANK": "3"})
     yield channel
-    end(console, channel)
+    end_channel(console, channel)
 
 
-def end(console, channel):
+def end_channel(console, channel):
     with suppress(OSError):
         console.connection.shutdown(socket.SHUT_RDWR)
     channel._thread.join(PATIENCE)
@@ -100,21 +100,21 @@ def end(console, channel):
 
 
 @pytest.fixture
-def often(monkeypatch):
+def frequent_heartbeats(monkeypatch):
     monkeypatch.setattr(rank_events, "HEARTBEAT_INTERVAL", 0.1)
 
 
 # Over TCP
 
 
-def test_the_first_line_is_hello_with_the_token(console, channel):
+def test_the_first_line_is_a_hello_with_the_token(console, channel):
     hello = console.hello
     assert (hello["event"], hello["seq"], hello["rank"]) == ("hello", 0, 3)
     assert (hello["token"], hello["schema"]) == ("t0ken", rank_events.SCHEMA)
     assert (hello["host"], hello["pid"]) == (socket.gethostname(), os.getpid())
 
 
-def test_events_are_numbered_without_a_gap(console, channel):
+def test_numbers_events_without_a_gap(console, channel):
     channel.send("log", level="info", message="one")
     channel.send("log", level="info", message="two")
     assert [console.event("log")["seq"] for _ in range(2)] == [1, 2]
@@ -127,19 +127,19 @@ def test_an_event_that_cannot_be_sent_leaves_no_gap(console, channel):
     assert console.event("log")["seq"] == 1
 
 
-def test_the_cases_are_the_answer_of_the_console(console, channel):
+def test_receives_the_cases_from_the_console(console, channel):
     cases = [{"id": "a", "text": "x" * 200_000}]
     console.reply(reply="cases", cases=cases)
     assert channel.receive_cases() == cases
 
 
-def test_another_answer_is_refused(console, channel):
+def test_rejects_an_unexpected_reply(console, channel):
     console.reply(reply="bye")
     with pytest.raises(EventError, match="instead of 'cases'"):
         channel.receive_cases()
 
 
-def test_bye_waits_for_its_answer(often, console, channel):
+def test_bye_waits_for_its_answer(frequent_heartbeats, console, channel):
     with ThreadPoolExecutor() as pool:
         closing = pool.submit(channel.close)
         assert console.event("bye")["rank"] == 3
@@ -150,33 +150,33 @@ def test_bye_waits_for_its_answer(often, console, channel):
     assert console.line() == b""
 
 
-def test_a_rank_says_where_its_main_thread_stands(console, channel):
+def test_reports_the_position_of_its_main_thread(console, channel):
     console.reply(reply="where")
-    said = console.event("log")
-    assert said["level"] == "where"
-    assert said["message"].startswith("in ")
-    assert ".py:" in said["message"]
+    event = console.event("log")
+    assert event["level"] == "where"
+    assert event["message"].startswith("in ")
+    assert ".py:" in event["message"]
 
 
 @pytest.mark.slow
-def test_a_heartbeat_comes_each_interval_in_at_most_100_bytes(often, console, channel):
-    began = time.monotonic()
+def test_sends_short_heartbeats_at_each_interval(frequent_heartbeats, console, channel):
+    start = time.monotonic()
     lines = [console.line() for _ in range(4)]
-    took = time.monotonic() - began
+    seconds = time.monotonic() - start
     assert {rank_events.decode(line)["event"] for line in lines} == {"heartbeat"}
     assert max(map(len, lines)) <= 100
-    assert took > 0.25
+    assert seconds > 0.25
 
 
-def test_answers_do_not_hasten_heartbeats(often, console, channel):
-    began = time.monotonic()
+def test_replies_do_not_cause_heartbeats(frequent_heartbeats, console, channel):
+    start = time.monotonic()
     for _ in range(20):
         console.reply(reply="where")
     kinds = [console.event()["event"] for _ in range(21)]
-    assert kinds.count("heartbeat") <= (time.monotonic() - began) / 0.1 + 1
+    assert kinds.count("heartbeat") <= (time.monotonic() - start) / 0.1 + 1
 
 
-def test_a_heartbeat_is_due_each_second():
+def test_the_heartbeat_interval_is_one_second():
     assert rank_events.HEARTBEAT_INTERVAL == 1.0
 
 
@@ -188,19 +188,19 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("way", ["closed", "reset"])
-def test_a_rank_whose_console_is_gone_ends_though_it_sleeps(console, way):
-    words = [sys.executable, "-c", RANK_THAT_SLEEPS]
+@pytest.mark.parametrize("failure", ["closed", "reset"])
+def test_a_sleeping_rank_ends_if_its_console_is_gone(console, failure):
+    command = [sys.executable, "-c", RANK_THAT_SLEEPS]
     environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
-    with subprocess.Popen(words, env=environ, stderr=subprocess.PIPE, text=True) as rank:
-        console.let_in()
-        if way == "reset":
-            hard = struct.pack("ii", 1, 0)
-            console.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, hard)
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as rank:
+        console.welcome()
+        if failure == "reset":
+            linger = struct.pack("ii", 1, 0)
+            console.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         console.close()
-        _, said = rank.communicate(timeout=5.0)
+        _, stderr = rank.communicate(timeout=5.0)
     assert rank.returncode == LOST_STATUS == 75
-    assert said == "spbench: rank 2 stops because the console is gone\n"
+    assert stderr == "spbench: rank 2 stops because the console is gone\n"
 
 
 RANK_WITHOUT_STDERR = """
@@ -225,16 +225,16 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("way", ["no reader", "closed", "full", "locked"])
-def test_a_rank_ends_with_its_console_if_stderr_takes_nothing(console, way):
-    words = [sys.executable, "-c", RANK_WITHOUT_STDERR, way]
+@pytest.mark.parametrize("failure", ["no reader", "closed", "full", "locked"])
+def test_a_rank_ends_with_its_console_if_stderr_is_blocked(console, failure):
+    command = [sys.executable, "-c", RANK_WITHOUT_STDERR, failure]
     environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, env=environ, stdout=pipe, stderr=pipe) as rank:
+    with subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe) as rank:
         try:
-            console.let_in()
+            console.welcome()
             assert rank.stdout.readline() == b"ready\n"
-            if way == "no reader":
+            if failure == "no reader":
                 rank.stderr.close()
             console.close()
             assert rank.wait(timeout=5.0) == LOST_STATUS
@@ -255,16 +255,16 @@ time.sleep(60)
 
 @pytest.mark.parametrize("part", ["host_load", "_beat"])
 def test_a_rank_ends_if_its_heartbeat_fails(console, part):
-    words = [sys.executable, "-c", RANK_WITH_A_FAILING_HEARTBEAT, part]
+    command = [sys.executable, "-c", RANK_WITH_A_FAILING_HEARTBEAT, part]
     environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
-    with subprocess.Popen(words, env=environ, stderr=subprocess.PIPE, text=True) as rank:
-        console.let_in()
-        _, said = rank.communicate(timeout=5.0)
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as rank:
+        console.welcome()
+        _, stderr = rank.communicate(timeout=5.0)
     assert rank.returncode == LOST_STATUS
-    assert said == "spbench: rank 2 stops because its heartbeat failed: ValueError('no load')\n"
+    assert stderr == "spbench: rank 2 stops because its heartbeat failed: ValueError('no load')\n"
 
 
-RANK_THAT_HOLDS_PYTHONS_LOCK = """
+RANK_THAT_HOLDS_THE_GIL = """
 import ctypes, os
 from spbench_workers.channel.opening import open_channel
 channel = open_channel(os.environ)
@@ -274,30 +274,30 @@ with channel.guarded_by_kernel():
 """
 
 
-@pytest.mark.parametrize("when", ["before", "during"])
-def test_the_kernel_ends_a_rank_that_holds_pythons_lock(console, when):
-    words = [sys.executable, "-c", RANK_THAT_HOLDS_PYTHONS_LOCK]
+@pytest.mark.parametrize("moment", ["before", "during"])
+def test_the_kernel_ends_a_rank_that_holds_the_gil(console, moment):
+    command = [sys.executable, "-c", RANK_THAT_HOLDS_THE_GIL]
     environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
-    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE) as rank:
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as rank:
         try:
-            console.let_in()
-            if when == "during":
+            console.welcome()
+            if moment == "during":
                 assert rank.stdout.read(5) == b"ready"
                 time.sleep(0.1)
             console.close()
             assert rank.wait(timeout=5.0) in (-signal.SIGIO, LOST_STATUS)
-            assert when == "before" or rank.returncode == -signal.SIGIO
+            assert moment == "before" or rank.returncode == -signal.SIGIO
         finally:
             rank.kill()
 
 
-def test_a_guarded_rank_that_gets_on_goes_on(console):
-    text = RANK_THAT_HOLDS_PYTHONS_LOCK.replace("sleep(60)", "usleep(50_000)")
-    words = [sys.executable, "-c", f"{text}\nchannel.receive_cases()\nchannel.close()"]
+def test_a_guarded_rank_survives_a_short_wait(console):
+    program = RANK_THAT_HOLDS_THE_GIL.replace("sleep(60)", "usleep(50_000)")
+    command = [sys.executable, "-c", f"{program}\nchannel.receive_cases()\nchannel.close()"]
     environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
-    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE) as rank:
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as rank:
         try:
-            console.let_in()
+            console.welcome()
             assert rank.stdout.read(5) == b"ready"
             time.sleep(0.2)
             console.reply(reply="cases", cases=[])
@@ -321,19 +321,19 @@ time.sleep(60)
 """
 
 
-def test_a_ranks_program_ends_with_its_children_when_the_console_is_gone(console):
-    words = [sys.executable, "-c", RANK_WITH_A_PROGRAM]
+def test_a_program_and_its_children_end_with_the_console(console):
+    command = [sys.executable, "-c", RANK_WITH_A_PROGRAM]
     environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
-    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE) as rank:
-        console.let_in()
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as rank:
+        console.welcome()
         grandchild = int(rank.stdout.readline())
         console.close()
         assert rank.wait(timeout=5.0) == LOST_STATUS
-    assert ended(grandchild)
+    assert has_ended(grandchild)
 
 
-def ended(pid):
-    """Whether a process ends within `PATIENCE`; one that nobody waits for counts as ended."""
+def has_ended(pid):
+    """Return whether a process ends within `PATIENCE`; a zombie counts as ended."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -354,12 +354,12 @@ open_channel(os.environ).close()
 
 
 @pytest.mark.parametrize(("reply", "status"), [(b"", LOST_STATUS), (b'{"reply":"bye"}\n', 0)])
-def test_only_a_bye_that_is_answered_ends_a_rank_well(console, reply, status):
-    words = [sys.executable, "-c", RANK_THAT_CLOSES]
+def test_a_rank_succeeds_only_if_its_bye_is_answered(console, reply, status):
+    command = [sys.executable, "-c", RANK_THAT_CLOSES]
     environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
-    with subprocess.Popen(words, env=environ, stderr=subprocess.DEVNULL) as rank:
+    with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as rank:
         try:
-            console.let_in()
+            console.welcome()
             assert console.event("bye")
             console.connection.sendall(reply)
             console.close()
@@ -372,39 +372,39 @@ def test_only_a_bye_that_is_answered_ends_a_rank_well(console, reply, status):
 
 
 @pytest.fixture
-def hurry(monkeypatch):
+def short_timeout(monkeypatch):
     monkeypatch.setattr(rank_events, "CONNECT_TIMEOUT", 0.2)
 
 
 @pytest.fixture
-def nowhere():
-    """An address where nobody listens."""
+def unused_address():
+    """Return the environment for an address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     return {rank_events.ENV_COLLECTOR: address}
 
 
-def test_no_console_is_an_error_that_names_its_address(hurry, nowhere):
-    with pytest.raises(ConsoleUnreachableError, match=nowhere[rank_events.ENV_COLLECTOR]):
-        open_channel(nowhere)
+def test_a_missing_console_is_an_error_with_its_address(short_timeout, unused_address):
+    with pytest.raises(ConsoleUnreachableError, match=unused_address[rank_events.ENV_COLLECTOR]):
+        open_channel(unused_address)
 
 
-def test_no_address_is_an_error_that_names_the_variable():
+def test_a_missing_address_is_an_error_with_the_variable():
     with pytest.raises(ConsoleUnreachableError, match="SPBENCH_COLLECTOR is not set"):
         open_channel({})
 
 
-def test_the_next_address_is_tried(hurry, nowhere, console, monkeypatch):
+def test_tries_the_next_address(short_timeout, unused_address, console, monkeypatch):
     monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
-    addresses = f"{nowhere[rank_events.ENV_COLLECTOR]},{console.address}"
-    channel, hello = console.opened(console.environ | {rank_events.ENV_COLLECTOR: addresses})
+    addresses = f"{unused_address[rank_events.ENV_COLLECTOR]},{console.address}"
+    channel, hello = console.open_channel(console.environ | {rank_events.ENV_COLLECTOR: addresses})
     assert hello["event"] == "hello"
-    end(console, channel)
+    end_channel(console, channel)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b'{"reply":"bye"}\n'])
-def test_who_is_not_let_in_tries_again(console, monkeypatch, answer):
+def test_tries_again_after_a_rejection(console, monkeypatch, answer):
     monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
     with ThreadPoolExecutor() as pool:
         opening = pool.submit(open_channel, console.environ)
@@ -412,15 +412,15 @@ def test_who_is_not_let_in_tries_again(console, monkeypatch, answer):
             console.accept()
             assert console.event("hello")["seq"] == 0
             console.connection.sendall(answer)
-            console.hang_up()
-        console.let_in()
+            console.disconnect()
+        console.welcome()
         channel = opening.result(PATIENCE)
     channel.send("log", level="info", message="in")
     assert console.event("log")["seq"] == 1
-    end(console, channel)
+    end_channel(console, channel)
 
 
-def test_an_answer_that_comes_with_the_welcome_is_not_lost(console, monkeypatch):
+def test_keeps_a_reply_that_arrives_with_the_welcome(console, monkeypatch):
     monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
     with ThreadPoolExecutor() as pool:
         opening = pool.submit(open_channel, console.environ)
@@ -428,17 +428,17 @@ def test_an_answer_that_comes_with_the_welcome_is_not_lost(console, monkeypatch)
         console.connection.sendall(b'{"reply":"hello"}\n{"reply":"cases","cases":[{"id":"a"}]}\n')
         channel = opening.result(PATIENCE)
     assert channel.receive_cases() == [{"id": "a"}]
-    end(console, channel)
+    end_channel(console, channel)
 
 
-def test_an_address_that_swallows_packets_leaves_time_for_the_next(console, monkeypatch):
+def test_an_address_that_drops_packets_leaves_time_for_the_next(console, monkeypatch):
     """The first of two addresses never answers; the console is at the second."""
     connect = socket.create_connection
-    waited = []
+    timeouts = []
 
     def create_connection(address, timeout):
         if address[0] == "192.0.2.1":
-            waited.append(timeout)
+            timeouts.append(timeout)
             time.sleep(timeout)
             raise TimeoutError
         return connect(address, timeout)
@@ -447,14 +447,14 @@ def test_an_address_that_swallows_packets_leaves_time_for_the_next(console, monk
     monkeypatch.setattr(rank_events, "CONNECT_TIMEOUT", 0.4)
     monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
     addresses = f"192.0.2.1:9,{console.address}"
-    channel, hello = console.opened(console.environ | {rank_events.ENV_COLLECTOR: addresses})
+    channel, hello = console.open_channel(console.environ | {rank_events.ENV_COLLECTOR: addresses})
     assert hello["event"] == "hello"
-    assert waited == [0.2]
-    end(console, channel)
+    assert timeouts == [0.2]
+    end_channel(console, channel)
 
 
-def test_without_a_console_the_lines_go_to_a_file(hurry, nowhere, tmp_path):
-    channel = open_channel(nowhere | {rank_events.ENV_EVENTS_DIR: str(tmp_path / "events")})
+def test_writes_events_to_a_file_without_a_console(short_timeout, unused_address, tmp_path):
+    channel = open_channel(unused_address | {rank_events.ENV_EVENTS_DIR: str(tmp_path / "events")})
     channel.rank = 5
     channel.send("case_start", case="a", repeat=0)
     channel.close()
@@ -465,7 +465,7 @@ def test_without_a_console_the_lines_go_to_a_file(hurry, nowhere, tmp_path):
     assert path.name.startswith(f"{socket.gethostname()}-{os.getpid()}-")
 
 
-def test_events_of_many_threads_are_whole_and_without_a_gap(tmp_path):
+def test_events_of_many_threads_are_complete(tmp_path):
     channel = FileChannel(tmp_path)
     channel.rank = 0
 
@@ -484,7 +484,7 @@ def test_events_of_many_threads_are_whole_and_without_a_gap(tmp_path):
     assert seqs == list(range(201))
 
 
-def test_a_batch_job_reads_its_cases_from_a_file(tmp_path, monkeypatch):
+def test_a_batch_job_loads_its_cases_from_a_file(tmp_path, monkeypatch):
     cases = [{"id": "a"}]
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     monkeypatch.setenv(rank_events.ENV_CASES, str(tmp_path / "cases.json"))
@@ -493,7 +493,7 @@ def test_a_batch_job_reads_its_cases_from_a_file(tmp_path, monkeypatch):
     channel.close()
 
 
-def test_two_ranks_with_one_host_name_and_process_number_have_a_file_each(tmp_path):
+def test_ranks_with_equal_host_and_pid_have_separate_files(tmp_path):
     for channel in (FileChannel(tmp_path), FileChannel(tmp_path)):
         channel.close()
     assert len(list(tmp_path.iterdir())) == 2
@@ -515,27 +515,25 @@ channel.close()
 @pytest.mark.parametrize(
     ("case", "seconds", "status"), [("short", "30", LOST_STATUS), ("long", "1.5", 0)]
 )
-def test_without_a_console_a_rank_ends_itself_where_its_case_exceeds_its_timeout(
-    tmp_path, case, seconds, status
-):
+def test_a_batch_rank_ends_itself_after_the_timeout_of_a_case(tmp_path, case, seconds, status):
     cases = [{"id": "short", "timeout": 0.5}, {"id": "long", "timeout": 60.0}]
-    text = json.dumps([{**entry, "start_timeout": 60.0} for entry in cases])
-    (tmp_path / "cases.json").write_text(text)
-    named = {rank_events.ENV_CASES: str(tmp_path / "cases.json")}
-    env = os.environ | named | {rank_events.ENV_EVENTS_DIR: str(tmp_path / "events")}
-    words = [sys.executable, "-c", OVERDUE, case, seconds]
-    done = subprocess.run(words, env=env, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == status, done.stderr
+    contents = json.dumps([{**entry, "start_timeout": 60.0} for entry in cases])
+    (tmp_path / "cases.json").write_text(contents)
+    cases_variable = {rank_events.ENV_CASES: str(tmp_path / "cases.json")}
+    env = os.environ | cases_variable | {rank_events.ENV_EVENTS_DIR: str(tmp_path / "events")}
+    command = [sys.executable, "-c", OVERDUE, case, seconds]
+    completed = subprocess.run(command, env=env, stderr=subprocess.PIPE, text=True, check=False)
+    assert completed.returncode == status, completed.stderr
     [path] = (tmp_path / "events").iterdir()
     events = [rank_events.decode(line) for line in path.read_bytes().splitlines()]
     assert [event["seq"] for event in events] == list(range(len(events)))
     assert case == "long" or "heartbeat" in [event["event"] for event in events]
-    where = [event["message"] for event in events if event.get("level") == "where"]
-    assert bool(where) == (case == "short")
+    positions = [event["message"] for event in events if event.get("level") == "where"]
+    assert bool(positions) == (case == "short")
     assert events[-1]["event"] == ("bye" if case == "long" else "log")
 
 
-BATCH_RANK_THAT_HOLDS_PYTHONS_LOCK = """
+BATCH_RANK_THAT_HOLDS_THE_GIL = """
 import ctypes, os
 from pathlib import Path
 from spbench_workers.channel.file import FileChannel
@@ -547,10 +545,10 @@ with channel.guarded_by_kernel():
 
 
 def test_the_kernel_ends_a_batch_rank_that_does_not_start_in_time(tmp_path):
-    words = [sys.executable, "-c", BATCH_RANK_THAT_HOLDS_PYTHONS_LOCK]
+    command = [sys.executable, "-c", BATCH_RANK_THAT_HOLDS_THE_GIL]
     env = os.environ | {"FOLDER": str(tmp_path / "events")}
-    done = subprocess.run(words, env=env, check=False, timeout=10.0)
-    assert done.returncode == -signal.SIGALRM
+    completed = subprocess.run(command, env=env, check=False, timeout=10.0)
+    assert completed.returncode == -signal.SIGALRM
 
 
 BATCH_RANK_ON_A_FULL_DISK = """
@@ -566,14 +564,14 @@ time.sleep(60)
 """
 
 
-def test_a_batch_rank_ends_if_neither_its_events_nor_its_message_can_be_written(tmp_path):
-    words = [sys.executable, "-c", BATCH_RANK_ON_A_FULL_DISK]
+def test_a_batch_rank_ends_if_it_cannot_write(tmp_path):
+    command = [sys.executable, "-c", BATCH_RANK_ON_A_FULL_DISK]
     env = os.environ | {"FOLDER": str(tmp_path / "events")}
-    done = subprocess.run(words, env=env, check=False, timeout=10.0)
-    assert done.returncode == LOST_STATUS
+    completed = subprocess.run(command, env=env, check=False, timeout=10.0)
+    assert completed.returncode == LOST_STATUS
 
 
-def test_a_batch_job_without_cases_is_an_error_that_names_the_variable(tmp_path, monkeypatch):
+def test_missing_batch_cases_are_an_error_with_the_variable(tmp_path, monkeypatch):
     monkeypatch.delenv(rank_events.ENV_CASES, raising=False)
     channel = FileChannel(tmp_path)
     with pytest.raises(ConsoleUnreachableError, match=rank_events.ENV_CASES):
@@ -581,7 +579,7 @@ def test_a_batch_job_without_cases_is_an_error_that_names_the_variable(tmp_path,
     channel.close()
 
 
-# What the launcher says
+# Ranks and sizes from the launcher
 
 
 @pytest.mark.parametrize(
@@ -599,5 +597,5 @@ def test_a_batch_job_without_cases_is_an_error_that_names_the_variable(tmp_path,
         ({}, (None, None)),
     ],
 )
-def test_a_rank_knows_its_number_from_its_launcher(environ, expected):
+def test_reads_rank_and_size_of_the_launcher(environ, expected):
     assert launcher_rank(environ) == expected

@@ -6,17 +6,17 @@ from spbench_workers.timing import hidden_share
 
 
 @pytest.mark.parametrize(
-    ("whole", "exposed", "compute", "share"),
+    ("complete", "exposed", "compute", "share"),
     [
         (10.0, 10.0, 100.0, 0.0),
         (10.0, 1.0, 100.0, 0.9),
         (10.0, 0.0, 100.0, 1.0),
-        # The computation is the smaller one: with all of it in the exchange's shade, all is hidden.
+        # The computation is shorter: if the exchange covers all of it, the share is 1.
         (10.0, 6.0, 4.0, 1.0),
         (10.0, 8.0, 4.0, 0.5),
         # Overlap can cost more than it hides.
         (10.0, 15.0, 100.0, -0.5),
     ],
 )
-def test_the_share_is_of_what_could_be_hidden(whole, exposed, compute, share):
-    assert hidden_share(whole, exposed, compute) == pytest.approx(share)
+def test_the_share_refers_to_the_time_that_can_be_hidden(complete, exposed, compute, share):
+    assert hidden_share(complete, exposed, compute) == pytest.approx(share)

@@ -1,4 +1,4 @@
-"""What one rank says of its host with each heartbeat."""
+"""The load of a host that one rank reports with each heartbeat."""
 
 import ctypes
 
@@ -16,13 +16,13 @@ WORST = {"cpu": 0.999, "memory": 0.999, "received": 9.9e12, "sent": 9.9e12, "gpu
 
 
 @pytest.fixture
-def kernel(tmp_path, monkeypatch):
+def write_kernel_files(tmp_path, monkeypatch):
     monkeypatch.setattr(host_load, "NVML", str(tmp_path / "no-such-library.so"))
     clock = iter(range(100))
     monkeypatch.setattr("spbench_workers.host_load.time.monotonic", lambda: float(next(clock)))
     (tmp_path / "net").mkdir()
 
-    def say(busy, idle, received=0, sent=0):
+    def write_files(busy, idle, received=0, sent=0):
         (tmp_path / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 2 3\n")
         (tmp_path / "meminfo").write_text(
             "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 250 kB\n"
@@ -30,20 +30,20 @@ def kernel(tmp_path, monkeypatch):
         (tmp_path / "net" / "dev").write_text(NET.format(received, sent))
         return tmp_path
 
-    return say
+    return write_files
 
 
-def test_shares_and_rates_are_since_the_last_call(kernel):
-    proc = kernel(100, 100, 1000, 500)
+def test_reports_shares_and_rates_since_the_last_call(write_kernel_files):
+    proc = write_kernel_files(100, 100, 1000, 500)
     load = HostLoad(proc, proc / "none")
-    kernel(190, 110, 3000, 700)
+    write_kernel_files(190, 110, 3000, 700)
     assert load() == {"cpu": 0.9, "memory": 0.75, "received": 2000, "sent": 200}
-    kernel(190, 210, 3000, 700)
+    write_kernel_files(190, 210, 3000, 700)
     assert load() == {"cpu": 0.0, "memory": 0.75, "received": 0, "sent": 0}
 
 
-def test_ports_of_infiniband_count_words_of_four_bytes(kernel):
-    proc = kernel(1, 1)
+def test_ports_of_infiniband_count_words_of_four_bytes(write_kernel_files):
+    proc = write_kernel_files(1, 1)
     counters = proc / "mlx5_0/ports/1/counters"
     counters.mkdir(parents=True)
     (counters / "port_rcv_data").write_text("0")
@@ -52,12 +52,12 @@ def test_ports_of_infiniband_count_words_of_four_bytes(kernel):
     assert load()["received"] == 100
 
 
-def test_a_kernel_that_says_nothing_leaves_all_out(tmp_path, monkeypatch):
+def test_omits_values_that_the_kernel_lacks(tmp_path, monkeypatch):
     monkeypatch.setattr(host_load, "NVML", str(tmp_path / "no-such-library.so"))
     assert HostLoad(tmp_path, tmp_path)() == {}
 
 
-def test_nvml_tells_the_mean_of_its_gpus(kernel, monkeypatch):
+def test_reports_the_mean_load_of_gpus(write_kernel_files, monkeypatch):
     class Library:
         shares = (100, 50)
 
@@ -72,12 +72,12 @@ def test_nvml_tells_the_mean_of_its_gpus(kernel, monkeypatch):
             handle._obj.value = index + 1
             return 0
 
-        def nvmlDeviceGetUtilizationRates(self, handle, told):  # noqa: N802
-            told._obj.gpu = self.shares[handle.value - 1]
+        def nvmlDeviceGetUtilizationRates(self, handle, utilization):  # noqa: N802
+            utilization._obj.gpu = self.shares[handle.value - 1]
             return 0
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    proc = kernel(1, 1)
+    proc = write_kernel_files(1, 1)
     assert HostLoad(proc, proc / "none")()["gpu"] == 0.75
 
 

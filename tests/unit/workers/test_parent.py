@@ -1,4 +1,4 @@
-"""A rank that notices the end of the launcher's helper which has started it."""
+"""A rank notices the end of the launcher's helper that started it."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ import pytest
 
 from spbench_workers.channel.tcp import HELPERS
 
-# This process names itself and starts a child, whose channel beats before and after its end. The
-# lines are those that the child sends.
+# This process sets its name and starts a child. The child's channel sends a heartbeat before and
+# after the end of this process. The child prints the lines that it sent.
 PROGRAM = """
 import ctypes, os, socket, sys, time
 from spbench_workers.channel.tcp import TcpChannel
@@ -31,28 +31,28 @@ print(console.makefile().read(), end="")
 """
 
 
-def lines_of_child(name: str) -> list[str]:
-    """Return the lines that a child sends whose parent has this name and ends."""
-    done = subprocess.run(
+def run_child(name: str) -> list[str]:
+    """Return the lines that a child sends when its parent with this name ends."""
+    completed = subprocess.run(
         [sys.executable, "-c", PROGRAM, name],
         capture_output=True,
         text=True,
         timeout=30,
         check=True,
     )
-    assert done.stderr == ""
-    return done.stdout.splitlines()
+    assert completed.stderr == ""
+    return completed.stdout.splitlines()
 
 
 @pytest.mark.parametrize("name", sorted(HELPERS))
-def test_the_end_of_a_helper_is_reported_once(name):
-    lines = lines_of_child(name)
+def test_reports_the_end_of_a_helper_once(name):
+    lines = run_child(name)
     assert ['"heartbeat"' in line for line in lines] == [True, True, False, True]
     assert '"level":"orphaned"' in lines[2]
     assert f"its parent process ({name}) has ended" in lines[2]
 
 
 @pytest.mark.parametrize("name", ["bash", "mpirun", "conmon", "mpispawn2"])
-def test_the_end_of_another_parent_is_not_reported(name):
-    lines = lines_of_child(name)
+def test_ignores_the_end_of_another_parent(name):
+    lines = run_child(name)
     assert ['"heartbeat"' in line for line in lines] == [True, True, True]

@@ -13,36 +13,36 @@ PATIENCE = 5.0
 
 
 class Node:
-    """A relay that runs here, the console's end of its connection, and its ranks."""
+    """A running relay, the console's end of its connection, and its ranks."""
 
     def __init__(self):
         self.name = relay_name(f"token of {os.getpid()}")
-        self.console, there = socket.socketpair()
+        self.console, relay_end = socket.socketpair()
         self.console.setblocking(False)
-        there.setblocking(False)
+        relay_end.setblocking(False)
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(self.name)
         listening.listen()
-        self.carrying = asyncio.create_task(carry_events(listening, there, b""))
+        self.task = asyncio.create_task(carry_events(listening, relay_end, b""))
         self.pieces = FrameDecoder()
         self.ranks = []
 
-    async def rank(self):
+    async def connect_rank(self):
         reader, writer = await asyncio.open_unix_connection(self.name)
         self.ranks.append(writer)
         return reader, writer
 
-    async def heard(self, count):
-        """The next pieces at the console, so many; signs of life left out."""
-        found = []
+    async def receive(self, count):
+        """Return the next `count` pieces at the console, without heartbeats."""
+        pieces = []
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(PATIENCE):
-            while len(found) < count:
+            while len(pieces) < count:
                 data = await loop.sock_recv(self.console, 1 << 16)
-                found += [one for one in self.pieces.feed(data) if one[0]]
-        return found
+                pieces += [piece for piece in self.pieces.feed(data) if piece[0]]
+        return pieces
 
-    async def say(self, data):
+    async def send(self, data):
         await asyncio.get_running_loop().sock_sendall(self.console, data)
 
     async def end(self):
@@ -50,7 +50,7 @@ class Node:
         for writer in self.ranks:
             writer.close()
         async with asyncio.timeout(PATIENCE):
-            await self.carrying
+            await self.task
 
 
 @pytest.fixture
@@ -60,24 +60,24 @@ async def node():
     await node.end()
 
 
-async def test_what_a_rank_says_comes_in_its_channel_and_its_end_too(node):
-    _, first = await node.rank()
+async def test_forwards_messages_and_the_end_of_a_rank(node):
+    _, first = await node.connect_rank()
     first.write(b"one\n")
-    assert await node.heard(1) == [(1, b"one\n")]
-    _, second = await node.rank()
+    assert await node.receive(1) == [(1, b"one\n")]
+    _, second = await node.connect_rank()
     second.write(b"two\n")
-    assert await node.heard(1) == [(2, b"two\n")]
+    assert await node.receive(1) == [(2, b"two\n")]
     first.close()
-    assert await node.heard(1) == [(1, b"")]
+    assert await node.receive(1) == [(1, b"")]
 
 
-async def test_an_answer_goes_to_its_rank_and_an_empty_one_ends_it(node):
-    first, writer = await node.rank()
+async def test_forwards_replies_and_disconnects_on_an_empty_one(node):
+    first, writer = await node.connect_rank()
     writer.write(b"here\n")
-    second, other = await node.rank()
-    other.write(b"here\n")
-    await node.heard(2)
-    await node.say(
+    second, second_writer = await node.connect_rank()
+    second_writer.write(b"here\n")
+    await node.receive(2)
+    await node.send(
         encode_frame(2, b"for the second\n")
         + encode_frame(1, b"")
         + encode_frame(9, b"for nobody\n")
@@ -87,72 +87,72 @@ async def test_an_answer_goes_to_its_rank_and_an_empty_one_ends_it(node):
         assert await first.read() == b""
 
 
-async def test_with_the_last_rank_all_is_sent_and_the_relay_ends(node):
-    _, writer = await node.rank()
+async def test_ends_with_the_last_rank_after_sending(node):
+    _, writer = await node.connect_rank()
     writer.write(b"bye\n")
     writer.close()
-    assert await node.heard(2) == [(1, b"bye\n"), (1, b"")]
+    assert await node.receive(2) == [(1, b"bye\n"), (1, b"")]
     async with asyncio.timeout(PATIENCE):
-        await node.carrying
+        await node.task
 
 
-async def test_with_the_console_its_ranks_end(node):
-    reader, writer = await node.rank()
+async def test_disconnects_ranks_with_the_console(node):
+    reader, writer = await node.connect_rank()
     writer.write(b"here\n")
-    await node.heard(1)
+    await node.receive(1)
     node.console.close()
     async with asyncio.timeout(PATIENCE):
         assert await reader.read() == b""
-        await node.carrying
+        await node.task
 
 
-async def test_another_user_is_not_let_in(node, monkeypatch):
+async def test_rejects_another_user(node, monkeypatch):
     monkeypatch.setattr(module, "peer_user", lambda connection: os.getuid() + 1)
-    reader, writer = await node.rank()
+    reader, writer = await node.connect_rank()
     async with asyncio.timeout(PATIENCE):
         assert await reader.read() == b""
     monkeypatch.undo()
-    _, writer = await node.rank()
+    _, writer = await node.connect_rank()
     writer.write(b"mine\n")
-    assert await node.heard(1) == [(1, b"mine\n")]
+    assert await node.receive(1) == [(1, b"mine\n")]
 
 
-async def test_it_lives_as_long_as_it_says_so(node):
+async def test_sends_heartbeats(node):
     async with asyncio.timeout(PATIENCE):
         data = await asyncio.get_running_loop().sock_recv(node.console, 1 << 16)
     assert data.startswith(HEARTBEAT_FRAME)
 
 
 async def flood(writer):
-    """Write until it takes too long; return how many MiB went."""
-    sent = 0
-    while sent < 64:
+    """Write until a write takes too long; return the number of MiB."""
+    written = 0
+    while written < 64:
         writer.write(b"x" * (1 << 20))
         try:
             async with asyncio.timeout(0.3):
                 await writer.drain()
         except TimeoutError:
             break
-        sent += 1
-    return sent
+        written += 1
+    return written
 
 
-async def test_ranks_wait_while_the_console_takes_nothing(node):
-    _, writer = await node.rank()
+async def test_ranks_wait_while_the_console_reads_nothing(node):
+    _, writer = await node.connect_rank()
     writer.transport.set_write_buffer_limits(high=1)
-    assert await flood(writer) < 16  # the relay and both sockets hold no more
+    assert await flood(writer) < 16  # the buffers of the relay and of both sockets are smaller
     writer.transport.abort()
 
 
-async def test_many_bytes_do_not_wait_for_more(node, monkeypatch):
+async def test_sends_many_bytes_without_waiting(node, monkeypatch):
     monkeypatch.setattr(module, "GATHER", 60.0)
-    _, writer = await node.rank()
+    _, writer = await node.connect_rank()
     writer.write(b"x" * (2 * module.MOST_WAITING))
-    pieces = await node.heard(1)
+    pieces = await node.receive(1)
     assert pieces[0][0] == 1
 
 
-def test_a_relay_has_a_name_that_only_the_token_tells():
+def test_the_name_of_a_relay_depends_on_the_token():
     assert relay_name("a") != relay_name("b")
     assert relay_name("a").startswith("\0spbench-")
     assert "a" * 20 not in relay_name("a" * 20)

@@ -1,4 +1,4 @@
-"""What a batch job has left to run after launches that ended in one way or another."""
+"""The remaining cases of a batch job after launches with different ends."""
 
 import json
 
@@ -16,8 +16,11 @@ def job(tmp_path):
     return tmp_path
 
 
-def launched(job, number, ranks, status="1 100.0", torn=b""):
-    """A launch whose two ranks have started and ended these cases, and said no more."""
+def write_launch(job, number, ranks, status="1 100.0", torn=b""):
+    """Write a launch in which these cases started and ended on two ranks.
+
+    An upper-case letter is a case that started and did not end.
+    """
     folder = job / str(number)
     (folder / "events").mkdir(parents=True)
     (folder / "cases.json").write_text(json.dumps(CASES))
@@ -33,42 +36,42 @@ def launched(job, number, ranks, status="1 100.0", torn=b""):
         (folder / "events" / f"{rank}.jsonl").write_bytes(lines + torn)
 
 
-def left(job):
+def read_remaining(job):
     return "".join(case["id"] for case in list_remaining(job))
 
 
-def test_a_case_that_was_under_way_in_a_fault_is_not_run_again(job):
-    launched(job, 1, ["aB", "a"], torn=b'{"event":"case_sta')
-    assert left(job) == "c"
+def test_does_not_repeat_a_case_that_failed(job):
+    write_launch(job, 1, ["aB", "a"], torn=b'{"event":"case_sta')
+    assert read_remaining(job) == "c"
 
 
 @pytest.mark.parametrize("status", [None, "143 100.0 TERM 99.0"])
-def test_a_case_that_was_interrupted_from_outside_is_run_again(job, status):
-    launched(job, 1, ["aB", "aB"], status)
-    assert left(job) == "bc"
+def test_repeats_a_case_that_was_interrupted(job, status):
+    write_launch(job, 1, ["aB", "aB"], status)
+    assert read_remaining(job) == "bc"
 
 
-def test_a_case_that_not_all_ranks_have_ended_is_not_whole(job):
-    launched(job, 1, ["ab", "aB"], None)
-    assert left(job) == "bc"
+def test_repeats_a_case_that_some_ranks_did_not_end(job):
+    write_launch(job, 1, ["ab", "aB"], None)
+    assert read_remaining(job) == "bc"
 
 
-def test_all_is_run_once(job):
-    launched(job, 1, ["ab", "ab"])
-    launched(job, 2, ["c", "c"], "0 200.0")
-    assert left(job) == ""
+def test_nothing_remains_after_all_cases(job):
+    write_launch(job, 1, ["ab", "ab"])
+    write_launch(job, 2, ["c", "c"], "0 200.0")
+    assert read_remaining(job) == ""
 
 
-def test_two_launches_in_a_row_that_start_nothing_are_the_last(job):
-    launched(job, 1, ["", ""])
-    assert left(job) == "abc"
-    launched(job, 2, ["", ""], None)  # a requeue in between counts for nothing
-    launched(job, 3, ["", ""])
-    assert left(job) == ""
+def test_gives_up_after_two_launches_that_start_nothing(job):
+    write_launch(job, 1, ["", ""])
+    assert read_remaining(job) == "abc"
+    write_launch(job, 2, ["", ""], None)  # a requeue between them does not count
+    write_launch(job, 3, ["", ""])
+    assert read_remaining(job) == ""
 
 
-def test_the_next_launch_gets_its_cases(job):
-    launched(job, 1, ["A", "A"])
+def test_writes_the_cases_of_the_next_launch(job):
+    write_launch(job, 1, ["A", "A"])
     (job / "2").mkdir()
     assert main([str(job), "2"]) == 0
     assert [case["id"] for case in json.loads((job / "2/cases.json").read_text())] == ["b", "c"]

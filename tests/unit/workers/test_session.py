@@ -1,4 +1,4 @@
-"""The events of a rank whose case could not run."""
+"""The events of a rank after a case that could not run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class _NoWarpError(CannotRunError):
 
 
 class _Channel:
-    """Stands in for the connection to the console: keeps what is sent."""
+    """A channel that keeps the events."""
 
     def __init__(self):
-        self.sent = []
+        self.events = []
 
     def send(self, event, **fields):
-        self.sent.append((event, fields))
+        self.events.append((event, fields))
 
 
-def ended(error):
-    """Run a case that raises; return what its end says of it."""
+def run_failing_case(error):
+    """Run a case that raises; return the error in the event of its end."""
 
     def runner(_):
         raise error
@@ -36,17 +36,17 @@ def ended(error):
     case = {"id": "a", "benchmark": "compute.gemm", "params": params, "repeat": 0}
     with pytest.raises(type(error)):
         run_case(SimpleNamespace(rank=0, size=1), channel, case, runner)
-    kind, fields = channel.sent[-1]
+    kind, fields = channel.events[-1]
     assert (kind, fields["status"]) == ("case_end", "error")
     return fields["error"]
 
 
 @pytest.mark.parametrize(("kind", "missing"), [(CannotRunError, False), (_NoWarpError, True)])
-def test_a_case_that_cannot_run_is_a_sentence_without_the_name_of_a_class(kind, missing):
-    told = ended(kind("there is no warp; take impulse"))
-    assert told["message"] == "there is no warp; take impulse"
-    assert (told["type"], told["missing"]) == (kind.__name__, missing)
-    assert "Traceback" in told["traceback"]
+def test_the_message_of_cannot_run_has_no_class_name(kind, missing):
+    error = run_failing_case(kind("there is no warp; take impulse"))
+    assert error["message"] == "there is no warp; take impulse"
+    assert (error["type"], error["missing"]) == (kind.__name__, missing)
+    assert "Traceback" in error["traceback"]
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_a_case_that_cannot_run_is_a_sentence_without_the_name_of_a_class(kind, 
     ],
 )
 def test_other_errors_keep_their_class(error, message):
-    told = ended(error)
-    assert (told["message"], told["missing"]) == (message, False)
+    fields = run_failing_case(error)
+    assert (fields["message"], fields["missing"]) == (message, False)

@@ -1,4 +1,7 @@
-"""Private folders of ranks in shared memory: one for each process, removed when it is gone."""
+"""Private folders of ranks in shared memory: one for each process.
+
+A folder is removed after the end of its process.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,13 @@ if sys.argv[2] == "waits":
 """
 
 
-def created(memory: Path, how: str) -> Path:
-    argv = [sys.executable, "-c", CREATE, str(memory), how]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
-    return Path(done.stdout.strip())
+def run_process(memory: Path, ending: str) -> Path:
+    argv = [sys.executable, "-c", CREATE, str(memory), ending]
+    completed = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
+    return Path(completed.stdout.strip())
 
 
-def test_the_folder_is_named_to_open_mpi(tmp_path: Path) -> None:
+def test_sets_the_variables_of_open_mpi(tmp_path: Path) -> None:
     environ: dict[str, str] = {}
     folder = set_private_folder(environ, tmp_path)
     assert folder is not None
@@ -43,20 +46,20 @@ def test_the_folder_is_named_to_open_mpi(tmp_path: Path) -> None:
     assert set_private_folder({}, tmp_path) != folder
 
 
-def test_folders_of_users_choice_are_kept(tmp_path: Path) -> None:
+def test_keeps_folders_that_the_user_chose(tmp_path: Path) -> None:
     environ = {VARIABLES[0]: "/chosen"}
     folder = set_private_folder(environ, tmp_path)
     assert environ == {**dict.fromkeys(VARIABLES, str(folder)), VARIABLES[0]: "/chosen"}
     assert set_private_folder(dict.fromkeys(VARIABLES, "/chosen"), tmp_path) is None
 
 
-def test_without_a_file_system_in_memory_open_mpi_takes_its_default(tmp_path: Path) -> None:
+def test_sets_nothing_without_a_file_system_in_memory(tmp_path: Path) -> None:
     environ: dict[str, str] = {}
     assert set_private_folder(environ, tmp_path / "none") is None
     assert environ == {}
 
 
-def test_without_locks_no_folder_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaves_no_folder_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -66,12 +69,12 @@ def test_without_locks_no_folder_is_left(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_process_removes_its_empty_folder_at_its_end(tmp_path: Path) -> None:
-    assert created(tmp_path, "ends").parent == tmp_path
+    assert run_process(tmp_path, "ends").parent == tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
-    killed = created(tmp_path, "killed")
+def test_removes_only_folders_of_ended_processes(tmp_path: Path) -> None:
+    killed = run_process(tmp_path, "killed")
     assert (killed / "segment").exists()
     argv = [sys.executable, "-c", CREATE, str(tmp_path), "waits"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as alive:
@@ -82,24 +85,22 @@ def test_folders_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_links_and_folders_of_others_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keeps_links_and_folders_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = tmp_path / "memory"
     elsewhere = tmp_path / "elsewhere"
     memory.mkdir()
     elsewhere.mkdir()
     (elsewhere / "file").touch()
-    mine = memory / f"spbench-{os.getuid()}-link"
-    mine.symlink_to(elsewhere)
+    own_link = memory / f"spbench-{os.getuid()}-link"
+    own_link.symlink_to(elsewhere)
     (memory / "other").mkdir()
     remove_abandoned(memory)
     assert (elsewhere / "file").exists()
-    assert {path.name for path in memory.iterdir()} == {mine.name, "other"}
-    # A folder with the prefix of a user, but of another owner.
-    other = os.getuid() + 1
-    foreign = memory / f"spbench-{other}-folder"
+    assert {path.name for path in memory.iterdir()} == {own_link.name, "other"}
+    # A folder with the prefix of a user and a different owner.
+    other_user = os.getuid() + 1
+    foreign = memory / f"spbench-{other_user}-folder"
     foreign.mkdir()
-    monkeypatch.setattr(os, "getuid", lambda: other)
+    monkeypatch.setattr(os, "getuid", lambda: other_user)
     remove_abandoned(memory)
     assert foreign.exists()

@@ -1,4 +1,4 @@
-"""A planted slowdown: each iteration takes so many times as long, and the core works."""
+"""An injected slowdown: iterations take a multiple of their time with a busy core."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from unit.recorded import context_of
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that each look moves on by 1 ms, in place of the time that passes."""
-    looks = iter(range(1_000_000))
-    monkeypatch.setattr(time, "perf_counter", lambda: next(looks) / 1000)
-    return looks
+    """Replace the time by a clock that each reading advances by 1 ms."""
+    readings = iter(range(1_000_000))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(readings) / 1000)
+    return readings
 
 
-def test_an_iteration_takes_so_many_times_as_long(clock):
-    begun = []
+def test_an_iteration_takes_the_factor_longer(clock):
+    starts = []
 
     def body():
-        begun.append(next(clock))
+        starts.append(next(clock))
         for _ in range(97):
             next(clock)
 
     slower = faults.plant("slow", body, 0.1, 1.5)
     for _ in range(5):
         slower()
-    lengths = [after - before for before, after in pairwise(begun)]
+    lengths = [after - before for before, after in pairwise(starts)]
     assert lengths == pytest.approx([150] * 4, abs=3)
 
 
-def test_its_core_is_busy_all_the_time():
+def test_the_core_is_busy_during_a_slowdown():
     def body():
-        until = time.process_time() + 0.05
-        while time.process_time() < until:
+        deadline = time.process_time() + 0.05
+        while time.process_time() < deadline:
             pass
 
     started = time.process_time()
@@ -45,7 +45,7 @@ def test_its_core_is_busy_all_the_time():
     assert time.process_time() - started > 0.07
 
 
-def test_only_a_planted_fault_changes_an_iteration():
+def test_only_an_injected_slowdown_changes_an_iteration():
     def body():
         pass
 

@@ -127,7 +127,7 @@ def two_sockets(tmp_path, monkeypatch):
     monkeypatch.setattr(numa, "CPUS", cpus)
 
 
-@pytest.mark.usefixtures("two_two_sockets")
+@pytest.mark.usefixtures("two_sockets")
 @pytest.mark.parametrize(
     ("address", "cpus", "is_near", "expected"),
     [

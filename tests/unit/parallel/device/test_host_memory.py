@@ -22,7 +22,7 @@ from spbench_parallel.spatial.tiling import Tiling
 from standins.late_device import install
 from standins.twin import Twin
 
-pytestmark = pytest.mark.usefixtures("make_late_tensor")
+pytestmark = pytest.mark.usefixtures("late")
 
 LATE = install()
 DEVICE = torch.device("late")

@@ -82,9 +82,9 @@ def test_drops_complete_channels_and_images():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"drawn": replace(IMAGES, seed=4)},
-        {"drawn": replace(IMAGES, step=8)},
-        {"drawn": replace(IMAGES, images=((0, 5), (0, 6), (1, 4)))},
+        {"batch": replace(IMAGES, seed=4)},
+        {"batch": replace(IMAGES, step=8)},
+        {"batch": replace(IMAGES, images=((0, 5), (0, 6), (1, 4)))},
         {"index": 3},
     ],
 )

@@ -1,4 +1,4 @@
-"""The reference scripts' command lines, as docs/references.md has them, read as they are."""
+"""The command lines of the reference scripts in docs/references.md."""
 
 import re
 import shlex
@@ -12,49 +12,51 @@ from spbench_workers.standalone.script_command_line import SCRIPTS, create_scrip
 
 _ROW = re.compile(r"^\| (\d+) \| `(\S+) (.*)` \| `(\w+) (.*)` \|$", re.MULTILINE)
 LINES = [
-    (int(ranks), file, theirs, alias, ours)
-    for ranks, file, theirs, alias, ours in _ROW.findall((DOCS / "references.md").read_text())
+    (int(ranks), file, script_arguments, alias, arguments)
+    for ranks, file, script_arguments, alias, arguments in _ROW.findall(
+        (DOCS / "references.md").read_text()
+    )
 ]
 
 
-def read(alias, words="", ranks=None):
-    words = [alias, *shlex.split(words)]
-    return read_command_line(words, ranks_of(words) if ranks is None else ranks)
+def parse_line(alias, arguments="", ranks=None):
+    arguments = [alias, *shlex.split(arguments)]
+    return read_command_line(arguments, find_rank_count(arguments) if ranks is None else ranks)
 
 
-def ranks_of(words):
-    """As many ranks as the error asks for."""
+def find_rank_count(arguments):
+    """Return the number of ranks that the error asks for."""
     try:
-        read_command_line(words, 10**6)
+        read_command_line(arguments, 10**6)
     except ValueError as error:
-        if found := re.search(r"runs on (\d+) ranks", str(error)):
-            return int(found[1])
+        if match := re.search(r"runs on (\d+) ranks", str(error)):
+            return int(match[1])
         raise
     return 1
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line[3]} {line[4]}")
-def test_a_printed_line_is_read_word_for_word(line):
-    ranks, file, theirs, alias, ours = line
+def test_parses_each_documented_line(line):
+    ranks, file, script_arguments, alias, arguments = line
     assert SCRIPTS[alias].file.split("/")[-1] == file
-    # What launch.py says of workers and servers stands behind.
-    assert ours.split()[: len(theirs.split())] == theirs.split()
-    read_line = read(alias, ours, ranks)
+    # Arguments of launch.py for workers and servers follow.
+    assert arguments.split()[: len(script_arguments.split())] == script_arguments.split()
+    read_line = parse_line(alias, arguments, ranks)
     assert read_line.warnings == ()
     assert len(read_line.cases) == 1
 
 
-def test_each_row_of_the_page_is_one_of_the_lines():
+def test_lines_include_each_row_of_the_page():
     rows = re.findall(r"^\| \d+ \|", (DOCS / "references.md").read_text(), re.MULTILINE)
     assert len(rows) == len(LINES)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [("--times -4", "-4"), ("--times 0", "0"), ("--batch-size -1", "-1")]
+    ("arguments", "expected"), [("--times -4", "-4"), ("--times 0", "0"), ("--batch-size -1", "-1")]
 )
-def test_a_number_that_cannot_be_is_named_as_it_was_typed(words, told):
-    with pytest.raises(ValueError, match=f"{told} is below"):
-        read("resnet_gems", words, 2)
+def test_reports_an_invalid_number_as_typed(arguments, expected):
+    with pytest.raises(ValueError, match=f"{expected} is below"):
+        parse_line("resnet_gems", arguments, 2)
 
 
 def test_each_script_has_a_line():
@@ -76,7 +78,7 @@ def test_each_script_has_a_line():
         ("resnet_inference", {"arch": "resnet50", "enable_evaluation": True}),
         ("resnet_inference --arch resnet101", {"arch": "resnet101"}),
         ("resnet_inference --depth 11", {"arch": None, "depth": 11}),
-        # GEMS: each direction has the batch, and two batches loaded are a pair.
+        # GEMS: each direction has the batch, and two loaded batches are a pair.
         ("resnet_gems --batch-size 3", {"batch_size": 6, "times": 1}),
         ("resnet_gems --batch-size 3 --times 4", {"batch_size": 6, "times": 2}),
         ("resnet_lp --checkpoint here", {"checkpoint": "here/InferHiRes.pth"}),
@@ -84,16 +86,16 @@ def test_each_script_has_a_line():
         ("resnet_lp --image-size 64 --image-size 48", {"image_size": 48}),
     ],
 )
-def test_defaults_and_meanings_are_the_script_s(alias, expected):
-    alias, _, words = alias.partition(" ")
-    line = read(alias, words)
+def test_aliases_have_the_defaults_of_the_script(alias, expected):
+    alias, _, arguments = alias.partition(" ")
+    line = parse_line(alias, arguments)
     [params] = line.cases
     assert {name: params[name] for name in expected} == expected
     assert line.warnings == ()
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("resnet_sp --num-filters 416 --num-layers 18", []),
         ("resnet_sp --num-filters 214", ["--num-filters 214 does nothing: it is AmoebaNet's"]),
@@ -113,11 +115,11 @@ def test_defaults_and_meanings_are_the_script_s(alias, expected):
         ("halo_conv --enable-deterministic", ["--enable-deterministic does nothing"]),
     ],
 )
-def test_a_flag_that_does_nothing_is_warned_of_unless_it_is_the_script_s_own(line, told):
-    alias, _, words = line.partition(" ")
-    warnings = read(alias, words).warnings
-    assert len(warnings) == len(told)
-    for warning, part in zip(warnings, told, strict=True):
+def test_warns_of_ignored_flags_unless_the_script_has_them(line, expected):
+    alias, _, arguments = line.partition(" ")
+    warnings = parse_line(alias, arguments).warnings
+    assert len(warnings) == len(expected)
+    for warning, part in zip(warnings, expected, strict=True):
         assert warning.startswith(f"{alias}: --")
         assert part in warning
 
@@ -130,19 +132,19 @@ def test_a_flag_that_does_nothing_is_warned_of_unless_it_is_the_script_s_own(lin
         ("resnet_lp --precision fp_17", "'fp_17' is none of"),
         ("resnet_lp --times x", "times: 'x' is not a whole number"),
         ("resnet_sp --num-layers x --nonsense", "unrecognized arguments: --nonsense"),
-        # A name of the catalog's own stays strict.
+        # Parameters that only the catalog has stay strict.
         ("resnet_lp --rounds 2", "rounds does nothing without schedule interleaved"),
         ("model.resnet --scheme lp --halo-D2", "halo_D2 does nothing in scheme lp"),
     ],
 )
-def test_wrong_words_stay_wrong(line, message):
+def test_rejects_invalid_arguments(line, message):
     with pytest.raises(ValueError, match=message) as caught:
         read_command_line(line.split(), 2)
     assert "\n" not in str(caught.value)
 
 
 def test_measure_prints_its_arguments_first():
-    [line] = read("measure", "--kvstore local --gpus 0,1,2 --test-results 0").first_lines
+    [line] = parse_line("measure", "--kvstore local --gpus 0,1,2 --test-results 0").first_lines
     assert line == (
         "Namespace(disp_batches=1, gc_type='none', gpus='0,1,2', image_shape='3,224,224', "
         "kv_store='local', network='resnet', num_batches=5, num_classes=1000, num_layers=152, "
@@ -150,13 +152,13 @@ def test_measure_prints_its_arguments_first():
     )
 
 
-def test_v_makes_it_say_more():
-    assert read("resnet_lp", "-v").verbose
-    assert not read("resnet_lp").verbose
+def test_v_increases_verbosity():
+    assert parse_line("resnet_lp", "-v").verbose
+    assert not parse_line("resnet_lp").verbose
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=lambda script: script.name)
-def test_the_help_has_each_flag_with_the_script_s_default(script):
+def test_the_help_lists_flags_with_defaults_of_the_script(script):
     text = " ".join(create_script_parser(script).format_help().split())
     for flag in script.flags:
         assert flag.flag in text
@@ -166,27 +168,27 @@ def test_the_help_has_each_flag_with_the_script_s_default(script):
     assert f"{BENCHMARKS[script.benchmark].name} with the flags and defaults of" in text
 
 
-def help_of(alias, flag):
+def find_help(alias, flag):
     text = " ".join(create_script_parser(SCRIPTS[alias]).format_help().split("options:")[1].split())
     return re.search(rf" {flag}(?: \[?V\]?)? (.*?) --", text)[1]
 
 
-def test_the_help_has_the_alias_own_meanings():
-    assert "a folder, for InferHiRes.pth in it" in help_of("resnet_sp", "--checkpoint")
-    assert help_of("resnet_sp", "--times").endswith("in GEMS alone (default: 1)")
-    assert "each direction" in help_of("resnet_gems", "--batch-size")
-    assert "pair of halves takes two" in help_of("amoebanet_gems_sp", "--times")
+def test_the_help_describes_flags_of_the_alias():
+    assert "a folder, for InferHiRes.pth in it" in find_help("resnet_sp", "--checkpoint")
+    assert find_help("resnet_sp", "--times").endswith("in GEMS alone (default: 1)")
+    assert "each direction" in find_help("resnet_gems", "--batch-size")
+    assert "pair of halves takes two" in find_help("amoebanet_gems_sp", "--times")
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=lambda script: script.name)
-def test_the_help_of_a_script_s_flag_names_one_default_alone(script):
+def test_the_help_of_a_flag_has_one_default(script):
     for flag in script.flags:
         if flag.param and flag.default is not None:
-            told = help_of(script.name, flag.flag) if flag.alias is None else ""
-            assert "; else" not in told
-            assert "(default)" not in told
+            help_text = find_help(script.name, flag.flag) if flag.alias is None else ""
+            assert "; else" not in help_text
+            assert "(default)" not in help_text
 
 
-def test_the_overview_names_benchmarks_and_scripts():
+def test_the_overview_lists_benchmarks_and_scripts():
     text = list_names()
     assert all(f"  {name} " in text for name in (*BENCHMARKS, *SCRIPTS))

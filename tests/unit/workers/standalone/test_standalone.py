@@ -1,4 +1,4 @@
-"""The command line of a benchmark that is run without the console."""
+"""The command line of a benchmark without the console."""
 
 import pytest
 
@@ -12,16 +12,16 @@ from spbench_workers.standalone.printing import (
 from spbench_workers.standalone.program import read_command_line
 
 
-def test_words_become_parameters():
-    words = "halo.exchange --image-size 1024 --halo-len 3 --num-spatial-parts 4 --slice-method"
-    line = read_command_line([*words.split(), "vertical"], 4)
+def test_parses_arguments_into_parameters():
+    arguments = "halo.exchange --image-size 1024 --halo-len 3 --num-spatial-parts 4 --slice-method"
+    line = read_command_line([*arguments.split(), "vertical"], 4)
     [params] = line.cases
     assert line.entry.name == "halo.exchange"
     assert (params["image_size"], params["halo_len"], params["grid"]) == (1024, 3, "1x4")
     assert line.inject is None
 
 
-def test_faults_are_words_too():
+def test_parses_faults():
     assert (
         read_command_line(["memory.copy", "--inject", "corrupt-copy"], 1).inject == "corrupt-copy"
     )
@@ -30,7 +30,7 @@ def test_faults_are_words_too():
 
 
 @pytest.mark.parametrize(
-    ("words", "size", "message"),
+    ("arguments", "size", "message"),
     [
         ("nonsense", 1, "no benchmark is called 'nonsense'"),
         ("memory.copy --nonsense 3", 1, "unrecognized arguments: --nonsense 3"),
@@ -45,21 +45,21 @@ def test_faults_are_words_too():
         ("link.pingpong", 1, "runs on at least 2 ranks, not on 1"),
     ],
 )
-def test_wrong_words_raise_one_sentence(words, size, message, capsys):
+def test_rejects_invalid_arguments(arguments, size, message, capsys):
     with pytest.raises(ValueError, match=message) as caught:
-        read_command_line(words.split(), size)
+        read_command_line(arguments.split(), size)
     assert "\n" not in str(caught.value)
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("entry", BENCHMARKS.values(), ids=lambda entry: entry.name)
-def test_every_parameter_is_a_flag_with_help(entry):
+def test_every_parameter_has_a_flag(entry):
     text = create_parser(entry).format_help()
     for param in entry.params:
         assert param.flag in text
 
 
-def test_lines_are_those_of_the_reference_scripts(capsys):
+def test_prints_the_lines_of_the_reference_scripts(capsys):
     channel = PrintingChannel(2)
     channel.send("samples", metric="time_ms", values=[1.0, 2.0])
     channel.send("samples", metric="time_ms", values=[3.0])
@@ -77,17 +77,17 @@ def test_lines_are_those_of_the_reference_scripts(capsys):
     assert not channel.failed
 
 
-@pytest.mark.parametrize(("error", "said"), [(None, "not a number"), (1.5, "1.5")])
-def test_a_failed_check_is_said_and_kept(error, said, capsys):
+@pytest.mark.parametrize(("error", "expected"), [(None, "not a number"), (1.5, "1.5")])
+def test_prints_and_keeps_a_failed_check(error, expected, capsys):
     channel = PrintingChannel(0)
     channel.send("check", name="halo", passed=False, max_abs_error=error, detail="row 3")
     assert channel.failed
     assert capsys.readouterr().out == (
-        f"Validation failed Rank:0 halo: largest error {said}: row 3\n"
+        f"Validation failed Rank:0 halo: largest error {expected}: row 3\n"
     )
 
 
-def test_a_benchmark_with_lines_of_its_own_prints_only_those_and_what_failed(capsys):
+def test_a_benchmark_with_custom_lines_prints_no_others(capsys):
     for rank in (0, 1):
         channel = OwnLinesChannel(rank)
         channel.send("samples", metric="time_ms", values=[1.0])
@@ -108,7 +108,7 @@ def test_a_benchmark_with_lines_of_its_own_prints_only_those_and_what_failed(cap
     ]
 
 
-def test_the_help_has_choices_and_true_defaults():
+def test_the_help_shows_choices_and_true_defaults():
     entry = BENCHMARKS["halo.exchange"]
     text = " ".join(create_parser(entry, true_defaults(entry)).format_help().split())
     assert "else 4 (default: 4)" in text
@@ -117,11 +117,11 @@ def test_the_help_has_choices_and_true_defaults():
     assert "together in memory (default: off)" in text
     precision = " ".join(create_parser(BENCHMARKS["model.resnet"]).format_help().split())
     assert "; of fp32, fp64, tf32, fp16, bf16, int8, fp_32," in precision
-    # One that must be given has no others that follow from it.
+    # A required parameter has no defaults that follow from it.
     assert all(isinstance(true_defaults(entry), dict) for entry in BENCHMARKS.values())
 
 
-def test_a_rank_says_once_that_all_checks_passed_where_the_benchmark_wants_it(capsys):
+def test_a_rank_prints_one_line_if_all_checks_pass(capsys):
     for failing in (False, True):
         channel = open_printing_channel(BENCHMARKS["model.resnet"], 3, None)
         for name in ("output", "loss"):
