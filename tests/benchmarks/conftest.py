@@ -1,4 +1,4 @@
-"""Fixtures of the tests of single families of benchmarks."""
+"""Fixtures of the tests of benchmark families."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def no_profile(empty_home: Path) -> None:
-    """Let programs that tests start read no profile of the user."""
+    """Hide the user's profile from programs that tests start."""

@@ -1,10 +1,10 @@
-"""Reduces with every algorithm, format, operation and mode, and writes what went wrong.
+"""Reduce with every algorithm, format, operation and mode, and write all problems.
 
     mpirun -n 6 python -m mpi4py reduce_all.py CASES.json RESULTS.json
 
-A case is a number of ranks. A result has a list of sentences for each: its complaints, none where
-all was right. What must come is
-computed here from what all ranks give, in whole numbers that every format holds.
+A case is a number of ranks. A result has a list of problems for each rank, which is empty if all
+results were correct. Expected results are computed here from the inputs of all ranks, in whole
+numbers that every format represents exactly.
 """
 
 from functools import partial
@@ -27,10 +27,10 @@ from standins.late_device import install
 MODES = ("blocking", "persistent", "nonblocking")
 COUNTS = (0, 1, 2, 3, 5, 13, 64, 1009)
 FOLDS = {
-    "sum": lambda all_: all_.sum(0),
-    "prod": lambda all_: all_.prod(0),
-    "max": lambda all_: all_.amax(0),
-    "min": lambda all_: all_.amin(0),
+    "sum": lambda inputs: inputs.sum(0),
+    "prod": lambda inputs: inputs.prod(0),
+    "max": lambda inputs: inputs.amax(0),
+    "min": lambda inputs: inputs.amin(0),
 }
 comm = MPI.COMM_WORLD
 ranks = comm.size
@@ -38,16 +38,16 @@ rank = comm.rank
 problems = []
 
 
-def given(giver, count):
-    """Small whole numbers: their sums and products are exact in all formats."""
-    return (torch.arange(count) * 7 + 3 * giver) % 3 + 1 - 2 * (giver % 2)
+def make_input(source_rank, count):
+    """Return small whole numbers: their sums and products are exact in all formats."""
+    return (torch.arange(count) * 7 + 3 * source_rank) % 3 + 1 - 2 * (source_rank % 2)
 
 
-def complain(*words):
-    problems.append(" ".join(map(str, (f"rank {rank}:", *words))))
+def report_problem(*parts):
+    problems.append(" ".join(map(str, (f"rank {rank}:", *parts))))
 
 
-def go(reduction, mode):
+def run_reduction(reduction, mode):
     if mode == "nonblocking":
         reduction.start()
         reduction.poll()
@@ -56,95 +56,101 @@ def go(reduction, mode):
         reduction.run()
 
 
-def vectors(mine, gotten, dtype, at=None):
-    """Source and poisoned result; in place they are one, with what is given at its place."""
-    source = mine.to(dtype)
-    result = torch.full((gotten,), 99, dtype=dtype)
-    if at is None:
+def make_vectors(own_input, result_count, dtype, offset=None):
+    """Return source and poisoned result, which are one vector if an offset is given."""
+    source = own_input.to(dtype)
+    result = torch.full((result_count,), 99, dtype=dtype)
+    if offset is None:
         return source, result
-    whole = torch.full((max(gotten, len(mine)),), 99, dtype=dtype)
-    whole[at : at + len(mine)] = source
-    return whole, whole
+    shared = torch.full((max(result_count, len(own_input)),), 99, dtype=dtype)
+    shared[offset : offset + len(own_input)] = source
+    return shared, shared
 
 
-def trial(algorithm, dtype="fp32", op="sum", mode="persistent", count=17, in_place=False, **more):
-    """One allreduce, twice; returns what this rank sends."""
-    mine = given(rank, count)
+def check_allreduce(
+    algorithm, dtype="fp32", op="sum", mode="persistent", count=17, in_place=False, **options
+):
+    """Run an allreduce twice and check it; return the traffic of this rank."""
+    own_input = make_input(rank, count)
     format_ = FORMATS[dtype]
-    wanted = FOLDS[op](torch.stack([given(giver, count) for giver in range(ranks)])).to(format_)
-    source, result = vectors(mine, count, format_, 0 if in_place else None)
-    reduction = open_reduction(comm, algorithm, source, result, op, mode=mode, **more)
+    expected = FOLDS[op](
+        torch.stack([make_input(source_rank, count) for source_rank in range(ranks)])
+    ).to(format_)
+    source, result = make_vectors(own_input, count, format_, 0 if in_place else None)
+    reduction = open_reduction(comm, algorithm, source, result, op, mode=mode, **options)
     for _ in range(2):
         result.fill_(99)
-        source.copy_(mine)
-        go(reduction, mode)
-        if not torch.equal(result, wanted):
-            complain(algorithm, dtype, op, mode, count, in_place, more, result[:8], wanted[:8])
-        if not in_place and not torch.equal(source, mine.to(format_)):
-            complain(algorithm, dtype, op, mode, count, more, "changed its source")
+        source.copy_(own_input)
+        run_reduction(reduction, mode)
+        if not torch.equal(result, expected):
+            report_problem(
+                algorithm, dtype, op, mode, count, in_place, options, result[:8], expected[:8]
+            )
+        if not in_place and not torch.equal(source, own_input.to(format_)):
+            report_problem(algorithm, dtype, op, mode, count, options, "changed its source")
     reduction.free()
     return reduction.traffic
 
 
-def every_way(algorithm, modes=MODES):
+def check_all_variants(algorithm, modes=MODES):
     for dtype in FORMATS:
-        trial(algorithm, dtype=dtype, mode=modes[0])
-        trial(algorithm, dtype=dtype, op="max", mode=modes[-1], count=3, in_place=True)
+        check_allreduce(algorithm, dtype=dtype, mode=modes[0])
+        check_allreduce(algorithm, dtype=dtype, op="max", mode=modes[-1], count=3, in_place=True)
     for op in OPS:
-        trial(algorithm, op=op, mode=modes[0])
+        check_allreduce(algorithm, op=op, mode=modes[0])
     for turn, (mode, in_place) in enumerate(product(modes, (False, True))):
         for count in COUNTS[turn % 2 :: 2]:
-            trial(algorithm, mode=mode, in_place=in_place, count=count)
+            check_allreduce(algorithm, mode=mode, in_place=in_place, count=count)
 
 
-def traffic_is_the_formulas(algorithm, **more):
-    """Counts of ranks where they make their messages are those of the formulas."""
+def check_traffic(algorithm, **options):
+    """Compare counts of the ranks with the formulas."""
     for count in COUNTS:
-        traffic = trial(algorithm, count=count, **more)
-        work = compute_costs(algorithm, ranks, count, **more)
+        traffic = check_allreduce(algorithm, count=count, **options)
+        work = compute_costs(algorithm, ranks, count, **options)
         bytes_ = comm.allreduce(traffic.bytes, op=MPI.MAX)
         messages = comm.allreduce(traffic.messages, op=MPI.MAX)
         if (bytes_, messages) != (4 * work.elements, work.messages):
-            complain(algorithm, count, more, f"sends {bytes_} B in {messages}, not {work}")
+            report_problem(algorithm, count, options, f"sends {bytes_} B in {messages}, not {work}")
         if traffic.rounds > work.rounds:
-            complain(algorithm, count, more, f"{traffic.rounds} rounds, not {work.rounds}")
+            report_problem(algorithm, count, options, f"{traffic.rounds} rounds, not {work.rounds}")
 
 
-def orders():
+def check_orders():
     order = [*range(1, ranks, 2), *range(0, ranks, 2)]
-    for algorithm in able():
-        trial(algorithm, order=order, count=7)
+    for algorithm in list_supported():
+        check_allreduce(algorithm, order=order, count=7)
     for algorithm in ("binomial", "flat", "two_level", "chain"):
-        rotated(algorithm, order)
+        check_rotation(algorithm, order)
 
 
-def rotated(algorithm, order):
-    source, result = vectors(given(rank, 11), 11, torch.float32)
-    wanted = sum(given(giver, 11) for giver in range(ranks)).float()
+def check_rotation(algorithm, order):
+    source, result = make_vectors(make_input(rank, 11), 11, torch.float32)
+    expected = sum(make_input(source_rank, 11) for source_rank in range(ranks)).float()
     rotation = RotatingReduction(
         order,
-        lambda turned: open_reduction(comm, algorithm, source, result, order=turned),
+        lambda rotated_order: open_reduction(comm, algorithm, source, result, order=rotated_order),
     )
     for turn in range(ranks + 1):
         result.fill_(99)
         rotation.run()
-        if not torch.equal(result, wanted):
-            complain("rotated", algorithm, turn, result)
+        if not torch.equal(result, expected):
+            report_problem("rotated", algorithm, turn, result)
     rotation.free()
 
 
-def able():
+def list_supported():
     return [name for name in plan.ALGORITHMS if not plan.refusal(name, ranks)]
 
 
-def options():
+def check_options():
     for group in range(1, ranks + 1):
-        traffic_is_the_formulas("two_level", group=group)
+        check_traffic("two_level", group=group)
     for chunks in (1, 2, 5):
-        traffic_is_the_formulas("chain", chunks=chunks)
+        check_traffic("chain", chunks=chunks)
 
 
-def collectives():
+def check_collectives():
     for case in product(
         ("allgather", "reduce_scatter", "broadcast", "alltoall"),
         MODES,
@@ -152,45 +158,47 @@ def collectives():
         ("fp32", "bf16"),
         (0, 1, 5),
     ):
-        collective(*case)
+        check_collective(*case)
 
 
-def collective(name, mode, in_place, dtype, part):
-    whole = part * ranks
+def check_collective(name, mode, in_place, dtype, part):
+    total = part * ranks
     format_ = FORMATS[dtype]
-    given_count = whole if name in ("reduce_scatter", "alltoall") else part
-    gotten = whole if name in ("allgather", "alltoall") else part
-    all_ = torch.stack([given(giver, given_count) for giver in range(ranks)])
-    blocks = all_[:, rank * part : (rank + 1) * part]
-    wanted = {
-        "allgather": all_.flatten,
+    input_count = total if name in ("reduce_scatter", "alltoall") else part
+    result_count = total if name in ("allgather", "alltoall") else part
+    inputs = torch.stack([make_input(source_rank, input_count) for source_rank in range(ranks)])
+    blocks = inputs[:, rank * part : (rank + 1) * part]
+    expected = {
+        "allgather": inputs.flatten,
         "reduce_scatter": lambda: blocks.sum(0),
-        "broadcast": lambda: all_[0],
+        "broadcast": lambda: inputs[0],
         "alltoall": blocks.flatten,
     }[name]().to(format_)
-    at = (rank * part if name == "allgather" else 0) if in_place else None
-    source, result = vectors(all_[rank], gotten, format_, at)
+    offset = None
+    if in_place:
+        offset = rank * part if name == "allgather" else 0
+    source, result = make_vectors(inputs[rank], result_count, format_, offset)
     reduction = open_collective(comm, name, source, result, mode=mode)
-    go(reduction, mode)
-    if not torch.equal(result[: len(wanted)], wanted):
-        complain(name, mode, in_place, dtype, part, result, wanted)
+    run_reduction(reduction, mode)
+    if not torch.equal(result[: len(expected)], expected):
+        report_problem(name, mode, in_place, dtype, part, result, expected)
     reduction.free()
 
 
-def gloo():
-    # One group for all: each further one holds on to it.
-    source, result = vectors(given(rank, 3), 3, torch.float32)
-    kept = open_reduction(comm, "gloo", source, result)
+def check_gloo():
+    # Keep one group open for all: each later one uses it.
+    source, result = make_vectors(make_input(rank, 3), 3, torch.float32)
+    group_holder = open_reduction(comm, "gloo", source, result)
     for mode, in_place, count in product(("blocking", "nonblocking"), (False, True), (0, 1, 13)):
-        trial("gloo", mode=mode, in_place=in_place, count=count)
+        check_allreduce("gloo", mode=mode, in_place=in_place, count=count)
     for dtype, op in product(("fp64", "bf16", "int32"), OPS):
-        trial("gloo", dtype=dtype, op=op, mode="blocking")
-    kept.free()
+        check_allreduce("gloo", dtype=dtype, op=op, mode="blocking")
+    group_holder.free()
 
 
-def refusals():
+def check_rejections():
     vector = torch.ones(4)
-    for words, algorithm, mode in (
+    for message, algorithm, mode in (
         ("mode persistent is for MPI", "gloo", "persistent"),
         ("nccl needs a GPU for each rank, and rank 0 has none", "nccl", "blocking"),
         ("muji_8 is drawn for 8 ranks", "muji_8", "blocking"),
@@ -198,68 +206,78 @@ def refusals():
         try:
             open_reduction(comm, algorithm, vector, vector, mode=mode)
         except CannotRunError as error:
-            if words not in str(error):
-                complain(algorithm, error)
+            if message not in str(error):
+                report_problem(algorithm, error)
         else:
-            complain(algorithm, mode, "was not refused")
+            report_problem(algorithm, mode, "was not refused")
     if registered_operation(torch.float32, "sum") or not registered_operation(
         torch.bfloat16, "sum"
     ):
-        complain("says wrongly which operations are registered")
+        report_problem("says wrongly which operations are registered")
 
 
-def by_way_of_the_host(mode, in_place):
-    """The path of a GPU's vectors, on a device that runs late: copies there and back."""
-    on_host = vectors(given(rank, 9), 9, torch.float32, 0 if in_place else None)
-    source = on_host[0].to("late")
-    result = source if in_place else on_host[1].to("late")
+def check_staging(mode, in_place):
+    """Check the path of a GPU's vectors with a device that works late.
+
+    It copies to the host and back.
+    """
+    host_vectors = make_vectors(make_input(rank, 9), 9, torch.float32, 0 if in_place else None)
+    source = host_vectors[0].to("late")
+    result = source if in_place else host_vectors[1].to("late")
     reduction = StagedReduction(source, result, partial(open_reduction, comm, "ring", mode=mode))
-    wanted = sum(given(giver, 9) for giver in range(ranks)).float()
+    expected = sum(make_input(source_rank, 9) for source_rank in range(ranks)).float()
     for turn in range(3):
-        # Asked of the device, and not waited for.
+        # This work is queued and not awaited.
         result.fill_(99)
-        source.copy_((given(rank, 9) * (turn + 1)).float().to("late"))
-        go(reduction, mode)
-        if not torch.equal(result.elem, wanted * (turn + 1)):
-            complain("by way of the host", mode, in_place, turn, result.elem)
+        source.copy_((make_input(rank, 9) * (turn + 1)).float().to("late"))
+        run_reduction(reduction, mode)
+        if not torch.equal(result.elem, expected * (turn + 1)):
+            report_problem("by way of the host", mode, in_place, turn, result.elem)
     reduction.free()
 
 
-def wrong_element():
-    """The negative control of all comparisons here."""
-    source, result = vectors(given(rank, 9), 9, torch.float32)
+def check_wrong_element():
+    """Check that a wrong element is detected."""
+    source, result = make_vectors(make_input(rank, 9), 9, torch.float32)
     reduction = WrongElement(open_reduction(comm, "ring", source, result), result)
-    wanted = sum(given(giver, 9) for giver in range(ranks)).float()
+    expected = sum(make_input(source_rank, 9) for source_rank in range(ranks)).float()
     reduction.run()
-    if int((result != wanted).sum()) != 1:
-        complain("a wrong element is not one wrong element:", result, wanted)
+    if int((result != expected).sum()) != 1:
+        report_problem("a wrong element is not one wrong element:", result, expected)
     reduction.free()
 
 
-def problems_of(_, among):
-    """The complaints of this rank where the others are these."""
+def collect_problems(_, communicator):
+    """Return the problems of this rank with a communicator."""
     global comm, ranks, rank
-    comm = among
-    ranks = among.size
-    rank = among.rank
+    comm = communicator
+    ranks = communicator.size
+    rank = communicator.rank
     problems.clear()
-    for algorithm in ("native", *able()):
-        every_way(algorithm)
-    for algorithm in able():
-        traffic_is_the_formulas(algorithm)
-    for check in (orders, options, collectives, gloo, refusals, wrong_element):
+    for algorithm in ("native", *list_supported()):
+        check_all_variants(algorithm)
+    for algorithm in list_supported():
+        check_traffic(algorithm)
+    for check in (
+        check_orders,
+        check_options,
+        check_collectives,
+        check_gloo,
+        check_rejections,
+        check_wrong_element,
+    ):
         check()
     for case in product(MODES, (False, True)):
-        by_way_of_the_host(*case)
+        check_staging(*case)
     if install().device_wide:
-        complain("waits for all streams of the device")
+        report_problem("waits for all streams of the device")
     return problems[:50]
 
 
 def main():
     torch.set_num_threads(1)
     install()
-    answer_each(lambda size: size, problems_of)
+    answer_each(lambda size: size, collect_problems)
 
 
 main()

@@ -1,4 +1,4 @@
-"""The parameters of ``allreduce.sweep``: which cases they make, and which of them are refused."""
+"""Parameters of ``allreduce.sweep``: its cases, and rejected values."""
 
 import pytest
 
@@ -12,13 +12,13 @@ from spbench_workers.standalone.program import read_command_line
 ENTRY = BENCHMARKS["allreduce.sweep"]
 
 
-def differing(**given):
-    return [differs for differs, _ in ENTRY.list_cases(given)]
+def list_differences(**params):
+    return [differs for differs, _ in ENTRY.list_cases(params)]
 
 
-def only(**given):
-    [(_, params)] = ENTRY.list_cases(given)
-    return params
+def complete_single_case(**params):
+    [(_, completed)] = ENTRY.list_cases(params)
+    return completed
 
 
 def test_the_catalog_has_every_algorithm_and_format():
@@ -28,43 +28,43 @@ def test_the_catalog_has_every_algorithm_and_format():
     assert ENTRY.find_param("dtype").read("int") == "int32"
 
 
-def test_a_range_is_a_case_a_size():
-    assert differing(min_bytes=8, max_bytes="1KiB", factor=8) == [
+def test_a_range_makes_a_case_per_size():
+    assert list_differences(min_bytes=8, max_bytes="1KiB", factor=8) == [
         {"size": size} for size in (8, 64, 512, 1024)
     ]
-    # Sizes are whole elements, and none comes twice.
-    assert differing(min_bytes=0, max_bytes=20, factor=2, dtype="fp64") == [
+    # Sizes are multiples of elements without repetitions.
+    assert list_differences(min_bytes=0, max_bytes=20, factor=2, dtype="fp64") == [
         {"size": size} for size in (0, 8, 16)
     ]
 
 
-def test_a_list_is_a_case_an_algorithm():
-    assert differing(algorithm="native, ring", min_bytes=8, max_bytes=16, factor=2) == [
+def test_a_list_makes_a_case_per_algorithm():
+    assert list_differences(algorithm="native, ring", min_bytes=8, max_bytes=16, factor=2) == [
         {"algorithm": name, "size": size} for name in ("native", "ring") for size in (8, 16)
     ]
-    assert differing(algorithm=["native", "ring"], size=8) == [
+    assert list_differences(algorithm=["native", "ring"], size=8) == [
         {"algorithm": "native"},
         {"algorithm": "ring"},
     ]
-    assert differing(algorithm=["ring"], size="1KiB") == [{}]
-    assert only(algorithm=["ring"], size="1KiB")["algorithm"] == "ring"
+    assert list_differences(algorithm=["ring"], size="1KiB") == [{}]
+    assert complete_single_case(algorithm=["ring"], size="1KiB")["algorithm"] == "ring"
 
 
-def test_a_case_is_complete_and_runs_alone():
+def test_a_case_is_complete():
     for _, params in ENTRY.list_cases({"algorithm": "ring,flat", "rotate_roots": True}):
         assert ENTRY.complete(params) == params
         assert ENTRY.list_cases(params) == [({}, params)]
         assert params["min_bytes"] is params["max_bytes"] is params["factor"] is None
 
 
-def test_each_algorithm_of_a_list_gets_what_does_something_for_it():
-    given = {"algorithm": "native,ring,binomial,chain", "size": 64, "chunks": 4}
-    given |= {"order": [1, 0, 2], "rotate_roots": True}
-    kept = {
-        params["algorithm"]: (params["order"], params["rotate_roots"], params["chunks"])
-        for _, params in ENTRY.list_cases(given)
+def test_each_algorithm_gets_only_effective_parameters():
+    params = {"algorithm": "native,ring,binomial,chain", "size": 64, "chunks": 4}
+    params |= {"order": [1, 0, 2], "rotate_roots": True}
+    effective = {
+        completed["algorithm"]: (completed["order"], completed["rotate_roots"], completed["chunks"])
+        for _, completed in ENTRY.list_cases(params)
     }
-    assert kept == {
+    assert effective == {
         "native": (None, False, None),
         "ring": ([1, 0, 2], False, None),
         "binomial": ([1, 0, 2], True, None),
@@ -72,22 +72,24 @@ def test_each_algorithm_of_a_list_gets_what_does_something_for_it():
     }
 
 
-def test_ranks_follow_from_the_algorithm_and_the_order():
-    assert ENTRY.ranks(only(algorithm="ring", size=8)).exact is None
-    assert ENTRY.ranks(only(algorithm="ring", size=8, order="2,0,1")).exact == 3
+def test_algorithm_and_order_determine_the_ranks():
+    assert ENTRY.ranks(complete_single_case(algorithm="ring", size=8)).exact is None
+    assert ENTRY.ranks(complete_single_case(algorithm="ring", size=8, order="2,0,1")).exact == 3
     for name in ALGORITHMS:
-        exact = ENTRY.ranks(only(algorithm=name, size=8)).exact
+        exact = ENTRY.ranks(complete_single_case(algorithm=name, size=8)).exact
         assert exact is None or not refusal(name, exact)
         assert (exact is None) == (not refusal(name, 5))
 
 
-def test_only_what_reduces_has_an_operation():
-    reducing = {name for name in COLLECTIVES if only(collective=name, size=8)["op"] == "sum"}
+def test_only_reductions_have_an_operation():
+    reducing = {
+        name for name in COLLECTIVES if complete_single_case(collective=name, size=8)["op"] == "sum"
+    }
     assert reducing == {"allreduce", "reduce_scatter"}
 
 
 @pytest.mark.parametrize(
-    ("given", "param", "message"),
+    ("params", "param", "message"),
     [
         ({"size": 8, "factor": 2}, "size", "size is one size, and factor is of a range"),
         ({"size": 10}, "size", "10 bytes hold no whole number of fp32 elements"),
@@ -109,23 +111,23 @@ def test_only_what_reduces_has_an_operation():
         ({"op": "xor"}, "op", "'xor' is none of sum"),
     ],
 )
-def test_what_cannot_be_or_does_nothing_is_refused(given, param, message):
+def test_rejects_invalid_and_ineffective_parameters(params, param, message):
     with pytest.raises(ExceptionGroup) as caught:
-        ENTRY.list_cases(given)
+        ENTRY.list_cases(params)
     [error] = caught.value.exceptions
     assert error.param == param
     assert message in str(error)
 
 
-def test_by_hand_every_case_must_fit_the_ranks():
-    words = ["allreduce.sweep", "--algorithm", "ring,muji_2", "--size", "8"]
-    line = read_command_line(words, 2)
+def test_rejects_standalone_cases_for_other_ranks():
+    arguments = ["allreduce.sweep", "--algorithm", "ring,muji_2", "--size", "8"]
+    line = read_command_line(arguments, 2)
     assert line.entry is ENTRY
     assert [params["algorithm"] for params in line.cases] == ["ring", "muji_2"]
     with pytest.raises(ValueError, match="with algorithm muji_2 runs on 2 ranks, not on 3"):
-        read_command_line(words, 3)
+        read_command_line(arguments, 3)
     muji = ["allreduce.sweep", "--algorithm", "muji", "--size", "8", "--order", "1,0,2"]
     assert len(read_command_line(muji, 3).cases) == 1
-    said = r"runs on 3 ranks \(order names 3, one for each\), not on 4"
-    with pytest.raises(ValueError, match=said):
+    expected = r"runs on 3 ranks \(order names 3, one for each\), not on 4"
+    with pytest.raises(ValueError, match=expected):
         read_command_line(muji, 4)

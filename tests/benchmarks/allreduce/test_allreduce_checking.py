@@ -1,4 +1,4 @@
-"""Each check of a collective notices what it is there for, and nothing else."""
+"""Each check of a collective detects its errors, and no others."""
 
 from types import SimpleNamespace
 
@@ -21,35 +21,35 @@ ALL = {"exact", "bound", "identical", "inputs"}
 
 
 class Job(TypedParams):
-    """A context of rank 1 of two, whose other rank has the right result."""
+    """A context of rank 1 of two, of which the other has the correct result."""
 
     def __init__(self, collective, mode):
         self.params = {"collective": collective, "mode": mode, "op": "sum"}
         self.world = SimpleNamespace(rank=1, size=2, comm=self)
-        self.told = {}
-        self.right = b""
+        self.results = {}
+        self.other_result = b""
 
-    def seed_for(self, *words):
-        return sum(map(ord, "".join(map(str, words))))
+    def seed_for(self, *parts):
+        return sum(map(ord, "".join(map(str, parts))))
 
     def progress(self, *_):
         pass
 
-    def allgather(self, mine):
-        return [self.right or mine, mine]
+    def allgather(self, value):
+        return [self.other_result or value, value]
 
     def check(self, name, error, tolerance=0.0, detail=""):
-        self.told[name] = (error <= tolerance, detail)
+        self.results[name] = (error <= tolerance, detail)
 
     def check_worst(self, name, worst):
         self.check(name, worst.error, worst.tolerance, worst.detail)
 
-    def failed(self):
-        return {name for name, (passed, _) in self.told.items() if not passed}
+    def list_failed(self):
+        return {name for name, (passed, _) in self.results.items() if not passed}
 
 
 class Collective:
-    """Brings about what it must, by the same reference, and then does one thing wrong."""
+    """A collective that writes the reference result and then makes one error."""
 
     def __init__(self, job, buffers, spoil):
         self.job = job
@@ -87,73 +87,79 @@ class Collective:
         pass
 
 
-def failed(spoil, collective="allreduce", mode="blocking", wrap=lambda one, _: one, right=b""):
+def run_checks(
+    spoil,
+    collective="allreduce",
+    mode="blocking",
+    wrap=lambda collective, _: collective,
+    other_result=b"",
+):
     job = Job(collective, mode)
     part = COUNT if collective == "allreduce" else COUNT // 2
     buffers = Buffers(COUNT, part, None, torch.float64, torch.device("cpu"))
-    doing = Collective(job, buffers, spoil)
+    faulty_collective = Collective(job, buffers, spoil)
     subject = CheckedCollective(
         buffers,
-        wrap(doing, buffers.result),
+        wrap(faulty_collective, buffers.result),
         list_result_parts(collective, 2, 1, part),
         runs=1,
         depth=1,
     )
-    doing.checks = checks = Checks(job, subject)
-    job.right = right
+    faulty_collective.checks = checks = Checks(job, subject)
+    job.other_result = other_result
     checks.run("now")
     checks.report()
-    assert set(job.told) == ALL
-    return job.failed(), checks.wrong
+    assert set(job.results) == ALL
+    return job.list_failed(), checks.wrong
 
 
-def well(_buffers, _run):
-    """Nothing is spoilt."""
+def change_nothing(_buffers, _run):
+    """Make no error."""
 
 
 @pytest.mark.parametrize("collective", ["allreduce", "reduce_scatter"])
 @pytest.mark.parametrize("mode", ["blocking", "nonblocking"])
-def test_what_is_right_passes(collective, mode):
-    assert failed(well, collective, mode) == (set(), 0)
+def test_correct_results_pass(collective, mode):
+    assert run_checks(change_nothing, collective, mode) == (set(), 0)
 
 
-def test_a_wrong_element_is_wrong_in_both_kinds_of_data():
-    found, wrong = failed(well, wrap=WrongElement)
-    assert found == {"exact", "bound"}
+def test_both_kinds_of_data_detect_a_wrong_element():
+    failed_checks, wrong = run_checks(change_nothing, wrap=WrongElement)
+    assert failed_checks == {"exact", "bound"}
     assert wrong == 2
     with pytest.raises(CannotRunError, match="the result has no elements"):
         WrongElement(None, torch.ones(0))
 
 
-def test_bits_that_differ_from_rank_0s_are_noticed():
-    assert failed(well, right=b"others")[0] == {"identical"}
+def test_detects_bits_that_differ_from_rank_0():
+    assert run_checks(change_nothing, other_result=b"others")[0] == {"identical"}
 
 
-def test_two_runs_that_differ_are_noticed_where_each_rank_has_a_part_of_its_own():
-    def last_bit(buffers, run):
+def test_detects_runs_that_differ_in_a_scattered_result():
+    def change_last_bit(buffers, run):
         if run == 4:
             last = buffers.result[-1:]
             last.copy_(torch.nextafter(last, torch.full_like(last, torch.inf)))
 
-    assert failed(last_bit, "reduce_scatter")[0] == {"identical"}
+    assert run_checks(change_last_bit, "reduce_scatter")[0] == {"identical"}
 
 
-def test_a_changed_source_is_noticed():
-    assert failed(lambda buffers, _: buffers.source[3].add_(1))[0] == {"inputs"}
+def test_detects_a_changed_source():
+    assert run_checks(lambda buffers, _: buffers.source[3].add_(1))[0] == {"inputs"}
 
 
-def test_what_is_written_beside_the_result_is_noticed():
-    def beside(buffers, _):
-        whole = buffers.result
-        torch.as_strided(whole, (1,), (1,), whole.storage_offset() + whole.numel()).fill_(0)
+def test_detects_writes_outside_of_the_result():
+    def write_outside(buffers, _):
+        result = buffers.result
+        torch.as_strided(result, (1,), (1,), result.storage_offset() + result.numel()).fill_(0)
 
-    assert failed(beside)[0] == {"inputs"}
+    assert run_checks(write_outside)[0] == {"inputs"}
 
 
-def test_an_element_that_is_left_out_is_wrong():
-    def left_out(buffers, _):
+def test_detects_a_missing_element():
+    def leave_out(buffers, _):
         buffers.result[0] = float("nan")
 
-    found, wrong = failed(left_out)
-    assert found == {"exact", "bound"}
+    failed_checks, wrong = run_checks(leave_out)
+    assert failed_checks == {"exact", "bound"}
     assert wrong == 2

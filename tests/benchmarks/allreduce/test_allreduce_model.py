@@ -1,4 +1,4 @@
-"""The model of an allreduce's time, the fit of its numbers, and the sizes of a sweep."""
+"""The model of an allreduce's time, the fit of its numbers, and sizes of sweeps."""
 
 import itertools
 import math
@@ -29,12 +29,12 @@ LINK = LinkCosts(alpha=2e-6, beta=1e-10, gamma=3e-11)
 BITS = {"rel": 1e-12}
 
 
-def seconds(algorithm, ranks, nbytes, link=LINK, **options):
+def predict(algorithm, ranks, nbytes, link=LINK, **options):
     return predict_seconds(algorithm, ranks, nbytes, 4, link, **options)
 
 
-def seconds_of_rounds(algorithm, ranks, count, link, **options):
-    """The model worked out on the schedules: round by round, the busiest port and adder."""
+def sum_rounds(algorithm, ranks, count, link, **options):
+    """Return the time of schedules by rounds, each with its busiest port and adder."""
     plans = [schedule(algorithm, ranks, rank, count, **options) for rank in range(ranks)]
     ports = {}
     adders = {}
@@ -50,12 +50,12 @@ def seconds_of_rounds(algorithm, ranks, count, link, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", range(1, 13))
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_model_is_the_schedules_longest_path(algorithm, ranks):
+def test_the_model_is_the_longest_path_of_schedules(algorithm, ranks):
     if refusal(algorithm, ranks):
         with pytest.raises(ValueError, match=r"is drawn for"):
-            seconds(algorithm, ranks, 4)
+            predict(algorithm, ranks, 4)
         return
-    # Divisible by all numbers of ranks, of halves and of chunks: the chunks are then equal.
+    # Divisible by all numbers of ranks, halves and chunks, so that chunks are equal.
     count = 2 * 27720
     options = [{"chunks": chunks} for chunks in (1, 2, 3, 4, 10)] if algorithm == "chain" else [{}]
     if algorithm == "two_level":
@@ -67,17 +67,17 @@ def test_the_model_is_the_schedules_longest_path(algorithm, ranks):
         LinkCosts(0.0, 0.0, 1.0),
     ):
         for option in options:
-            expected = seconds_of_rounds(algorithm, ranks, count, link, **option)
-            assert seconds(algorithm, ranks, 4 * count, link, **option) == pytest.approx(
+            expected = sum_rounds(algorithm, ranks, count, link, **option)
+            assert predict(algorithm, ranks, 4 * count, link, **option) == pytest.approx(
                 expected, **BITS
             )
 
 
-def test_no_bytes_take_no_time():
-    assert seconds("ring", 5, 0) == 0.0
+def test_zero_bytes_take_no_time():
+    assert predict("ring", 5, 0) == 0.0
 
 
-def test_itemsize_decides_how_many_chunks_a_chain_has():
+def test_the_itemsize_determines_the_chunks_of_a_chain():
     link = LinkCosts(1e-6, 0.0)
     nbytes = 1 << 20
     times = [predict_seconds("chain", 4, nbytes, size, link) for size in (8, 4, 2)]
@@ -85,33 +85,33 @@ def test_itemsize_decides_how_many_chunks_a_chain_has():
 
 
 @pytest.mark.parametrize("ranks", [4, 8, 16])
-def test_recursive_doubling_gives_way_to_the_ring_where_the_closed_form_says(ranks):
+def test_the_crossover_to_the_ring_follows_the_closed_form(ranks):
     link = LinkCosts(1e-6, 2e-10)
     depth = math.log2(ranks)
     ratio = (2 * (ranks - 1) - depth) / (depth - 2 * (ranks - 1) / ranks)
-    (found,) = find_crossovers(ranks, link, ["ring", "recursive_doubling"], 1 << 30)
-    assert found.nbytes == pytest.approx(ratio * link.alpha / link.beta, abs=2)
-    assert (found.before, found.after) == ("recursive_doubling", "ring")
+    (crossover,) = find_crossovers(ranks, link, ["ring", "recursive_doubling"], 1 << 30)
+    assert crossover.nbytes == pytest.approx(ratio * link.alpha / link.beta, abs=2)
+    assert (crossover.before, crossover.after) == ("recursive_doubling", "ring")
 
 
-def test_rabenseifner_takes_over_at_2_4_latencies_on_8_ranks():
+def test_rabenseifner_is_faster_above_2_4_latencies():
     link = LinkCosts(1e-6, 1e-10)
     algorithms = ["recursive_doubling", "ring", "rabenseifner"]
-    found = find_crossovers(8, link, algorithms, 1 << 30)
-    assert found == [Crossover(found[0].nbytes, "recursive_doubling", "rabenseifner")]
-    assert found[0].nbytes == pytest.approx(2.4 * 1e4, abs=2)
+    crossovers = find_crossovers(8, link, algorithms, 1 << 30)
+    assert crossovers == [Crossover(crossovers[0].nbytes, "recursive_doubling", "rabenseifner")]
+    assert crossovers[0].nbytes == pytest.approx(2.4 * 1e4, abs=2)
 
 
 def test_a_crossover_is_exact_to_the_byte():
-    for found in find_crossovers(6, LINK, list(ALGORITHMS), 1 << 28):
-        at = found.nbytes
-        below = found.nbytes - 1
-        assert seconds(found.after, 6, at) < seconds(found.before, 6, at)
-        assert find_fastest(6, below, 4, LINK, ALGORITHMS) == found.before
-        assert find_fastest(6, at, 4, LINK, ALGORITHMS) == found.after
+    for crossover in find_crossovers(6, LINK, list(ALGORITHMS), 1 << 28):
+        nbytes = crossover.nbytes
+        below = crossover.nbytes - 1
+        assert predict(crossover.after, 6, nbytes) < predict(crossover.before, 6, nbytes)
+        assert find_fastest(6, below, 4, LINK, ALGORITHMS) == crossover.before
+        assert find_fastest(6, nbytes, 4, LINK, ALGORITHMS) == crossover.after
 
 
-def test_no_crossover_where_one_algorithm_is_always_the_fastest():
+def test_one_fastest_algorithm_has_no_crossover():
     assert (
         find_crossovers(2, LinkCosts(1e-6, 1e-10), ["recursive_doubling", "binomial"], 1 << 30)
         == []
@@ -119,7 +119,7 @@ def test_no_crossover_where_one_algorithm_is_always_the_fastest():
     assert find_crossovers(8, LINK, ["recursive_doubling", "ring"], 1000) == []
 
 
-def test_the_best_is_the_fastest_and_the_first_of_equals():
+def test_chooses_the_fastest_and_the_first_of_equals():
     assert (
         find_fastest(8, 8, 4, LINK, ["ring", "recursive_doubling", "flat"]) == "recursive_doubling"
     )
@@ -131,14 +131,14 @@ def test_the_best_is_the_fastest_and_the_first_of_equals():
         find_fastest(6, 1 << 20, 4, LINK, ["muji_8"])
 
 
-def test_a_time_the_model_explains_does_not_deviate():
+def test_a_time_near_the_prediction_does_not_deviate():
     interval = (0.9e-3, 1.1e-3)
     for measured in (0.61e-3, 1e-3, 1.64e-3):
         assert describe_deviation(measured, 1e-3, interval) is None
     assert describe_deviation(5.0, 0.0, (0.0, 0.0)) is None
 
 
-def test_a_time_the_model_does_not_explain_is_told():
+def test_describes_a_deviation():
     interval = (0.9e-3, 1.1e-3)
     assert describe_deviation(2.5e-3, 1e-3, interval) == (
         "2.50 ms is 2.5 times the predicted 1.00 ms (900 us to 1.10 ms)"
@@ -148,40 +148,40 @@ def test_a_time_the_model_does_not_explain_is_told():
     )
 
 
-def line(sizes, start, slope, noise=0.0, seed=1):
-    chance = random.Random(seed)
-    return [(size, (start + slope * size) * (1 + noise * chance.gauss(0, 1))) for size in sizes]
+def draw_line(sizes, start, slope, noise=0.0, seed=1):
+    generator = random.Random(seed)
+    return [(size, (start + slope * size) * (1 + noise * generator.gauss(0, 1))) for size in sizes]
 
 
 SIZES = [8 << (2 * step) for step in range(12)]
 
 
 @given(st.floats(1e-8, 1e-3), st.floats(1e-12, 1e-8), st.floats(1e-12, 1e-8))
-def test_exact_times_give_the_numbers_they_were_made_of(alpha, beta, gamma):
-    found = fit_link(line(SIZES, alpha, beta), line(SIZES, 1e-7, gamma)).link
-    assert found.alpha == pytest.approx(alpha, rel=1e-6)
-    assert found.beta == pytest.approx(beta, rel=1e-6)
-    assert found.gamma == pytest.approx(gamma, rel=1e-6)
+def test_exact_times_fit_to_their_numbers(alpha, beta, gamma):
+    link = fit_link(draw_line(SIZES, alpha, beta), draw_line(SIZES, 1e-7, gamma)).link
+    assert link.alpha == pytest.approx(alpha, rel=1e-6)
+    assert link.beta == pytest.approx(beta, rel=1e-6)
+    assert link.gamma == pytest.approx(gamma, rel=1e-6)
 
 
-def test_95_of_100_intervals_hold_the_true_value():
-    lines = [fit_line(line(SIZES, 1e-6, 1e-10, 0.1, seed)) for seed in range(3000)]
+def test_95_percent_of_intervals_include_the_true_value():
+    lines = [fit_line(draw_line(SIZES, 1e-6, 1e-10, 0.1, seed)) for seed in range(3000)]
     for truth, estimates in (
-        (1e-6, [found.start for found in lines]),
-        (1e-10, [found.slope for found in lines]),
+        (1e-6, [line.start for line in lines]),
+        (1e-10, [line.slope for line in lines]),
     ):
-        held = sum(estimate.low <= truth <= estimate.high for estimate in estimates)
-        assert 0.94 <= held / len(estimates) <= 0.96
+        included = sum(estimate.low <= truth <= estimate.high for estimate in estimates)
+        assert 0.94 <= included / len(estimates) <= 0.96
 
 
-def test_small_sizes_count_as_much_as_large_ones():
-    noisy = line(SIZES, 1e-6, 1e-10, 0.03)
-    # By absolute errors the largest size alone, some 3 ms wrong, would drown a start of 1 us.
+def test_small_sizes_have_the_weight_of_large_ones():
+    noisy = draw_line(SIZES, 1e-6, 1e-10, 0.03)
+    # With absolute errors, an error of 3 ms at the largest size would hide a start of 1 us.
     assert fit_line(noisy).start.value == pytest.approx(1e-6, rel=0.1)
     assert fit_line(noisy).spread == pytest.approx(0.03, rel=0.5)
 
 
-def test_nothing_is_fitted_below_zero():
+def test_fits_no_negative_values():
     falling = fit_line([(1000, 3e-6), (2000, 2.0e-6), (3000, 1e-6)])
     assert falling.slope.value == falling.slope.low == 0.0
     assert 1e-6 < falling.start.value < 3e-6
@@ -192,10 +192,10 @@ def test_nothing_is_fitted_below_zero():
 
 
 @given(st.lists(st.floats(1e-6, 1e-2), min_size=4, max_size=4))
-def test_no_times_give_a_line_below_zero(times):
+def test_no_times_fit_to_a_negative_line(times):
     # 4 ranks that share an H200: copies of 1 MiB took longer than the line through the others.
-    found = fit_line(list(zip((4096, 65536, 1 << 20, 16 << 20), times, strict=True)))
-    for estimate in (found.start, found.slope):
+    line = fit_line(list(zip((4096, 65536, 1 << 20, 16 << 20), times, strict=True)))
+    for estimate in (line.start, line.slope):
         assert 0.0 <= estimate.low <= estimate.value <= estimate.high
 
 
@@ -208,24 +208,24 @@ def test_no_times_give_a_line_below_zero(times):
         ([(1, 1.0), (2, math.nan), (3, 3.0)], "above 0"),
     ],
 )
-def test_a_line_asks_for_three_sizes_and_times_above_zero(points, reason):
+def test_a_line_needs_three_sizes_and_positive_times(points, reason):
     with pytest.raises(ValueError, match=reason):
         fit_line(points)
 
 
-def test_a_prediction_lies_within_its_interval():
-    found = fit_link(line(SIZES, 1e-6, 1e-10, 0.05), line(SIZES, 1e-7, 3e-11, 0.05))
+def test_a_prediction_is_in_its_interval():
+    link_fit = fit_link(draw_line(SIZES, 1e-6, 1e-10, 0.05), draw_line(SIZES, 1e-7, 3e-11, 0.05))
 
-    def predict(link):
-        return seconds("ring", 4, 1 << 20, link)
+    def predict_ring(link):
+        return predict("ring", 4, 1 << 20, link)
 
-    low, high = found.interval(predict)
-    assert low < predict(found.link) < high
-    assert low < predict(LinkCosts(1e-6, 1e-10, 3e-11)) < high
+    low, high = link_fit.interval(predict_ring)
+    assert low < predict_ring(link_fit.link) < high
+    assert low < predict_ring(LinkCosts(1e-6, 1e-10, 3e-11)) < high
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 6, 7, 30, 100])
-def test_students_t_leaves_five_per_cent_outside(freedom):
+def test_students_t_excludes_five_percent(freedom):
     scale = math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2) / math.sqrt(freedom * math.pi)
     steps = 20_000
     end = student_t(freedom)
@@ -234,7 +234,7 @@ def test_students_t_leaves_five_per_cent_outside(freedom):
     assert 2 * math.fsum(density) * end / steps == pytest.approx(0.95, abs=1e-4)
 
 
-def test_sizes_of_a_sweep():
+def test_sweep_sizes_include_both_ends():
     assert sweep_sizes(8, 128, 2) == [8, 16, 32, 64, 128]
     assert sweep_sizes(8, 100, 2) == [8, 16, 32, 64, 100]
     assert sweep_sizes(8, 40, 1.5) == [8, 12, 18, 27, 40]
@@ -245,7 +245,7 @@ def test_sizes_of_a_sweep():
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**12), st.floats(1.01, 100))
-def test_sizes_rise_from_end_to_end(first, more, factor):
+def test_sizes_increase_from_end_to_end(first, more, factor):
     sizes = sweep_sizes(first, first + more, factor)
     assert (sizes[0], sizes[-1]) == (first, first + more)
     assert sizes == sorted(set(sizes))
@@ -257,12 +257,12 @@ def test_sizes_rise_from_end_to_end(first, more, factor):
     ("smallest", "largest", "factor"),
     [(-1, 5, 2), (6, 5, 2), (1, 5, 1), (1, 5, 0.5), (1, 5, math.nan), (1, 5, math.inf)],
 )
-def test_sizes_that_make_no_sweep_are_refused(smallest, largest, factor):
+def test_rejects_invalid_sizes(smallest, largest, factor):
     with pytest.raises(ValueError, match=r"smallest <= largest|must be above 1"):
         sweep_sizes(smallest, largest, factor)
 
 
-def test_bus_factors_are_those_of_nccl_tests():
+def test_bus_factors_agree_with_nccl_tests():
     assert bus_factor("allreduce", 8) == 1.75
     for collective in ("allgather", "reduce_scatter", "alltoall"):
         assert bus_factor(collective, 8) == 0.875
@@ -271,7 +271,7 @@ def test_bus_factors_are_those_of_nccl_tests():
         bus_factor("gossip", 8)
 
 
-def test_bandwidths_are_in_gigabytes_a_second():
+def test_bandwidths_are_in_gigabytes_per_second():
     assert algbw_gb_s(275_000_000, 1e-3) == pytest.approx(275)
     # The published pair of an 8 GPU machine: 275 GB/s of the algorithm are 480 on the bus.
     assert busbw_gb_s("allreduce", 8, 275_000_000, 1e-3) == pytest.approx(481.25)

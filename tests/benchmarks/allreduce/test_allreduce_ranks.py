@@ -1,4 +1,4 @@
-"""Reductions on real ranks: algorithms against references and formulas, and the suite."""
+"""Reductions on MPI ranks: references and formulas of algorithms, and the suite."""
 
 from pathlib import Path
 
@@ -25,27 +25,27 @@ SAMPLE = Sample(SIZES, lambda ranks: None)
 
 @pytest.fixture(scope="module")
 def problems(request, tmp_path_factory):
-    """By number of ranks, what went wrong among them; one launch does all."""
+    """Return the problems by number of ranks, from one launch."""
     folder = tmp_path_factory.mktemp("reductions")
     sizes = SAMPLE.asked(request)
-    said = answers_of(max(sizes), PROGRAM, folder, sizes)
-    return dict(zip(sizes, said, strict=True))
+    results = answers_of(max(sizes), PROGRAM, folder, sizes)
+    return dict(zip(sizes, results, strict=True))
 
 
 @pytest.mark.parametrize("ranks", SAMPLE.of(SIZES))
-def test_every_algorithm_reduces_and_counts_right(problems, ranks):
+def test_every_algorithm_reduces_and_counts_correctly(problems, ranks):
     assert problems[ranks] == [[]] * ranks
 
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):
-    """The whole suite, each case in a few iterations."""
+    """Run the complete suite with few iterations of each case."""
     home = tmp_path_factory.mktemp("allreduce") / "home"
     return run(SUITE, "--set", "iterations=4", "--set", "warmup=1", home=home)
 
 
 @pytest.mark.long
-def test_the_suite_passes_with_every_check_on_every_rank(sweep):
+def test_the_suite_passes_every_check_on_every_rank(sweep):
     assert sweep.code == 0, sweep.stdout + sweep.stderr
     jsonschema.validate(sweep.report, report_schema())
     for case in sweep.report["cases"]:
@@ -56,12 +56,12 @@ def test_the_suite_passes_with_every_check_on_every_rank(sweep):
 
 
 @pytest.mark.long
-def test_each_case_is_one_size_and_one_algorithm_with_its_figures(sweep):
+def test_a_case_has_one_size_and_algorithm_with_figures(sweep):
     case = sweep.case("two[algorithm=ring,size=4096]")
     assert (case["params"]["algorithm"], case["params"]["size"]) == ("ring", 4096)
     values = {name: metric["value"] for name, metric in case["metrics"].items()}
     assert values["count"] == 1024
-    # A ring of two: each half of the vector once to be summed, and once as the sum.
+    # A ring of two sends each half of the vector once before and once after its addition.
     assert (values["bytes_sent"], values["messages_sent"], values["rounds"]) == (4096, 2, 2)
     assert values["algbw_gb_s"] == pytest.approx(4096e-6 / values["time_ms"], rel=1e-3)
     assert values["busbw_gb_s"] == values["algbw_gb_s"]
@@ -75,7 +75,7 @@ def test_each_case_is_one_size_and_one_algorithm_with_its_figures(sweep):
 
 
 @pytest.mark.long
-def test_native_is_held_against_the_best_by_the_model(sweep):
+def test_native_is_compared_with_the_best_by_the_model(sweep):
     case = sweep.case("two[algorithm=native,size=1048576]")
     assert not {"native_ms", "bytes_sent"} & case["metrics"].keys()
     best = case["choices"]["best by the model"]
@@ -86,27 +86,36 @@ def test_native_is_held_against_the_best_by_the_model(sweep):
 
 
 @pytest.mark.long
-def test_a_wrong_element_fails_the_case_wherever_it_is(tmp_path):
+def test_a_wrong_element_fails_every_case(tmp_path):
     options = ("--set", "iterations=2", "--set", "warmup=0", "-k", "others or rotated or hidden")
-    ended = run(SUITE, *options, "--inject", "wrong-element", home=tmp_path)
-    assert ended.code == 1, ended.stdout + ended.stderr
-    assert set(ended.statuses.values()) == {"failed"}
-    for case in ended.report["cases"]:
+    completed = run(SUITE, *options, "--inject", "wrong-element", home=tmp_path)
+    assert completed.code == 1, completed.stdout + completed.stderr
+    assert set(completed.statuses.values()) == {"failed"}
+    for case in completed.report["cases"]:
         failed = {check["name"]: check["ranks_failed"] for check in case["checks"]}
         assert failed["exact"] == failed["bound"] == 1
         assert case["metrics"]["wrong"]["value"] >= 4
 
 
-def by_hand(ranks, *words):
+def run_standalone(ranks, *arguments):
     benchmark = ("-m", "spbench_workers", "allreduce.sweep", "--iterations", "2")
-    return on_ranks(ranks, *benchmark, *words, **YIELDING)
+    return on_ranks(ranks, *benchmark, *arguments, **YIELDING)
 
 
-def test_by_hand_it_prints_one_table():
-    words = ("--algorithm", "native,ring", "--min-bytes", "8", "--max-bytes", "64", "--factor", "8")
-    ended = by_hand(2, *words)
-    assert ended.returncode == 0, ended.stderr
-    head, _time, names, units, *rows, wrong, average = ended.stdout.splitlines()
+def test_a_standalone_run_prints_one_table():
+    arguments = (
+        "--algorithm",
+        "native,ring",
+        "--min-bytes",
+        "8",
+        "--max-bytes",
+        "64",
+        "--factor",
+        "8",
+    )
+    completed = run_standalone(2, *arguments)
+    assert completed.returncode == 0, completed.stderr
+    head, _time, names, units, *rows, wrong, average = completed.stdout.splitlines()
     assert head == "# allreduce, blocking, out of place, 2 ranks"
     columns = ["size", "count", "type", "redop", "algorithm", "time", "algbw", "busbw", "#wrong"]
     assert names.split()[1:10] == columns
@@ -120,13 +129,13 @@ def test_by_hand_it_prints_one_table():
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         ("--size 8 --inject wrong-element", 1, "Validation failed Rank:1 exact"),
         ("--algorithm muji_4", 2, "runs on 4 ranks, not on 2"),
     ],
 )
-def test_by_hand_what_is_wrong_is_the_exit_status(words, code, said):
-    ended = by_hand(2, *words.split())
-    assert ended.returncode == code
-    assert said in ended.stdout + ended.stderr
+def test_errors_determine_the_exit_status(arguments, code, expected):
+    completed = run_standalone(2, *arguments.split())
+    assert completed.returncode == code
+    assert expected in completed.stdout + completed.stderr

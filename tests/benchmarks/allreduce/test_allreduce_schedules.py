@@ -1,4 +1,4 @@
-"""Every allreduce schedule, played by all ranks at once: the result, the messages, the counts."""
+"""Allreduce schedules, simulated for all ranks: results, messages and counts."""
 
 from collections import Counter
 from dataclasses import replace
@@ -18,15 +18,16 @@ SIZES = [*range(1, 10), 12, 16]
 COUNTS = [0, 1, 2, 3, 7, 13, 32]
 
 
-class Played:
+class Simulation:
     """A run of all ranks' schedules, on symbols instead of numbers.
 
-    A value is a number that stands for an expression: a leaf is one element of one rank, a sum is
-    the unordered pair of its operands. Equal numbers are then equal bits, whatever is added.
+    A value is a number that represents an expression: a leaf is one element of one rank, and a
+    sum is the unordered pair of its operands. Equal numbers are then equal bits, for all
+    inputs.
 
-    A rank ends a step when each of its transfers has its other side in the step at which the other
-    rank stands, and those ranks end theirs too. A message needs both sides at once, as in a
-    rendezvous: what runs here to its end never waits for a buffer.
+    A rank ends a step if the other side of each of its transfers is in the current step of the
+    other rank, and those ranks end their steps too. A message needs both sides at once, like a
+    rendezvous. A schedule that ends here never waits for a buffer.
     """
 
     def __init__(self, schedules, count):
@@ -37,11 +38,11 @@ class Played:
             for rank in range(len(schedules))
         ]
         self._schedules = schedules
-        self._at = [0] * len(schedules)
-        while together := self._together():
-            self._play(together)
+        self._positions = [0] * len(schedules)
+        while runnable := self._find_runnable():
+            self._run_steps(runnable)
         ends = [len(steps) for steps in schedules]
-        assert self._at == ends, f"stuck: ranks are at steps {self._at} of {ends}"
+        assert self._positions == ends, f"stuck: ranks are at steps {self._positions} of {ends}"
 
     def leaves(self, rank, element):
         return self._leaves[self.values[rank][element]]
@@ -56,58 +57,60 @@ class Played:
             self._sums[pair] = self._new(self._leaves[a] + self._leaves[b])
         return self._sums[pair]
 
-    def _together(self):
-        """The steps, by rank, that can end now."""
-        able = {
-            rank: steps[at]
-            for rank, (steps, at) in enumerate(zip(self._schedules, self._at, strict=True))
-            if at < len(steps)
+    def _find_runnable(self):
+        """Return the steps, by rank, that can end now."""
+        candidates = {
+            rank: steps[index]
+            for rank, (steps, index) in enumerate(
+                zip(self._schedules, self._positions, strict=True)
+            )
+            if index < len(steps)
         }
-        while unable := [rank for rank in able if not _meets(rank, able)]:
-            for rank in unable:
-                del able[rank]
-        return able
+        while blocked := [rank for rank in candidates if not is_matched(rank, candidates)]:
+            for rank in blocked:
+                del candidates[rank]
+        return candidates
 
-    def _play(self, together):
-        before = {rank: list(self.values[rank]) for rank in together}
-        for rank, step in together.items():
-            _check(step)
+    def _run_steps(self, runnable):
+        before = {rank: list(self.values[rank]) for rank in runnable}
+        for rank, step in runnable.items():
+            check_step(step)
             for transfer in step.receives:
-                self._take(rank, transfer, before[transfer.peer])
-            self._at[rank] += 1
+                self._receive(rank, transfer, before[transfer.peer])
+            self._positions[rank] += 1
 
-    def _take(self, rank, transfer, sent):
-        mine = self.values[rank]
+    def _receive(self, rank, transfer, sent_values):
+        values = self.values[rank]
         for element in range(transfer.first, transfer.last):
-            came = sent[element]
-            mine[element] = self._sum(mine[element], came) if transfer.add else came
+            received = sent_values[element]
+            values[element] = self._sum(values[element], received) if transfer.add else received
 
 
-def _meets(rank, able):
-    """True if each transfer of a rank's step has just one other side, of the same elements."""
-    step = able[rank]
+def is_matched(rank, candidates):
+    """Return whether each transfer has one other side with the same elements."""
+    step = candidates[rank]
     sides = [(transfer, "receives") for transfer in step.sends]
     sides += [(transfer, "sends") for transfer in step.receives]
     return all(
-        transfer.peer in able
-        and able[transfer.peer].round == step.round
-        and [(a.first, a.last) for a in getattr(able[transfer.peer], side) if a.peer == rank]
+        transfer.peer in candidates
+        and candidates[transfer.peer].round == step.round
+        and [(a.first, a.last) for a in getattr(candidates[transfer.peer], side) if a.peer == rank]
         == [(transfer.first, transfer.last)]
         for transfer, side in sides
     )
 
 
-def _check(step):
-    """Faults of a step: two messages to one rank, or replacing what it sends or receives."""
+def check_step(step):
+    """Reject two messages to one rank, and replacing sent or received elements."""
     for transfers in (step.sends, step.receives):
         assert len({transfer.peer for transfer in transfers}) == len(transfers)
     for span in step.receives:
-        others = [*step.sends, *(other for other in step.receives if other is not span)]
-        clear = span.add or not any(_overlap(span, other) for other in others)
+        other_spans = [*step.sends, *(other for other in step.receives if other is not span)]
+        clear = span.add or not any(overlaps(span, other) for other in other_spans)
         assert clear, f"{span} replaces what the step needs"
 
 
-def _overlap(a, b):
+def overlaps(a, b):
     return max(a.first, b.first) < min(a.last, b.last)
 
 
@@ -115,13 +118,16 @@ def plan(algorithm, ranks, count, **options):
     return [schedule(algorithm, ranks, rank, count, **options) for rank in range(ranks)]
 
 
-def prove(schedules, count):
-    """Each rank ends with each rank's element once, as the same expression, all steps played."""
-    played = Played(schedules, count)
+def check_result(schedules, count):
+    """Check that all ranks end with the same sum of one element of each rank.
+
+    All steps must run.
+    """
+    simulation = Simulation(schedules, count)
     ranks = range(len(schedules))
     for element in range(count):
-        assert len({played.values[rank][element] for rank in ranks}) == 1
-        assert played.leaves(0, element) == Counter({(rank, element): 1 for rank in ranks})
+        assert len({simulation.values[rank][element] for rank in ranks}) == 1
+        assert simulation.leaves(0, element) == Counter({(rank, element): 1 for rank in ranks})
     for steps in schedules:
         assert all(step.sends or step.receives for step in steps)
         assert [step.round for step in steps] == sorted({step.round for step in steps})
@@ -129,20 +135,20 @@ def prove(schedules, count):
         assert all(0 <= span.first < span.last <= count for span in spans)
 
 
-def cases(sizes=SIZES):
+def list_cases(sizes=SIZES):
     return [(name, n) for name in ALGORITHMS for n in sizes if not refusal(name, n)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algorithm", "ranks"), cases())
-def test_every_rank_ends_with_the_sum_of_all(algorithm, ranks):
+@pytest.mark.parametrize(("algorithm", "ranks"), list_cases())
+def test_every_rank_ends_with_the_complete_sum(algorithm, ranks):
     for count in COUNTS:
-        prove(plan(algorithm, ranks, count), count)
+        check_result(plan(algorithm, ranks, count), count)
 
 
 @st.composite
-def runs(draw):
-    algorithm, ranks = draw(st.sampled_from(cases(range(1, 14))))
+def draw_runs(draw):
+    algorithm, ranks = draw(st.sampled_from(list_cases(range(1, 14))))
     options = {
         "order": draw(st.permutations(range(ranks))),
         "group": draw(st.none() | st.integers(1, ranks + 1)),
@@ -152,25 +158,25 @@ def runs(draw):
 
 
 @pytest.mark.slow
-@given(runs())
+@given(draw_runs())
 @settings(max_examples=150)
-def test_any_order_group_and_chunks_come_out_right(run):
+def test_any_order_group_and_chunks_are_correct(run):
     algorithm, ranks, count, options = run
-    prove(plan(algorithm, ranks, count, **options), count)
+    check_result(plan(algorithm, ranks, count, **options), count)
 
 
 @pytest.mark.slow
-@given(runs())
+@given(draw_runs())
 @settings(max_examples=150)
-def test_counts_are_those_of_the_formulas(run):
+def test_counts_agree_with_the_formulas(run):
     algorithm, ranks, count, options = run
     work = count_costs(plan(algorithm, ranks, count, **options))
     del options["order"]
     assert work == compute_costs(algorithm, ranks, count, **options)
 
 
-@pytest.mark.parametrize(("algorithm", "ranks"), cases(range(2, 10)))
-def test_counts_are_those_of_the_formulas_at_every_size(algorithm, ranks):
+@pytest.mark.parametrize(("algorithm", "ranks"), list_cases(range(2, 10)))
+def test_counts_agree_with_the_formulas_at_every_size(algorithm, ranks):
     for count in (0, 1, ranks - 1, ranks, 2 * ranks + 1, 97, 5040):
         assert count_costs(plan(algorithm, ranks, count)) == compute_costs(algorithm, ranks, count)
 
@@ -191,15 +197,15 @@ PRINTED = {
     ("flat", 8): ScheduleCosts(14, 7, 5880, 5880),
     ("two_level", 8): ScheduleCosts(6, 4, 2520, 2100),
 }
-"""The printed formulas for 840 elements, worked out by hand."""
+"""The printed formulas for 840 elements, evaluated manually."""
 
 
 @pytest.mark.parametrize(("algorithm", "ranks"), PRINTED)
-def test_formulas_are_the_printed_ones_where_chunks_are_equal(algorithm, ranks):
+def test_formulas_agree_with_the_printed_ones(algorithm, ranks):
     assert compute_costs(algorithm, ranks, 840) == PRINTED[algorithm, ranks]
 
 
-def test_a_chain_has_a_round_for_each_chunk_and_each_hop():
+def test_a_chain_has_a_round_per_chunk_and_hop():
     assert compute_costs("chain", 5, 840, chunks=10) == ScheduleCosts(2 * 4 + 9, 20, 1680, 840)
     assert compute_costs("chain", 2, 840, chunks=10) == ScheduleCosts(2 * 1 + 9, 10, 840, 840)
 
@@ -214,7 +220,7 @@ def test_muji_chooses_by_the_number_of_ranks(size):
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
-def test_the_drawn_trees_are_binomial(size):
+def test_muji_trees_are_binomial(size):
     assert plan(f"muji_{size}", size, 11) == plan("binomial", size, 11)
 
 
@@ -226,23 +232,23 @@ def test_the_first_of_the_order_is_the_root(algorithm):
     assert all(receives)
 
 
-def test_the_two_ways_of_a_bidirectional_ring_are_as_busy():
+def test_a_bidirectional_ring_is_balanced():
     for step in schedule("bidirectional_ring", 5, 2, 100):
         assert [(transfer.peer, transfer.count) for transfer in step.sends] == [(3, 10), (1, 10)]
 
 
 @pytest.mark.parametrize(("ranks", "group"), [(2, 2), (3, 2), (4, 2), (5, 4), (8, 4), (16, 4)])
-def test_groups_are_about_as_large_as_many(ranks, group):
+def test_the_default_group_is_about_the_square_root(ranks, group):
     assert plan("two_level", ranks, 9) == plan("two_level", ranks, 9, group=group)
 
 
-def test_more_elements_give_more_chunks_but_never_more_than_elements():
+def test_chunks_increase_up_to_the_number_of_elements():
     rounds = [compute_costs("chain", 3, count).rounds for count in (1, 10_000, 1_000_000)]
     assert rounds == sorted(set(rounds))
     assert compute_costs("chain", 3, 4, chunks=100).messages == 2 * 4
 
 
-def test_an_algorithm_says_where_it_cannot_run():
+def test_explains_unsupported_numbers_of_ranks():
     assert refusal("muji_4", 4) == ""
     assert refusal("muji_4", 3) == (
         "muji_4 is drawn for 4 ranks, not 3; binomial is its tree for any"
@@ -264,130 +270,136 @@ def test_an_algorithm_says_where_it_cannot_run():
         ({"order": [0, 1]}, r"order \[0, 1\] is no permutation"),
     ],
 )
-def test_arguments_out_of_range_are_named(change, reason):
+def test_rejects_arguments_out_of_range(change, reason):
     arguments = {"algorithm": "ring", "ranks": 3, "rank": 0, "count": 5} | change
     with pytest.raises(ValueError, match=f"^{reason}"):
         schedule(**arguments)
 
 
-def messages_of(schedules):
-    """The place that each message leaves: rank, step and index among the step's sends."""
+def list_messages(schedules):
+    """Return rank, step and index among the step's sends of each message."""
     return [
-        (rank, at, number)
+        (rank, index, number)
         for rank, steps in enumerate(schedules)
-        for at, step in enumerate(steps)
+        for index, step in enumerate(steps)
         for number in range(len(step.sends))
     ]
 
 
-def other_side(schedules, rank, step, sent):
-    """The step and the receive of the other rank that a message is."""
-    for at, theirs in enumerate(schedules[sent.peer]):
-        for number, transfer in enumerate(theirs.receives):
-            if theirs.round == step.round and transfer.peer == rank:
-                return at, number
+def find_receive(schedules, rank, step, message):
+    """Return the step and the index of the receive of a message."""
+    for index, peer_step in enumerate(schedules[message.peer]):
+        for number, transfer in enumerate(peer_step.receives):
+            if peer_step.round == step.round and transfer.peer == rank:
+                return index, number
     raise AssertionError("a message without another side")
 
 
-def without(transfers, number):
+def remove_transfer(transfers, number):
     return transfers[:number] + transfers[number + 1 :]
 
 
-def changed(schedules, message, change_receive):
-    """The same schedules with a message left out where it leaves, and changed where it comes."""
-    rank, at, number = message
-    step = schedules[rank][at]
-    sent = step.sends[number]
-    their_at, their_number = other_side(schedules, rank, step, sent)
-    theirs = schedules[sent.peer][their_at]
-    receives = change_receive(theirs.receives, their_number)
-    spoilt = [list(steps) for steps in schedules]
-    spoilt[rank][at] = replace(step, sends=without(step.sends, number))
-    spoilt[sent.peer][their_at] = replace(spoilt[sent.peer][their_at], receives=receives)
-    return spoilt
+def change_message(schedules, message, change_receive):
+    """Return the schedules without the send of a message and with a changed receive."""
+    rank, step_index, number = message
+    step = schedules[rank][step_index]
+    message_sent = step.sends[number]
+    peer_step_index, peer_number = find_receive(schedules, rank, step, message_sent)
+    peer_step = schedules[message_sent.peer][peer_step_index]
+    receives = change_receive(peer_step.receives, peer_number)
+    modified = [list(steps) for steps in schedules]
+    modified[rank][step_index] = replace(step, sends=remove_transfer(step.sends, number))
+    modified[message_sent.peer][peer_step_index] = replace(
+        modified[message_sent.peer][peer_step_index], receives=receives
+    )
+    return modified
 
 
 @st.composite
-def one_message(draw):
-    algorithm, ranks = draw(st.sampled_from(cases(range(2, 10))))
+def draw_message(draw):
+    algorithm, ranks = draw(st.sampled_from(list_cases(range(2, 10))))
     count = draw(st.integers(1, 20))
     schedules = plan(algorithm, ranks, count)
-    return schedules, count, draw(st.sampled_from(messages_of(schedules)))
+    return schedules, count, draw(st.sampled_from(list_messages(schedules)))
 
 
-def wrong(schedules, count):
-    """True if a rank ends without just one of each rank's elements."""
-    played = Played(schedules, count)
-    right = [Counter({(r, element): 1 for r in range(len(schedules))}) for element in range(count)]
+def is_wrong(schedules, count):
+    """Return whether a rank ends without exactly one of each rank's elements."""
+    simulation = Simulation(schedules, count)
+    expected = [
+        Counter({(r, element): 1 for r in range(len(schedules))}) for element in range(count)
+    ]
     ranks = range(len(schedules))
-    return any([played.leaves(rank, e) for e in range(count)] != right for rank in ranks)
+    return any([simulation.leaves(rank, e) for e in range(count)] != expected for rank in ranks)
 
 
-@given(one_message())
-def test_a_message_left_out_is_seen(case):
+@given(draw_message())
+def test_detects_a_missing_message(case):
     schedules, count, message = case
-    assert not wrong(schedules, count)
-    assert wrong(changed(schedules, message, without), count)
+    assert not is_wrong(schedules, count)
+    assert is_wrong(change_message(schedules, message, remove_transfer), count)
 
 
-@given(one_message())
-def test_a_message_that_only_leaves_or_only_comes_is_seen(case):
+@given(draw_message())
+def test_detects_a_message_without_a_receive_or_send(case):
     schedules, count, message = case
     with pytest.raises(AssertionError, match="stuck"):
-        Played(changed(schedules, message, lambda receives, _: receives), count)
+        Simulation(change_message(schedules, message, lambda receives, _: receives), count)
 
 
-@given(one_message())
-def test_a_message_that_is_added_twice_is_seen(case):
-    schedules, count, (rank, at, number) = case
-    step = schedules[rank][at]
-    sent = step.sends[number]
-    their_at, their_number = other_side(schedules, rank, step, sent)
-    received = schedules[sent.peer][their_at].receives[their_number]
-    spaced = [[replace(one, round=2 * one.round) for one in steps] for steps in schedules]
-    again = replace(received, add=True)
-    spaced[rank].insert(at + 1, ScheduleStep(2 * step.round + 1, sends=(sent,)))
-    spaced[sent.peer].insert(their_at + 1, ScheduleStep(2 * step.round + 1, receives=(again,)))
-    assert wrong(spaced, count)
+@given(draw_message())
+def test_detects_a_message_that_is_added_twice(case):
+    schedules, count, (rank, step_index, number) = case
+    step = schedules[rank][step_index]
+    message_sent = step.sends[number]
+    peer_step_index, peer_number = find_receive(schedules, rank, step, message_sent)
+    received = schedules[message_sent.peer][peer_step_index].receives[peer_number]
+    spaced = [[replace(step_, round=2 * step_.round) for step_ in steps] for steps in schedules]
+    repeated = replace(received, add=True)
+    spaced[rank].insert(step_index + 1, ScheduleStep(2 * step.round + 1, sends=(message_sent,)))
+    spaced[message_sent.peer].insert(
+        peer_step_index + 1, ScheduleStep(2 * step.round + 1, receives=(repeated,))
+    )
+    assert is_wrong(spaced, count)
 
 
-def test_the_same_sum_in_another_order_is_seen():
-    # Each gives its own to both others at once: a+b+c on two ranks, c+a+b on the third.
-    others = [(1, 2), (0, 2), (0, 1)]
+def test_detects_another_order_of_a_sum():
+    # Each rank sends its element to both others: a+b+c on two ranks, c+a+b on the third.
+    peers = [(1, 2), (0, 2), (0, 1)]
     steps = [
-        [ScheduleStep(0, tuple(Transfer(peer, 0, 1) for peer in pair), tuple(map(adds_from, pair)))]
-        for pair in others
+        [ScheduleStep(0, tuple(Transfer(peer, 0, 1) for peer in pair), tuple(map(make_add, pair)))]
+        for pair in peers
     ]
-    assert not wrong(steps, 1)
+    assert not is_wrong(steps, 1)
     with pytest.raises(AssertionError, match="assert 2 == 1"):
-        prove(steps, 1)
+        check_result(steps, 1)
 
 
-def test_two_that_send_first_and_then_receive_are_stuck():
+def test_two_ranks_that_send_first_are_stuck():
     steps = [
         [
             ScheduleStep(0, sends=(Transfer(peer, 0, 1),)),
-            ScheduleStep(1, receives=(adds_from(peer),)),
+            ScheduleStep(1, receives=(make_add(peer),)),
         ]
         for peer in (1, 0)
     ]
     with pytest.raises(AssertionError, match="stuck"):
-        Played(steps, 1)
+        Simulation(steps, 1)
 
 
-def test_replacing_what_is_sent_is_seen():
+def test_detects_replaced_sends():
     swap = [[ScheduleStep(0, (Transfer(peer, 0, 1),), (Transfer(peer, 0, 1),))] for peer in (1, 0)]
     with pytest.raises(AssertionError, match="replaces"):
-        Played(swap, 1)
+        Simulation(swap, 1)
 
 
-def adds_from(peer):
+def make_add(peer):
     return Transfer(peer, 0, 1, add=True)
 
 
-def test_muji_has_a_tree_for_each_size_of_the_catalog_and_no_other():
-    def drawn(ranks):
+def test_muji_has_trees_only_for_sizes_of_the_catalog():
+    def has_tree(ranks):
         root = schedule("muji", ranks, 0, 8)
         return sum(len(step.sends) for step in root) < ranks - 1
 
-    assert [ranks for ranks in range(3, 10) if drawn(ranks)] == list(MUJI_SIZES[1:])
+    assert [ranks for ranks in range(3, 10) if has_tree(ranks)] == list(MUJI_SIZES[1:])

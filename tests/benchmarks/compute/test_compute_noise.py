@@ -15,12 +15,12 @@ def test_the_reference_is_the_crc_of_repeated_data(passes, size):
     assert compute_reference(data, passes) == zlib.crc32(data * passes)
 
 
-def test_each_wrong_result_is_counted():
-    right = Quantum(b"abc", 5, compute_reference(b"abc", 5))
+def test_counts_each_wrong_result():
+    correct = Quantum(b"abc", 5, compute_reference(b"abc", 5))
     wrong = Quantum(b"abc", 5, 1)
-    spoilt = Quantum(b"abc", 5, compute_reference(b"abc", 5), corrupt=True)
+    corrupt = Quantum(b"abc", 5, compute_reference(b"abc", 5), corrupt=True)
     for _ in range(3):
-        for quantum in (right, wrong, spoilt):
+        for quantum in (correct, wrong, corrupt):
             quantum.work()
-    assert (right.wrong_count, wrong.wrong_count, spoilt.wrong_count) == (0, 3, 3)
+    assert (correct.wrong_count, wrong.wrong_count, corrupt.wrong_count) == (0, 3, 3)
     assert wrong.last_wrong == zlib.crc32(b"abc" * 5)

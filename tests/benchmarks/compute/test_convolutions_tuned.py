@@ -1,4 +1,4 @@
-"""Benchmarks that convolve do it with cuDNN, which torch's own switch turns off by default."""
+"""Convolutions of benchmarks use cuDNN with autotuning, which torch does not."""
 
 import importlib
 
@@ -18,17 +18,17 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_cudnn_is_on_and_tuned_and_keeps_to_fp32_while_a_benchmark_convolves(name, monkeypatch):
+def test_benchmarks_convolve_with_tuned_cudnn_in_fp32(name, monkeypatch):
     cudnn = torch.backends.cudnn
     settings = []
     convolve = functional.conv2d
     before = cudnn.enabled, cudnn.benchmark
 
-    def convolve_and_look(*args, **kwargs):
+    def convolve_and_record(*args, **kwargs):
         settings.append((cudnn.enabled, cudnn.benchmark, cudnn.allow_tf32))
         return convolve(*args, **kwargs)
 
-    monkeypatch.setattr(functional, "conv2d", convolve_and_look)
+    monkeypatch.setattr(functional, "conv2d", convolve_and_record)
     context = context_of(name, **SMALL, **CASES[name])
     importlib.import_module(BENCHMARKS[name].module).run(context)
     assert settings

@@ -1,4 +1,4 @@
-"""The references of the checks: right where the result is right, and blind to nothing."""
+"""References of checks: they accept correct results and detect each wrong value."""
 
 import math
 from itertools import pairwise
@@ -36,15 +36,15 @@ GPU = torch.device("late")
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
-def test_a_box_of_an_image_is_that_part_of_it(dtype):
-    whole = IMAGE.make_box(WHOLE, 1, dtype)
+def test_a_box_of_an_image_equals_that_part(dtype):
+    complete = IMAGE.make_box(WHOLE, 1, dtype)
     part = IMAGE.make_box(Box((7, 19), (5, 6)), 1, dtype)
     assert part.dtype == dtype
     assert part.shape == (2, 3, 12, 1)
-    assert torch.equal(part, whole[:, :, 7:19, 5:6])
+    assert torch.equal(part, complete[:, :, 7:19, 5:6])
 
 
-def test_every_format_holds_the_values_exactly():
+def test_every_format_represents_the_values_exactly():
     wide = IMAGE.make_box(WHOLE, 3, torch.float64)
     assert bool(((wide.abs() >= 1 / 16) & (wide.abs() < 16)).all())
     for dtype in TORCH_DTYPES.values():
@@ -57,7 +57,7 @@ def test_successive_rounds_differ_in_every_value():
         assert bool((before != after).all())
 
 
-def test_values_are_spread():
+def test_values_are_different_and_balanced():
     values = IMAGE.make_box(WHOLE, 0, torch.float32)
     assert values.unique().numel() > 900
     assert abs(float((values > 0).float().mean()) - 0.5) < 0.03
@@ -65,48 +65,50 @@ def test_values_are_spread():
     assert float((values == other).float().mean()) < 0.01
 
 
-def test_large_images_are_made_in_parts():
+def test_parts_of_large_images_equal_the_complete_image():
     image = RandomImage(1, 1, 3, 1 << 20, seed=1)
-    whole = image.make_box(Box((0, 3), (0, 1 << 20)), 0, torch.float16)
-    assert torch.equal(whole[:, :, 2:3, 7:9], image.make_box(Box((2, 3), (7, 9)), 0, torch.float16))
+    complete = image.make_box(Box((0, 3), (0, 1 << 20)), 0, torch.float16)
+    assert torch.equal(
+        complete[:, :, 2:3, 7:9], image.make_box(Box((2, 3), (7, 9)), 0, torch.float16)
+    )
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("image", [IMAGE, WHOLE_NUMBERS], ids=["random", "whole"])
-def test_a_device_makes_the_values_of_the_host(image, dtype, monkeypatch):
+def test_a_device_computes_the_values_of_the_host(image, dtype, monkeypatch):
     monkeypatch.setattr(pixels, "_CHUNK", 100)  # several parts
-    made = image.make_box(WHOLE, 3, dtype, GPU)
-    assert made.device.type == GPU.type
-    assert torch.equal(made.cpu(), image.make_box(WHOLE, 3, dtype))
+    late_image = image.make_box(WHOLE, 3, dtype, GPU)
+    assert late_image.device.type == GPU.type
+    assert torch.equal(late_image.cpu(), image.make_box(WHOLE, 3, dtype))
 
 
-def test_the_first_wrong_pixel_is_named_in_global_coordinates():
+def test_reports_the_first_wrong_pixel_in_global_coordinates():
     box = Box((10, 14), (20, 25))
     expected = IMAGE.make_box(box, 0, torch.float32)
     assert compare_pixels(expected.clone(), expected, box).error == 0.0
-    got = expected.clone()
-    got[1, 2, 3, 4] += 1
-    got[1, 2, 3, 3] = float("nan")
-    found = compare_pixels(got, expected, box)
-    assert found.exceeds
-    assert found.error == math.inf
+    computed = expected.clone()
+    computed[1, 2, 3, 4] += 1
+    computed[1, 2, 3, 3] = float("nan")
+    worst = compare_pixels(computed, expected, box)
+    assert worst.exceeds
+    assert worst.error == math.inf
     assert "2 of 120 values are wrong, the first at row 13, col 23 (image 1, channel 2)" in (
-        found.detail
+        worst.detail
     )
 
 
-def test_a_value_within_the_tolerance_is_not_wrong_and_a_nan_always_is():
+def test_accepts_values_in_the_tolerance_and_no_nan():
     expected = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    near = compare_values("w", expected + 0.25, expected, 0.25)
-    assert (near.exceeds, near.error, near.detail) == (False, 0.25, "")
-    far = compare_values("w", expected + torch.tensor([0.0, 0.5]), expected, 0.25)
-    assert far.exceeds
-    assert far.detail == "2 of 4 values of w are wrong, the first at [0, 1]: 2.5, not 2"
+    inside = compare_values("w", expected + 0.25, expected, 0.25)
+    assert (inside.exceeds, inside.error, inside.detail) == (False, 0.25, "")
+    outside = compare_values("w", expected + torch.tensor([0.0, 0.5]), expected, 0.25)
+    assert outside.exceeds
+    assert outside.detail == "2 of 4 values of w are wrong, the first at [0, 1]: 2.5, not 2"
     nan = compare_values("w", expected * float("nan"), expected, 1e9)
     assert nan.exceeds
 
 
-def test_whole_images_hold_whole_numbers_of_the_size_and_share_asked_for():
+def test_integer_images_have_the_requested_range_and_share():
     image = WHOLE_NUMBERS
     values = image.make_box(WHOLE, 1, torch.float32)
     assert torch.equal(values, values.round())
@@ -121,90 +123,99 @@ def test_whole_images_hold_whole_numbers_of_the_size_and_share_asked_for():
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("terms", [1, 9, 300, 5000, 65536])
-def test_sums_of_whole_numbers_are_exact(dtype, terms):
+def test_sums_of_integers_are_exact(dtype, terms):
     limit = largest_sum(dtype)
     spread = choose_spread(terms, limit, wide=shows_tf32(limit))
-    one, other = (whole_numbers((4, terms), spread, seed) for seed in (1, 2))
+    left, right = (whole_numbers((4, terms), spread, seed) for seed in (1, 2))
     if shows_tf32(limit):
-        insert_wide(one, 1, 3)
-    sums = (one.abs() * other.abs()).sum(1)
+        insert_wide(left, 1, 3)
+    sums = (left.abs() * right.abs()).sum(1)
     assert bool((sums > 0).any())
     assert float(sums.max()) <= limit
-    for exact in (one, other, sums):
+    for exact in (left, right, sums):
         assert torch.equal(exact.to(dtype).double(), exact)
 
 
-def product(n, dtype=torch.float32):
+def make_product(n, dtype=torch.float32):
     left, right = gemm.draw_factors(n, dtype, [1, 2, 3])
     return left, right, (left @ right).to(dtype)
 
 
 @pytest.mark.parametrize("n", [1, 2, 33, 300])
-def test_a_right_product_is_right(n):
-    left, right, result = product(n)
+def test_accepts_a_correct_product(n):
+    left, right, result = make_product(n)
     assert gemm.check_rows(left, right, result, seed=3) == (0.0, "")
     assert gemm.check_values(left, right, result, seed=3) == (0.0, "")
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
-@pytest.mark.parametrize("place", [(0, 0), (5, 64), (64, 0), (64, 64)])
+@pytest.mark.parametrize("position", [(0, 0), (5, 64), (64, 0), (64, 64)])
 @pytest.mark.parametrize("wrong", [1.0, -1.0, float("nan")])
-def test_any_one_wrong_value_of_a_product_is_found(dtype, place, wrong):
-    left, right, result = product(65, dtype)
-    result[place] += wrong
+def test_detects_any_wrong_value_of_a_product(dtype, position, wrong):
+    left, right, result = make_product(65, dtype)
+    result[position] += wrong
     error, detail = gemm.check_rows(left, right, result, seed=4)
     assert not error <= 0.0
-    assert f"row {place[0]} " in detail
+    assert f"row {position[0]} " in detail
 
 
-def test_a_product_of_other_matrices_is_found_by_both_ways():
-    left, right, result = product(20)
+def test_both_checks_detect_a_product_of_other_matrices():
+    left, right, result = make_product(20)
     assert gemm.check_rows(left, right, result.T, seed=5)[0] > 0
     assert gemm.check_values(left, right, result.T + 1, seed=5)[0] > 0
 
 
-def in_tf32(tensor):
-    """The stand-in for tensor cores: fp32 with its mantissa rounded to ten bits."""
+def round_to_tf32(tensor):
+    """Stand in for tensor cores: return fp32 with its mantissa rounded to ten bits."""
     bits = tensor.float().view(torch.int32)
     return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
 
 
-def test_the_stand_in_rounds_as_tf32_does():
-    given = torch.tensor([1.0, 2047.0, 2048.0, 2049.0, 2051.0, -2051.0, 1 + 2.0**-10, 1 + 2.0**-11])
-    wanted = [1.0, 2047.0, 2048.0, 2048.0, 2052.0, -2052.0, 1 + 2.0**-10, 1.0]
-    assert in_tf32(given).tolist() == wanted
-    assert all(abs(in_tf32(torch.tensor(float(one))).item() - one) == 1 for one in WIDE)
+def test_the_stand_in_rounds_like_tf32():
+    values = torch.tensor(
+        [1.0, 2047.0, 2048.0, 2049.0, 2051.0, -2051.0, 1 + 2.0**-10, 1 + 2.0**-11]
+    )
+    expected = [1.0, 2047.0, 2048.0, 2048.0, 2052.0, -2052.0, 1 + 2.0**-10, 1.0]
+    assert round_to_tf32(values).tolist() == expected
+    assert all(
+        abs(round_to_tf32(torch.tensor(float(number))).item() - number) == 1 for number in WIDE
+    )
 
 
-def checked_product(monkeypatch, **params):
-    """The check of compute.gemm on a product whose factors the tensor cores round."""
+def check_products(monkeypatch, **params):
+    """Return the results of the check for a correct and for a rounded product."""
     context = context_of("compute.gemm", device="cpu", **params)
     multiply = torch.mm
-    rounded = lambda a, b, out: multiply(in_tf32(a), in_tf32(b), out=out)  # noqa: E731
+    multiply_rounded = lambda a, b, out: multiply(round_to_tf32(a), round_to_tf32(b), out=out)  # noqa: E731
     matrices = gemm.Matrices(*(torch.empty((params["n"], params["n"])) for _ in range(3)))
     right = gemm.check_product(context, matrices.multiply, matrices, "before")
-    monkeypatch.setattr(torch, "mm", rounded)
+    monkeypatch.setattr(torch, "mm", multiply_rounded)
     return right, gemm.check_product(context, matrices.multiply, matrices, "before")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 64, 300, 2000])
-def test_a_product_of_fp32_in_tf32_is_wrong(n, monkeypatch):
-    right, rounded = checked_product(monkeypatch, n=n)
+def test_detects_an_fp32_product_in_tf32(n, monkeypatch):
+    right, rounded = check_products(monkeypatch, n=n)
     assert right == (0.0, "")
     assert rounded[0] >= 1
     assert "of the product is" in rounded[1]
 
 
-def test_a_product_of_tf32_is_right():
+def test_accepts_a_product_of_tf32():
     left, right = gemm.draw_factors(300, torch.float32, [1, 2, 3], tf32=True)
     for factor in (left, right):
-        assert torch.equal(in_tf32(factor).double(), factor)
-    assert gemm.check_rows(left, right, in_tf32(left) @ in_tf32(right), seed=3) == (0.0, "")
+        assert torch.equal(round_to_tf32(factor).double(), factor)
+    assert gemm.check_rows(left, right, round_to_tf32(left) @ round_to_tf32(right), seed=3) == (
+        0.0,
+        "",
+    )
 
 
-def convolved(kernel, channels, dtype=torch.float32, size=40, batch=2, tf32=False, device="cpu"):
-    """A convolution and its factors; on ``meta`` they are those of a GPU."""
+def make_convolution(
+    kernel, channels, dtype=torch.float32, size=40, batch=2, tf32=False, device="cpu"
+):
+    """Return a convolution and its factors; on `meta`, they are those of a GPU."""
     shapes = (batch, channels, size, size), (3, channels, kernel, kernel)
     tensors = (torch.zeros(shape, dtype=dtype, device=device) for shape in shapes)
     convolution = conv.Convolution(*tensors)
@@ -213,31 +224,31 @@ def convolved(kernel, channels, dtype=torch.float32, size=40, batch=2, tf32=Fals
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize(("kernel", "channels"), [(1, 8), (3, 1), (3, 32), (4, 5), (7, 3)])
-def test_a_convolution_of_fp32_in_tf32_is_wrong(kernel, channels):
-    convolution, images, kernels = convolved(kernel, channels)
+def test_detects_an_fp32_convolution_in_tf32(kernel, channels):
+    convolution, images, kernels = make_convolution(kernel, channels)
     expected = conv.compute_reference(images, kernels)
     convolution.images.copy_(images)
     convolution.kernels.copy_(kernels)
     convolution.convolve()
     assert conv.compare_values(convolution.result, expected) == (0.0, "")
-    convolution.images.copy_(in_tf32(images))
+    convolution.images.copy_(round_to_tf32(images))
     convolution.convolve()
     assert conv.compare_values(convolution.result, expected)[0] >= 1
     assert conv.compare_rows(convolution.result, images, kernels, 4)[0] >= 1
 
 
 @pytest.mark.parametrize("kernel", [1, 3, 5])
-def test_a_convolution_of_tf32_is_right(kernel):
-    _, images, kernels = convolved(kernel, 16, tf32=True)
+def test_factors_of_a_tf32_convolution_are_exact(kernel):
+    _, images, kernels = make_convolution(kernel, 16, tf32=True)
     for factor in (images, kernels):
-        assert torch.equal(in_tf32(factor).double(), factor)
+        assert torch.equal(round_to_tf32(factor).double(), factor)
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize(("kernel", "channels"), [(1, 1), (3, 1), (3, 64), (5, 16), (7, 8)])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_sums_of_a_convolution_stay_where_they_are_not_in_doubt(dtype, kernel, channels, device):
-    _, images, kernels = convolved(kernel, channels, dtype, device=device)
+def test_sums_of_a_convolution_stay_below_the_limit(dtype, kernel, channels, device):
+    _, images, kernels = make_convolution(kernel, channels, dtype, device=device)
     sums = torch.nn.functional.conv2d(images.abs(), kernels.abs(), padding="same")
     limit = largest_convolved(dtype, (kernel, kernel), gpu=device == "meta")
     assert 0 < float(sums.max()) <= limit
@@ -245,7 +256,7 @@ def test_sums_of_a_convolution_stay_where_they_are_not_in_doubt(dtype, kernel, c
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5)])
-def test_no_fast_algorithm_makes_sums_smaller_on_the_host(dtype, kernel):
+def test_only_a_gpu_lowers_the_limit_of_sums(dtype, kernel):
     assert largest_convolved(dtype, kernel, gpu=False) == largest_sum(dtype)
     if dtype != torch.bfloat16:
         assert largest_convolved(dtype, kernel, gpu=True) < largest_sum(dtype)
@@ -254,14 +265,14 @@ def test_no_fast_algorithm_makes_sums_smaller_on_the_host(dtype, kernel):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("channels", [1, 3, 16, 64, 256])
-def test_winograd_leaves_no_doubt_of_the_whole_number(dtype, channels):
-    _, images, kernels = convolved(3, channels, dtype, size=98, batch=1, device="meta")
+def test_winograd_errors_allow_exact_rounding(dtype, channels):
+    _, images, kernels = make_convolution(3, channels, dtype, size=98, batch=1, device="meta")
     exact = torch.nn.functional.conv2d(images, kernels)
     rounded = winograd(images, kernels, dtype).double()
     assert 0 < float((rounded - exact).abs().max()) < conv.TOLERANCE / 2
 
 
-def test_winograd_of_larger_sums_in_fp16_would_leave_doubt():
+def test_larger_sums_in_fp16_prevent_exact_rounding():
     spread = choose_spread(27, largest_sum(torch.float16))
     images, kernels = (
         whole_numbers(shape, spread, seed)
@@ -274,10 +285,14 @@ def test_winograd_of_larger_sums_in_fp16_would_leave_doubt():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("layers", [1, 2, 4])
-def test_winograd_in_a_row_is_within_the_tolerance_of_a_gpu(layers, dtype):
-    pixels = exact = torch.randint(-2, 3, (1, 16, 130, 130), generator=seeded(layers)).double()
+def test_winograd_in_sequence_meets_the_tolerance_of_a_gpu(layers, dtype):
+    pixels = exact = torch.randint(
+        -2, 3, (1, 16, 130, 130), generator=make_generator(layers)
+    ).double()
     for _ in range(layers):
-        weights = torch.rand((exact.shape[1], exact.shape[1], 3, 3), generator=seeded(7)) - 0.5
+        weights = (
+            torch.rand((exact.shape[1], exact.shape[1], 3, 3), generator=make_generator(7)) - 0.5
+        )
         weights = (weights / 6).to(dtype).double()
         size = (pixels.shape[2] - 2) // 4 * 4 + 2
         pixels = winograd(pixels[:, :, :size, :size], weights, dtype).to(dtype).double()
@@ -289,37 +304,37 @@ def test_winograd_in_a_row_is_within_the_tolerance_of_a_gpu(layers, dtype):
     assert (error > allowed) == (dtype == torch.float32 and layers < 4)
 
 
-def seeded(number):
+def make_generator(number):
     return torch.Generator().manual_seed(number)
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
-def test_rows_of_a_right_convolution_are_right(kernel, dtype):
-    _, images, kernels = convolved(kernel, 4, dtype, size=9)
-    got = conv.compute_reference(images, kernels).to(dtype)
-    assert conv.compare_rows(got, images, kernels, 5) == (0.0, "")
+def test_accepts_rows_of_a_correct_convolution(kernel, dtype):
+    _, images, kernels = make_convolution(kernel, 4, dtype, size=9)
+    computed = conv.compute_reference(images, kernels).to(dtype)
+    assert conv.compare_rows(computed, images, kernels, 5) == (0.0, "")
 
 
-def test_rows_narrower_than_the_kernel_are_right():
-    _, images, kernels = convolved(7, 2, size=2)
+def test_accepts_rows_narrower_than_the_kernel():
+    _, images, kernels = make_convolution(7, 2, size=2)
     expected = conv.compute_reference(images, kernels)
     assert conv.compare_rows(expected, images, kernels, 5) == (0.0, "")
 
 
-@pytest.mark.parametrize("place", [(0, 0, 0, 0), (1, 2, 39, 39), (0, 1, 17, 3), (1, 0, 0, 39)])
+@pytest.mark.parametrize("position", [(0, 0, 0, 0), (1, 2, 39, 39), (0, 1, 17, 3), (1, 0, 0, 39)])
 @pytest.mark.parametrize("wrong", [1.0, -2.0, 0.3, float("nan")])
-def test_any_one_wrong_value_of_a_large_convolution_is_found(place, wrong):
-    _, images, kernels = convolved(3, 4)
-    got = conv.compute_reference(images, kernels).float()
-    got[place] += wrong
-    error, detail = conv.compare_rows(got, images, kernels, 6)
+def test_detects_any_wrong_value_of_a_large_convolution(position, wrong):
+    _, images, kernels = make_convolution(3, 4)
+    computed = conv.compute_reference(images, kernels).float()
+    computed[position] += wrong
+    error, detail = conv.compare_rows(computed, images, kernels, 6)
     assert not error <= conv.TOLERANCE
-    assert f"row {place[2]}" in detail
-    assert f"(image {place[0]}, channel {place[1]})" in detail
+    assert f"row {position[2]}" in detail
+    assert f"(image {position[0]}, channel {position[1]})" in detail
 
 
-def test_a_large_convolution_is_checked_by_rows_and_says_so(monkeypatch):
+def test_checks_a_large_convolution_by_rows(monkeypatch):
     monkeypatch.setattr(conv, "MAX_COMPARED_FLOP", 1.0)
     context = context_of("compute.conv", image_size=16, iterations=1, device="cpu")
     conv.run(context)
@@ -327,27 +342,27 @@ def test_a_large_convolution_is_checked_by_rows_and_says_so(monkeypatch):
     assert said(context, "check")[0]["passed"]
 
 
-def test_a_small_convolution_is_checked_by_values_and_needs_no_words():
+def test_checks_a_small_convolution_by_values():
     context = context_of("compute.conv", image_size=16, iterations=1, device="cpu")
     conv.run(context)
     assert not said(context, "choice", name="checked")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_fault_of_a_large_convolution_is_always_found(seed, monkeypatch):
+def test_always_detects_the_fault_of_a_large_convolution(seed, monkeypatch):
     monkeypatch.setattr(conv, "MAX_COMPARED_FLOP", 1.0)
-    words = {"image_size": 9, "in_channels": 4, "iterations": 1, "warmup": 0, "seed": seed}
-    context = context_of("compute.conv", "corrupt-result", device="cpu", **words)
+    params = {"image_size": 9, "in_channels": 4, "iterations": 1, "warmup": 0, "seed": seed}
+    context = context_of("compute.conv", "corrupt-result", device="cpu", **params)
     conv.run(context)
     assert not said(context, "check")[0]["passed"]
 
 
 @pytest.mark.parametrize("name", ["compute.gemm", "compute.conv"])
-def test_tf32_on_the_cpu_is_refused(name, monkeypatch):
+def test_rejects_tf32_on_the_cpu(name, monkeypatch):
     monkeypatch.setattr(choice, "explain_missing_gpu", lambda: "there is no GPU")
-    with pytest.raises(ExceptionGroup) as refused:
+    with pytest.raises(ExceptionGroup) as caught:
         context_of(name, dtype="tf32", device="cpu")
-    assert "tf32 needs a GPU, and device is cpu" in str(refused.value.exceptions[0])
+    assert "tf32 needs a GPU, and device is cpu" in str(caught.value.exceptions[0])
     context = context_of(name, dtype="tf32")
     runner = gemm.run if name == "compute.gemm" else conv.run
     with pytest.raises(CannotRunError, match="tf32 needs a GPU, and the device is cpu"):
@@ -355,7 +370,7 @@ def test_tf32_on_the_cpu_is_refused(name, monkeypatch):
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4, 7])
-def test_the_reference_convolution_is_torchs(kernel):
+def test_the_reference_convolution_agrees_with_torch(kernel):
     generator = torch.Generator().manual_seed(kernel)
     images = torch.rand((2, 3, 9, 8), generator=generator, dtype=torch.float64)
     kernels = torch.rand((4, 3, kernel, kernel), generator=generator, dtype=torch.float64)
@@ -367,11 +382,11 @@ def test_the_reference_convolution_is_torchs(kernel):
 
 
 @pytest.mark.parametrize("wrong", [1.0, float("nan")])
-def test_a_wrong_value_of_a_convolution_is_named(wrong):
+def test_reports_a_wrong_value_of_a_convolution(wrong):
     expected = torch.zeros((1, 2, 3, 4), dtype=torch.float64)
-    got = expected.float()
-    assert conv.compare_values(got, expected) == (0.0, "")
-    got[0, 1, 2, 3] += wrong
-    error, detail = conv.compare_values(got, expected)
+    computed = expected.float()
+    assert conv.compare_values(computed, expected) == (0.0, "")
+    computed[0, 1, 2, 3] += wrong
+    error, detail = conv.compare_values(computed, expected)
     assert not error <= conv.TOLERANCE
     assert "row 2, col 3 (image 0, channel 1)" in detail

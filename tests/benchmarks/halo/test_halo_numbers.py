@@ -1,4 +1,4 @@
-"""halo.compute's numbers: exact in fp32 forward and backward, and wrong where TF32 multiplies."""
+"""Numbers of halo.compute: exact in fp32, and wrong with products in TF32."""
 
 import pytest
 import torch
@@ -21,19 +21,19 @@ CASES = [
 FORMATS = ["fp64", "fp32", "fp16", "bf16"]
 
 
-def case_of(**params):
-    words = {"image_size": 24, "grid": "1x1", "iterations": 1, "warmup": 0, "device": "cpu"}
-    return context_of("halo.compute", **words | params)
+def make_context(**params):
+    defaults = {"image_size": 24, "grid": "1x1", "iterations": 1, "warmup": 0, "device": "cpu"}
+    return context_of("halo.compute", **defaults | params)
 
 
-def failed(context):
+def list_failed_checks(context):
     assert len(said(context, "check")) == 4
     return {check["name"] for check in said(context, "check") if not check["passed"]}
 
 
 @pytest.fixture
 def tf32(monkeypatch):
-    """A device that multiplies fp32 as TF32, for a benchmark that does not forbid it."""
+    """Simulate a device that multiplies fp32 in TF32, and a benchmark that allows it."""
     monkeypatch.setattr(compute, "autotune_convolutions", lambda: autotune_convolutions(tf32=True))
     monkeypatch.setattr(compute, "choose_device", lambda _: torch.device("cpu"))
     for name in ("report_parts", "report_speedup", "report_backward"):
@@ -42,25 +42,25 @@ def tf32(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("params", CASES, ids=str)
-def test_fp32_is_right_and_in_tf32_output_and_gradients_are_wrong(params, tf32):
-    context = case_of(**params)
+def test_fp32_passes_and_tf32_fails(params, tf32):
+    context = make_context(**params)
     compute.run(context)
-    assert not failed(context)
+    assert not list_failed_checks(context)
     with Tf32Products() as products:
-        context = case_of(**params)
+        context = make_context(**params)
         compute.run(context)
     assert products.products > 0
-    assert failed(context) == {"conv", "grad"}
+    assert list_failed_checks(context) == {"conv", "grad"}
 
 
 @pytest.mark.parametrize("params", CASES, ids=str)
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("gpu", [False, True])
-def test_no_sum_is_larger_than_what_comes_out_exactly(params, dtype, gpu, monkeypatch):
-    """Of outputs, and of input gradients where those of the outputs are 1 or -1."""
+def test_all_sums_are_exact(params, dtype, gpu, monkeypatch):
+    """Sums of outputs, and of input gradients for output gradients of 1 or -1."""
     monkeypatch.setattr(compute, "is_gpu", lambda _: gpu)
     with torch.no_grad():
-        convolution, case = compute._open_case(case_of(dtype=dtype, **params))
+        convolution, case = compute._open_case(make_context(dtype=dtype, **params))
     limit = largest_convolved(case.template.dtype, convolution.module.kernel_size, gpu=gpu)
     plain = case.plain
     plain.weight.data.abs_()
@@ -69,7 +69,7 @@ def test_no_sum_is_larger_than_what_comes_out_exactly(params, dtype, gpu, monkey
     gradient = case.gradient.make_box(case.output_tiling.tile, 1, torch.float64).abs()
     assert isinstance(case.image, IntegerImage)
     if case.image.share == 1 << 16:
-        # The worst there can be; where most numbers are zero, what there is.
+        # The worst case; if most numbers are zero, the drawn values.
         image.fill_(case.image.largest)
         gradient.fill_(1.0)
     output = plain(image.requires_grad_())

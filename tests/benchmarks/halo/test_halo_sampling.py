@@ -1,4 +1,4 @@
-"""Large tiles: what of them is compared, and that what is wrong there is found."""
+"""Large tiles: the compared part of them, and detection of errors elsewhere."""
 
 from functools import partial
 from itertools import combinations
@@ -23,7 +23,7 @@ from unit.recorded import choice_of, context_of, said
 install()
 
 
-def window_of(conv):
+def make_window(conv):
     axes = zip(conv.kernel_size, conv.stride, conv.padding, conv.dilation, strict=True)
     return Window2d(*(Window(*axis) for axis in axes))
 
@@ -43,33 +43,33 @@ def _small(monkeypatch):
     monkeypatch.setattr(sampling, "BOX_COUNT", 4)
 
 
-def made(name, grid="2x2", size=(90, 101)):
+def make_sampling(name, grid="2x2", size=(90, 101)):
     layers = nn.Sequential(*LAYERS[name]).double()
-    windows = [window_of(conv) for conv in layers]
+    windows = [make_window(conv) for conv in layers]
     owned = produced = Partition.from_grid(Grid(*map(int, grid.split("x"))), *size)
     for window in windows:
         produced = produced.resize(*window.output_size(produced.height, produced.width))
-    chosen = Sampling(owned, produced, windows, lambda round_, rank: 97 * round_ + rank, 1.0)
-    return layers, windows, chosen
+    sampler = Sampling(owned, produced, windows, lambda round_, rank: 97 * round_ + rank, 1.0)
+    return layers, windows, sampler
 
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("round_", range(3))
-def test_boxes_are_apart_within_the_tile_and_hold_all_that_needs_a_halo(name, round_):
-    _, windows, chosen = made(name)
+def test_boxes_are_disjoint_and_cover_all_halo_outputs(name, round_):
+    _, windows, sampler = make_sampling(name)
     for rank in range(4):
-        tile = chosen.produced.tile(rank)
-        boxes = chosen.select_outputs(round_, rank)
+        tile = sampler.produced.tile(rank)
+        boxes = sampler.select_outputs(round_, rank)
         assert len(boxes) >= 4 + 1
         assert all(box.intersect(tile) == box and not box.empty for box in boxes)
-        assert all(one.intersect(other).empty for one, other in combinations(boxes, 2))
-        whole = torch.zeros((tile.height, tile.width))
+        assert all(first.intersect(second).empty for first, second in combinations(boxes, 2))
+        coverage = torch.zeros((tile.height, tile.width))
         for box in boxes:
             rows, cols = (
                 slice(a - b[0], c - b[0])
                 for (a, c), b in ((box.rows, tile.rows), (box.cols, tile.cols))
             )
-            whole[rows, cols] += 1
+            coverage[rows, cols] += 1
         edge = [
             max(3, -(-reach // stride))
             for stride, reach in (
@@ -77,43 +77,43 @@ def test_boxes_are_apart_within_the_tile_and_hold_all_that_needs_a_halo(name, ro
                 compute_reach([w.cols for w in windows]),
             )
         ]
-        inner = whole[edge[0] : -edge[0], edge[1] : -edge[1]]
-        assert float(whole.sum() - inner.sum()) == whole.numel() - inner.numel()
-        # A whole row that is wrong, or a whole column, meets what is compared.
-        assert bool((whole.sum(0) > 0).all())
-        assert bool((whole.sum(1) > 0).all())
-        assert 0 < chosen.compared_share(round_, rank) < 1
+        inner = coverage[edge[0] : -edge[0], edge[1] : -edge[1]]
+        assert float(coverage.sum() - inner.sum()) == coverage.numel() - inner.numel()
+        # A wrong row or a wrong column intersects a compared box.
+        assert bool((coverage.sum(0) > 0).all())
+        assert bool((coverage.sum(1) > 0).all())
+        assert 0 < sampler.compared_share(round_, rank) < 1
 
 
-def test_each_round_and_rank_has_boxes_of_its_own():
-    _, _, chosen = made("3x3")
-    drawn = [str(chosen.select_outputs(round_, rank)) for round_ in range(4) for rank in range(4)]
-    assert len(set(drawn)) == 16
-    assert str(chosen.select_outputs(2, 3)) == drawn[2 * 4 + 3]
+def test_each_round_and_rank_has_different_boxes():
+    _, _, sampler = make_sampling("3x3")
+    boxes = [str(sampler.select_outputs(round_, rank)) for round_ in range(4) for rank in range(4)]
+    assert len(set(boxes)) == 16
+    assert str(sampler.select_outputs(2, 3)) == boxes[2 * 4 + 3]
 
 
 @pytest.mark.parametrize("size", [(8, 14), (5, 200), (1, 1)])
-def test_a_tile_that_is_mostly_border_is_compared_whole(size):
-    _, _, chosen = made("3x3", "1x1", size)
-    assert chosen.select_outputs(0, 0) == [chosen.produced.tile(0)]
-    assert chosen.compared_share(0, 0) == 1.0
+def test_compares_all_of_a_tile_that_is_mostly_border(size):
+    _, _, sampler = make_sampling("3x3", "1x1", size)
+    assert sampler.select_outputs(0, 0) == [sampler.produced.tile(0)]
+    assert sampler.compared_share(0, 0) == 1.0
 
 
 def test_a_rank_without_a_tile_compares_nothing():
-    _, _, chosen = made("3x3", "4x1", (3, 60))
-    empty = [rank for rank in range(4) if chosen.produced.tile(rank).empty]
+    _, _, sampler = make_sampling("3x3", "4x1", (3, 60))
+    empty = [rank for rank in range(4) if sampler.produced.tile(rank).empty]
     assert empty
-    assert [chosen.select_outputs(0, rank) + chosen.select_inputs(0, rank) for rank in empty] == [
+    assert [sampler.select_outputs(0, rank) + sampler.select_inputs(0, rank) for rank in empty] == [
         []
     ] * len(empty)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
-def test_boxes_of_the_reference_are_those_of_the_whole(name):
-    layers, windows, chosen = made(name)
-    owned = chosen.owned
-    produced = chosen.produced
+def test_boxes_of_the_reference_equal_the_complete_one(name):
+    layers, windows, sampler = make_sampling(name)
+    owned = sampler.owned
+    produced = sampler.produced
     image = IntegerImage(2, 2, owned.height, owned.width, 5, 3)
     gradient = IntegerImage(2, 3, produced.height, produced.width, 6, 2)
     for rank in range(4):
@@ -121,77 +121,77 @@ def test_boxes_of_the_reference_are_those_of_the_whole(name):
             layers,
             windows,
             lambda box: image.make_box(box, 1, torch.float64),
-            lambda box: chosen.make_gradient(gradient, box, 1, torch.float64),
+            lambda box: sampler.make_gradient(gradient, box, 1, torch.float64),
             owned,
         )
         tile = owned.tile(rank)
         outputs = produced.tile(rank)
-        ((_, output),) = (whole := reference.compute_tile(tile, outputs)).output
-        ((_, of_input),) = whole.input_gradient
-        some = reference.compute_boxes(
-            chosen.select_inputs(1, rank), chosen.select_outputs(1, rank)
+        ((_, output),) = (complete := reference.compute_tile(tile, outputs)).output
+        ((_, input_gradient),) = complete.input_gradient
+        partial = reference.compute_boxes(
+            sampler.select_inputs(1, rank), sampler.select_outputs(1, rank)
         )
-        for found, all_, at in (
-            (some.output, output, outputs),
-            (some.input_gradient, of_input, tile),
+        for box_values, complete_values, origin in (
+            (partial.output, output, outputs),
+            (partial.input_gradient, input_gradient, tile),
         ):
-            assert found
-            for box, values in found:
-                torch.testing.assert_close(values, view_box(all_, at, box))
-        torch.testing.assert_close(some.parameter_gradients, whole.parameter_gradients)
-        assert all(one.abs().max() > 0 for one in some.parameter_gradients)
-        assert of_input.abs().max() > 0
+            assert box_values
+            for box, values in box_values:
+                torch.testing.assert_close(values, view_box(complete_values, origin, box))
+        torch.testing.assert_close(partial.parameter_gradients, complete.parameter_gradients)
+        assert all(parameter.abs().max() > 0 for parameter in partial.parameter_gradients)
+        assert input_gradient.abs().max() > 0
 
 
-def test_gradients_are_zero_where_nothing_is_compared():
-    _, _, chosen = made("3x3")
+def test_gradients_are_zero_outside_of_compared_boxes():
+    _, _, sampler = make_sampling("3x3")
     gradient = IntegerImage(1, 1, 90, 101, 6, 2)
-    all_ = Box((0, 90), (0, 101))
-    everywhere = torch.float32
-    values = chosen.make_gradient(gradient, all_, 1, everywhere)
-    wanted = gradient.make_box(all_, 1, everywhere)
+    all_pixels = Box((0, 90), (0, 101))
+    dtype = torch.float32
+    values = sampler.make_gradient(gradient, all_pixels, 1, dtype)
+    expected = gradient.make_box(all_pixels, 1, dtype)
     for rank in range(4):
-        for box in chosen.select_outputs(1, rank):
-            one = view_box(wanted, all_, box)
-            assert torch.equal(view_box(values, all_, box), one)
-            one.zero_()
-    kept = sum(chosen.compared_share(1, rank) for rank in range(4)) / 4
-    assert float((values != 0).float().mean()) == pytest.approx(0.8 * kept, rel=0.1)
+        for box in sampler.select_outputs(1, rank):
+            box_gradient = view_box(expected, all_pixels, box)
+            assert torch.equal(view_box(values, all_pixels, box), box_gradient)
+            box_gradient.zero_()
+    compared_share = sum(sampler.compared_share(1, rank) for rank in range(4)) / 4
+    assert float((values != 0).float().mean()) == pytest.approx(0.8 * compared_share, rel=0.1)
     assert torch.equal(
-        chosen.make_gradient(gradient, Box((30, 60), (40, 70)), 1, everywhere),
+        sampler.make_gradient(gradient, Box((30, 60), (40, 70)), 1, dtype),
         values[:, :, 30:60, 40:70],
     )
 
 
-def test_the_operations_are_those_of_three_convolutions_a_layer():
-    layers, windows, chosen = made("3x3", "1x2", (10, 20))
-    assert count_flop(layers, 4, windows, chosen.owned) == 3 * 2 * 4 * 10 * 20 * 2 * 3 * 9 / 2
-    words = (windows, chosen.owned, chosen.produced, chosen.seed)
-    assert choose_sampling(layers, 4, *words) is None
-    assert choose_sampling(layers, 10**7, *words) is not None
+def test_counts_three_convolutions_per_layer():
+    layers, windows, sampler = make_sampling("3x3", "1x2", (10, 20))
+    assert count_flop(layers, 4, windows, sampler.owned) == 3 * 2 * 4 * 10 * 20 * 2 * 3 * 9 / 2
+    arguments = (windows, sampler.owned, sampler.produced, sampler.seed)
+    assert choose_sampling(layers, 4, *arguments) is None
+    assert choose_sampling(layers, 10**7, *arguments) is not None
 
 
 SMALL = {"image_size": "40x53", "grid": "1x1", "in_channels": 2, "out_channels": 2}
 RUNS = {"halo.compute": compute.run, "halo.fused": fused.run}
 
 
-def ran(name, monkeypatch, **params):
+def run_benchmark(name, monkeypatch, **params):
     monkeypatch.setattr(sampling, "MAX_COMPARED_FLOP", 0.0)
-    words = SMALL | {"iterations": 1, "warmup": 0, "device": "cpu"} | params
-    context = context_of(name, **words)
+    settings = SMALL | {"iterations": 1, "warmup": 0, "device": "cpu"} | params
+    context = context_of(name, **settings)
     RUNS[name](context)
     return context
 
 
-def failed(context):
+def list_failed_checks(context):
     return {check["name"] for check in said(context, "check") if not check["passed"]}
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_large_tile_passes_and_says_what_was_compared(name, monkeypatch):
-    context = ran(name, monkeypatch)
+def test_a_large_tile_passes_and_reports_the_compared_part(name, monkeypatch):
+    context = run_benchmark(name, monkeypatch)
     assert len(said(context, "check")) == 4
-    assert not failed(context)
+    assert not list_failed_checks(context)
     value, reason = choice_of(context, "checked")
     assert value.startswith("borders and boxes, ")
     assert value.endswith(" % of the values")
@@ -199,7 +199,7 @@ def test_a_large_tile_passes_and_says_what_was_compared(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_nothing_is_said_of_a_small_tile_of_which_all_is_compared(name):
+def test_reports_nothing_for_a_small_tile(name):
     context = context_of(name, **SMALL, iterations=1, warmup=0, device="cpu")
     RUNS[name](context)
     assert not said(context, "choice", name="checked")
@@ -207,7 +207,7 @@ def test_nothing_is_said_of_a_small_tile_of_which_all_is_compared(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_a_wrong_value_at_the_border_is_always_found(seed, monkeypatch):
+def test_detects_any_wrong_value_at_the_border(seed, monkeypatch):
     convolve = torch.conv2d
 
     def convolve_wrongly(images, *args):
@@ -218,11 +218,11 @@ def test_a_wrong_value_at_the_border_is_always_found(seed, monkeypatch):
         return result
 
     monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
-    assert failed(ran("halo.compute", monkeypatch, seed=seed)) == {"conv"}
+    assert list_failed_checks(run_benchmark("halo.compute", monkeypatch, seed=seed)) == {"conv"}
 
 
 @pytest.mark.parametrize("axis", ["row", "col"])
-def test_a_wrong_row_or_column_anywhere_is_found(axis, monkeypatch):
+def test_detects_a_wrong_row_or_column(axis, monkeypatch):
     convolve = torch.conv2d
 
     def convolve_wrongly(images, *args):
@@ -232,7 +232,7 @@ def test_a_wrong_row_or_column_anywhere_is_found(axis, monkeypatch):
         return result
 
     monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
-    assert "conv" in failed(ran("halo.compute", monkeypatch))
+    assert "conv" in list_failed_checks(run_benchmark("halo.compute", monkeypatch))
 
 
 OUTSIDE = {"NaN": float("nan"), "infinity": float("inf"), "fraction": 0.4}
@@ -245,8 +245,8 @@ ANY_NUMBER = ("fraction", "halo.fused")
     ("wrong", "name"),
     [(wrong, name) for wrong in OUTSIDE for name in RUNS if (wrong, name) != ANY_NUMBER],
 )
-def test_what_no_rounding_explains_is_found_anywhere_in_a_tile(wrong, name, seed, monkeypatch):
-    """In the middle of a tile, in no box that is compared."""
+def test_detects_large_errors_outside_of_boxes(wrong, name, seed, monkeypatch):
+    """The error is in the middle of a tile, in no compared box."""
     convolve = torch.conv2d
 
     def convolve_wrongly(images, *args):
@@ -260,13 +260,15 @@ def test_what_no_rounding_explains_is_found_anywhere_in_a_tile(wrong, name, seed
     monkeypatch.setattr(sampling, "BOX_COUNT", 0)
     monkeypatch.setattr(fused, "_compare_outputs", lambda *_: WorstError())
     monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
-    assert "conv" in failed(ran(name, monkeypatch, seed=seed, image_size="80x90"))
+    assert "conv" in list_failed_checks(
+        run_benchmark(name, monkeypatch, seed=seed, image_size="80x90")
+    )
 
 
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("wrong", [1.0, float("nan")])
-def test_gradients_where_nothing_comes_back_are_found(name, wrong, monkeypatch):
-    """Memory that the backward pass did not write, say."""
+def test_detects_gradients_of_unreached_pixels(name, wrong, monkeypatch):
+    """An example is memory that the backward pass did not write."""
     backward = torch.Tensor.backward
 
     def backward_wrongly(self, gradient=None, **kwargs):
@@ -276,77 +278,81 @@ def test_gradients_where_nothing_comes_back_are_found(name, wrong, monkeypatch):
                 tile.grad[0, 1, 40, 45] += wrong
 
     tiles = []
-    tile_of = OperatorCase.draw_tile
+    draw_tile = OperatorCase.draw_tile
 
-    def tile_kept(*args):
-        tiles[:] = [tile_of(*args)]
+    def draw_and_keep_tile(*args):
+        tiles[:] = [draw_tile(*args)]
         return tiles[0]
 
     monkeypatch.setattr(sampling, "BOX_COUNT", 0)
-    monkeypatch.setattr(OperatorCase, "draw_tile", tile_kept)
+    monkeypatch.setattr(OperatorCase, "draw_tile", draw_and_keep_tile)
     monkeypatch.setattr(torch.Tensor, "backward", backward_wrongly)
-    context = ran(name, monkeypatch, image_size="80x90")
-    assert failed(context) == {"grad"}
+    context = run_benchmark(name, monkeypatch, image_size="80x90")
+    assert list_failed_checks(context) == {"grad"}
     (check,) = said(context, "check", name="grad")
     assert check["detail"].startswith("row 40, col 45 (image 0, channel 1) is ")
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_what_is_not_read_has_no_gradient(name):
-    layers, _, chosen = made(name, size=(90, 101))
+def test_pixels_without_a_reader_have_no_gradient(name):
+    layers, _, sampler = make_sampling(name, size=(90, 101))
     image = torch.ones((1, 2, 90, 101), dtype=torch.float64, requires_grad=True)
     result = layers(image)
     gradient = torch.zeros_like(result)
-    everything = Box((0, result.shape[2]), (0, result.shape[3]))
+    complete_box = Box((0, result.shape[2]), (0, result.shape[3]))
     for rank in range(4):
-        for box in chosen.select_outputs(1, rank):
-            view_box(gradient, everything, box).fill_(1.0)
+        for box in sampler.select_outputs(1, rank):
+            view_box(gradient, complete_box, box).fill_(1.0)
     result.backward(gradient)
     for rank in range(4):
-        tile = chosen.owned.tile(rank)
-        of_tile = view_box(image.grad, Box((0, 90), (0, 101)), tile).clone()
-        read = chosen.select_read_boxes(1, tile)
-        assert compare.check_unreached_pixels(of_tile, tile, 0.0, read) == WorstError.single(0.0)
-        assert compare.check_unreached_pixels(of_tile, tile, 0.0, []).exceeds
+        tile = sampler.owned.tile(rank)
+        tile_gradient = view_box(image.grad, Box((0, 90), (0, 101)), tile).clone()
+        read_boxes = sampler.select_read_boxes(1, tile)
+        assert compare.check_unreached_pixels(
+            tile_gradient, tile, 0.0, read_boxes
+        ) == WorstError.single(0.0)
+        assert compare.check_unreached_pixels(tile_gradient, tile, 0.0, []).exceeds
 
 
 @pytest.mark.parametrize("device", ["cpu", "late"])
-@pytest.mark.parametrize("place", [(0, 0, 0, 0), (1, 2, 3, 4), (0, 1, 6, 7)])
-@pytest.mark.parametrize("part", [1, 60, 1 << 20])
-def test_a_stray_value_is_told_with_its_place(device, place, part, monkeypatch):
-    monkeypatch.setattr(compare, "_PART", part)
+@pytest.mark.parametrize("position", [(0, 0, 0, 0), (1, 2, 3, 4), (0, 1, 6, 7)])
+@pytest.mark.parametrize("chunk", [1, 60, 1 << 20])
+def test_reports_the_position_of_a_stray_value(device, position, chunk, monkeypatch):
+    monkeypatch.setattr(compare, "_PART", chunk)
     tile = Box((10, 17), (20, 28))
     values = torch.zeros((2, 3, 7, 8))
-    values[place] = 2.5
-    image, channel, row, col = place
-    at = f"row {10 + row}, col {20 + col} (image {image}, channel {channel}) is 2.5, "
-    got = values.to(torch.device(device))
-    look = partial(compare.check_whole_tile, got, tile)
-    assert look(0.25, whole_numbers=True) == WorstError.single(0.5, 0.25, at + "no whole number")
-    assert not look(0.5, whole_numbers=True).exceeds
-    assert not look(0.0, whole_numbers=False).exceeds
-    stray = compare.check_unreached_pixels(got, tile, 0.25, [])
-    assert stray == WorstError.single(2.5, 0.25, at + "and nothing reaches it")
-    here = Box((10 + row, 11 + row), (20 + col, 21 + col))
-    assert not compare.check_unreached_pixels(got, tile, 0.25, [here]).exceeds
+    values[position] = 2.5
+    image, channel, row, col = position
+    location = f"row {10 + row}, col {20 + col} (image {image}, channel {channel}) is 2.5, "
+    late_values = values.to(torch.device(device))
+    check_tile = partial(compare.check_whole_tile, late_values, tile)
+    assert check_tile(0.25, whole_numbers=True) == WorstError.single(
+        0.5, 0.25, location + "no whole number"
+    )
+    assert not check_tile(0.5, whole_numbers=True).exceeds
+    assert not check_tile(0.0, whole_numbers=False).exceeds
+    stray = compare.check_unreached_pixels(late_values, tile, 0.25, [])
+    assert stray == WorstError.single(2.5, 0.25, location + "and nothing reaches it")
+    own_box = Box((10 + row, 11 + row), (20 + col, 21 + col))
+    assert not compare.check_unreached_pixels(late_values, tile, 0.25, [own_box]).exceeds
 
 
-def test_wrong_gradients_of_the_parameters_are_found(monkeypatch):
+def test_detects_wrong_gradients_of_parameters(monkeypatch):
     backward = torch.Tensor.backward
 
     def backward_wrongly(self, gradient=None, **kwargs):
         backward(self, gradient, **kwargs)
-        for one in parameters:
-            one.grad.add_(1)
+        for parameter in parameters:
+            parameter.grad.add_(1)
 
     parameters = []
-    make = compute._open_case
+    open_case = compute._open_case
 
-    def make_and_keep(context):
-        convolution, case = make(context)
+    def open_and_keep(context):
+        convolution, case = open_case(context)
         parameters.append(convolution.module.bias)
         return convolution, case
 
-    monkeypatch.setattr(compute, "_open_case", make_and_keep)
+    monkeypatch.setattr(compute, "_open_case", open_and_keep)
     monkeypatch.setattr(torch.Tensor, "backward", backward_wrongly)
-    assert failed(ran("halo.compute", monkeypatch)) == {"grad"}
+    assert list_failed_checks(run_benchmark("halo.compute", monkeypatch)) == {"grad"}

@@ -1,4 +1,4 @@
-"""Times of the halo benchmarks on a device whose work is done late, and their limits."""
+"""Times and limits of the halo benchmarks on a device that works late."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ from standins.late_device import install
 from unit.recorded import choice_of, context_of, said, value_of
 
 LATE = install()
-PLACE = torch.device("late", 0)
+DEVICE = torch.device("late", 0)
 PARAMS = {"image_size": 12, "grid": "1x1", "device": "cpu"}
 
 
@@ -32,7 +32,7 @@ def context():
 
 
 class Output:
-    """The result of a forward pass of 10 ms that is queued; its backward takes 2 ms."""
+    """The result of a queued forward pass of 10 ms with a backward pass of 2 ms."""
 
     shape = (1, 1, 2, 2)
 
@@ -44,7 +44,7 @@ class Output:
 
 
 class Module:
-    """The stand-in for a convolution over tiles."""
+    """A stand-in for a convolution over tiles."""
 
     gradient_dtype = None
 
@@ -55,36 +55,41 @@ class Module:
         return [torch.ones(3, device="late")]
 
 
-def convolution(**fields):
+def make_convolution(**fields):
     tile = torch.zeros((1, 1, 2, 2), device="late")
-    return SimpleNamespace(module=Module(), tile=tile, device=PLACE, **fields)
+    return SimpleNamespace(module=Module(), tile=tile, device=DEVICE, **fields)
 
 
-def test_backward_is_timed_without_the_forward_before_it(context, monkeypatch):
+def test_times_backward_without_the_forward(context, monkeypatch):
     monkeypatch.setattr(conv_times, "allreduce_sum", lambda *_: LATE.work(0.001))
-    conv_times.report_backward(context, convolution())
+    conv_times.report_backward(context, make_convolution())
     assert value_of(context, "backward_ms") == pytest.approx(2.0)
     assert value_of(context, "gradient_sum_ms") == pytest.approx(1.0)
 
 
-def test_a_forward_of_a_convolution_ends_when_it_is_done():
-    conv_times.TiledConvolution(Module(), None, None, None, PLACE).forward()
+def test_forward_waits_for_its_work():
+    conv_times.TiledConvolution(Module(), None, None, None, DEVICE).forward()
     assert LATE.clock() == pytest.approx(0.010)
 
 
-def test_computing_is_timed_without_what_was_queued_before(context, monkeypatch):
+def test_times_computation_without_queued_work(context, monkeypatch):
     LATE.work(0.5)
-    way = SimpleNamespace(compute=lambda *_: LATE.work(0.003))
+    execution = SimpleNamespace(compute=lambda *_: LATE.work(0.003))
     module = SimpleNamespace(operator=lambda: None)
     gather = SimpleNamespace(start=lambda tile: LATE.work(0.2), finish=lambda flight: ())
-    given = SimpleNamespace(module=module, execution=way, tile=None, gather=gather, device=PLACE)
-    taken = taken_by(monkeypatch, conv_times)
-    assert conv_times._measure_compute_ms(context, given) == pytest.approx(3.0)
-    assert taken == pytest.approx([0.003] * conv_times.ROUNDS)
+    convolution = SimpleNamespace(
+        module=module, execution=execution, tile=None, gather=gather, device=DEVICE
+    )
+    times = record_medians(monkeypatch, conv_times)
+    assert conv_times._measure_compute_ms(context, convolution) == pytest.approx(3.0)
+    assert times == pytest.approx([0.003] * conv_times.ROUNDS)
 
 
 class Exchange:
-    """The stand-in for an exchange: 1 ms to pack, 4 ms to travel, 2 ms to unpack, all queued."""
+    """A stand-in for an exchange that queues its work.
+
+    It packs in 1 ms, travels in 4 ms and unpacks in 2 ms.
+    """
 
     def __init__(self, transport="cuda", memory_path=("pinned", "asked for"), bytes_=4096):
         self.transport = transport
@@ -100,62 +105,65 @@ class Exchange:
         return piece.box.width
 
 
-def test_an_exchange_is_timed_until_it_is_done_and_without_what_was_queued(context, monkeypatch):
+def test_times_an_exchange_without_queued_work(context, monkeypatch):
     monkeypatch.setattr(report, "median", max)
     LATE.work(0.5)
-    phases = report.measure_phases(context, Exchange(), PLACE)
+    phases = report.measure_phases(context, Exchange(), DEVICE)
     assert phases.total == pytest.approx(7.0)
     # A wait for all streams may never end while a receive of NCCL is posted.
     assert LATE.device_wide == 0
 
 
-def test_a_rank_of_a_gpu_that_sends_nothing_gives_no_time_of_its_calls(context):
-    report.report_phases(context, report.ExchangePhases(1.0, 2.0, 3.0), [], PLACE)
+def test_a_rank_that_sends_nothing_reports_no_wait(context):
+    report.report_phases(context, report.ExchangePhases(1.0, 2.0, 3.0), [], DEVICE)
     assert value_of(context, "pack_ms") == 0.0
     assert not said(context, "metric", name="wait_ms")
 
 
-def taken_by(monkeypatch, module):
-    """A list of the times of which a module takes the median; it gets the first of them."""
-    taken = []
+def record_medians(monkeypatch, module):
+    """Return a list of the times of which a module takes the median.
 
-    def median(times):
-        taken.extend(times)
-        return taken[0]
+    The median becomes the first of them.
+    """
+    times = []
+
+    def median(values):
+        times.extend(values)
+        return times[0]
 
     monkeypatch.setattr(module, "median", median)
-    return taken
+    return times
 
 
-def test_copies_are_timed_without_what_was_queued_before(monkeypatch):
+def test_times_copies_without_queued_work(monkeypatch):
     LATE.work(0.5)
-    taken = taken_by(monkeypatch, report)
+    times = record_medians(monkeypatch, report)
     source = torch.ones(4, device="late")
     report._measure_copies([(torch.zeros(4, device="late"), source)])
-    assert taken == pytest.approx([0.0] * report.COPY_ROUNDS)
+    assert times == pytest.approx([0.0] * report.COPY_ROUNDS)
     assert LATE.clock() == pytest.approx(0.5)
 
 
 @pytest.fixture
 def pings(monkeypatch):
-    """The ping-pongs that were asked for; none is made."""
-    asked = []
+    """Return the requested ping-pongs, which are not run."""
+    requests = []
 
-    def on_device(peer, count, trips, *, device, path):
-        asked.append((path, device, count))
+    def ping_device(peer, count, trips, *, device, path):
+        requests.append((path, device, count))
         return 0.001
 
-    def on_host(peer, count, trips):
-        asked.append(("host", torch.device("cpu"), count))
+    def ping_host(peer, count, trips):
+        requests.append(("host", torch.device("cpu"), count))
         return 0.001
 
-    monkeypatch.setattr(report, "one_way_device_seconds", on_device)
-    monkeypatch.setattr(report, "one_way_seconds", on_host)
-    return asked
+    monkeypatch.setattr(report, "one_way_device_seconds", ping_device)
+    monkeypatch.setattr(report, "one_way_seconds", ping_host)
+    return requests
 
 
 @pytest.mark.parametrize(
-    ("transport", "memory_path", "path", "words"),
+    ("transport", "memory_path", "path", "expected"),
     [
         ("cuda", ("pinned", "MPI says no"), "pinned", "by way of pinned memory"),
         ("cuda", ("device pointers", "MPI says yes"), "pointers", "given device pointers"),
@@ -163,73 +171,73 @@ def pings(monkeypatch):
         ("packed", None, "host", "one-way ping-pong of 4096 B, rank 0 to 0"),
     ],
 )
-def test_the_limit_is_a_ping_pong_over_the_same_path(
-    context, pings, monkeypatch, transport, memory_path, path, words
+def test_the_limit_is_a_ping_pong_on_the_same_path(
+    context, pings, monkeypatch, transport, memory_path, path, expected
 ):
-    entered = []
+    opened_paths = []
 
-    class Opened:
+    class OpenPath:
         def __enter__(self):
-            entered.append(path)
+            opened_paths.append(path)
 
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(report, "open_path", lambda comm, device, path: Opened())
-    place = torch.device("cpu") if path == "host" else PLACE
-    pixels = [torch.zeros(4096, dtype=torch.uint8, device=place)]
+    monkeypatch.setattr(report, "open_path", lambda comm, device, path: OpenPath())
+    device = torch.device("cpu") if path == "host" else DEVICE
+    pixels = [torch.zeros(4096, dtype=torch.uint8, device=device)]
     exchange = Exchange(transport, memory_path)
-    report.report_limits(context, exchange, pixels, pixels, 7.0, "exchange_ms", place)
-    assert pings == [(path, place, 4096)]
-    assert entered == ([] if path == "host" else [path])
+    report.report_limits(context, exchange, pixels, pixels, 7.0, "exchange_ms", device)
+    assert pings == [(path, device, 4096)]
+    assert opened_paths == ([] if path == "host" else [path])
     (limit,) = said(context, "metric", name="exchange_ms")
-    assert words in limit["measured_by"]
+    assert expected in limit["measured_by"]
     assert limit["value"] == pytest.approx(1.0, abs=0.2 if path == "host" else 1e-6)
 
 
-def test_the_memory_that_mpi_gets_is_a_choice_of_the_case(context):
+def test_reports_the_memory_of_mpi_as_a_choice(context):
     report.report_choice(context, Exchange(memory_path=("device pointers", "Open MPI says so")))
     assert choice_of(context, "gpu_memory") == ("device pointers", "Open MPI says so")
 
 
-def test_the_host_has_no_such_choice(context):
+def test_reports_no_memory_choice_on_the_host(context):
     report.report_choice(context, Exchange("packed", None))
     assert not said(context, "choice", name="gpu_memory")
 
 
-def image(values):
+def make_image(values):
     return SimpleNamespace(batch=1, channels=1, height=1, width=values)
 
 
-CASE = SimpleNamespace(image=image(1 << 20), gradient=image(1 << 20), template=torch.zeros(1))
+CASE = SimpleNamespace(
+    image=make_image(1 << 20), gradient=make_image(1 << 20), template=torch.zeros(1)
+)
 
 
 @pytest.fixture
 def sequential(monkeypatch):
-    """Makes one process take 5 ms, or raise what is put here."""
-    raised = []
+    """Make one process take 5 ms, or raise the error in the returned list."""
+    errors = []
 
-    def seconds(*_):
-        if raised:
-            raise raised[0]
+    def time_sequential(*_):
+        if errors:
+            raise errors[0]
         return 0.005
 
-    monkeypatch.setattr(conv_times, "_time_sequential", seconds)
-    monkeypatch.setattr(conv_times, "free_bytes", lambda place: 1 << 30)
-    return raised
+    monkeypatch.setattr(conv_times, "_time_sequential", time_sequential)
+    monkeypatch.setattr(conv_times, "free_bytes", lambda device: 1 << 30)
+    return errors
 
 
-def test_one_process_convolves_where_there_is_memory(context, sequential):
-    conv_times.report_speedup(context, convolution(), CASE, 2.0)
+def test_reports_speedup_over_one_process(context, sequential):
+    conv_times.report_speedup(context, make_convolution(), CASE, 2.0)
     assert value_of(context, "sequential_ms") == pytest.approx(5.0)
     assert value_of(context, "speedup") == pytest.approx(2.5)
 
 
-def test_one_process_does_not_convolve_what_the_gpu_has_no_memory_for(
-    context, sequential, monkeypatch
-):
-    monkeypatch.setattr(conv_times, "free_bytes", lambda place: (1 << 20) * (place == PLACE))
-    conv_times.report_speedup(context, convolution(), CASE, 2.0)
+def test_skips_one_process_without_enough_gpu_memory(context, sequential, monkeypatch):
+    monkeypatch.setattr(conv_times, "free_bytes", lambda device: (1 << 20) * (device == DEVICE))
+    conv_times.report_speedup(context, make_convolution(), CASE, 2.0)
     assert not said(context, "metric")
     (log,) = said(context, "log")
     assert log["message"] == "sequential_ms: 16 MiB are needed, 1 are free"
@@ -246,15 +254,15 @@ def test_one_process_does_not_convolve_what_the_gpu_has_no_memory_for(
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_lack_of_memory_for_one_process_does_not_end_the_case(context, sequential, error):
+def test_running_out_of_memory_does_not_end_the_case(context, sequential, error):
     sequential.append(error)
-    conv_times.report_speedup(context, convolution(), CASE, 2.0)
+    conv_times.report_speedup(context, make_convolution(), CASE, 2.0)
     assert not said(context, "metric")
     (log,) = said(context, "log")
     assert log["message"] == "sequential_ms: there was no memory, 1024 MiB were free"
 
 
-def test_another_error_of_one_process_does(context, sequential):
+def test_another_error_of_one_process_ends_the_case(context, sequential):
     sequential.append(RuntimeError("CUDA error: an illegal memory access was encountered"))
     with pytest.raises(RuntimeError, match="illegal"):
-        conv_times.report_speedup(context, convolution(), CASE, 2.0)
+        conv_times.report_speedup(context, make_convolution(), CASE, 2.0)

@@ -1,9 +1,9 @@
-"""Runs push and pull over made-up lists of arrays, and writes what each rank said.
+"""Run push and pull over synthetic arrays, and write the events of each rank.
 
     mpirun -n 6 python -m mpi4py push_pull_all.py CASES.json RESULTS.json
 
-A case is ``{"ranks", "elements", "params", "inject"}``; it runs on the first ``ranks`` ranks, and
-``elements`` takes the place of the network's arrays. A result is one list of events a rank.
+A case is ``{"ranks", "elements", "params", "inject"}``. It runs on the first ``ranks`` ranks, and
+``elements`` replaces the network's arrays. A result is one list of events per rank.
 """
 
 from dataclasses import replace
@@ -30,10 +30,10 @@ def main():
     world = open_world()
     runner = load_runners([NAME])[NAME]
 
-    def answer_of(case, comm):
+    def run_case_on_ranks(case, comm):
         return run_case(replace(world, comm=comm, size=comm.size), case, runner)
 
-    answer_each(lambda case: case["ranks"], answer_of, idle=[])
+    answer_each(lambda case: case["ranks"], run_case_on_ranks, idle=[])
 
 
 main()

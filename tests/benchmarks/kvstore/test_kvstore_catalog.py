@@ -1,4 +1,4 @@
-"""Parameters of kvstore.push_pull: what follows from them, and what is refused."""
+"""Parameters of kvstore.push_pull: derived values and rejected values."""
 
 import pytest
 
@@ -11,25 +11,25 @@ from spbench_workers.benchmarks.kvstore.optimizers import registry
 ENTRY = BENCHMARKS["kvstore.push_pull"]
 
 
-def complete(**given):
-    return ENTRY.complete({"network": "lenet", **given})
+def complete_params(**params):
+    return ENTRY.complete({"network": "lenet", **params})
 
 
-def wrong(**given):
+def catch_param_error(**params):
     with pytest.raises(ExceptionGroup) as caught:
-        complete(**given)
+        complete_params(**params)
     (error,) = caught.value.exceptions
     return error
 
 
-def test_names_are_those_of_what_runs_them():
+def test_names_agree_with_the_registries():
     assert set(catalog.OPTIMIZERS) == set(registry.OPTIMIZERS)
     assert set(catalog.COMPRESSIONS) == {"none", *compression.COMPRESSIONS}
     assert set(catalog.SHARDINGS) == set(sharding.SCHEMES)
 
 
 @pytest.mark.parametrize(
-    ("given", "ranks"),
+    ("params", "ranks"),
     [
         ({}, 2),
         ({"gpus": 4}, 4),
@@ -45,12 +45,12 @@ def test_names_are_those_of_what_runs_them():
         ({"kv_store": "dist_async", "gpus": 1, "num_servers": 4, "optimizer": "sgd"}, 5),
     ],
 )
-def test_ranks_follow_from_the_store(given, ranks):
-    assert ENTRY.ranks(complete(**given)).exact == ranks
+def test_ranks_follow_from_the_store(params, ranks):
+    assert ENTRY.ranks(complete_params(**params)).exact == ranks
 
 
 @pytest.mark.parametrize(
-    "given",
+    "params",
     [
         {},
         {"kv_store": "allreduce"},
@@ -60,28 +60,28 @@ def test_ranks_follow_from_the_store(given, ranks):
         {"network": "resnet", "num_layers": 18},
     ],
 )
-def test_complete_parameters_stay_as_they_are(given):
-    params = complete(**given)
-    assert ENTRY.complete(params) == params
+def test_completing_twice_changes_nothing(params):
+    completed = complete_params(**params)
+    assert ENTRY.complete(completed) == completed
 
 
-def test_what_serves_the_store_is_filled_in():
-    params = complete(kv_store="dist_sync", gc_type="2bit")
+def test_adds_defaults_of_the_store():
+    params = complete_params(kv_store="dist_sync", gc_type="2bit")
     assert (params["sharding"], params["bigarray_bound"]) == ("hash", 1_000_000)
     assert params["gc_threshold"] == 0.5
     assert params["num_servers"] == params["num_workers"] == 1
     assert params["image_shape"] == [1, 28, 28]
     assert params["bucket"] is params["algorithm"] is params["bucket_bytes"] is None
-    params = complete(kv_store="allreduce")
+    params = complete_params(kv_store="allreduce")
     assert (params["bucket"], params["bucket_bytes"]) == ("fused", 25 << 20)
     assert (params["algorithm"], params["sharding"]) == ("native", None)
-    assert complete(kv_store="allreduce", bucket="sliced")["bucket_bytes"] == 1 << 20
-    assert complete(kv_store="allreduce", bucket="flat")["priority"] is None
-    assert complete(optimizer="None")["optimizer"] == "none"
+    assert complete_params(kv_store="allreduce", bucket="sliced")["bucket_bytes"] == 1 << 20
+    assert complete_params(kv_store="allreduce", bucket="flat")["priority"] is None
+    assert complete_params(optimizer="None")["optimizer"] == "none"
 
 
 @pytest.mark.parametrize(
-    ("given", "param"),
+    ("params", "param"),
     [
         ({"num_servers": 2}, "num_servers"),
         ({"kv_store": "allreduce", "num_workers": 2}, "num_workers"),
@@ -117,18 +117,20 @@ def test_what_serves_the_store_is_filled_in():
         ({"warmup": 1}, "warmup"),
     ],
 )
-def test_what_is_wrong_or_does_nothing_is_refused(given, param):
-    assert wrong(**given).param == param
+def test_rejects_invalid_and_ineffective_parameters(params, param):
+    assert catch_param_error(**params).param == param
 
 
-def test_a_refusal_says_what_to_do():
-    text = str(wrong(kv_store="local", sharding="hash"))
+def test_an_error_names_a_remedy():
+    text = str(catch_param_error(kv_store="local", sharding="hash"))
     assert text == "sharding does nothing here: it is for a dist store; leave it out"
-    assert str(wrong(kv_store="dist_async")).startswith("dist_async needs an optimizer: ")
+    assert str(catch_param_error(kv_store="dist_async")).startswith(
+        "dist_async needs an optimizer: "
+    )
 
 
-def test_places():
-    params = complete(kv_store="dist_sync", gpus="0,3", num_workers=2, num_servers=1)
+def test_lists_coordinates_of_ranks():
+    params = complete_params(kv_store="dist_sync", gpus="0,3", num_workers=2, num_servers=1)
     assert [ENTRY.place(params, rank) for rank in range(5)] == [
         {"worker": 0, "device": 0},
         {"worker": 0, "device": 3},
@@ -136,12 +138,12 @@ def test_places():
         {"worker": 1, "device": 3},
         {"server": 0},
     ]
-    assert ENTRY.place(complete(gpus=2), 1) == {"device": 1}
+    assert ENTRY.place(complete_params(gpus=2), 1) == {"device": 1}
 
 
-def test_a_single_device_is_named_by_device_ids():
-    params = complete(device_ids=3)
+def test_device_ids_selects_a_single_device():
+    params = complete_params(device_ids=3)
     assert (params["gpus"], ENTRY.place(params, 0)) == (None, {"device": 3})
     assert ENTRY.complete(params) == params
-    said = "gpus: 0 is how many, and none is too few; device 0 alone is device_ids 0"
-    assert str(wrong(gpus=0)) == said
+    expected = "gpus: 0 is how many, and none is too few; device 0 alone is device_ids 0"
+    assert str(catch_param_error(gpus=0)) == expected

@@ -1,4 +1,4 @@
-"""Stores on GPUs: which one a rank takes, what is waited for, and what stands beside a round."""
+"""Stores on GPUs: the GPU of a rank, synchronization, and limits of a round."""
 
 from types import SimpleNamespace
 
@@ -25,15 +25,15 @@ LATE = install()
 ENTRY = BENCHMARKS["kvstore.push_pull"]
 
 
-# Which GPU
+# The choice of a GPU
 
 
 class Case(TypedParams):
-    """A case on a rank of some on one host."""
+    """A case on one of several ranks of a host."""
 
-    def __init__(self, rank, size, **given):
-        self.params = ENTRY.complete({"network": "lenet", "device": "cuda", **given})
-        comm = SimpleNamespace(allgather=lambda mine: [mine] * size)
+    def __init__(self, rank, size, **params):
+        self.params = ENTRY.complete({"network": "lenet", "device": "cuda", **params})
+        comm = SimpleNamespace(allgather=lambda value: [value] * size)
         self.world = SimpleNamespace(
             rank=rank,
             size=size,
@@ -43,10 +43,10 @@ class Case(TypedParams):
             cpus=(0,),
             comm=comm,
         )
-        self.said = []
+        self.reports = []
 
     def device(self, value, reason, *, speaks, near=None):
-        self.said.append((value, reason))
+        self.reports.append((value, reason))
 
     def log(self, *_, **__):
         pass
@@ -54,9 +54,9 @@ class Case(TypedParams):
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """Let torch tell of so many GPUs."""
+    """Return a function that simulates a number of GPUs."""
 
-    def see(count):
+    def simulate(count):
         monkeypatch.setattr(torch.version, "cuda", "13.0")
         monkeypatch.setattr(gpu_facts, "read_pci_address", lambda _: "0000:41:00.0")
         answers = {
@@ -71,10 +71,10 @@ def gpus(monkeypatch):
 
     for name in (*VARIABLES, VISIBLE_DEVICES):
         monkeypatch.delenv(name, raising=False)
-    return see
+    return simulate
 
 
-def test_a_named_gpu_that_is_not_seen_is_missed_before_anything_is_asked_of_it(gpus):
+def test_rejects_a_requested_gpu_that_is_not_visible(gpus):
     gpus(1)
     assert opening._choose_device(Case(0, 2, gpus="0,1"), serves=False) == torch.device("cuda", 0)
     with pytest.raises(NoDeviceError, match=r"GPU 1 is asked for on node01, .* sees 1; name"):
@@ -82,39 +82,39 @@ def test_a_named_gpu_that_is_not_seen_is_missed_before_anything_is_asked_of_it(g
     assert NoDeviceError.missing
 
 
-def test_named_gpus_are_those_of_a_workers_devices(gpus):
+def test_requested_gpus_are_the_devices_of_a_worker(gpus):
     gpus(4)
-    given = {"kv_store": "dist_sync", "gpus": "3,1", "num_workers": 2, "num_servers": 1}
-    taken = [
-        opening._choose_device(Case(rank, 5, **given), serves=False).index for rank in range(4)
+    params = {"kv_store": "dist_sync", "gpus": "3,1", "num_workers": 2, "num_servers": 1}
+    indices = [
+        opening._choose_device(Case(rank, 5, **params), serves=False).index for rank in range(4)
     ]
-    assert taken == [3, 1, 3, 1]
+    assert indices == [3, 1, 3, 1]
 
 
-def test_a_number_of_devices_shares_the_gpus_there_are(gpus):
+def test_devices_share_the_existing_gpus(gpus):
     gpus(1)
     cases = [Case(rank, 2, gpus="2") for rank in range(2)]
     assert [opening._choose_device(case, serves=False).index for case in cases] == [0, 0]
-    assert "shared by 2 ranks" in cases[1].said[0][1]
+    assert "shared by 2 ranks" in cases[1].reports[0][1]
 
 
-def test_a_server_needs_no_gpu_whichever_are_named(gpus):
+def test_a_server_needs_no_gpu(gpus):
     gpus(1)
-    given = {"kv_store": "dist_sync", "gpus": "0,1", "num_servers": 2}
-    servers = [Case(rank, 4, **given) for rank in (2, 3)]
+    params = {"kv_store": "dist_sync", "gpus": "0,1", "num_servers": 2}
+    servers = [Case(rank, 4, **params) for rank in (2, 3)]
     assert [opening._choose_device(case, serves=True).type for case in servers] == ["cpu", "cpu"]
-    assert [case.said for case in servers] == [[("cpu", "this rank needs no GPU")]] * 2
+    assert [case.reports for case in servers] == [[("cpu", "this rank needs no GPU")]] * 2
 
 
-# What is waited for
+# Synchronization
 
 
-def memory_of(device="late"):
+def make_memory(device="late"):
     return StoreMemory(Arena([3, 2]), Arena([3, 2]), torch.device(device))
 
 
 class Doubling:
-    """A store of the host that gives each device twice what it gave."""
+    """A store of the host that returns twice the value of each device."""
 
     traffic = SentTraffic(0, 0)
     pushes = ()
@@ -129,12 +129,12 @@ class Doubling:
         self.memory.values.flat += 1.0
 
 
-def test_a_staged_round_waits_for_its_copies_and_for_no_other_stream():
-    memory = memory_of()
+def test_a_staged_round_waits_only_for_its_copies():
+    memory = make_memory()
     memory.gradients.flat[:] = 3.0
     memory.upload_gradients()
     memory.gradients.flat[:] = -1.0
-    # What the device is asked for comes before the round.
+    # Work that the device was asked for happens before the round.
     memory.device_gradients.add_(1.0)
     store = StagedStore(Doubling(memory), memory, asynchronous=True)
     store.round()
@@ -148,8 +148,8 @@ def test_a_staged_round_waits_for_its_copies_and_for_no_other_stream():
     assert LATE.device_wide == 0
 
 
-def test_what_is_compared_is_what_the_round_brought():
-    memory = memory_of()
+def test_settling_replaces_values_with_those_of_the_round():
+    memory = make_memory()
     store = StagedStore(Doubling(memory), memory, asynchronous=False)
     store.round()
     memory.device_values.add_(5.0)
@@ -158,39 +158,39 @@ def test_what_is_compared_is_what_the_round_brought():
     assert memory.values.flat.tolist() == [5.0] * 5
 
 
-def test_on_the_host_nothing_is_copied():
-    memory = memory_of("cpu")
+def test_copies_nothing_on_the_host():
+    memory = make_memory("cpu")
     assert memory.device_gradients is memory.gradients.tensor
     assert memory.device_values is memory.values.tensor
 
 
-# What stands beside a round
+# Limits of a round
 
 
-class Alone:
+class SingleRank:
     rank = 0
     size = 1
 
-    def Allreduce(self, *vectors):  # noqa: N802 - MPI's word
+    def Allreduce(self, *vectors):  # noqa: N802 - MPI's name
         if len(vectors) == 2:
             np.copyto(vectors[1], vectors[0])
 
-    def Barrier(self):  # noqa: N802 - MPI's word
+    def Barrier(self):  # noqa: N802 - MPI's name
         pass
 
 
-def opened(monkeypatch, words):
+def patch_reduction(monkeypatch, events):
     def open_reduction(comm, algorithm, source, result):
-        words.extend([algorithm, source.device.type, result.device.type])
-        return SimpleNamespace(run=lambda: words.append("run"), free=lambda: words.append("free"))
+        events.extend([algorithm, source.device.type, result.device.type])
+        return SimpleNamespace(run=lambda: events.append("run"), free=lambda: events.append("free"))
 
     monkeypatch.setattr(report, "open_reduction", open_reduction)
 
 
-def test_a_store_that_stages_stands_beside_copies_there_and_back():
-    memory = memory_of()
+def test_a_staged_store_has_the_limit_of_copies_both_ways():
+    memory = make_memory()
     memory.device_gradients.fill_(5.0)
-    limits = report._make_limit_calls(memory, Alone(), nccl=False)
+    limits = report._make_limit_calls(memory, SingleRank(), nccl=False)
     assert limits.copy_text == (
         "copies of 20 B from its GPU to the host and back by each device, all at once"
     )
@@ -202,25 +202,25 @@ def test_a_store_that_stages_stands_beside_copies_there_and_back():
     assert limits.library == "the MPI itself, by way of the host"
 
 
-def test_nccl_stands_beside_a_copy_within_the_gpu_and_nccl(monkeypatch):
-    memory = memory_of()
-    words = []
-    opened(monkeypatch, words)
+def test_nccl_has_the_limit_of_a_copy_within_the_gpu(monkeypatch):
+    memory = make_memory()
+    events = []
+    patch_reduction(monkeypatch, events)
     memory.device_gradients.fill_(5.0)
-    limits = report._make_limit_calls(memory, Alone(), nccl=True)
+    limits = report._make_limit_calls(memory, SingleRank(), nccl=True)
     limits.copy()
     assert memory.device_values.elem.tolist() == [5.0] * 5
     limits.allreduce()
     limits.free()
-    assert words == ["nccl", "late", "late", "run", "free"]
+    assert events == ["nccl", "late", "late", "run", "free"]
     assert limits.copy_text == "a copy of 20 B within its GPU's memory by each device, all at once"
     assert limits.library == "NCCL"
 
 
-def test_on_the_host_it_is_as_it_was(monkeypatch):
-    memory = memory_of("cpu")
+def test_the_host_has_the_limit_of_a_memory_copy(monkeypatch):
+    memory = make_memory("cpu")
     memory.gradients.flat[:] = 5.0
-    limits = report._make_limit_calls(memory, Alone(), nccl=False)
+    limits = report._make_limit_calls(memory, SingleRank(), nccl=False)
     limits.copy()
     assert memory.values.flat.tolist() == [5.0] * 5
     assert limits.copy_text == "a copy of 20 B within its memory by each device, all at once"

@@ -1,4 +1,4 @@
-"""The bound holds for the optimizers as they are, and is no wider than rounding makes it."""
+"""The bound holds for all optimizers, and is not wider than rounding requires."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,10 @@ COUNT = 400
 
 
 def follow(name, rounds, spread=0.0):
-    """Return the value in float32, its reference and the bound after rounds of (parts, count)."""
+    """Return the float32 value, its reference and the bound after some rounds.
+
+    Each round is an array of shape (parts, count).
+    """
     optimizer = create_optimizer(name, COUNT)
     value = np.zeros(COUNT, np.float32)
     replica = Replica(name, COUNT)
@@ -31,12 +34,12 @@ def follow(name, rounds, spread=0.0):
     return value, replica.weight, bound.value
 
 
-def draws(seed, rounds, ranks, scale=1.0, same=False):
+def draw_rounds(seed, rounds, ranks, scale=1.0, same=False):
     random = np.random.default_rng(seed)
-    made = [
+    parts = [
         (scale * random.uniform(-1, 1, (ranks, COUNT))).astype(np.float32) for _ in range(rounds)
     ]
-    return [made[0]] * rounds if same else made
+    return [parts[0]] * rounds if same else parts
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -49,30 +52,30 @@ def draws(seed, rounds, ranks, scale=1.0, same=False):
     same=st.booleans(),
 )
 def test_the_bound_holds(name, seed, rounds, ranks, scale, same):
-    value, reference, bound = follow(name, draws(seed, rounds, ranks, scale, same))
+    value, reference, bound = follow(name, draw_rounds(seed, rounds, ranks, scale, same))
     assert (np.abs(value - reference) <= bound).all()
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_what_is_not_rounding_is_seen(name):
-    rounds = draws(1, 6, 3)
-    # Signs are mostly the same where a rank is missing.
-    seen = 0.3 if name == "signum" else 0.9
+def test_errors_other_than_rounding_exceed_the_bound(name):
+    rounds = draw_rounds(1, 6, 3)
+    # If a rank is missing, most signs are the same.
+    expected_share = 0.3 if name == "signum" else 0.9
     for wrong in ([part[:2] for part in rounds], rounds[:-1], [*rounds, rounds[0]]):
         value, _, _ = follow(name, wrong)
         _, reference, bound = follow(name, rounds)
-        assert (np.abs(value - reference) > bound).mean() > seen
+        assert (np.abs(value - reference) > bound).mean() > expected_share
 
 
 def test_the_bound_is_narrow():
     for name in OPTIMIZERS:
-        _, reference, bound = follow(name, draws(2, 10, 4))
-        # FTRL takes differences of roots; AdaDelta's steps make its later ones.
+        _, reference, bound = follow(name, draw_rounds(2, 10, 4))
+        # FTRL takes differences of roots; AdaDelta's steps determine its later ones.
         widest = 5e-5 if name in ("ftrl", "adadelta") else 2e-5
         assert np.median(bound / np.maximum(np.abs(reference), 1e-6)) < widest
 
 
-def test_nothing_pushed_leaves_nothing_open():
+def test_the_bound_of_zero_gradients_is_zero():
     zeros = [np.zeros((2, COUNT), np.float32)] * 3
     for name in OPTIMIZERS:
         value, reference, bound = follow(name, zeros)

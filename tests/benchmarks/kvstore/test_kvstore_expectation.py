@@ -1,4 +1,4 @@
-"""The values that a store must hold, against sums and codes that are made here by hand."""
+"""Expected values of a store, compared with explicit sums and codes."""
 
 import zlib
 
@@ -21,60 +21,60 @@ from spbench_workers.benchmarks.kvstore.verification.residual_check import Resid
 ELEMENTS = (5, 1, 64, 0, 33)
 
 
-def seed_for(*words):
-    return zlib.crc32(repr(words).encode())
+def make_seed(*parts):
+    return zlib.crc32(repr(parts).encode())
 
 
 @pytest.fixture
-def make(monkeypatch):
-    def made(**params):
+def make_case(monkeypatch):
+    def build(**params):
         monkeypatch.setattr(cases, "_count_elements", lambda _: ELEMENTS)
         complete = BENCHMARKS["kvstore.push_pull"].complete({"network": "lenet", **params})
         return build_case(read_params(PushPullParams, complete))
 
-    return made
+    return build
 
 
 @pytest.fixture
 def gradients():
-    return Gradients(seed_for, ELEMENTS)
+    return Gradients(make_seed, ELEMENTS)
 
 
-def test_gradients_are_uniform_and_their_own(gradients):
-    many = Gradients(seed_for, [100_000]).make_gradient(0, 0, 0)
+def test_gradients_are_uniform_and_different(gradients):
+    many = Gradients(make_seed, [100_000]).make_gradient(0, 0, 0)
     assert many.dtype == np.float32
     assert -1 <= many.min() < -0.99 < 0.99 < many.max() < 1
     assert abs(many.mean()) < 0.01
-    own = [
+    arrays = [
         gradients.make_gradient(rank, key, draw)
         for rank in (0, 1)
         for key in (2, 4)
         for draw in (0, 1)
     ]
-    assert len({array[:33].tobytes() for array in own}) == 8
+    assert len({array[:33].tobytes() for array in arrays}) == 8
     assert (gradients.make_gradient(1, 2, 1) == gradients.make_gradient(1, 2, 1)).all()
 
 
-def test_order_merge_devices_and_slots(make):
-    case = make(
+def test_order_merge_devices_and_slots(make_case):
+    case = make_case(
         kv_store="dist_device_sync", num_workers=2, gpus=2, num_servers=2, bigarray_bound=40
     )
     assert list(case.order) == [4, 3, 2, 1, 0]
     assert case.merge_devices[2] != case.merge_devices[4]
     assert case.list_clients(2) == [case.merge_devices[2], 2 + case.merge_devices[2]]
-    kept = [list_server_slots(case.slots, server) for server in (0, 1)]
-    assert all([slot.index for slot in slots] == [*range(len(slots))] for slots in kept)
-    assert sorted(slot.key for slots in kept for slot in slots) == [0, 1, 2, 2, 3, 4]
+    server_slots = [list_server_slots(case.slots, server) for server in (0, 1)]
+    assert all([slot.index for slot in slots] == [*range(len(slots))] for slots in server_slots)
+    assert sorted(slot.key for slots in server_slots for slot in slots) == [0, 1, 2, 2, 3, 4]
     assert [(slot.first, slot.last) for slot in case.slots[2]] == [(0, 32), (32, 64)]
-    tags = {slot.tag(kind) for slot in kept[0] for kind in (PUSH, PULL)}
-    assert len(tags) == 2 * len(kept[0])
-    assert list(make(kv_store="local", priority="ascending").order) == [0, 1, 2, 3, 4]
-    assert make(kv_store="local", gpus=3).merge_devices == [0] * 5
+    tags = {slot.tag(kind) for slot in server_slots[0] for kind in (PUSH, PULL)}
+    assert len(tags) == 2 * len(server_slots[0])
+    assert list(make_case(kv_store="local", priority="ascending").order) == [0, 1, 2, 3, 4]
+    assert make_case(kv_store="local", gpus=3).merge_devices == [0] * 5
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
-def test_without_an_optimizer_the_last_sum_is_kept(make, gradients, rounds):
-    expected = KeyExpectation(make(kv_store="local", gpus=3), 2, gradients)
+def test_keeps_the_last_sum_without_an_optimizer(make_case, gradients, rounds):
+    expected = KeyExpectation(make_case(kv_store="local", gpus=3), 2, gradients)
     expected.advance(0, rounds, {})
     weight, bound = expected.weight_and_bound()
     parts = [gradients.make_gradient(rank, 2, 0) for rank in range(3)]
@@ -84,9 +84,9 @@ def test_without_an_optimizer_the_last_sum_is_kept(make, gradients, rounds):
 
 @pytest.mark.parametrize("name", ["2bit", "1bit"])
 @pytest.mark.parametrize("store", ["device", "dist_sync"])
-def test_codes_are_those_that_are_sent(make, gradients, name, store):
+def test_codes_equal_those_that_are_sent(make_case, gradients, name, store):
     shape = {"gpus": 2} if store == "device" else {"gpus": 2, "num_workers": 2, "num_servers": 1}
-    case = make(kv_store=store, gc_type=name, gc_threshold=0.3, **shape)
+    case = make_case(kv_store=store, gc_type=name, gc_threshold=0.3, **shape)
     expected = KeyExpectation(case, 2, gradients)
     coder = compression.create_compression(name, 0.3)
     senders = [[0], [1]] if store == "device" else [[0, 1], [2, 3]]
@@ -95,10 +95,10 @@ def test_codes_are_those_that_are_sent(make, gradients, name, store):
     for draw in (0, 0, 1):
         total = np.zeros(64, np.float32)
         for ranks, residual in zip(senders, owed, strict=True):
-            given = sum(
+            gradient = sum(
                 (gradients.make_gradient(rank, 2, draw) for rank in ranks), np.zeros(64, np.float32)
             )
-            coder.encode(given, residual, code)
+            coder.encode(gradient, residual, code)
             coder.decode_add(code, total)
         expected.advance(draw, 1, {})
         weight, bound = expected.weight_and_bound()
@@ -106,8 +106,10 @@ def test_codes_are_those_that_are_sent(make, gradients, name, store):
         assert bound.max() < 1e-6
 
 
-def test_asynchronous_updates_follow_the_order_of_arrival(make, gradients):
-    case = make(kv_store="dist_async", gpus=1, num_workers=2, num_servers=1, optimizer="momentum")
+def test_asynchronous_updates_follow_the_order_of_arrival(make_case, gradients):
+    case = make_case(
+        kv_store="dist_async", gpus=1, num_workers=2, num_servers=1, optimizer="momentum"
+    )
     (slot,) = case.slots[2]
     weights = []
     for order in ([0, 1, 0, 1], [0, 0, 1, 1]):
@@ -124,45 +126,45 @@ def test_asynchronous_updates_follow_the_order_of_arrival(make, gradients):
     assert (np.abs(weights[0] - weights[1]) > bound).all()
 
 
-def test_sums_go_in_order_and_codes_are_added():
+def test_sums_go_in_order():
     parts = [np.full(3, value, np.float32) for value in (1e8, -1e8, 1)]
-    into = np.zeros(3, np.float32)
-    make_sum(parts, into, None)()
-    assert into.tolist() == [1, 1, 1]
-    make_sum(parts[::-1], into, None)()
-    assert into.tolist() == [0, 0, 0]
-    make_sum(parts[:1], into, None)()
-    assert into.tolist() == parts[0].tolist()
-    kept = into.copy()
-    make_sum([into], into, None)()
-    assert (into == kept).all()
+    target = np.zeros(3, np.float32)
+    make_sum(parts, target, None)()
+    assert target.tolist() == [1, 1, 1]
+    make_sum(parts[::-1], target, None)()
+    assert target.tolist() == [0, 0, 0]
+    make_sum(parts[:1], target, None)()
+    assert target.tolist() == parts[0].tolist()
+    before = target.copy()
+    make_sum([target], target, None)()
+    assert (target == before).all()
 
 
-def law(make, gradients, tamper=lambda push: None):
-    case = make(gc_type="2bit", gpus=2)
+def check_residuals(make_case, gradients, tamper=lambda push: None):
+    case = make_case(gc_type="2bit", gpus=2)
     push = CompressedPush(2, 0, gradients.make_gradient(1, 2, 0).copy(), case.create_compression())
     push.prepare()
-    followed = ResidualCheck(case, 1, [push], gradients)
+    residual_check = ResidualCheck(case, 1, [push], gradients)
     for draw in (1, 2):
         gradients.fill(1, 2, draw, push.gradient)
         push.prepare()
         tamper(push)
-        followed.add_round(draw)
+        residual_check.add_round(draw)
     worst = WorstError()
-    followed.check(worst)
+    residual_check.check(worst)
     return worst
 
 
-def test_what_is_delivered_and_owed_is_what_was_given(make, gradients):
-    worst = law(make, gradients)
+def test_delivered_and_owed_values_equal_the_given(make_case, gradients):
+    worst = check_residuals(make_case, gradients)
     assert 0 < worst.tolerance < 1e-5
     assert worst.error <= worst.tolerance
 
 
-def test_a_code_that_changes_breaks_the_law(make, gradients):
-    def spoil(push):
+def test_detects_a_changed_code(make_case, gradients):
+    def change_code(push):
         push.code[3] = 0b11000000
 
-    worst = law(make, gradients, spoil)
+    worst = check_residuals(make_case, gradients, change_code)
     assert worst.error >= 0.49
     assert 12 <= int(worst.detail.split()[3].strip(",")) < 16

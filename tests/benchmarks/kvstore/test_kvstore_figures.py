@@ -1,4 +1,4 @@
-"""Bandwidth and error by measure.py's formulas, against logs that others have published."""
+"""Bandwidth and error by the formulas of measure.py, compared with published logs."""
 
 import math
 
@@ -38,8 +38,8 @@ PUBLISHED = [
 @pytest.mark.parametrize(("total_mb", "devices", "lines"), PUBLISHED)
 def test_published_bandwidths_follow_from_their_times(total_mb, devices, lines):
     for seconds, printed in lines:
-        room = 0.5e-6 / seconds + 0.5e-6 / printed  # both are printed to six places
-        assert bandwidth_gb_s(total_mb, devices, seconds) == pytest.approx(printed, rel=room)
+        tolerance = 0.5e-6 / seconds + 0.5e-6 / printed  # both are printed to six places
+        assert bandwidth_gb_s(total_mb, devices, seconds) == pytest.approx(printed, rel=tolerance)
 
 
 @pytest.mark.parametrize("wrong", [1, 3, 4, 7])
@@ -51,14 +51,14 @@ def test_one_device_has_no_bandwidth_by_the_formula():
     assert bandwidth_gb_s(RESNET_200, 1, 0.5) == 0.0
 
 
-def test_lines_are_those_of_measure_py():
+def test_formats_the_lines_of_measure_py():
     assert format_size_line(205, RESNET_200) == "num of arrays = 205, total size = 257.991328 MB"
     line = "iter 1, 0.023242 sec, 11.100222 GB/sec per gpu, error 0.000000"
     assert format_batch_line(1, 0.023242, 11.100222, 0.0) == line
     assert format_batch_line(3, 0.5, 1.0, -1).endswith("error -1.000000")
 
 
-def test_lines_are_read_back():
+def test_parses_formatted_lines():
     assert measure_lines.parse(f"INFO:root:{format_size_line(96, INCEPTION_V3)}") == (
         96,
         INCEPTION_V3,
@@ -72,7 +72,7 @@ def test_lines_are_read_back():
     ]
 
 
-def test_error_counts_devices_above_and_the_reference_once_below():
+def test_the_error_sums_devices_over_one_reference():
     references = [np.array([4.0, -4.0]), np.array([2.0])]
     results = [np.array([4.0, -3.0]), np.array([1.5])]
     assert magnitude(references) == 10.0
@@ -83,17 +83,17 @@ def test_error_counts_devices_above_and_the_reference_once_below():
     assert mean_relative_error(distances, 10.0) == pytest.approx(0.1)
 
 
-def test_keys_must_be_as_many_as_references():
+def test_rejects_another_number_of_keys_than_references():
     with pytest.raises(ValueError, match="longer"):
         distance([np.ones(2)], [np.ones(2), np.ones(2)])
 
 
-def test_something_against_nothing_is_infinitely_wrong():
+def test_a_value_compared_with_zero_has_an_infinite_error():
     assert error([0.0, 0.0], 0.0) == 0.0
     assert error([0.0, 1e-30], 0.0) == math.inf
 
 
-def test_what_is_no_number_is_no_small_error():
+def test_the_error_of_nan_is_nan():
     assert math.isnan(error([distance([np.array([np.nan])], [np.array([1.0])])], 1.0))
 
 

@@ -1,4 +1,4 @@
-"""Optimizers in place against hand-computed values and against the float64 reference."""
+"""Optimizers in place, compared with explicit values and the float64 reference."""
 
 import math
 import tracemalloc
@@ -14,18 +14,18 @@ EPS32 = float(np.finfo(np.float32).eps)
 
 
 def run(name, gradients):
-    """The values after each gradient, of a store's optimizer and of the reference."""
+    """Return values after each gradient, of a store's optimizer and of the reference."""
     elements = len(gradients[0])
     optimizer = create_optimizer(name, elements)
     replica = Replica(name, elements)
     weight = np.zeros(elements, np.float32)
-    seen = []
+    values = []
     expected = []
     for gradient in gradients:
         optimizer.update(weight, np.asarray(gradient, np.float32))
-        seen.append(weight.copy())
+        values.append(weight.copy())
         expected.append(replica.apply(np.asarray(gradient)).copy())
-    return np.array(seen), np.array(expected)
+    return np.array(values), np.array(expected)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def run(name, gradients):
         # By sqrt(.1 * 100), sqrt(.19 * 100) and sqrt(.271 * 100).
         ("rmsprop", [-0.00316227766, -0.00545643491, -0.00737738187]),
         ("adagrad", [-0.01, -0.0170710678, -0.0228445705]),
-        # By epsilon alone at first: sqrt(1e-5) / sqrt(10.00001) * 10.
+        # At first only by epsilon: sqrt(1e-5) / sqrt(10.00001) * 10.
         ("adadelta", [-0.00999999500, -0.0202597733, -0.0306978325]),
         ("nag", [-0.19, -0.461, -0.8049]),
         # (.01 - 10) / 110, then z = 20 + 41.42136 * .09081818 over 10 + 141.42136, and so on.
@@ -46,60 +46,60 @@ def run(name, gradients):
         ("signum", [-0.01, -0.02, -0.03]),
     ],
 )
-def test_values_by_hand(name, values):
-    seen, expected = run(name, [[10.0]] * 3)
-    assert seen[:, 0] == pytest.approx(values, rel=1e-6)
+def test_optimizers_give_explicit_values(name, values):
+    updated, expected = run(name, [[10.0]] * 3)
+    assert updated[:, 0] == pytest.approx(values, rel=1e-6)
     assert expected[:, 0] == pytest.approx(values, rel=1e-7)
 
 
-def test_adam_by_hand_where_the_gradient_changes():
+def test_adam_gives_explicit_values_for_changing_gradients():
     # After 1 and then 3: m = .9 * .1 + .3 = .39, v = .999 * .001 + .009 = .009999.
-    seen, expected = run("adam", [[1.0], [3.0]])
+    values, expected = run("adam", [[1.0], [3.0]])
     rate = 0.001 * math.sqrt(1 - 0.999**2) / (1 - 0.9**2)
-    by_hand = -0.001 / (1 + 1e-8 / math.sqrt(0.001)) - rate * 0.39 / (math.sqrt(0.009999) + 1e-8)
-    assert expected[1, 0] == pytest.approx(by_hand, rel=1e-9)
-    assert seen[1, 0] == pytest.approx(by_hand, rel=1e-6)
+    explicit = -0.001 / (1 + 1e-8 / math.sqrt(0.001)) - rate * 0.39 / (math.sqrt(0.009999) + 1e-8)
+    assert expected[1, 0] == pytest.approx(explicit, rel=1e-9)
+    assert values[1, 0] == pytest.approx(explicit, rel=1e-6)
 
 
-def test_epsilon_lies_where_mxnet_has_it():
+def test_epsilon_is_outside_of_the_root_like_in_mxnet():
     # A gradient as small as epsilon: the first root is 1e-8 * sqrt(.001), not 1e-8.
-    seen, expected = run("adam", [[1e-8]])
+    values, expected = run("adam", [[1e-8]])
     root = math.sqrt(0.001)
     assert expected[0, 0] == pytest.approx(-0.001 * root / (root + 1), rel=1e-9)
-    assert seen[0, 0] == pytest.approx(-0.001 * root / (root + 1), rel=1e-5)
+    assert values[0, 0] == pytest.approx(-0.001 * root / (root + 1), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("elements", [0, 1, 7, 1000])
-def test_the_reference_agrees(name, elements, monkeypatch):
+def test_optimizers_agree_with_the_reference(name, elements, monkeypatch):
     monkeypatch.setattr(blocks, "_BLOCK", 64)
     draw = np.random.default_rng(elements)
     gradients = [draw.uniform(-4, 4, elements).astype(np.float32) for _ in range(12)]
-    seen, expected = run(name, gradients)
-    assert seen.dtype == np.float32
+    values, expected = run(name, gradients)
+    assert values.dtype == np.float32
     assert expected.dtype == np.float64
-    assert np.allclose(seen, expected, rtol=64 * EPS32, atol=64 * EPS32 * 0.05)
+    assert np.allclose(values, expected, rtol=64 * EPS32, atol=64 * EPS32 * 0.05)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_reference_notices_a_lost_and_a_double_gradient(name):
+def test_the_reference_detects_lost_and_double_gradients(name):
     gradients = np.random.default_rng(3).uniform(-4, 4, (6, 50)).astype(np.float32)
-    seen, _ = run(name, gradients)
+    values, _ = run(name, gradients)
     for wrong in (gradients[:-1], [*gradients, 2 * gradients[-1]], [2 * gradients[0]]):
         _, expected = run(name, wrong)
-        assert not np.allclose(seen[-1], expected[-1], rtol=1e-3, atol=1e-5)
+        assert not np.allclose(values[-1], expected[-1], rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name != "none"])
 def test_every_pair_of_optimizers_differs(name):
     gradients = np.random.default_rng(4).uniform(-4, 4, (3, 50)).astype(np.float32)
-    seen, _ = run(name, gradients)
+    values, _ = run(name, gradients)
     for other in set(OPTIMIZERS) - {name}:
-        assert not np.allclose(seen, run(other, gradients)[1], rtol=1e-3, atol=1e-6)
+        assert not np.allclose(values, run(other, gradients)[1], rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_gradients_stay_and_nothing_is_allocated(name):
+def test_updates_change_no_gradient_and_allocate_nothing(name):
     elements = 100_000
     optimizer = create_optimizer(name, elements)
     weight = np.zeros(elements, np.float32)
@@ -115,13 +115,13 @@ def test_gradients_stay_and_nothing_is_allocated(name):
 
 
 @pytest.mark.parametrize("name", ["momentum", "adam"])
-def test_shards_of_a_key_are_updated_as_the_key_is(name):
+def test_shards_are_updated_like_the_complete_key(name):
     gradients = np.random.default_rng(6).uniform(-4, 4, (4, 90)).astype(np.float32)
-    whole, _ = run(name, gradients)
+    complete, _ = run(name, gradients)
     parts = [run(name, gradients[:, part])[0] for part in (slice(0, 31), slice(31, 90))]
-    assert np.array_equal(whole, np.concatenate(parts, axis=1))
+    assert np.array_equal(complete, np.concatenate(parts, axis=1))
 
 
-def test_a_name_that_is_none_is_refused():
+def test_rejects_an_unknown_name():
     with pytest.raises(KeyError):
         create_optimizer("lamb", 3)

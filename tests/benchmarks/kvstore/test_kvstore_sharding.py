@@ -1,4 +1,4 @@
-"""Who keeps which elements: servers and homes, against MXNet's rules and their known imbalance."""
+"""Servers and merge devices of elements, by MXNet's rules with known imbalance."""
 
 from fractions import Fraction
 from itertools import pairwise, product
@@ -29,17 +29,17 @@ INCEPTION_BN = {"network": "inception-bn"}
 INCEPTION_V3 = {"network": "inception-v3"}
 
 sizes = st.lists(st.integers(0, 60) | st.sampled_from([1000, 1777]), min_size=1, max_size=12)
-words = st.sampled_from([1, 16, 32])
+word_sizes = st.sampled_from([1, 16, 32])
 
 
-def elements_of(network):
+def list_elements(network):
     return [parameter.elements for parameter in list_parameters(**network)]
 
 
-def test_small_arrays_go_where_the_hash_says():
-    of_keys = make_shards([10] * 20, 3)
-    assert of_keys == [[Shard(key * 9973 % 3, 0, 10)] for key in range(20)]
-    assert sum_server_loads(of_keys, 3) == [70, 70, 60]
+def test_the_hash_places_small_arrays():
+    shards_by_key = make_shards([10] * 20, 3)
+    assert shards_by_key == [[Shard(key * 9973 % 3, 0, 10)] for key in range(20)]
+    assert sum_server_loads(shards_by_key, 3) == [70, 70, 60]
 
 
 def test_alternating_weights_and_biases_share_no_server():
@@ -56,50 +56,50 @@ def test_alternating_weights_and_biases_share_no_server():
         (7, 2, [0, 4, 7]),
     ],
 )
-def test_big_arrays_are_cut_as_mxnet_cuts_them(count, servers, cuts):
-    (of_key,) = make_shards([count], servers, bigarray_bound=count)
-    assert of_key == [Shard(i, *span) for i, span in enumerate(pairwise(cuts))]
+def test_large_arrays_are_cut_like_in_mxnet(count, servers, cuts):
+    (shards,) = make_shards([count], servers, bigarray_bound=count)
+    assert shards == [Shard(i, *span) for i, span in enumerate(pairwise(cuts))]
     assert make_shards([count], servers, bigarray_bound=count + 1) == [[Shard(0, 0, count)]]
 
 
 def test_the_bound_is_a_million_elements():
-    below, at = make_shards([999_999, 1_000_000], 2)
-    assert (len(below), len(at)) == (1, 2)
+    below, at_bound = make_shards([999_999, 1_000_000], 2)
+    assert (len(below), len(at_bound)) == (1, 2)
 
 
 @given(st.integers(1, 2000), st.integers(1, 9))
 def test_cuts_are_rounded_shares(count, servers):
-    (of_key,) = make_shards([count], servers, bigarray_bound=1)
+    (shards,) = make_shards([count], servers, bigarray_bound=1)
     half = Fraction(1, 2)
     ends = [int(Fraction(count * i, servers) + half) for i in range(servers + 1)]
     expected = [Shard(i, *span) for i, span in enumerate(pairwise(ends)) if span[0] < span[1]]
-    assert of_key == expected
+    assert shards == expected
 
 
-@given(st.integers(1, 2000), st.integers(1, 9), words)
-def test_compressed_words_are_cut_as_elements_are(count, servers, word):
-    of_elements = make_shards([-(-count // word)], servers, bigarray_bound=1)[0]
-    of_words = make_shards([count], servers, bigarray_bound=1, word=word)[0]
-    spans = [(piece.server, piece.first * word, piece.last * word) for piece in of_elements]
+@given(st.integers(1, 2000), st.integers(1, 9), word_sizes)
+def test_compressed_words_are_cut_like_elements(count, servers, word):
+    element_shards = make_shards([-(-count // word)], servers, bigarray_bound=1)[0]
+    word_shards = make_shards([count], servers, bigarray_bound=1, word=word)[0]
+    spans = [(piece.server, piece.first * word, piece.last * word) for piece in element_shards]
     server, first, _ = spans[-1]
-    assert of_words == [Shard(*span) for span in [*spans[:-1], (server, first, count)]]
+    assert word_shards == [Shard(*span) for span in [*spans[:-1], (server, first, count)]]
 
 
-@given(sizes, st.integers(1, 9), st.sampled_from(list(sharding.SCHEMES)), words)
+@given(sizes, st.integers(1, 9), st.sampled_from(list(sharding.SCHEMES)), word_sizes)
 def test_every_element_has_one_server(elements, servers, scheme, word):
-    of_keys = make_shards(elements, servers, scheme, bigarray_bound=50, word=word)
-    assert len(of_keys) == len(elements)
-    for count, of_key in zip(elements, of_keys, strict=True):
-        assert of_key[0].first == 0
-        assert of_key[-1].last == count
-        assert all(one.last == next_one.first for one, next_one in pairwise(of_key))
-        assert all(piece.first % word == 0 for piece in of_key)
-        assert all(0 <= piece.server < servers for piece in of_key)
-        assert len({piece.server for piece in of_key}) == len(of_key)
-    assert sum(sum_server_loads(of_keys, servers)) == sum(elements)
+    shards_by_key = make_shards(elements, servers, scheme, bigarray_bound=50, word=word)
+    assert len(shards_by_key) == len(elements)
+    for count, shards in zip(elements, shards_by_key, strict=True):
+        assert shards[0].first == 0
+        assert shards[-1].last == count
+        assert all(shard.last == next_shard.first for shard, next_shard in pairwise(shards))
+        assert all(piece.first % word == 0 for piece in shards)
+        assert all(0 <= piece.server < servers for piece in shards)
+        assert len({piece.server for piece in shards}) == len(shards)
+    assert sum(sum_server_loads(shards_by_key, servers)) == sum(elements)
 
 
-@given(sizes, st.integers(1, 9), words)
+@given(sizes, st.integers(1, 9), word_sizes)
 def test_balanced_is_never_worse_than_the_hash(elements, servers, word):
     balanced, hashed = (
         compute_imbalance(make_shards(elements, servers, scheme, 50, word=word), servers)
@@ -109,25 +109,25 @@ def test_balanced_is_never_worse_than_the_hash(elements, servers, word):
 
 
 def test_balanced_fills_the_least_loaded_servers_to_one_level():
-    # 9 and 4 are small: the third array fills up what they leave.
-    of_keys = make_shards([9, 4, 20], 3, "balanced", 10)
-    assert of_keys[:2] == [[Shard(0, 0, 9)], [Shard(1, 0, 4)]]
-    assert of_keys[2] == [Shard(0, 0, 2), Shard(1, 2, 9), Shard(2, 9, 20)]
+    # 9 and 4 are small: the third array fills the remaining capacity.
+    shards_by_key = make_shards([9, 4, 20], 3, "balanced", 10)
+    assert shards_by_key[:2] == [[Shard(0, 0, 9)], [Shard(1, 0, 4)]]
+    assert shards_by_key[2] == [Shard(0, 0, 2), Shard(1, 2, 9), Shard(2, 9, 20)]
 
 
-def test_balanced_leaves_a_server_out_that_is_full():
-    of_keys = make_shards([6, 6, 6, 6, 10], 3, "balanced", 10)
-    assert of_keys[4] == [Shard(1, 0, 5), Shard(2, 5, 10)]
-    assert sum_server_loads(of_keys, 3) == [12, 11, 11]
+def test_balanced_skips_a_full_server():
+    shards_by_key = make_shards([6, 6, 6, 6, 10], 3, "balanced", 10)
+    assert shards_by_key[4] == [Shard(1, 0, 5), Shard(2, 5, 10)]
+    assert sum_server_loads(shards_by_key, 3) == [12, 11, 11]
 
 
-def test_balanced_takes_the_hash_where_that_is_luckily_more_even():
+def test_balanced_takes_the_hash_if_it_is_more_even():
     elements = [2, 3, 2, 3, 2]
     assert sum_server_loads(make_shards(elements, 2, "balanced"), 2) == [6, 6]
     assert max(sum_loads(elements, assign_largest_first(elements, 2), 2)) == 7
 
 
-def test_balanced_splits_an_array_beyond_a_fair_share():
+def test_balanced_splits_an_array_above_a_fair_share():
     assert sum_server_loads(make_shards([900, 50, 50], 4, "balanced"), 4) == [250] * 4
     assert max(sum_server_loads(make_shards([900, 50, 50], 4), 4)) >= 900
 
@@ -143,24 +143,26 @@ def test_balanced_splits_an_array_beyond_a_fair_share():
         (ALEXNET, [1.05, 1.09, 1.10]),
     ],
 )
-def test_the_hash_is_as_uneven_as_is_known(network, by_servers):
-    elements = elements_of(network)
-    found = [compute_imbalance(make_shards(elements, servers), servers) for servers in (2, 4, 8)]
-    assert found == pytest.approx(by_servers, abs=0.0051)
+def test_the_hash_has_the_known_imbalance(network, by_servers):
+    elements = list_elements(network)
+    imbalances = [
+        compute_imbalance(make_shards(elements, servers), servers) for servers in (2, 4, 8)
+    ]
+    assert imbalances == pytest.approx(by_servers, abs=0.0051)
 
 
-def test_without_splitting_vgg_would_hang_on_one_server():
-    elements = elements_of(VGG)
-    found = [
+def test_without_splitting_one_server_dominates_vgg():
+    elements = list_elements(VGG)
+    imbalances = [
         compute_imbalance(make_shards(elements, n, bigarray_bound=10**9), n) for n in (2, 4, 8)
     ]
-    assert found == pytest.approx([2.0, 3.3, 6.1], abs=0.051)
+    assert imbalances == pytest.approx([2.0, 3.3, 6.1], abs=0.051)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("servers", range(2, 9))
-def test_balanced_mends_every_network(name, servers):
-    elements = elements_of({"network": name})
+def test_balanced_is_even_for_every_network(name, servers):
+    elements = list_elements({"network": name})
     hashed = compute_imbalance(make_shards(elements, servers), servers)
     balanced = compute_imbalance(make_shards(elements, servers, "balanced"), servers)
     assert balanced <= hashed
@@ -178,18 +180,18 @@ def test_balanced_mends_every_network(name, servers):
         (INCEPTION_V3, [1.0, 1.0, 1.0]),
     ],
 )
-def test_homes_are_as_uneven_as_is_known(network, by_devices):
-    elements = elements_of(network)
-    found = [
+def test_merge_devices_have_the_known_imbalance(network, by_devices):
+    elements = list_elements(network)
+    imbalances = [
         merge_devices.compute_imbalance(
             merge_devices.assign_merge_devices(elements, devices), elements, devices
         )
         for devices in (2, 4, 8)
     ]
-    assert found == pytest.approx(by_devices, abs=0.0055)
+    assert imbalances == pytest.approx(by_devices, abs=0.0055)
 
 
-def test_homes_go_by_size_to_the_least_loaded():
+def test_merge_devices_are_assigned_by_size():
     assert merge_devices.assign_merge_devices([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
     assert merge_devices.assign_merge_devices([0, 0, 5], 3) == [1, 1, 0]
     assert merge_devices.compute_imbalance([1, 0, 1, 0, 1], [3, 10, 4, 4, 6], 2) == pytest.approx(
@@ -198,13 +200,13 @@ def test_homes_go_by_size_to_the_least_loaded():
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(1, 3))
-def test_the_largest_first_is_within_grahams_bound(elements, places):
-    every = product(range(places), repeat=len(elements))
-    best = min(max(sum_loads(elements, chosen, places)) for chosen in every)
-    found = max(sum_loads(elements, assign_largest_first(elements, places), places))
-    assert best <= found <= Fraction(4 * places - 1, 3 * places) * best
+def test_the_largest_first_is_within_grahams_bound(elements, devices):
+    assignments = product(range(devices), repeat=len(elements))
+    best = min(max(sum_loads(elements, assignment, devices)) for assignment in assignments)
+    largest_load = max(sum_loads(elements, assign_largest_first(elements, devices), devices))
+    assert best <= largest_load <= Fraction(4 * devices - 1, 3 * devices) * best
 
 
-def test_nothing_is_even():
+def test_zero_loads_are_even():
     assert max_over_mean([0, 0, 0]) == 1.0
     assert max_over_mean([6, 0, 0]) == 3.0

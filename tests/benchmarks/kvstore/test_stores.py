@@ -1,4 +1,4 @@
-"""Names of stores, and which rank is what in them."""
+"""Names of stores, and the roles of ranks."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from spbench_workers.benchmarks.kvstore.roles import (
 
 
 @pytest.mark.parametrize("name", [*STORES, *SPELLINGS])
-def test_names_mean_what_their_words_say(name):
+def test_names_determine_the_properties(name):
     store = find_store(name)
     assert store.dist == ("dist" in name)
     assert store.on_device == ("device" in name)
@@ -27,14 +27,14 @@ def test_names_mean_what_their_words_say(name):
     assert STORES[store.name] is store
 
 
-def test_spellings_are_of_stores_that_there_are():
+def test_spellings_belong_to_existing_stores():
     assert find_store("dist_sync_device") is STORES["dist_device_sync"]
     assert find_store("dist_device_async") is STORES["dist_async_device"]
     assert not set(SPELLINGS) & set(STORES)
 
 
 @pytest.mark.parametrize("name", ["", "dist", "nccl", "dist_sync_", "Local"])
-def test_another_name_is_refused(name):
+def test_rejects_an_unknown_name(name):
     with pytest.raises(ValueError, match="is none of local, device, dist_sync"):
         find_store(name)
 
@@ -71,7 +71,7 @@ def test_devices_are_a_count_or_a_list(value, devices):
         ("0,1,0", "twice"),
     ],
 )
-def test_devices_that_are_neither_are_refused(value, reason):
+def test_rejects_invalid_devices(value, reason):
     with pytest.raises(ValueError, match=reason):
         parse_devices(value)
 
@@ -96,7 +96,7 @@ def test_devices_come_first_and_servers_last():
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("arguments", "expected"),
     [
         (("local", 4), 4),
         (("device", "0,1,2"), 3),
@@ -108,12 +108,12 @@ def test_devices_come_first_and_servers_last():
         (("dist_async", 1, 1, 4), 5),
     ],
 )
-def test_ranks_follow_from_the_parameters(words, expected):
-    assert count_ranks(*words) == expected
+def test_ranks_follow_from_the_parameters(arguments, expected):
+    assert count_ranks(*arguments) == expected
 
 
 @pytest.mark.parametrize(
-    ("words", "param"),
+    ("arguments", "param"),
     [
         (("nccl", 2), "kv_store"),
         (("local", "none"), "gpus"),
@@ -123,12 +123,12 @@ def test_ranks_follow_from_the_parameters(words, expected):
         (("dist_sync", 2, 1, 0), "num_servers"),
     ],
 )
-def test_what_a_store_cannot_use_is_refused_by_name(words, param):
-    with pytest.raises(ParamError) as refused:
-        count_ranks(*words)
-    assert refused.value.param == param
+def test_rejects_parameters_that_a_store_cannot_use(arguments, param):
+    with pytest.raises(ParamError) as caught:
+        count_ranks(*arguments)
+    assert caught.value.param == param
 
 
-def test_more_servers_than_none_make_as_many_ranks_more():
+def test_each_server_adds_a_rank():
     store = STORES["dist_sync"]
     assert [assign_roles(store, 2, 2, servers).size for servers in (1, 2, 5)] == [5, 6, 9]

@@ -1,4 +1,4 @@
-"""Who meets whom, and how their bytes are compared."""
+"""Schedules of pairs of ranks, and the comparison of their bytes."""
 
 import pytest
 from hypothesis import given
@@ -10,14 +10,14 @@ from spbench_workers.pingpong.schedule import MAX_SERIAL, pair_rounds
 
 @given(st.integers(2, 40))
 def test_all_pairs_meet_once(size):
-    met = [pair for pairs in pair_rounds(size, "all") for pair in pairs]
-    assert sorted(met) == [(a, b) for a in range(size) for b in range(a + 1, size)]
+    pairs_met = [pair for pairs in pair_rounds(size, "all") for pair in pairs]
+    assert sorted(pairs_met) == [(a, b) for a in range(size) for b in range(a + 1, size)]
 
 
 @given(st.integers(2, 80))
 def test_neighbours_meet_once(size):
-    met = [pair for pairs in pair_rounds(size, "neighbours") for pair in pairs]
-    assert sorted(met) == [(rank, rank + 1) for rank in range(size - 1)]
+    pairs_met = [pair for pairs in pair_rounds(size, "neighbours") for pair in pairs]
+    assert sorted(pairs_met) == [(rank, rank + 1) for rank in range(size - 1)]
 
 
 @given(st.integers(2, 80), st.sampled_from(["all", "neighbours"]))
@@ -28,7 +28,7 @@ def test_no_rank_is_in_two_pairs_at_once(size, pairs):
         assert len(set(ranks)) == len(ranks)
 
 
-def test_few_pairs_go_one_by_one_and_many_in_few_rounds():
+def test_few_pairs_are_serial_and_many_take_few_rounds():
     assert all(len(members) == 1 for members in pair_rounds(8, "all"))
     assert len(pair_rounds(8, "all")) == MAX_SERIAL
     assert len(pair_rounds(9, "all")) == 9
@@ -38,26 +38,26 @@ def test_few_pairs_go_one_by_one_and_many_in_few_rounds():
 
 @given(st.integers(2, 40), st.integers(1, 40), st.sampled_from(["all", "neighbours"]))
 def test_at_once_bounds_the_pairs_of_a_round(size, at_once, pairs):
-    asked = pair_rounds(size, pairs, at_once)
-    assert max(map(len, asked)) <= at_once
-    assert sorted(pair for members in asked for pair in members) == sorted(
+    rounds = pair_rounds(size, pairs, at_once)
+    assert max(map(len, rounds)) <= at_once
+    assert sorted(pair for members in rounds for pair in members) == sorted(
         pair for members in pair_rounds(size, pairs) for pair in members
     )
 
 
 def test_all_pairs_of_a_thousand_ranks_take_fewer_rounds_than_ranks():
-    asked = pair_rounds(1000, "all", 500)
-    assert len(asked) == 999
-    assert {len(members) for members in asked} == {500}
+    rounds = pair_rounds(1000, "all", 500)
+    assert len(rounds) == 999
+    assert {len(members) for members in rounds} == {500}
 
 
 @pytest.mark.parametrize("count", [1, 8, 1 << 20, (1 << 20) + 7])
 def test_bytes_follow_from_the_seed(count):
-    one = random_bytes(5, count)
-    assert len(one) == count
-    assert one == random_bytes(5, count)
+    data = random_bytes(5, count)
+    assert len(data) == count
+    assert data == random_bytes(5, count)
     if count > 1:
-        assert one != random_bytes(6, count)
+        assert data != random_bytes(6, count)
 
 
 def test_poison_differs_everywhere():
@@ -67,12 +67,12 @@ def test_poison_differs_everywhere():
     assert all(a != b for a, b in zip(wrong, expected, strict=True))
 
 
-@pytest.mark.parametrize("place", [0, 17, (1 << 20) - 1, 1 << 20, (1 << 20) + 5])
-def test_one_wrong_bit_is_found(place):
+@pytest.mark.parametrize("index", [0, 17, (1 << 20) - 1, 1 << 20, (1 << 20) + 5])
+def test_detects_one_wrong_bit(index):
     expected = random_bytes(2, (1 << 20) + 6)
-    got = bytearray(expected)
-    assert compare_bytes(bytes(got), expected).error == 0.0
-    got[place] ^= 1
-    found = compare_bytes(bytes(got), expected)
-    assert found.error == 1.0
-    assert found.detail.startswith(f"byte {place} is ")
+    received = bytearray(expected)
+    assert compare_bytes(bytes(received), expected).error == 0.0
+    received[index] ^= 1
+    worst = compare_bytes(bytes(received), expected)
+    assert worst.error == 1.0
+    assert worst.detail.startswith(f"byte {index} is ")

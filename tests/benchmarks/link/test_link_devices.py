@@ -1,4 +1,4 @@
-"""Ping-pong between GPUs: its parameters, and over what messages go."""
+"""Ping-pong between GPUs: its parameters, and the path of messages."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ from unit.typed_params import TypedParams
 ENTRY = BENCHMARKS["link.pingpong"]
 
 
-def test_the_host_stays_as_it_was_and_gpus_get_sizes_that_fill_their_links():
+def test_default_sizes_depend_on_the_device():
     host = ENTRY.complete({})
     gpu = ENTRY.complete({"device": "cuda"})
     assert (host["device"], host["path"]) == ("cpu", None)
@@ -26,15 +26,15 @@ def test_the_host_stays_as_it_was_and_gpus_get_sizes_that_fill_their_links():
     assert ENTRY.complete(host) == host
 
 
-def test_a_ping_pong_on_the_host_says_so():
+def test_reports_the_host_as_device():
     context = context_of("link.pingpong", sizes=[8])
     with open_messages(context):
         pass
-    (told,) = said(context, "device")
-    assert (told["device"], told["reason"]) == ("cpu", "asked for")
+    (event,) = said(context, "device")
+    assert (event["device"], event["reason"]) == ("cpu", "asked for")
 
 
-def test_a_path_on_the_host_is_refused():
+def test_rejects_a_path_on_the_host():
     with pytest.raises(ExceptionGroup) as caught:
         ENTRY.complete({"path": "pinned"})
     (error,) = caught.value.exceptions
@@ -43,19 +43,19 @@ def test_a_path_on_the_host_is_refused():
 
 
 class Case(TypedParams):
-    """A case on rank 0 of two, whose MPI libraries say whether they take memory of a GPU."""
+    """A case on rank 0 of two, with given answers about MPI's support of GPU memory."""
 
-    def __init__(self, path, takes):
+    def __init__(self, path, support):
         self.params = {"path": path}
-        self.world = SimpleNamespace(rank=0, comm=SimpleNamespace(allgather=lambda _: takes))
-        self.chosen = []
+        self.world = SimpleNamespace(rank=0, comm=SimpleNamespace(allgather=lambda _: support))
+        self.choices = []
 
-    def choice(self, *words):
-        self.chosen.append(words)
+    def choice(self, *choice):
+        self.choices.append(choice)
 
 
 @pytest.mark.parametrize(
-    ("asked", "takes", "path", "reason"),
+    ("requested", "support", "path", "reason"),
     [
         ("auto", [(True, "it says yes")] * 2, "pointers", "it says yes"),
         ("auto", [(True, "it says yes"), (False, "it says no")], "pinned", "it says no on rank 1"),
@@ -64,14 +64,14 @@ class Case(TypedParams):
         ("nccl", [(False, "it says no")] * 2, "nccl", "asked for"),
     ],
 )
-def test_the_path_is_what_all_ranks_can_take_and_is_recorded(asked, takes, path, reason):
-    case = Case(asked, takes)
+def test_chooses_a_path_that_all_ranks_support(requested, support, path, reason):
+    case = Case(requested, support)
     assert choose_path(case) == path
-    assert case.chosen == [("path", path, reason)]
+    assert case.choices == [("path", path, reason)]
 
 
-def test_pointers_are_not_given_to_an_mpi_that_does_not_take_them():
+def test_rejects_pointers_without_support_of_mpi():
     case = Case("pointers", [(False, "it says no")] * 2)
     with pytest.raises(CannotRunError, match="path pointers: it says no; take path pinned or auto"):
         choose_path(case)
-    assert not case.chosen
+    assert not case.choices

@@ -1,4 +1,7 @@
-"""Copies between a device and the host: each byte is checked, each copy is waited for."""
+"""Copies between a device and the host: each byte is checked.
+
+The benchmark waits for each copy.
+"""
 
 import os
 from types import SimpleNamespace
@@ -18,25 +21,28 @@ from unit.recorded import choice_of, context_of, said, value_of
 pytestmark = pytest.mark.usefixtures("late")
 
 LATE = install()
-PLACE = torch.device("late", 0)
+DEVICE = torch.device("late", 0)
 SMALL = {"size": 1000, "iterations": 2, "warmup": 1}
 
 
 @pytest.fixture
-def on_late(monkeypatch):
-    """The case's device is the stand-in. No memory is pinned: torch has no GPU to pin it for."""
-    made = []
+def allocations(monkeypatch):
+    """Put the case on the stand-in, and return its allocations.
+
+    No memory is pinned, because torch has no GPU to pin it for.
+    """
+    allocated = []
 
     def zeros(size, *, dtype, device, pin_memory):
-        made.append((torch.device(device).type, pin_memory))
+        allocated.append((torch.device(device).type, pin_memory))
         return torch.zeros(size, dtype=dtype, device=device)
 
-    monkeypatch.setattr(copy, "choose_device", lambda context: PLACE)
+    monkeypatch.setattr(copy, "choose_device", lambda context: DEVICE)
     monkeypatch.setattr(copy, "torch", SimpleNamespace(**vars(torch) | {"zeros": zeros}))
-    return made
+    return allocated
 
 
-def refused(**params):
+def catch_param_error(**params):
     with pytest.raises(ExceptionGroup) as group:
         context_of("memory.copy", **params)
     (error,) = group.value.exceptions
@@ -44,7 +50,7 @@ def refused(**params):
 
 
 @pytest.mark.parametrize(
-    ("params", "param", "words"),
+    ("params", "param", "expected"),
     [
         ({"path": "to_host", "device": "cpu"}, "path", "path to_host needs a GPU"),
         ({"path": "peer", "device": "cpu"}, "path", "path peer needs a GPU"),
@@ -53,16 +59,16 @@ def refused(**params):
         ({"pinned": True, "path": "peer"}, "pinned", "path peer has no side on the host"),
     ],
 )
-def test_what_would_do_nothing_is_refused(params, param, words):
-    found, text = refused(**params)
-    assert found == param
-    assert words in text
+def test_rejects_ineffective_parameters(params, param, expected):
+    error_param, text = catch_param_error(**params)
+    assert error_param == param
+    assert expected in text
 
 
-def test_copies_from_and_to_the_host_are_pinned_unless_they_are_not_to_be():
+def test_copies_of_the_host_are_pinned_by_default():
     pinned = {
-        words: context_of("memory.copy", **dict(words)).params["pinned"]
-        for words in (
+        params: context_of("memory.copy", **dict(params)).params["pinned"]
+        for params in (
             (("path", "device"),),
             (("path", "to_host"),),
             (("path", "to_device"),),
@@ -73,22 +79,22 @@ def test_copies_from_and_to_the_host_are_pinned_unless_they_are_not_to_be():
 
 
 @pytest.mark.parametrize("path", ["to_host", "to_device", "peer"])
-def test_a_path_to_a_gpu_without_one_is_refused_in_a_sentence(path, monkeypatch):
+def test_rejects_a_path_to_a_gpu_without_one(path, monkeypatch):
     monkeypatch.setattr(choice, "explain_missing_gpu", lambda: "there is no GPU")
     with pytest.raises(NoDeviceError, match=f"path {path} needs a GPU, and rank 0 on here"):
         copy.run(context_of("memory.copy", path=path, **SMALL))
 
 
-def test_a_path_to_a_second_gpu_without_one_is_refused_in_a_sentence(on_late, monkeypatch):
+def test_rejects_a_path_to_a_missing_second_gpu(allocations, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(NoDeviceError, match="path peer needs two GPUs, and rank 0 on here sees 1"):
         copy.run(context_of("memory.copy", path="peer", **SMALL))
 
 
 @pytest.mark.parametrize("direct", [True, False])
-def test_a_path_to_a_second_gpu_says_how_it_is_reached(monkeypatch, direct):
+def test_reports_the_path_to_a_second_gpu(monkeypatch, direct):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda one, other: direct)
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda device, peer: direct)
     context = context_of("memory.copy", path="peer", **SMALL)
     ends = copy.choose_endpoints(context, torch.device("cuda", 3))
     assert ends == (torch.device("cuda", 3), torch.device("cuda", 0))
@@ -101,21 +107,21 @@ def test_a_path_to_a_second_gpu_says_how_it_is_reached(monkeypatch, direct):
 @pytest.mark.parametrize(
     ("path", "ends"), [("to_host", ["late", "cpu"]), ("to_device", ["cpu", "late"])]
 )
-def test_every_byte_of_a_copy_between_host_and_device_is_checked(path, ends, pinned, on_late):
+def test_checks_every_byte_between_host_and_device(path, ends, pinned, allocations):
     context = context_of("memory.copy", path=path, pinned=pinned, **SMALL)
     copy.run(context)
-    assert on_late == [(end, pinned and end == "cpu") for end in ends]
+    assert allocations == [(end, pinned and end == "cpu") for end in ends]
     (check,) = said(context, "check")
     assert check["passed"]
     assert value_of(context, "bandwidth_gb_s") > 0
     (limit,) = (
-        one for one in said(context, "metric", name="bandwidth_gb_s") if "measured_by" in one
+        event for event in said(context, "metric", name="bandwidth_gb_s") if "measured_by" in event
     )
     assert limit["value"] > 0
 
 
 @pytest.mark.parametrize("path", ["device", "to_host", "to_device"])
-def test_a_wrong_byte_is_found(path, on_late):
+def test_detects_a_wrong_byte(path, allocations):
     context = context_of("memory.copy", "corrupt-copy", path=path, **SMALL)
     copy.run(context)
     (check,) = said(context, "check")
@@ -123,8 +129,8 @@ def test_a_wrong_byte_is_found(path, on_late):
     assert "byte 500 is" in check["detail"]
 
 
-def test_a_copy_that_nobody_waits_for_is_found(on_late, monkeypatch):
-    monkeypatch.setattr(copy, "synchronize_stream", lambda place: None)
+def test_detects_a_missing_wait(allocations, monkeypatch):
+    monkeypatch.setattr(copy, "synchronize_stream", lambda device: None)
     context = context_of("memory.copy", path="to_host", **SMALL)
     copy.run(context)
     assert not said(context, "check")[0]["passed"]
@@ -132,11 +138,11 @@ def test_a_copy_that_nobody_waits_for_is_found(on_late, monkeypatch):
 
 @pytest.fixture
 def two_sockets(tmp_path, monkeypatch):
-    """A host of two sockets and a far third node; the GPU is on node 1."""
+    """Create a host of two sockets and a far third node; the GPU is on node 1."""
     for name in ("PCI", "CPUS", "NODES"):
         monkeypatch.setattr(numa, name, tmp_path / name)
-    here = sorted(os.sched_getaffinity(0))[0]
-    for cpu, node in ((here, 0), (here + 1, 1), (5000, 3)):
+    core = sorted(os.sched_getaffinity(0))[0]
+    for cpu, node in ((core, 0), (core + 1, 1), (5000, 3)):
         (tmp_path / f"CPUS/cpu{cpu}/node{node}").mkdir(parents=True)
     for node, distances in ((0, "10 21 31"), (1, "21 10 31"), (3, "31 31 10")):
         (tmp_path / f"NODES/node{node}").mkdir(parents=True)
@@ -144,48 +150,48 @@ def two_sockets(tmp_path, monkeypatch):
     gpu = tmp_path / "PCI/0000:81:00.0"
     gpu.mkdir(parents=True)
     (gpu / "numa_node").write_text("1\n")
-    return here
+    return core
 
 
 @pytest.fixture
-def moved(monkeypatch):
-    """The cores that were asked for; the process stays where it is."""
-    asked = []
-    here = os.sched_getaffinity(0)
-    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: asked.append(set(cpus)))
+def requested_cores(monkeypatch):
+    """Return the requested cores and those of the process, which stay the same."""
+    requests = []
+    own_cores = os.sched_getaffinity(0)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: requests.append(set(cpus)))
     monkeypatch.setattr(
         gpus.Gpu,
         "from_device",
         lambda device: SimpleNamespace(address="0000:81:00.0"),
         raising=True,
     )
-    return asked, here
+    return requests, own_cores
 
 
-def test_cores_and_nodes_are_those_of_the_system(two_sockets):
-    here = two_sockets
-    assert numa.cores_by_node() == {0: {here}, 1: {here + 1}, 3: {5000}}
+def test_reads_cores_and_nodes_of_the_system(two_sockets):
+    core = two_sockets
+    assert numa.cores_by_node() == {0: {core}, 1: {core + 1}, 3: {5000}}
     assert numa.farthest_node(1, {0, 1, 3}) == 3
     assert numa.farthest_node(1, {0, 1}) == 0
     assert numa.farthest_node(1, {1}) is None
     assert numa.farthest_node(7, {0, 1}) is None
 
 
-@pytest.mark.parametrize(("asked", "node", "core"), [("near", 1, 1), ("far", 3, None)])
-def test_a_rank_copies_from_the_cores_asked_for_and_comes_back(
-    two_sockets, moved, on_late, asked, node, core
+@pytest.mark.parametrize(("cores", "node", "offset"), [("near", 1, 1), ("far", 3, None)])
+def test_a_rank_copies_on_requested_cores_and_returns(
+    two_sockets, requested_cores, allocations, cores, node, offset
 ):
-    taken, here = moved
+    requests, own_cores = requested_cores
     threads = torch.get_num_threads()
-    context = context_of("memory.copy", path="to_host", cores=asked, **SMALL)
+    context = context_of("memory.copy", path="to_host", cores=cores, **SMALL)
     copy.run(context)
-    assert taken == [{5000} if core is None else {two_sockets + core}, here]
-    assert choice_of(context, "cores")[0] == f"{asked}: NUMA node {node}"
+    assert requests == [{5000} if offset is None else {two_sockets + offset}, own_cores]
+    assert choice_of(context, "cores")[0] == f"{cores}: NUMA node {node}"
     assert torch.get_num_threads() == threads
     assert said(context, "check")[0]["passed"]
 
 
-def test_cores_that_the_rank_may_not_have_are_refused(two_sockets, moved, monkeypatch):
+def test_rejects_cores_that_the_rank_may_not_use(two_sockets, requested_cores, monkeypatch):
     def refuse(pid, cpus):
         raise OSError(22, "Invalid argument")
 
@@ -193,22 +199,22 @@ def test_cores_that_the_rank_may_not_have_are_refused(two_sockets, moved, monkey
     context = context_of("memory.copy", path="to_host", cores="far", **SMALL)
     with (
         pytest.raises(CannotRunError, match=r"may not run on NUMA node 3 \(Invalid argument\)"),
-        copy.bind_to_cores(context, PLACE),
+        copy.bind_to_cores(context, DEVICE),
     ):
         pass
 
 
-def test_a_gpu_whose_node_nobody_knows_is_refused(two_sockets, moved):
+def test_rejects_a_gpu_without_a_known_node(two_sockets, requested_cores):
     (numa.PCI / "0000:81:00.0/numa_node").write_text("-1\n")
     context = context_of("memory.copy", path="to_host", cores="near", **SMALL)
     with (
         pytest.raises(CannotRunError, match="the system does not tell on which NUMA node"),
-        copy.bind_to_cores(context, PLACE),
+        copy.bind_to_cores(context, DEVICE),
     ):
         pass
 
 
-def test_near_cores_without_a_gpu_are_refused():
+def test_rejects_near_cores_without_a_gpu():
     context = context_of("memory.copy", cores="near", **SMALL)
     with (
         pytest.raises(CannotRunError, match="cores near are those of a GPU, and the device is cpu"),

@@ -1,4 +1,4 @@
-"""Accuracy and agreement of answers that are known, over several ranks."""
+"""Accuracy and agreement of known answers, over several ranks."""
 
 import math
 
@@ -16,17 +16,20 @@ PARAMS = {"scheme": "sequential", "version": 1, "depth": 8, "enable_evaluation":
 RIGHT = torch.tensor([0, 1, 2, 3])
 
 
-def answers(*logits):
+def make_answers(*logits):
     return InferredAnswers((0,), torch.tensor(logits, dtype=torch.float64), RIGHT[: len(logits)])
 
 
-def ranked(*classes):
-    """The logits of an image whose classes come in this order, of seven."""
-    return [float(-classes.index(one)) if one in classes else -9.0 for one in range(7)]
+def rank_classes(*classes):
+    """Return logits of seven classes that rank them in this order."""
+    return [float(-classes.index(class_)) if class_ in classes else -9.0 for class_ in range(7)]
 
 
-SOME = answers(
-    ranked(0, 1, 2, 3, 4), ranked(0, 1, 2, 3, 4), ranked(3, 4, 5, 6, 2), ranked(0, 1, 2, 4, 5)
+SOME = make_answers(
+    rank_classes(0, 1, 2, 3, 4),
+    rank_classes(0, 1, 2, 3, 4),
+    rank_classes(3, 4, 5, 6, 2),
+    rank_classes(0, 1, 2, 4, 5),
 )
 
 
@@ -35,7 +38,7 @@ def context():
     return context_of("model.resnet", **PARAMS)
 
 
-def test_shares_of_images_and_the_mean_loss(context):
+def test_reports_shares_of_images_and_the_mean_loss(context):
     report_accuracy(context, SOME)
     assert value_of(context, "judged_images") == 4
     assert value_of(context, "top1") == 0.25
@@ -45,20 +48,20 @@ def test_shares_of_images_and_the_mean_loss(context):
     assert value_of(context, "eval_loss") == pytest.approx(-float(probabilities.log().mean()))
 
 
-def test_pixels_are_shares_of_images_and_have_a_mean_iou(context):
-    # Of classes 0 to 3: told 0, 0, 3, 0 where 0, 1, 2, 3 are right.
+def test_reports_shares_of_pixels_and_a_mean_iou(context):
+    # Predicted classes are 0, 0, 3, 0 and correct classes are 0, 1, 2, 3.
     report_accuracy(context, InferredAnswers((0,), SOME.logits, RIGHT, pixels=4))
     assert value_of(context, "judged_images") == 1
     assert value_of(context, "top1") == 0.25
     assert value_of(context, "mean_iou") == pytest.approx((1 / 3) / 4)
 
 
-def test_of_five_classes_the_right_one_is_always_among_five(context):
+def test_reports_no_top5_with_five_classes(context):
     report_accuracy(context, InferredAnswers((0,), SOME.logits[:, :5], RIGHT))
     assert said(context, "metric", name="top5") == []
 
 
-def test_an_image_without_a_number_is_not_answered(context):
+def test_an_image_with_nan_counts_as_wrong(context):
     broken = SOME.logits.clone()
     broken[0, 6] = math.nan
     report_accuracy(context, InferredAnswers((0,), broken, RIGHT))
@@ -68,9 +71,9 @@ def test_an_image_without_a_number_is_not_answered(context):
     assert value_of(context, "logit_error") is None
 
 
-def test_agreement_is_of_classes_and_the_error_of_logits(context):
+def test_reports_agreement_of_classes_and_error_of_logits(context):
     other = SOME.logits.clone()
-    other[0, 0] -= 0.9  # Still the class.
+    other[0, 0] -= 0.9  # the class stays the same
     other[1, :2] = other[1, :2].flip(0)
     report_agreement(context, InferredAnswers((0,), other, RIGHT), SOME)
     assert value_of(context, "agreement") == 0.75

@@ -1,4 +1,4 @@
-"""Parameters of the model benchmarks: what follows from what is given, and what is refused."""
+"""Parameters of the model benchmarks: derived values and rejected values."""
 
 import json
 import re
@@ -20,15 +20,15 @@ D2 = SP | {"halo_D2": True}
 GEMS = SMALL | {"scheme": "gems"}
 
 
-def refused(entry, given):
+def catch_param_error(entry, params):
     with pytest.raises(ExceptionGroup) as caught:
-        entry.complete(given)
+        entry.complete(params)
     (error,) = caught.value.exceptions
     return error.param, str(error)
 
 
 @pytest.mark.parametrize(
-    ("given", "ranks"),
+    ("settings", "ranks"),
     [
         ({"scheme": "sequential"}, 1),
         ({"scheme": "lp"}, 2),
@@ -69,18 +69,18 @@ def refused(entry, given):
     ],
 )
 @pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
-def test_ranks_that_a_configuration_needs(entry, given, ranks):
-    given = SMALL | dict(entry.begins_with) | given
-    if entry is NETWORK and "halo_D2" in given:
+def test_a_configuration_determines_the_ranks(entry, settings, ranks):
+    settings = SMALL | dict(entry.begins_with) | settings
+    if entry is NETWORK and "halo_D2" in settings:
         with pytest.raises(ExceptionGroup) as caught:
-            entry.complete(given)
+            entry.complete(settings)
         unknown = {error.param for error in caught.value.exceptions}
-        assert unknown == {"halo_D2", "fused_layers"} & set(given)
+        assert unknown == {"halo_D2", "fused_layers"} & set(settings)
         return
-    if entry is AMOEBANET and any(side % 32 for side in parse_pair(given["image_size"])):
-        assert refused(entry, given)[0] == "image_size"
+    if entry is AMOEBANET and any(side % 32 for side in parse_pair(settings["image_size"])):
+        assert catch_param_error(entry, settings)[0] == "image_size"
         return
-    params = entry.complete(given)
+    params = entry.complete(settings)
     assert entry.ranks(params).exact == ranks
     assert entry.complete(params) == params
     assert set(params) == {param.name for param in entry.params}
@@ -103,7 +103,7 @@ def test_a_balance_by_estimated_cost_gives_tiles_more_layers():
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "value"),
+    ("params", "name", "value"),
     [
         ({"app": 3}, "app", "synthetic"),
         ({"app": "2", "datapath": "./cifar"}, "app", "cifar"),
@@ -131,11 +131,11 @@ def test_a_balance_by_estimated_cost_gives_tiles_more_layers():
         ({"scheme": "sp", "num_spatial_parts": [4, 9], "spatial_size": 2}, "grid", "2x2,3x3"),
     ],
 )
-def test_spellings_and_what_follows(given, name, value):
-    assert RESNET.complete(SMALL | given)[name] == value
+def test_spellings_and_defaults(params, name, value):
+    assert RESNET.complete(SMALL | params)[name] == value
 
 
-def test_what_a_model_is():
+def test_defaults_of_a_model():
     params = RESNET.complete(SMALL)
     assert (params["version"], params["depth"]) == (2, 110)
     params = RESNET.complete(SMALL | {"arch": "resnet50"})
@@ -144,7 +144,7 @@ def test_what_a_model_is():
 
 
 @pytest.mark.parametrize(
-    ("given", "param", "message"),
+    ("params", "param", "message"),
     [
         (SP | {"num_spatial_parts": 3}, "num_spatial_parts", "3 tiles make no square"),
         (SP | {"num_spatial_parts": "4,x"}, "num_spatial_parts", "'x' is no number of tiles"),
@@ -227,13 +227,13 @@ def test_what_a_model_is():
         ({"image_size": 16}, "image_size", "too small"),
     ],
 )
-def test_what_cannot_be_or_does_nothing_is_refused(given, param, message):
-    found, text = refused(RESNET, given)
-    assert (found, message in text) == (param, True), (found, text)
+def test_rejects_invalid_and_ineffective_parameters(params, param, message):
+    error_param, text = catch_param_error(RESNET, params)
+    assert (error_param, message in text) == (param, True), (error_param, text)
 
 
 @pytest.mark.parametrize(
-    ("given", "param", "message"),
+    ("params", "param", "message"),
     [
         ({"image_size": 48}, "image_size", "32"),
         ({"num_layers": 4}, "num_layers", "multiple of 3"),
@@ -249,15 +249,15 @@ def test_what_cannot_be_or_does_nothing_is_refused(given, param, message):
         ),
     ],
 )
-def test_what_is_no_amoebanet(given, param, message):
+def test_rejects_invalid_parameters_of_amoebanet(params, param, message):
     if message.startswith("stage 1"):
-        AMOEBANET.complete(given)
-        given = given | {"grid": "1x8,1x9"}
-    found, text = refused(AMOEBANET, given)
-    assert (found, message in text) == (param, True), (found, text)
+        AMOEBANET.complete(params)
+        params = params | {"grid": "1x8,1x9"}
+    error_param, text = catch_param_error(AMOEBANET, params)
+    assert (error_param, message in text) == (param, True), (error_param, text)
 
 
-def test_places_as_the_console_shows_them():
+def test_lists_coordinates_of_ranks():
     params = RESNET.complete(SP | {"grid": "2x2", "local_DP": 2, "replicas": 2})
     assert RESNET.place(params, 3) == {"replica": 0, "stage": 0, "tile": "1,1"}
     assert RESNET.place(params, 11) == {"replica": 1, "stage": 1, "member": 1}
@@ -278,7 +278,7 @@ def test_places_as_the_console_shows_them():
 
 
 @pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
-def test_every_entry_holds_together(entry):
+def test_every_entry_is_consistent(entry):
     names = [param.name for param in entry.params]
     assert len(set(names)) == len(names)
     assert {"warmup", "iterations", "seed"} <= set(names)
@@ -291,21 +291,21 @@ def test_every_entry_holds_together(entry):
 @pytest.mark.parametrize("device", ["auto", "cpu", "cuda"])
 @pytest.mark.parametrize("precision", ["fp32", "fp64", "tf32", "bf16"])
 @pytest.mark.parametrize("name", ["model.resnet", "model.profile"])
-def test_products_are_counted_upon_where_a_gpu_is_asked_for(name, precision, device):
+def test_expects_the_check_of_products_on_a_gpu(name, precision, device):
     entry = ENTRIES[name]
-    given = {"device": device, "precision": precision}
+    params = {"device": device, "precision": precision}
     if (precision, device) == ("tf32", "cpu"):
-        assert refused(entry, given) == (
+        assert catch_param_error(entry, params) == (
             "precision",
             "tf32 is a format of GPUs; take fp32, or device cuda",
         )
         return
-    counted = device == "cuda" and precision in ("fp32", "tf32")
-    assert ("products" in entry.list_checks(entry.complete(given))) == counted
+    expected = device == "cuda" and precision in ("fp32", "tf32")
+    assert ("products" in entry.list_checks(entry.complete(params))) == expected
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("value", "expected"),
     [
         (None, "auto"),
         ("auto", "auto"),
@@ -314,34 +314,34 @@ def test_products_are_counted_upon_where_a_gpu_is_asked_for(name, precision, dev
         *((word, "off") for word in (False, "false", "off", "no")),
     ],
 )
-def test_validate_is_read_in_its_old_words_too(given, wanted):
-    params = RESNET.complete({"scheme": "lp", "validate": given})
-    assert params["validate"] == wanted
-    assert bool(RESNET.list_checks(params)) == (wanted != "off")
+def test_validate_accepts_its_former_values(value, expected):
+    params = RESNET.complete({"scheme": "lp", "validate": value})
+    assert params["validate"] == expected
+    assert bool(RESNET.list_checks(params)) == (expected != "off")
 
 
-def test_a_schema_takes_validate_as_yaml_reads_it():
+def test_the_schema_accepts_validate_as_boolean():
     allowed = RESNET.find_param("validate").json_schema()["enum"]
     assert {True, False, "on", "off", "auto", "full"} <= set(allowed)
 
 
-def test_bounds_of_a_baseline_that_is_not_made_are_refused():
+def test_rejects_bounds_without_a_baseline():
     assert RESNET.complete({"scheme": "lp"})["baseline_max"] == 60
     assert RESNET.complete({"scheme": "lp", "baseline": "off"})["baseline_max"] is None
     for name in ("baseline_max", "baseline_memory"):
-        given = {"scheme": "lp", "baseline": "off", name: 5}
-        assert refused(RESNET, given) == (
+        params = {"scheme": "lp", "baseline": "off", name: 5}
+        assert catch_param_error(RESNET, params) == (
             name,
             f"{name} does nothing without baseline; leave it out",
         )
 
 
-def test_one_process_may_be_asked_to_leave_its_baseline_out():
-    """As ``--set baseline=off`` does for all cases of a suite."""
+def test_sequential_accepts_only_baseline_off():
+    """`--set baseline=off` sets it for all cases of a suite."""
     assert not RESNET.complete({"scheme": "sequential", "baseline": "off"})["baseline"]
-    param, sentence = refused(RESNET, {"scheme": "sequential", "baseline": "on"})
+    param, message = catch_param_error(RESNET, {"scheme": "sequential", "baseline": "on"})
     assert param == "baseline"
-    assert sentence.startswith("baseline does nothing in scheme sequential, only in lp,")
+    assert message.startswith("baseline does nothing in scheme sequential, only in lp,")
 
 
 SCHEMES = {
@@ -367,8 +367,8 @@ ROWS = {
         r"^\| (`.*?) \| (proxy.*) \|$", (DOCS / "parallelism.md").read_text(), re.MULTILINE
     )
 }
-"""By scheme the checks that the page tells: of the proxy, and at full size."""
-ALONE = {"`sequential`", "`lp`", "`lp`, interleaved", "`gems`", "`lp`, replicas"}
+"""Checks of each scheme that the page lists: of the proxy, and at full size."""
+UNSHARED = {"`sequential`", "`lp`", "`lp`, interleaved", "`gems`", "`lp`, replicas"}
 """Schemes in which no two ranks share an operator."""
 
 
@@ -377,54 +377,57 @@ def test_the_page_has_a_row_for_each_scheme():
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_page_tells_the_checks_of_each_scheme(scheme):
+def test_the_page_lists_the_checks_of_each_scheme(scheme):
     proxy, full_size = ROWS[scheme]
-    of = {one: checks_of(scheme, precision=one) for one in ("fp32", "fp16", "bf16")}
-    assert of["fp32"] & set(FULL_SIZE) == full_size
-    assert of["fp16"] == of["bf16"]
-    assert of["fp16"] - of["fp32"] == proxy & {"bits"}
+    checks = {
+        precision: list_checks(scheme, precision=precision)
+        for precision in ("fp32", "fp16", "bf16")
+    }
+    assert checks["fp32"] & set(FULL_SIZE) == full_size
+    assert checks["fp16"] == checks["bf16"]
+    assert checks["fp16"] - checks["fp32"] == proxy & {"bits"}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp64", "fp16", "bf16"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_operators_are_checked_wherever_something_is_learnt(scheme, precision):
-    """Faults of their gradients can be planted at full size in each, and show nowhere else."""
-    assert checks_of(scheme, precision=precision) >= {"operators", "scales"}
+def test_training_always_checks_operators(scheme, precision):
+    """Only these checks detect faults of gradients, which can be injected in each."""
+    assert list_checks(scheme, precision=precision) >= {"operators", "scales"}
     if precision in ("fp16", "bf16"):
-        return  # of a network of the user's own those of several ranks alone
-    own = {"network": "nets:Net", "precision": precision} | SCHEMES[scheme]
-    assert set(NETWORK.list_checks(NETWORK.complete(own))) >= {"operators", "scales"}
+        return  # a network of the user has only those of several ranks
+    network_params = {"network": "nets:Net", "precision": precision} | SCHEMES[scheme]
+    assert set(NETWORK.list_checks(NETWORK.complete(network_params))) >= {"operators", "scales"}
 
 
 @pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"`lp`, `sync_batchnorm`"}))
-def test_inference_has_those_that_are_not_of_gradients(scheme):
-    left = {"output", "bits", "operators", "scales", "joints"}
+def test_inference_has_the_checks_without_gradients(scheme):
+    possible = {"output", "bits", "operators", "scales", "joints"}
     for precision in ("fp32", "bf16"):
-        learning = checks_of(scheme, precision=precision)
-        inference = checks_of(scheme, precision=precision, enable_evaluation=True)
-        unchecked = {"operators", "scales"} if scheme in ALONE and precision == "fp32" else set()
-        assert inference == (learning & left) - unchecked
+        learning = list_checks(scheme, precision=precision)
+        inference = list_checks(scheme, precision=precision, enable_evaluation=True)
+        unchecked = {"operators", "scales"} if scheme in UNSHARED and precision == "fp32" else set()
+        assert inference == (learning & possible) - unchecked
 
 
-def checks_of(scheme, **given):
-    return set(RESNET.list_checks(RESNET.complete(SMALL | SCHEMES[scheme] | given)))
+def list_checks(scheme, **params):
+    return set(RESNET.list_checks(RESNET.complete(SMALL | SCHEMES[scheme] | params)))
 
 
-OWN = {"network": "nets:Net"}
+NETWORK_PARAMS = {"network": "nets:Net"}
 
 
-def test_a_network_of_ones_own_is_known_once_it_is_loaded():
-    params = NETWORK.complete(OWN | {"scheme": "sp", "grid": "1x2"})
+def test_parameters_of_a_network_are_unknown_before_loading():
+    params = NETWORK.complete(NETWORK_PARAMS | {"scheme": "sp", "grid": "1x2"})
     assert (params["balance"], params["strict"], params["split_size"]) == ("measured", False, 2)
     assert NETWORK.ranks(params).exact == 3
-    assert NETWORK.complete(OWN | {"balance": [3, 4]})["balance"] == "3,4"
+    assert NETWORK.complete(NETWORK_PARAMS | {"balance": [3, 4]})["balance"] == "3,4"
     assert "num_classes" not in params
     assert set(NETWORK.list_checks(params)) >= {"output", "operators", "joints"}
     assert NETWORK.checked_in == "model.network"
 
 
 @pytest.mark.parametrize(
-    ("given", "param", "says"),
+    ("params", "param", "expected"),
     [
         ({"network": None}, "network", "there is no network: give module:callable"),
         ({"network": "resnet50"}, "network", "'resnet50' is no module:callable"),
@@ -438,16 +441,16 @@ def test_a_network_of_ones_own_is_known_once_it_is_loaded():
         ({"halo_D2": True, "scheme": "sp"}, "halo_D2", ""),
     ],
 )
-def test_what_a_network_of_ones_own_cannot_be_given(given, param, says):
+def test_rejects_invalid_parameters_of_a_network(params, param, expected):
     with pytest.raises(ExceptionGroup) as group:
-        NETWORK.complete(OWN | given)
+        NETWORK.complete(NETWORK_PARAMS | params)
     errors = {error.param: str(error) for error in group.value.exceptions}
-    assert says in errors[param]
+    assert expected in errors[param]
 
 
 @pytest.mark.parametrize(
-    ("entry", "given"), [(RESNET, {}), (AMOEBANET, {}), (NETWORK, {"network": "nets:Net"})]
+    ("entry", "params"), [(RESNET, {}), (AMOEBANET, {}), (NETWORK, {"network": "nets:Net"})]
 )
-def test_inference_takes_only_faults_that_change_outputs(entry, given):
-    faults = entry.list_faults(entry.complete(SMALL | given | {"enable_evaluation": True}))
+def test_inference_has_only_faults_that_change_outputs(entry, params):
+    faults = entry.list_faults(entry.complete(SMALL | params | {"enable_evaluation": True}))
     assert set(faults) == {"wrong-neighbour", "full:wrong-neighbour", "uncounted-wait"}

@@ -11,7 +11,7 @@ ROUNDS = SMALL | {"schedule": "interleaved", "parts": 2}
 
 
 @pytest.mark.parametrize(
-    ("given", "ranks", "stages", "rounds"),
+    ("settings", "ranks", "stages", "rounds"),
     [
         ({}, 2, 4, 2),
         ({"rounds": 3}, 2, 6, 3),
@@ -27,10 +27,10 @@ ROUNDS = SMALL | {"schedule": "interleaved", "parts": 2}
     ],
 )
 @pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
-def test_ranks_are_those_of_one_round(entry, given, ranks, stages, rounds):
-    if entry is not RESNET and "," in given.get("balance", ""):
-        given = given | {"balance": "6,6,6,6"}
-    params = entry.complete(dict(entry.begins_with) | ROUNDS | given)
+def test_one_round_determines_the_ranks(entry, settings, ranks, stages, rounds):
+    if entry is not RESNET and "," in settings.get("balance", ""):
+        settings = settings | {"balance": "6,6,6,6"}
+    params = entry.complete(dict(entry.begins_with) | ROUNDS | settings)
     assert entry.ranks(params).exact == ranks
     assert (params["split_size"], params["rounds"]) == (stages, rounds)
     assert entry.complete(params) == params
@@ -39,7 +39,7 @@ def test_ranks_are_those_of_one_round(entry, given, ranks, stages, rounds):
 
 
 @pytest.mark.parametrize(
-    ("given", "param", "message"),
+    ("params", "param", "message"),
     [
         ({"schedule": "1f1b", "rounds": 2}, "rounds", "does nothing without schedule interleaved"),
         ({"schedule": None, "rounds": 2}, "rounds", "does nothing without schedule interleaved"),
@@ -62,14 +62,14 @@ def test_ranks_are_those_of_one_round(entry, given, ranks, stages, rounds):
         ({"enable_evaluation": True, "schedule": "gpipe"}, "schedule", "with enable_evaluation"),
     ],
 )
-def test_what_cannot_go_in_rounds_is_refused(given, param, message):
+def test_rejects_invalid_parameters_of_rounds(params, param, message):
     with pytest.raises(ExceptionGroup) as caught:
-        RESNET.complete({**ROUNDS, **given})
+        RESNET.complete({**ROUNDS, **params})
     (error,) = caught.value.exceptions
     assert (error.param, message in str(error)) == (param, True), str(error)
 
 
-def test_places_as_the_console_shows_them():
+def test_lists_coordinates_of_ranks():
     params = RESNET.complete(ROUNDS | {"local_DP": "2,1,2,1"})
     assert RESNET.place(params, 1) == {"replica": 0, "stage": 0, "stages": "0,2", "member": 1}
     assert RESNET.place(params, 2) == {"replica": 0, "stage": 1, "stages": "1,3"}

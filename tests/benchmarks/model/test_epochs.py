@@ -1,4 +1,4 @@
-"""An epoch's steps, and its loss and accuracy over all of them."""
+"""Steps of an epoch, and its mean loss and accuracy."""
 
 from types import SimpleNamespace
 
@@ -8,11 +8,11 @@ import torch
 from spbench_parallel.pipeline import stage_runner
 from spbench_parallel.pipeline.stage_runner import RunningSum
 from spbench_workers.benchmarks.model.epochs import count_epoch_steps
-from unit.parallel.test_phases import engine_of
+from unit.parallel.test_phases import make_engine
 from unit.typed_params import typed
 
 
-def test_a_running_sum_of_many_values_keeps_few_of_them(monkeypatch):
+def test_a_running_sum_keeps_few_values(monkeypatch):
     monkeypatch.setattr(stage_runner, "MAX_PENDING_VALUES", 4)
     total = RunningSum()
     assert total.read() == 0
@@ -24,16 +24,16 @@ def test_a_running_sum_of_many_values_keeps_few_of_them(monkeypatch):
     assert total.read() == 0
 
 
-def test_an_epoch_s_means_are_over_its_steps_alone():
-    engine, images = engine_of("cpu", "fp32")
+def test_means_of_an_epoch_cover_only_its_steps():
+    engine, images = make_engine("cpu", "fp32")
     engine.step()
     engine.begin_epoch()
-    said = []
+    results = []
     for step in range(1, 4):
         images.set_step(step)
         engine.step()
-        said.append((engine.loss(), engine.accuracy()))
-    losses, accuracies = zip(*said, strict=True)
+        results.append((engine.loss(), engine.accuracy()))
+    losses, accuracies = zip(*results, strict=True)
     loss, accuracy = engine.epoch_means(3)
     assert loss == pytest.approx(sum(losses) / 3, rel=1e-12)
     assert accuracy == pytest.approx(sum(accuracies) / 3, rel=1e-12)
@@ -41,7 +41,7 @@ def test_an_epoch_s_means_are_over_its_steps_alone():
 
 
 @pytest.mark.parametrize(
-    ("iterations", "count", "steps", "told"),
+    ("iterations", "count", "steps", "expected"),
     [
         (10, None, 10, []),
         (None, 50_000, 1562, [("epoch", "1562 steps", "a pass over the 50000 images takes 1562")]),
@@ -53,14 +53,12 @@ def test_an_epoch_s_means_are_over_its_steps_alone():
         ),
     ],
 )
-def test_an_epoch_is_a_pass_over_the_data_set_unless_iterations_says_otherwise(
-    iterations, count, steps, told
-):
-    said = []
+def test_an_epoch_is_a_pass_unless_iterations_is_set(iterations, count, steps, expected):
+    choices = []
     context = SimpleNamespace(
         read_params=lambda cls: typed(cls, {"iterations": iterations}),
         world=SimpleNamespace(rank=0),
-        choice=lambda *words: said.append(words),
+        choice=lambda *choice: choices.append(choice),
     )
     assert count_epoch_steps(context, SimpleNamespace(count=count), 32) == steps
-    assert said == told
+    assert choices == expected

@@ -1,4 +1,7 @@
-"""Products of fp32 numbers, which show what whole models do not: whether they are fp32's."""
+"""Products of fp32 numbers reveal if they were computed in fp32.
+
+Results of complete models do not reveal that.
+"""
 
 from dataclasses import replace
 
@@ -28,17 +31,17 @@ MODEL = make_model("resnet", image_size=(32, 32), num_classes=5, version=2, dept
 
 @pytest.fixture(autouse=True)
 def _settings():
-    """Torch's own: convolutions in TF32, products of matrices not."""
+    """Apply the defaults of torch: convolutions in TF32, matrix products not."""
     LATE.reset()
-    kept = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    previous = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cuda.matmul.allow_tf32 = False
     yield
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = kept
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = previous
     LATE.streams.synchronize_device()
 
 
-def plan_of(device, precision):
+def make_plan(device, precision):
     batches = split_batch(2, 1, mirrored=False, times=1)
     layers = (len(MODEL.layers),)
     return ModelPlan(MODEL, build_layout(1), layers, batches, device=device, precision=precision)
@@ -47,11 +50,11 @@ def plan_of(device, precision):
 def products_pass(precision, bits=TF32_BITS):
     context = LoneCase()
     with Tf32Products(bits):
-        check_products(context, plan_of(GPU, precision))
+        check_products(context, make_plan(GPU, precision))
     return context.checks["products"]
 
 
-def test_tf32_called_fp32_is_found():
+def test_detects_tf32_in_fp32():
     assert not products_pass(FP32)
     set_fp32_precision(CPU)
     assert products_pass(FP32)
@@ -59,16 +62,16 @@ def test_tf32_called_fp32_is_found():
     assert not products_pass(FP32)
 
 
-def test_tf32_is_found_right_and_fewer_bits_are_not():
+def test_accepts_tf32_and_detects_fewer_bits():
     torch.backends.cuda.matmul.allow_tf32 = True
     assert products_pass(TF32)
     assert not products_pass(TF32, BF16_BITS)
 
 
 @pytest.mark.long
-def test_a_whole_model_in_float64_is_blind_to_it():
+def test_a_model_in_float64_does_not_use_tf32():
     context = LoneCase()
-    (exact, *others) = make_plans(plan_of(GPU, FP32))
+    (exact, *others) = make_plans(make_plan(GPU, FP32))
     assert (exact.precision, others) == (FP64, [])
     with Tf32Products() as products:
         Validation(context, exact, TrainingConfig(), lambda *_: None, lambda *_: None).run()
@@ -78,10 +81,10 @@ def test_a_whole_model_in_float64_is_blind_to_it():
 
 
 @pytest.mark.long
-def test_tf32_is_compared_as_a_whole_too():
+def test_compares_a_complete_model_in_tf32():
     torch.backends.cuda.matmul.allow_tf32 = True
-    plan = plan_of(GPU, TF32)
-    assert [one.precision for one in make_plans(plan)] == [FP64, TF32]
+    plan = make_plan(GPU, TF32)
+    assert [small_plan.precision for small_plan in make_plans(plan)] == [FP64, TF32]
     context = LoneCase()
     with Tf32Products() as products:
         Validation(context, plan, TrainingConfig(), lambda *_: None, lambda *_: None).run()
@@ -90,14 +93,14 @@ def test_tf32_is_compared_as_a_whole_too():
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=str)
-@pytest.mark.parametrize("precision", [FP32, FP64, TF32], ids=lambda one: one.name)
-def test_products_are_checked_where_there_are_two_ways(device, precision):
+@pytest.mark.parametrize("precision", [FP32, FP64, TF32], ids=lambda param: param.name)
+def test_checks_products_only_on_a_gpu_in_32_bits(device, precision):
     context = LoneCase()
-    check_products(context, plan_of(device, precision))
+    check_products(context, make_plan(device, precision))
     assert list(context.checks) == (["products"] if device == GPU and precision != FP64 else [])
 
 
-def test_the_largest_error_is_named_and_no_number_is_the_largest():
+def test_reports_the_largest_error_and_nan_as_infinity():
     layer = nn.Conv2d(3, 4, (1, 3))
     with ProductErrors() as errors:
         layer(torch.randn(2, 3, 5, 5))
@@ -107,19 +110,19 @@ def test_the_largest_error_is_named_and_no_number_is_the_largest():
     assert errors.worst.error == float("inf")
 
 
-def test_the_output_is_the_device_s_own():
+def test_the_check_does_not_change_outputs():
     layer = nn.Conv2d(3, 4, 3, padding=1, stride=2)
     pixels = torch.randn(3, 3, 70, 71)
     linear = nn.Linear(6, 2)
     values = torch.randn(3, 6)
-    wanted = layer(pixels), linear(values)
+    expected = layer(pixels), linear(values)
     with ProductErrors() as errors:
-        found = layer(pixels), linear(values)
-    assert all(map(torch.equal, found, wanted))
+        outputs = layer(pixels), linear(values)
+    assert all(map(torch.equal, outputs, expected))
     assert 0 < errors.worst.error < product_tolerance(FP32)
 
 
-def test_the_tolerances_lie_between_the_formats():
+def test_tolerances_separate_the_formats():
     assert product_tolerance(FP32) == FP32_SLACK * 2.0**-23
     assert (
         product_tolerance(replace(FP32, tf32=True))

@@ -1,4 +1,4 @@
-"""The small batch of a case that is compared: as few images as can be compared well."""
+"""The small batch of a compared case: the fewest images that suffice."""
 
 import pytest
 
@@ -13,25 +13,29 @@ RESNET = {"version": 1, "depth": 8}
 AMOEBANET = {"num_layers": 3, "num_filters": 16}
 
 
-def small(name, side, batch_size, parts=1, **words):
-    network = make_model(name, image_size=(side, side), num_classes=5, **words)
+def make_small_batches(name, side, batch_size, parts=1, **config):
+    network = make_model(name, image_size=(side, side), num_classes=5, **config)
     batches = split_batch(batch_size, parts, mirrored=False, times=1)
     plan = ModelPlan(network, build_layout(1), (len(network.layers),), batches)
-    return network, [one.size for one in ModelCase(plan, None).make_small_plan(batch_size).batches]
+    return network, [
+        batch.size for batch in ModelCase(plan, None).make_small_plan(batch_size).batches
+    ]
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "side", "batch_size", "parts", "wanted"),
+    ("name", "config", "side", "batch_size", "parts", "expected"),
     [
         ("resnet", RESNET, 32, 1, 1, [1]),
         ("resnet", RESNET, 32, 9, 2, [2, 1]),
         ("amoebanet", AMOEBANET, 96, 1, 1, [1]),
-        # Maps of 2x2 pixels: an image alone has four values, and nearly equal ones at times.
+        # Maps of 2x2 pixels: a single image has four values, which can be nearly equal.
         ("amoebanet", AMOEBANET, 64, 1, 1, [2]),
         ("amoebanet", AMOEBANET, 64, 9, 2, [3, 2]),
     ],
 )
-def test_a_micro_batch_has_enough_values_to_normalise(name, words, side, batch_size, parts, wanted):
-    network, sizes = small(name, side, batch_size, parts, **words)
-    assert sizes == wanted
+def test_a_micro_batch_has_enough_values_to_normalise(
+    name, config, side, batch_size, parts, expected
+):
+    network, sizes = make_small_batches(name, side, batch_size, parts, **config)
+    assert sizes == expected
     assert min(sizes) * smallest_normalised_size(network) >= MIN_VALUES

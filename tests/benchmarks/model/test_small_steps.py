@@ -1,4 +1,4 @@
-"""Small steps in place of the optimizer's own, where those make a step of rounding alone."""
+"""Small steps instead of the optimizer's if rounding determines its steps."""
 
 import pytest
 import torch
@@ -19,8 +19,8 @@ AMOEBANET = make_model(
 RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8)
 
 
-def validated(network, optimizer, spoil=lambda *_: None):
-    """A validation of one process against itself, which adds in another order."""
+def validate_model(network, optimizer, spoil=lambda *_: None):
+    """Validate one process against itself with another order of additions."""
     context = LoneCase()
     batches = split_batch(1, 1, mirrored=False, times=1)
     layers = (len(network.layers),)
@@ -35,23 +35,23 @@ def zero_a_weight(_, engine):
         next(engine.stages[0].parameters())[0] = 0.0
 
 
-def test_steps_that_rounding_alone_moves_are_small_ones():
-    context = validated(AMOEBANET, "adam")
+def test_takes_small_steps_if_rounding_determines_them():
+    context = validate_model(AMOEBANET, "adam")
     value, reason = context.choices["compared_steps"]
     assert value == "sgd"
     assert reason.startswith("with adam rounding alone moves ")
     assert all(context.checks.values())
-    assert not all(validated(AMOEBANET, "adam", zero_a_weight).checks.values())
+    assert not all(validate_model(AMOEBANET, "adam", zero_a_weight).checks.values())
 
 
-def test_an_optimizer_that_rounding_does_not_move_is_compared_itself():
-    context = validated(RESNET, "adam")
+def test_compares_an_optimizer_that_is_robust_to_rounding():
+    context = validate_model(RESNET, "adam")
     assert (context.choices, all(context.checks.values())) == ({}, True)
 
 
-def test_small_steps_are_compared_too(monkeypatch):
+def test_small_steps_detect_errors(monkeypatch):
     monkeypatch.setattr(validate, "MAX_MOVE", 0.0)
-    context = validated(RESNET, "adam")
+    context = validate_model(RESNET, "adam")
     assert (list(context.choices), all(context.checks.values())) == (["compared_steps"], True)
-    wrong = validated(RESNET, "adam", zero_a_weight).checks
+    wrong = validate_model(RESNET, "adam", zero_a_weight).checks
     assert not any(wrong[kind] for kind in ("grad", "weights", "output"))

@@ -1,4 +1,4 @@
-"""The images that the steps of a model take."""
+"""The images of the steps of a model."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -11,25 +11,25 @@ from spbench_parallel.pipeline.phases import PHASES
 from spbench_workers.benchmarks.model.steps import Steps
 
 
-class TurnedImages(list):
-    """The steps whose images were asked for."""
+class RecordedImages(list):
+    """The steps of requested images."""
 
     def set_step(self, step):
         self.append(step)
 
 
-def engine(trainer):
+def make_engine(trainer):
     phases = SimpleNamespace(seconds=dict.fromkeys(PHASES, 0.0), total=0.0)
     phases.measure_step = nullcontext
     phases.measure = lambda name: nullcontext()
-    nothing = {name: lambda: None for name in ("begin_epoch", "evaluate", "step")}
+    methods = {name: lambda: None for name in ("begin_epoch", "evaluate", "step")}
     world = SimpleNamespace(Barrier=lambda: None)
-    sent = {"bytes_sent": 0, "messages_sent": 0, "stages": ()}
+    traffic = {"bytes_sent": 0, "messages_sent": 0, "stages": ()}
     plan = SimpleNamespace(
         model=SimpleNamespace(flows=[(Map(10, 1, 1),)]), batches=(), dtype=torch.float32
     )
     return SimpleNamespace(
-        phases=phases, world=world, trainer=trainer, plan=plan, **nothing, **sent
+        phases=phases, world=world, trainer=trainer, plan=plan, **methods, **traffic
     )
 
 
@@ -39,13 +39,13 @@ TRAINER = SimpleNamespace(
 
 
 @pytest.mark.parametrize(
-    ("trainer", "taken"), [(TRAINER, [7, 8, 9, 10, 11]), (None, [7, 7, 7, 8, 9])]
+    ("trainer", "expected"), [(TRAINER, [7, 8, 9, 10, 11]), (None, [7, 7, 7, 8, 9])]
 )
-def test_inference_is_timed_from_the_first_images_on_and_learning_goes_on(trainer, taken):
-    images = TurnedImages()
-    steps = Steps(engine(trainer), images, trained_before=7, warmup=2)
+def test_inference_starts_at_the_first_images(trainer, expected):
+    images = RecordedImages()
+    steps = Steps(make_engine(trainer), images, trained_before=7, warmup=2)
     for _ in range(5):
         steps.run_step()
-    assert images == taken
+    assert images == expected
     if trainer is None:
         assert [step for step, _ in steps.list_answers(3)] == [7, 8, 9]

@@ -9,36 +9,36 @@ ENTRY = BENCHMARKS["program.run"]
 NUMBER = {"pattern": r"t (?P<value>\S+)", "unit": "us", "better": "lower"}
 
 
-def refused(**given: Any) -> str:
+def catch_param_error(**params: Any) -> str:
     with pytest.raises(ExceptionGroup) as caught:
-        ENTRY.complete(given)
+        ENTRY.complete(params)
     (error,) = caught.value.exceptions
     assert isinstance(error, ParamError)
     return f"{error.param}: {error}"
 
 
-def test_a_preset_fills_in_what_is_left_out():
+def test_a_preset_adds_missing_parameters():
     params = ENTRY.complete({"preset": "osu_latency"})
     assert params["argv"] == ["osu_latency"]
     assert (params["per"], params["output"]) == ("rank", "first")
     assert ENTRY.ranks(params).exact == 2
     assert [metric.name for metric in ENTRY.list_metrics(params)][:2] == ["time_ms", "latency_us"]
-    own = ENTRY.complete({"preset": "osu_latency", "argv": ["./mine"], "must": "DONE"})
-    assert own["argv"] == ["./mine"]
+    customized = ENTRY.complete({"preset": "osu_latency", "argv": ["./mine"], "must": "DONE"})
+    assert customized["argv"] == ["./mine"]
     assert ENTRY.complete({"preset": "hpcc"})["reads"] == "hpccoutf.txt"
 
 
-def test_complete_parameters_complete_to_themselves():
-    for given in (
+def test_completing_twice_changes_nothing():
+    for params in (
         {"preset": "iperf3", "env": {"A": 1}},
         {"argv": "./x --y 'a b'", "metrics": {"t_us": NUMBER}, "must": ["a", "b"]},
         {"by_rank": {"1": ["x"]}, "wait_for": {"rank": 1, "of": 0, "line": "up"}},
     ):
-        params = ENTRY.complete(given)
-        assert ENTRY.complete(params) == params
+        completed = ENTRY.complete(params)
+        assert ENTRY.complete(completed) == completed
 
 
-def test_metrics_and_checks_follow_from_what_is_expected():
+def test_expectations_determine_metrics_and_checks():
     bare = ENTRY.complete({"argv": "true"})
     assert ENTRY.list_checks(bare) == ("exit_code",)
     assert ENTRY.list_faults(bare) == ("corrupt-exit",)
@@ -49,7 +49,7 @@ def test_metrics_and_checks_follow_from_what_is_expected():
     assert (metric.name, metric.unit, metric.better, metric.fold) == ("t", "us", "lower", "max")
 
 
-def test_ranks_that_are_named_must_be_there():
+def test_named_ranks_determine_the_minimum():
     params = ENTRY.complete({"argv": "x", "by_rank": {"3": "y"}})
     assert ENTRY.ranks(params).minimum == 4
     params = ENTRY.complete({"argv": "x", "wait_for": {"rank": 5, "of": 0, "line": "up"}})
@@ -57,7 +57,7 @@ def test_ranks_that_are_named_must_be_there():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("params", "expected"),
     [
         ({}, "argv: there is no program: give argv, by_rank or a preset"),
         (
@@ -86,5 +86,5 @@ def test_ranks_that_are_named_must_be_there():
         ({"argv": "x", "table": [3]}, "neither a mapping nor a list of mappings"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_one_sentence_at_its_parameter(given, told):
-    assert told in refused(**given)
+def test_rejects_invalid_parameters(params, expected):
+    assert expected in catch_param_error(**params)
