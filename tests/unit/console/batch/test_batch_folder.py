@@ -1,4 +1,4 @@
-"""The folder of a batch job, from the command line on: what is written, and what is refused."""
+"""Tests of the folder of a batch job that `spbench script` and `submit` write."""
 
 import json
 import os
@@ -33,26 +33,26 @@ cases:
 
 @pytest.fixture
 def write(tmp_path, monkeypatch, capsys):
-    """Runs `spbench script` on a suite; returns exit code, folder and what stderr says."""
+    """Return a function that runs `spbench script`: exit code, folder and stderr."""
     monkeypatch.setattr(site, "find_user_site", lambda: tmp_path / "none.yaml")
     monkeypatch.setattr(
         launches, "detect_mpi_library", lambda *_: MpiLibrary("openmpi", "Open MPI 5")
     )
     monkeypatch.setenv("PATH", f"{STANDINS}:{os.environ['PATH']}")
-    monkeypatch.setenv("SLURM_JOB_ID", "99")  # of the allocation in which the tests may run
+    monkeypatch.setenv("SLURM_JOB_ID", "99")  # as if the tests ran in an allocation
 
-    def write(launch, *words, out="job"):
+    def write(launch, *args, out="job"):
         suite = tmp_path / "suite.yaml"
         suite.write_text(SUITE.format(launch=launch))
         folder = tmp_path / out
-        given = ("--output", str(folder), "--home", str(tmp_path / "home"))
-        code = run_command_line(["script", str(suite), *given, *words])
+        options = ("--output", str(folder), "--home", str(tmp_path / "home"))
+        code = run_command_line(["script", str(suite), *options, *args])
         return code, folder, capsys.readouterr().err
 
     return write
 
 
-def lines_of(folder, begin):
+def find_lines(folder, begin):
     text = (folder / "job.sh").read_text()
     return [line for line in text.splitlines() if line.startswith(begin)]
 
@@ -60,16 +60,18 @@ def lines_of(folder, begin):
 PBS = ("--scheduler", "pbs", "-k", "not all")
 
 
-def test_a_site_file_of_another_user_puts_no_line_into_the_script(write, tmp_path):
+def test_untrusted_site_file_adds_no_line(write, tmp_path):
     path = tmp_path / "home" / "site.yaml"
     path.parent.mkdir()
     path.write_text("schema: spbench.site/1\nbatch: {lines: [touch planted]}\n")
-    code, folder, said = write("batch: {nodes: 2}", *PBS)
-    assert (code, lines_of(folder, "touch planted")) == (0, ["touch planted"])
+    code, folder, stderr = write("batch: {nodes: 2}", *PBS)
+    assert (code, find_lines(folder, "touch planted")) == (0, ["touch planted"])
     path.chmod(0o666)
-    code, folder, said = write("batch: {nodes: 2}", *PBS, out="second")
-    assert (code, lines_of(folder, "touch planted")) == (0, [])
-    assert said.startswith(f"spbench: warning: {path} was skipped: it is world-writable; run chmod")
+    code, folder, stderr = write("batch: {nodes: 2}", *PBS, out="second")
+    assert (code, find_lines(folder, "touch planted")) == (0, [])
+    assert stderr.startswith(
+        f"spbench: warning: {path} was skipped: it is world-writable; run chmod"
+    )
 
 
 EXPECTING = """
@@ -86,7 +88,7 @@ cases:
 
 
 @pytest.mark.parametrize(
-    ("words", "system", "limit"),
+    ("args", "system", "limit"),
     [
         ([], "login", None),
         (["--site", "vm.yaml"], "vm", 60.0),
@@ -94,23 +96,23 @@ cases:
     ],
 )
 @pytest.mark.usefixtures("write")
-def test_the_plan_has_the_system_and_its_references(words, system, limit, tmp_path, monkeypatch):
+def test_plan_has_the_system_and_its_references(args, system, limit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(site_file, "find_user_site", lambda: tmp_path / "none.yaml")
     monkeypatch.setattr("socket.gethostname", lambda: "login2.example.org")
     (tmp_path / "suite.yaml").write_text(EXPECTING)
     (tmp_path / "vm.yaml").write_text("schema: spbench.site/1\nname: vm\n")
     out = ["--out", "job", "--home", "home", "--scheduler", "pbs"]
-    assert run_command_line(["script", "suite.yaml", *out, *words]) == 0
+    assert run_command_line(["script", "suite.yaml", *out, *args]) == 0
     plan = read_plan(tmp_path / "job")
     (expectation,) = plan.cases[0]["expect"]
     assert (plan.system, expectation["limit"]) == (system, limit)
 
 
-def test_all_that_a_job_needs_lies_in_its_folder(write):
-    code, folder, said = write("batch: {nodes: 2}", *PBS)
-    assert code == 0, said
-    assert "2 cases in 2 jobs for pbs" in said
+def test_folder_contains_all_files_of_a_job(write):
+    code, folder, stderr = write("batch: {nodes: 2}", *PBS)
+    assert code == 0, stderr
+    assert "2 cases in 2 jobs for pbs" in stderr
     plan = read_plan(folder)
     assert (plan.suite, plan.scheduler, plan.mark[:12]) == ("Small.Suite", "pbs", "small-suite-")
     assert [(job.np, job.cases) for job in plan.jobs] == [(2, ("two",)), (4, ("four",))]
@@ -121,13 +123,13 @@ def test_all_that_a_job_needs_lies_in_its_folder(write):
         ("two", 0, 7, 120),
         ("two", 1, 7, 120),
     ]
-    assert lines_of(folder, "#PBS -l select") == ["#PBS -l select=2:ncpus=2:mpiprocs=2"]
-    assert "-x SPBENCH_EVENTS_DIR -x SPBENCH_CASES" in lines_of(folder, "run 1 ")[0]
+    assert find_lines(folder, "#PBS -l select") == ["#PBS -l select=2:ncpus=2:mpiprocs=2"]
+    assert "-x SPBENCH_EVENTS_DIR -x SPBENCH_CASES" in find_lines(folder, "run 1 ")[0]
     assert os.access(folder / "job.sh", os.X_OK)
     subprocess.run(["bash", "-n", folder / "job.sh"], check=True)
 
 
-def test_rejects_a_folder_with_huge_files(write):
+def test_huge_files_of_a_folder_are_not_read(write):
     folder = write("batch: {nodes: 2}", *PBS)[1]
     os.truncate(folder / "plan.json", 40 * 10**9)
     with pytest.raises(UsageError, match=r"it has 40\.0 GB, more than 64 MiB"):
@@ -140,71 +142,73 @@ def test_rejects_a_folder_with_huge_files(write):
 
 
 @pytest.mark.usefixtures("write")
-def test_a_shipped_suite_is_written_under_its_name(tmp_path):
+def test_shipped_suite_keeps_its_name(tmp_path):
     folder = tmp_path / "shipped"
-    given = ("--scheduler", "slurm", "--output", str(folder), "--home", str(tmp_path / "home"))
-    assert run_command_line(["script", "shipped:smoke", *given]) == 0
+    options = ("--scheduler", "slurm", "--output", str(folder), "--home", str(tmp_path / "home"))
+    assert run_command_line(["script", "shipped:smoke", *options]) == 0
     assert read_plan(folder).file == "shipped:smoke"
     assert (folder / "suite.yaml").read_text() == (SUITES / "smoke.yaml").read_text()
 
 
-def test_auto_is_srun_under_slurm_and_flux_run_under_flux(write):
+def test_auto_uses_the_launcher_of_the_scheduler(write):
     slurm = write("", "--scheduler", "slurm", "-k", "two", out="slurm")[1]
-    (line,) = lines_of(slurm, "run 1 ")
+    (line,) = find_lines(slurm, "run 1 ")
     launcher = [str(STANDINS / "srun"), "-n", "2", "--export=ALL", "-K", "--mpi=pmix"]
     assert shlex.split(line)[3:9] == launcher
     flux = write("", "--scheduler", "flux", "-k", "two", out="flux")[1]
-    assert " flux run --ntasks=2 " in f" {lines_of(flux, 'run 1 ')[0]}"
+    assert " flux run --ntasks=2 " in f" {find_lines(flux, 'run 1 ')[0]}"
 
 
-def test_all_slots_are_those_of_the_nodes(write):
-    code, _, said = write("", "--scheduler", "pbs")
+def test_all_slots_need_a_number_of_nodes(write):
+    code, _, stderr = write("", "--scheduler", "pbs")
     assert code == 2
-    assert "all runs on all slots, and how many there will be is not known" in said
-    code, folder, said = write("ranks_per_host: 3, batch: {nodes: 4}", "--scheduler", "pbs")
-    assert code == 0, said
+    assert "all runs on all slots, and how many there will be is not known" in stderr
+    code, folder, stderr = write("ranks_per_host: 3, batch: {nodes: 4}", "--scheduler", "pbs")
+    assert code == 0, stderr
     assert [job.np for job in read_plan(folder).jobs] == [2, 4, 12]
 
 
-def test_repeats_until_a_median_is_known_are_refused(write, monkeypatch):
+def test_rejects_adaptive_repeats(write, monkeypatch):
     until = "until: {{interval: 0.1, max_time: 60}}"
     monkeypatch.setattr(f"{__name__}.SUITE", SUITE.replace("repeat: 2", until))
-    code, folder, said = write("batch: {nodes: 2}", *PBS)
+    code, folder, stderr = write("batch: {nodes: 2}", *PBS)
     assert code == 2
-    assert "suite.yaml:6: two repeats until its median is known well, and a batch job runs" in said
+    assert (
+        "suite.yaml:6: two repeats until its median is known well, and a batch job runs" in stderr
+    )
     assert not folder.exists()
 
 
-def test_more_ranks_than_the_nodes_take_are_refused(write):
-    code, folder, said = write("ranks_per_host: 1, batch: {nodes: 2}", *PBS)
+def test_rejects_more_ranks_than_slots_of_the_nodes(write):
+    code, folder, stderr = write("ranks_per_host: 1, batch: {nodes: 2}", *PBS)
     assert code == 2
-    assert "four needs 4 nodes at ranks_per_host 1, and launch.batch.nodes is 2" in said
+    assert "four needs 4 nodes at ranks_per_host 1, and launch.batch.nodes is 2" in stderr
     assert not folder.exists()
 
 
-def test_the_allocation_is_the_hosts(write):
-    code, folder, said = write("hostfile: none.hosts, launcher: openmpi", *PBS)
+def test_hosts_are_those_of_the_allocation(write):
+    code, folder, stderr = write("hostfile: none.hosts, launcher: openmpi", *PBS)
     assert code == 0
-    assert "note: launch.hostfile is not used" in said
+    assert "note: launch.hostfile is not used" in stderr
     assert "hostfile" not in (folder / "job.sh").read_text()
 
 
-def test_mpirun_rsh_gets_its_hosts_from_the_script(write):
-    code, folder, said = write("ranks_per_host: 2", *PBS, "--launcher", "mpirun_rsh")
-    assert code == 0, said
-    assert lines_of(folder, "hosts 2") == ['hosts 2 2 >"$dir/jobs/1/hostfile"']
-    assert f"-hostfile {folder}/jobs/1/hostfile " in lines_of(folder, "run 1 ")[0]
+def test_script_writes_the_hostfile_of_mpirun_rsh(write):
+    code, folder, stderr = write("ranks_per_host: 2", *PBS, "--launcher", "mpirun_rsh")
+    assert code == 0, stderr
+    assert find_lines(folder, "hosts 2") == ['hosts 2 2 >"$dir/jobs/1/hostfile"']
+    assert f"-hostfile {folder}/jobs/1/hostfile " in find_lines(folder, "run 1 ")[0]
 
 
-def test_ranks_in_a_container_see_the_folder(write):
-    code, folder, said = write("container: {image: a.sif}", *PBS)
-    assert code == 0, said
-    for line in (lines_of(folder, "run 1 ")[0], lines_of(folder, "remaining=")[0]):
+def test_container_mounts_the_folder(write):
+    code, folder, stderr = write("container: {image: a.sif}", *PBS)
+    assert code == 0, stderr
+    for line in (find_lines(folder, "run 1 ")[0], find_lines(folder, "remaining=")[0]):
         assert f"--bind {folder}:{folder} " in line
 
 
 @pytest.mark.parametrize(
-    ("words", "out", "told"),
+    ("args", "out", "message"),
     [
         (("--scheduler", "sge"), "job", "no scheduler is called 'sge'"),
         (("--scheduler", "pbs", "--set", "launch.batch.qos=high"), "job", "PBS has no option"),
@@ -214,31 +218,29 @@ def test_ranks_in_a_container_see_the_folder(write):
         (("--scheduler", "pbs", "-k", "nothing"), "job", "nothing"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_written(write, tmp_path, words, out, told):
-    code, _, said = write("batch: {nodes: 2}, ranks_per_host: 4", *words, out=out)
+def test_errors_are_reported_before_files_are_written(write, tmp_path, args, out, message):
+    code, _, stderr = write("batch: {nodes: 2}, ranks_per_host: 4", *args, out=out)
     assert code in (2, 5)
-    assert told in said
+    assert message in stderr
     assert not list(tmp_path.rglob("job.sh"))
 
 
-def test_where_the_scheduler_is_not_installed_submit_says_where_the_script_lies(
-    write, tmp_path, monkeypatch, capsys
-):
+def test_submit_without_the_scheduler_names_the_script(write, tmp_path, monkeypatch, capsys):
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE.format(launch=""))
-    words = ["submit", str(suite), *PBS, "--output", str(tmp_path / "job")]
-    assert run_command_line(words) == 3
+    args = ["submit", str(suite), *PBS, "--output", str(tmp_path / "job")]
+    assert run_command_line(args) == 3
     assert f"qsub is not installed here: submit {tmp_path}/job/job.sh" in capsys.readouterr().err
     qsub = tmp_path / "bin/qsub"
     qsub.parent.mkdir()
     qsub.write_text("#!/bin/sh\necho 12.server\n")
     qsub.chmod(0o755)
     monkeypatch.setenv("PATH", f"{qsub.parent}:{os.environ['PATH']}")
-    assert run_command_line([*words[:-1], str(tmp_path / "other")]) == 0
+    assert run_command_line([*args[:-1], str(tmp_path / "other")]) == 0
     assert capsys.readouterr().out.strip() == f"12.server {tmp_path}/other"
 
 
-def test_bsub_gets_the_script_on_its_stdin(write, tmp_path, monkeypatch, capsys):
+def test_bsub_gets_the_script_on_stdin(write, tmp_path, monkeypatch, capsys):
     bsub = tmp_path / "bin/bsub"
     bsub.parent.mkdir()
     bsub.write_text("#!/bin/sh\ngrep -c '#BSUB -n 2$'\n")
@@ -246,6 +248,6 @@ def test_bsub_gets_the_script_on_its_stdin(write, tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("PATH", f"{bsub.parent}:{os.environ['PATH']}")
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE.format(launch=""))
-    words = ["submit", str(suite), "--scheduler", "lsf", "-k", "two"]
-    assert run_command_line([*words, "--output", str(tmp_path / "job")]) == 0
+    args = ["submit", str(suite), "--scheduler", "lsf", "-k", "two"]
+    assert run_command_line([*args, "--output", str(tmp_path / "job")]) == 0
     assert capsys.readouterr().out.startswith("1 ")

@@ -1,4 +1,4 @@
-"""Each scheduler's directives, word for word. Only Slurm's were read by the real one."""
+"""Tests of the directives of each scheduler; only Slurm's were tried for real."""
 
 from pathlib import Path
 
@@ -19,13 +19,13 @@ FULL = {
 }
 
 
-def directives(scheduler, np=8, ranks_per_host=None, **keys):
+def list_directives(scheduler, np=8, ranks_per_host=None, **keys):
     settings = BatchSettings.model_validate(keys)
-    asked = Allocation("spbench-halo", np, ranks_per_host, settings, Path("/b/job.log"))
-    return list(load_scheduler(scheduler).directives(asked))
+    allocation = Allocation("spbench-halo", np, ranks_per_host, settings, Path("/b/job.log"))
+    return list(load_scheduler(scheduler).directives(allocation))
 
 
-GOLDEN = {
+SNAPSHOTS = {
     "slurm": """
         --job-name=spbench-halo
         --output=/b/job.log
@@ -77,9 +77,9 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_all_that_can_be_asked_for(scheduler):
-    assert directives(scheduler, **FULL) == [
-        line.strip() for line in GOLDEN[scheduler].strip().splitlines()
+def test_directives_with_all_settings(scheduler):
+    assert list_directives(scheduler, **FULL) == [
+        line.strip() for line in SNAPSHOTS[scheduler].strip().splitlines()
     ]
 
 
@@ -92,39 +92,39 @@ SMALL = {
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_where_nothing_is_said_there_is_room_for_the_ranks(scheduler):
-    assert directives(scheduler, np=3)[-2:] == SMALL[scheduler]
+def test_default_directives_request_slots_for_the_ranks(scheduler):
+    assert list_directives(scheduler, np=3)[-2:] == SMALL[scheduler]
 
 
-def test_ranks_per_host_says_how_many_nodes_are_needed():
-    assert {"--nodes=3", "--ntasks-per-node=2"} <= {*directives("slurm", 5, 2)}
-    assert "-l select=3:ncpus=2:mpiprocs=2" in directives("pbs", 5, 2)
+def test_ranks_per_host_sets_the_number_of_nodes():
+    assert {"--nodes=3", "--ntasks-per-node=2"} <= {*list_directives("slurm", 5, 2)}
+    assert "-l select=3:ncpus=2:mpiprocs=2" in list_directives("pbs", 5, 2)
 
 
-def test_a_short_job_is_told_later_of_its_end():
-    assert directives("slurm", time="2m")[-1] == "--signal=B:TERM@30"
+def test_short_job_gets_its_signal_later():
+    assert list_directives("slurm", time="2m")[-1] == "--signal=B:TERM@30"
 
 
-def test_qos_is_slurms_alone():
-    assert "--qos=high" in directives("slurm", qos="high")
+def test_only_slurm_has_qos():
+    assert "--qos=high" in list_directives("slurm", qos="high")
     for scheduler in ("pbs", "lsf", "flux"):
         with pytest.raises(UsageError, match=r"launch\.batch\.qos: .* launch\.batch\.directives"):
-            directives(scheduler, qos="high")
+            list_directives(scheduler, qos="high")
 
 
-def test_pbs_sends_its_early_signal_itself():
+def test_script_sends_the_early_signal_under_pbs():
     settings = BatchSettings.model_validate({"time": "10m"})
-    asked = Allocation("n", 2, None, settings, Path("/b/job.log"))
-    assert load_scheduler("pbs").early_signal(asked) == (
+    allocation = Allocation("n", 2, None, settings, Path("/b/job.log"))
+    assert load_scheduler("pbs").early_signal(allocation) == (
         "{ timeout 540 tail --pid=$$ -f /dev/null; [ $? = 124 ] && kill -TERM $$; } &"
     )
-    assert load_scheduler("slurm").early_signal(asked) is None
+    assert load_scheduler("slurm").early_signal(allocation) is None
 
 
-def test_a_scheduler_is_chosen_by_option_then_settings_then_what_is_installed(tmp_path):
-    named = BatchSettings.model_validate({"scheduler": "lsf"})
-    assert choose_scheduler("pbs", named, "").name == "pbs"
-    assert choose_scheduler(None, named, "").name == "lsf"
+def test_scheduler_is_from_option_settings_or_path(tmp_path):
+    settings = BatchSettings.model_validate({"scheduler": "lsf"})
+    assert choose_scheduler("pbs", settings, "").name == "pbs"
+    assert choose_scheduler(None, settings, "").name == "lsf"
     (tmp_path / "qsub").write_text("#!/bin/sh\n")
     (tmp_path / "qsub").chmod(0o755)
     assert choose_scheduler(None, BatchSettings(), str(tmp_path)).name == "pbs"
@@ -134,7 +134,7 @@ def test_a_scheduler_is_chosen_by_option_then_settings_then_what_is_installed(tm
         choose_scheduler("sge", BatchSettings(), "")
 
 
-def test_flux_starts_the_ranks_itself():
+def test_flux_run_command():
     settings = LaunchSettings.model_validate(
         {"ranks_per_host": 2, "bind": "core", "env": {"A": "1"}, "args": ["-o", "x"]}
     )

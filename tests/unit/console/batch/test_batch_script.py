@@ -1,4 +1,4 @@
-"""The script of a batch job: word for word, and run by bash with launchers of a few lines."""
+"""Tests of the script of a batch job: its text, and runs with stand-in launchers."""
 
 import json
 import os
@@ -24,32 +24,32 @@ from spbench_core.catalog import BENCHMARKS
 from unit.events import rank_event
 
 
-def job_of(number, *names, **keys):
+def build_job(number, *names, **keys):
     settings = LaunchSettings.model_validate({"python": "python3", **keys})
     params = BENCHMARKS["link.pingpong"].complete({})
     cases = (Case(name, name, "link.pingpong", params, 2, 1, (), settings, 1) for name in names)
     return Job(number, tuple(cases), 2, settings)
 
 
-def launch_of(job, argv, launcher=None, hostfile=None, env=None):
+def build_launch(job, argv, launcher=None, hostfile=None, env=None):
     spec = JobSpec(job.np, (), job.settings, ("python3",), {}, False, hostfile, "mpich")
-    found = InstalledLauncher(launcher or Srun(), Path("srun"), "srun 22.05.8")
+    installed = InstalledLauncher(launcher or Srun(), Path("srun"), "srun 22.05.8")
     library = MpiLibrary("mpich", "MPICH 5.0.2")
-    return Launch(found, library, spec, Command(argv, env or {}), None)
+    return Launch(installed, library, spec, Command(argv, env or {}), None)
 
 
-def script_of(folder, launches, scheduler="slurm", **keys):
+def build_script(folder, launches, scheduler_name="slurm", **keys):
     settings = BatchSettings.model_validate(keys)
-    asked = Allocation("spbench-s", 2, None, settings, folder / "job.log")
-    found = load_scheduler(scheduler)
-    return BatchScript("s", found, asked, folder, "/tmp", launches, {"SEEN": "1"}).text()
+    allocation = Allocation("spbench-s", 2, None, settings, folder / "job.log")
+    scheduler = load_scheduler(scheduler_name)
+    return BatchScript("s", scheduler, allocation, folder, "/tmp", launches, {"SEEN": "1"}).text()
 
 
-def test_what_stands_before_and_behind_the_functions():
-    job = job_of(1, "a", "b", "c", "d", timeout=10, start_timeout=20)
-    launch = launch_of(job, ("srun", "-n", "2", "it's"), env={"SEEN": "1", "X": "a b"})
+def test_script_begins_and_ends_as_expected():
+    job = build_job(1, "a", "b", "c", "d", timeout=10, start_timeout=20)
+    launch = build_launch(job, ("srun", "-n", "2", "it's"), env={"SEEN": "1", "X": "a b"})
     keys = {"modules": ["mpi/4", "py"], "directives": ["--constraint=ib"], "lines": ["ulimit -l 1"]}
-    lines = script_of(Path("/b"), [(job, launch)], account="proj42", **keys).splitlines()
+    lines = build_script(Path("/b"), [(job, launch)], account="proj42", **keys).splitlines()
     assert lines[:15] == [
         "#!/bin/bash -l",
         "#SBATCH --job-name=spbench-s",
@@ -80,23 +80,23 @@ def test_what_stands_before_and_behind_the_functions():
 
 
 class Folder:
-    """The folder of a batch job whose launcher is a line of shell, and what became of it."""
+    """The folder of a batch job with shell lines as launchers, and its results."""
 
     def __init__(self, path, *launchers):
         self.path = path
         launches = []
         for number, line in enumerate(launchers, 1):
-            job = job_of(number, "a", "b")
-            here = path / "jobs" / str(number)
-            here.mkdir(parents=True)
+            job = build_job(number, "a", "b")
+            job_folder = path / "jobs" / str(number)
+            job_folder.mkdir(parents=True)
             cases = [{"id": name, "repeat": 0} for name in "ab"]
-            (here / "cases.json").write_text(json.dumps(cases))
-            launches.append((job, launch_of(job, ("bash", "-c", line))))
+            (job_folder / "cases.json").write_text(json.dumps(cases))
+            launches.append((job, build_launch(job, ("bash", "-c", line))))
         self.script = path / "job.sh"
-        self.script.write_text(script_of(path, launches))
+        self.script.write_text(build_script(path, launches))
 
     def start(self):
-        # The script's python3 is whichever there is.
+        # The script uses any python3 in PATH.
         workers = f"{ROOT / 'core'}:{ROOT / 'workers'}"
         return subprocess.Popen(
             ["bash", str(self.script)], env={**os.environ, "PYTHONPATH": workers}
@@ -106,64 +106,68 @@ class Folder:
         with self.start() as process:
             return process.wait(20)
 
-    def words(self, name):
+    def read_words(self, name):
         path = self.path / name
         return path.read_text().split() if path.exists() else None
 
     def launches(self, job=1):
-        found = (self.path / "jobs" / str(job)).glob("[0-9]*")
-        return sorted(path.name for path in found)
+        paths = (self.path / "jobs" / str(job)).glob("[0-9]*")
+        return sorted(path.name for path in paths)
 
 
-def says(*cases):
-    """A line of shell that writes the events of one rank which starts these cases."""
+def write_events_line(*cases):
+    """Return a shell line that writes the events of a rank that starts these cases."""
     events = [rank_event("case_start", 0, case=case) for case in cases]
     text = "".join(json.dumps(event) + "\n" for event in events)
     return f"mkdir -p $SPBENCH_EVENTS_DIR; printf '%s' '{text}' >$SPBENCH_EVENTS_DIR/0.jsonl; "
 
 
-def test_no_process_shows_the_values_of_variables_in_its_arguments(tmp_path):
+def test_arguments_show_no_values_of_variables(tmp_path):
     folder = Folder(tmp_path)
     # cat's arguments come from a pattern, so that the shell of the test shows no value itself
     line = 'printf "%s %s\\n" "$NOTE" "$dir"; grep -lz "^NOTE=s3cret" /proc/[0-9]*/cmdline; exit 0'
-    job = job_of(1, "a", "b")
-    here = tmp_path / "jobs" / "1"
-    here.mkdir(parents=True)
-    (here / "cases.json").write_text("[]")
+    job = build_job(1, "a", "b")
+    job_folder = tmp_path / "jobs" / "1"
+    job_folder.mkdir(parents=True)
+    (job_folder / "cases.json").write_text("[]")
     env = {"NOTE": "s3cret; it's $HOME", "dir": "a name of the script's own"}
-    launch = launch_of(job, ("bash", "-c", line), env=env)
-    folder.script.write_text(script_of(tmp_path, [(job, launch)]))
+    launch = build_launch(job, ("bash", "-c", line), env=env)
+    folder.script.write_text(build_script(tmp_path, [(job, launch)]))
     assert folder.run() == 0
-    output = (here / "1" / "stdout.log").read_text()
+    output = (job_folder / "1" / "stdout.log").read_text()
     assert output == "s3cret; it's $HOME a name of the script's own\n"
 
 
-def test_a_job_that_fails_does_not_stop_the_next(tmp_path):
-    folder = Folder(tmp_path, says("a", "b") + "echo out; echo err >&2; exit 7", "exit 0")
+def test_failed_job_does_not_stop_the_next(tmp_path):
+    folder = Folder(
+        tmp_path, write_events_line("a", "b") + "echo out; echo err >&2; exit 7", "exit 0"
+    )
     assert folder.run() == 7
-    assert folder.words("jobs/1/1/status")[0] == "7"
-    assert folder.words("jobs/1/1/stdout.log") == ["out"]
-    assert folder.words("jobs/1/1/stderr.log") == ["err"]
+    assert folder.read_words("jobs/1/1/status")[0] == "7"
+    assert folder.read_words("jobs/1/1/stdout.log") == ["out"]
+    assert folder.read_words("jobs/1/1/stderr.log") == ["err"]
     assert (folder.launches(1), folder.launches(2)) == (["1"], ["1"])
-    assert folder.words("jobs/2/1/status")[0] == "0"
-    assert len(folder.words("ended")) == 1
+    assert folder.read_words("jobs/2/1/status")[0] == "0"
+    assert len(folder.read_words("ended")) == 1
 
 
-def test_what_a_fault_leaves_over_is_launched_again(tmp_path):
-    folder = Folder(tmp_path, says("a") + "grep -q '\"a\"' $SPBENCH_CASES && exit 1; exit 0")
+def test_cases_after_a_fault_are_launched_again(tmp_path):
+    folder = Folder(
+        tmp_path, write_events_line("a") + "grep -q '\"a\"' $SPBENCH_CASES && exit 1; exit 0"
+    )
     assert folder.run() == 1
     assert folder.launches() == ["1", "2"]
     assert json.loads((tmp_path / "jobs/1/2/cases.json").read_text()) == [{"id": "b", "repeat": 0}]
 
 
-def test_a_launch_that_starts_nothing_is_tried_twice(tmp_path):
+def test_launch_that_starts_no_case_is_tried_twice(tmp_path):
     folder = Folder(tmp_path, "exit 3")
     assert folder.run() == 3
     assert folder.launches() == ["1", "2"]
 
 
 @pytest.mark.parametrize("line", ["exec sleep 60", "trap '' INT; sleep 60"])
-def test_a_signal_ends_the_launch_and_no_other_begins(tmp_path, line):
+def test_signal_ends_the_launch_and_prevents_others(tmp_path, line):
     folder = Folder(tmp_path, f"touch begun; {line}".replace("begun", str(tmp_path / "b")), "exit")
     process = folder.start()
     deadline = time.monotonic() + 10
@@ -171,40 +175,40 @@ def test_a_signal_ends_the_launch_and_no_other_begins(tmp_path, line):
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 143
-    status, _, name, _ = folder.words("jobs/1/1/status")
+    status, _, name, _ = folder.read_words("jobs/1/1/status")
     assert (status, name) == ("143", "TERM")
-    assert folder.words("ended")[1] == "TERM"
+    assert folder.read_words("ended")[1] == "TERM"
     assert folder.launches(2) == []
-    # submitted again, it runs on: what was interrupted once more, and then the next
+    # a second submission repeats the interrupted launch and continues with the next
     (tmp_path / "job.sh").write_text(folder.script.read_text().replace("sleep 60", "true"))
     assert folder.run() == 0
     assert (folder.launches(1), folder.launches(2)) == (["1", "2"], ["1"])
-    assert len(folder.words("ended")) == 1
+    assert len(folder.read_words("ended")) == 1
 
 
-def test_a_launch_that_hangs_is_ended(tmp_path):
-    folder = Folder(tmp_path, says("a", "b") + "exec sleep 60")
+def test_hanging_launch_is_killed(tmp_path):
+    folder = Folder(tmp_path, write_events_line("a", "b") + "exec sleep 60")
     text = folder.script.read_text()
     folder.script.write_text(text.replace("run 1 420 ", "run 1 0.2 "))
     assert folder.run() == 124
-    assert folder.words("jobs/1/1/status")[0] == "124"
+    assert folder.read_words("jobs/1/1/status")[0] == "124"
 
 
 @pytest.mark.parametrize(
-    ("asked", "hosts"), [("4", "n1:2 n2:2"), ("3 1", "n1:1 n2:1"), ("3 2", "n1:2 n2:1")]
+    ("args", "hosts"), [("4", "n1:2 n2:2"), ("3 1", "n1:1 n2:1"), ("3 2", "n1:2 n2:1")]
 )
-def test_mpirun_rsh_is_told_the_hosts_of_the_allocation(tmp_path, asked, hosts):
-    job = job_of(1, "a", ranks_per_host=2)
-    launch = launch_of(job, ("true",), MpirunRsh(), tmp_path / "jobs/1/hostfile")
-    text = script_of(tmp_path, [(job, launch)], "pbs")
+def test_mpirun_rsh_gets_the_hosts_of_the_allocation(tmp_path, args, hosts):
+    job = build_job(1, "a", ranks_per_host=2)
+    launch = build_launch(job, ("true",), MpirunRsh(), tmp_path / "jobs/1/hostfile")
+    text = build_script(tmp_path, [(job, launch)], "pbs")
     assert 'hosts 2 2 >"$dir/jobs/1/hostfile"' in text
     functions = text[text.index("# hosts RANKS") : text.index("# job 1")]
     (tmp_path / "nodes").write_text("n1\nn1\nn2\nn2\n")
-    done = subprocess.run(
-        ["bash", "-c", f"{functions}\nhosts {asked}"],
+    process = subprocess.run(
+        ["bash", "-c", f"{functions}\nhosts {args}"],
         env=os.environ | {"PBS_NODEFILE": str(tmp_path / "nodes")},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.split() == hosts.split()
+    assert process.stdout.split() == hosts.split()

@@ -1,4 +1,4 @@
-"""Site files: what they may say, where their errors stand, and which word counts."""
+"""Tests of site files: contents, errors, precedence and trust."""
 
 import os
 import re
@@ -21,8 +21,8 @@ cases: [{{name: a, benchmark: link.pingpong, np: 2}}]
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch):
-    """A home, a user's configuration and a file for --site, none of them there yet."""
+def site_paths(tmp_path, monkeypatch):
+    """Return the paths of the site files of home, user and --site; no file exists."""
     monkeypatch.setattr(site, "find_user_site", lambda: tmp_path / "config" / "site.yaml")
     return {
         "home": tmp_path / "home" / "site.yaml",
@@ -36,7 +36,7 @@ def write(path: Path, batch: str) -> None:
     path.write_text(f"schema: spbench.site/1\nbatch: {{{batch}}}\n")
 
 
-def test_the_command_line_comes_first_then_the_suite_then_the_files_that_were_found(places):
+def test_command_line_precedes_suite_and_site_files(site_paths):
     keys = ["account", "partition", "qos", "time", "nodes"]
     values = {"user": "u", "home": "h", "suite": "s", "site": "g", "set": "x"}
     layers = {
@@ -44,39 +44,46 @@ def test_the_command_line_comes_first_then_the_suite_then_the_files_that_were_fo
         for index, (name, value) in enumerate(reversed(values.items()))
     }
     for name in ("user", "home", "site"):
-        write(places[name], layers[name].replace("nodes: u", "nodes: 7"))
+        write(site_paths[name], layers[name].replace("nodes: u", "nodes: 7"))
     overrides = ["launch.batch.account=x", "launch.timeout=3"]
     suite = load_suite_text(SUITE.format(batch=layers["suite"]), Path("s.yaml"), overrides)
-    found = batch_settings(suite, overrides, places["site"], places["home"].parent, pytest.fail)
-    assert (found.account, found.partition, found.qos, found.nodes) == ("x", "g", "s", 7)
+    settings = batch_settings(
+        suite, overrides, site_paths["site"], site_paths["home"].parent, pytest.fail
+    )
+    assert (settings.account, settings.partition, settings.qos, settings.nodes) == (
+        "x",
+        "g",
+        "s",
+        7,
+    )
 
 
-def test_a_list_is_the_first_ones_alone_and_null_leaves_a_key_out(places):
-    write(places["home"], "modules: [a, b], qos: low")
+def test_lists_are_not_merged_and_null_removes_a_key(site_paths):
+    write(site_paths["home"], "modules: [a, b], qos: low")
     suite = load_suite_text(SUITE.format(batch="modules: [c], qos: null"), Path("s.yaml"))
-    found = batch_settings(suite, [], None, places["home"].parent, pytest.fail)
-    assert (found.modules, found.qos) == (("c",), None)
+    settings = batch_settings(suite, [], None, site_paths["home"].parent, pytest.fail)
+    assert (settings.modules, settings.qos) == (("c",), None)
 
 
-def test_the_site_file_of_the_docs_is_right(tmp_path):
+def test_site_file_in_the_docs_is_valid(tmp_path):
     (text,) = re.findall(r"^```yaml\n(.*?)^```", (DOCS / "batch.md").read_text(), re.S | re.M)
     path = tmp_path / "site.yaml"
     path.write_text(text)
     assert read_site(path).account == "proj42"
 
 
-def test_without_a_word_nothing_is_asked_for(places):
+def test_default_settings_are_empty(site_paths):
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    found = batch_settings(suite, [], None, places["home"].parent, pytest.fail)
-    assert found.model_fields_set == set()
+    settings = batch_settings(suite, [], None, site_paths["home"].parent, pytest.fail)
+    assert settings.model_fields_set == set()
 
 
-def test_all_errors_of_a_site_file_come_in_one_pass_at_their_places(tmp_path):
+def test_all_errors_are_reported_with_positions(tmp_path):
     path = tmp_path / "site.yaml"
     path.write_text("schema: spbench.site/1\nbatch:\n  acount: x\n  time: soon\n  nodes: 0\n")
-    with pytest.raises(SuiteError) as refused:
+    with pytest.raises(SuiteError) as raised:
         read_site(path)
-    assert str(refused.value).splitlines() == [
+    assert str(raised.value).splitlines() == [
         f"{path}:3:3: error: unknown key 'acount' in batch (did you mean account?)",
         f"{path}:4:9: error: 'soon' is no time limit; write it as 45m, 2h or 1:30:00",
         f"{path}:5:10: error: batch.nodes must be at least 1, not 0",
@@ -84,22 +91,22 @@ def test_all_errors_of_a_site_file_come_in_one_pass_at_their_places(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "{path}:1:1: error: the site begins with 'schema: spbench.site/1'"),
         ("batch: {}\n", "{path}:1:1: error: the site lacks the key 'schema'"),
         ("a: [", "{path}:2:1: error: invalid YAML"),
     ],
 )
-def test_a_file_that_is_no_site_says_how_one_begins(tmp_path, text, told):
+def test_error_for_another_file_shows_the_first_line(tmp_path, text, message):
     path = tmp_path / "site.yaml"
     path.write_text(text)
-    with pytest.raises(SuiteError) as refused:
+    with pytest.raises(SuiteError) as raised:
         read_site(path)
-    assert str(refused.value).startswith(told.format(path=path))
+    assert str(raised.value).startswith(message.format(path=path))
 
 
-def test_a_site_file_that_is_named_must_be_there(tmp_path, places):
+def test_named_site_file_must_exist(tmp_path, site_paths):
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     with pytest.raises(UsageError, match="there is no such file"):
         batch_settings(suite, [], tmp_path / "none.yaml", tmp_path, pytest.fail)
@@ -112,7 +119,7 @@ NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 
 
-def give_away(path, owner=SOMEBODY):
+def change_owner(path, owner=SOMEBODY):
     os.chown(path, owner, owner)
 
 
@@ -127,16 +134,16 @@ UNTRUSTED = [
         lambda path: path.parent.chmod(0o1777), "its folder .* is world-writable", id="sticky"
     ),
     pytest.param(
-        give_away, f"it belongs to user {SOMEBODY} .expected root", id="own", marks=as_root
+        change_owner, f"it belongs to user {SOMEBODY} .expected root", id="own", marks=as_root
     ),
     pytest.param(
-        lambda path: give_away(path, NOBODY),
+        lambda path: change_owner(path, NOBODY),
         f"it belongs to user {NOBODY}",
         id="nobodys",
         marks=as_root,
     ),
     pytest.param(
-        lambda path: give_away(path.parent),
+        lambda path: change_owner(path.parent),
         f"its folder {{folder}} belongs to user {SOMEBODY}",
         id="folder-own",
         marks=as_root,
@@ -144,73 +151,75 @@ UNTRUSTED = [
 ]
 
 
-@pytest.mark.parametrize("place", ["home", "user"])
+@pytest.mark.parametrize("source", ["home", "user"])
 @pytest.mark.parametrize(("change", "reason"), UNTRUSTED)
-def test_a_site_file_that_another_user_may_have_written_is_skipped(places, place, change, reason):
-    path = places[place]
+def test_untrusted_site_file_is_skipped(site_paths, source, change, reason):
+    path = site_paths[source]
     write(path, "account: theirs, lines: [evil]")
     change(path)
     warnings = []
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    found = batch_settings(suite, [], None, places["home"].parent, warnings.append)
-    assert found.model_fields_set == set()
+    settings = batch_settings(suite, [], None, site_paths["home"].parent, warnings.append)
+    assert settings.model_fields_set == set()
     [warning] = warnings
     assert re.match(f"{path} was skipped: {reason.format(folder=path.parent)}", warning)
     assert warning.endswith("; to use it as it is, name it with --site")
 
 
 @pytest.mark.parametrize(("change", "_reason"), UNTRUSTED)
-def test_a_site_file_that_the_user_names_is_read(places, change, _reason):
-    write(places["site"], "account: mine")
-    path = places["site"].parent / "sites" / "given.yaml"
+def test_named_site_file_is_read_even_if_untrusted(site_paths, change, _reason):
+    write(site_paths["site"], "account: mine")
+    path = site_paths["site"].parent / "sites" / "given.yaml"
     path.parent.mkdir()
-    places["site"].rename(path)
+    site_paths["site"].rename(path)
     change(path)
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    found = batch_settings(suite, [], path, places["home"].parent, pytest.fail)
-    assert found.account == "mine"
+    settings = batch_settings(suite, [], path, site_paths["home"].parent, pytest.fail)
+    assert settings.account == "mine"
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
-def test_a_site_file_that_its_group_may_write_is_read(places, mode):
-    write(places["user"], "account: mine")
-    places["user"].chmod(mode)
-    places["user"].parent.chmod(0o775)
+def test_group_writable_site_file_is_read(site_paths, mode):
+    write(site_paths["user"], "account: mine")
+    site_paths["user"].chmod(mode)
+    site_paths["user"].parent.chmod(0o775)
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    assert batch_settings(suite, [], None, places["home"], pytest.fail).account == "mine"
+    assert batch_settings(suite, [], None, site_paths["home"], pytest.fail).account == "mine"
 
 
 @as_root
-def test_a_link_counts_as_the_file_that_it_leads_to(places, tmp_path):
+def test_link_is_trusted_like_its_target(site_paths, tmp_path):
     write(tmp_path / "kept.yaml", "account: mine")
-    places["user"].parent.mkdir()
-    places["user"].symlink_to(tmp_path / "kept.yaml")
+    site_paths["user"].parent.mkdir()
+    site_paths["user"].symlink_to(tmp_path / "kept.yaml")
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    assert batch_settings(suite, [], None, places["home"], pytest.fail).account == "mine"
-    give_away(tmp_path / "kept.yaml")
+    assert batch_settings(suite, [], None, site_paths["home"], pytest.fail).account == "mine"
+    change_owner(tmp_path / "kept.yaml")
     warnings = []
-    assert batch_settings(suite, [], None, places["home"], warnings.append).account is None
+    assert batch_settings(suite, [], None, site_paths["home"], warnings.append).account is None
     assert len(warnings) == 1
 
 
 @pytest.mark.timeout(10)
-def test_a_pipe_that_takes_the_place_of_a_site_file_is_not_waited_for(places, monkeypatch):
-    places["user"].parent.mkdir()
-    os.mkfifo(places["user"])
-    monkeypatch.setattr("os.path.isfile", lambda path: path == places["user"])  # it was
+def test_pipe_instead_of_a_site_file_does_not_block(site_paths, monkeypatch):
+    site_paths["user"].parent.mkdir()
+    os.mkfifo(site_paths["user"])
+    monkeypatch.setattr(
+        "os.path.isfile", lambda path: path == site_paths["user"]
+    )  # as if it had been a file before
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     with pytest.raises(UsageError, match=r"cannot read .*: it is a pipe"):
-        batch_settings(suite, [], None, places["home"], pytest.fail)
+        batch_settings(suite, [], None, site_paths["home"], pytest.fail)
 
 
 @as_root
 @pytest.mark.parametrize("owner", [0, SOMEBODY, NOBODY])
-def test_a_user_trusts_files_of_root_and_of_their_own(places, owner, monkeypatch):
-    write(places["user"], "account: x")
-    give_away(places["user"].parent, owner)
-    give_away(places["user"], owner)
+def test_user_trusts_their_files_and_those_of_root(site_paths, owner, monkeypatch):
+    write(site_paths["user"], "account: x")
+    change_owner(site_paths["user"].parent, owner)
+    change_owner(site_paths["user"], owner)
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     warnings = []
     monkeypatch.setattr("os.geteuid", lambda: owner)
-    found = batch_settings(suite, [], None, places["home"], warnings.append)
-    assert (found.account, len(warnings)) == ((None, 1) if owner == NOBODY else ("x", 0))
+    settings = batch_settings(suite, [], None, site_paths["home"], warnings.append)
+    assert (settings.account, len(warnings)) == ((None, 1) if owner == NOBODY else ("x", 0))
