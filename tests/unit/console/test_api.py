@@ -1,3 +1,5 @@
+"""Tests of the Python API: loading runs, frames and Parquet."""
+
 import sys
 
 import pytest
@@ -19,43 +21,43 @@ def folder(tmp_path):
     return recorded(tmp_path / "run", whole_run())
 
 
-def test_a_run_is_read_by_its_folder_and_a_report_by_its_file(folder, tmp_path):
-    found = spbench.load_run(folder.path)
-    assert found.id == folder.id
-    assert found.verdict
-    assert {row["case"] for row in found.rows()} == set(found.cases)
-    assert found.samples()
+def test_loads_a_run_from_its_folder(folder, tmp_path):
+    loaded = spbench.load_run(folder.path)
+    assert loaded.id == folder.id
+    assert loaded.verdict
+    assert {row["case"] for row in loaded.rows()} == set(loaded.cases)
+    assert loaded.samples()
     with pytest.raises(UsageError, match="is no folder of a run"):
         spbench.load_run(tmp_path)
     with pytest.raises(UsageError, match="is no report"):
         spbench.load_run(tmp_path / "nothing")
 
 
-def test_frames_have_the_rows_and_times_of_a_kind(folder):
+def test_frames_have_the_rows_and_times(folder):
     pytest.importorskip("pandas")
-    found = spbench.load_run(folder.path)
-    frame = found.frame()
-    assert len(frame) == len(found.rows())
+    loaded = spbench.load_run(folder.path)
+    frame = loaded.frame()
+    assert len(frame) == len(loaded.rows())
     assert str(frame["started"].dtype).endswith("UTC]")
-    samples = found.frame("samples")
+    samples = loaded.frame("samples")
     assert list(samples.columns) == ["run", "case", "metric", "repeat", "iteration", "value"]
-    assert len(samples) == len(found.samples())
-    assert found.frame("points") is not None
+    assert len(samples) == len(loaded.samples())
+    assert loaded.frame("points") is not None
 
 
-def test_parquet_gives_back_what_was_written(tmp_path):
+def test_parquet_round_trips(tmp_path):
     pandas = pytest.importorskip("pandas", reason="pandas is not installed: extra frames")
     write_parquet(CASES, tmp_path / "run.parquet")
-    read = pandas.read_parquet(tmp_path / "run.parquet")
-    assert list(read["case"]) == ["a", "b"]
-    assert read["value"][0] == 2.0
-    assert list(read["params.n"]) == ["1", "2x2"]
+    table = pandas.read_parquet(tmp_path / "run.parquet")
+    assert list(table["case"]) == ["a", "b"]
+    assert table["value"][0] == 2.0
+    assert list(table["params.n"]) == ["1", "2x2"]
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
     with pytest.raises(FailedRunError, match="cannot write"):
         write_parquet(CASES, tmp_path / "nowhere" / "run.parquet")
 
 
-def test_without_pandas_its_extra_is_named(monkeypatch):
+def test_missing_pandas_names_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingError, match=r"pip install 'spbench\[frames\]'"):
         make_frame(CASES)

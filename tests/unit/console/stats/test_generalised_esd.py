@@ -1,4 +1,4 @@
-"""The test of extreme deviates, against Rosner's own example and the chance that it promises."""
+"""Tests of the generalised ESD test against Rosner's example and its error rate."""
 
 import random
 
@@ -14,44 +14,44 @@ ROSNER = [
 ]
 
 
-def drawn(seed, count=60):
+def draw_values(seed, count=60):
     draw = random.Random(seed)
     return {number: draw.gauss(0.0, 0.05) for number in range(count)}
 
 
-def test_the_three_of_rosners_example_are_found():
-    found = find_large_outliers(dict(enumerate(ROSNER)), 0.05)
-    assert sorted(found) == [51, 52, 53]
+def test_finds_the_three_outliers_of_rosners_example():
+    outliers = find_large_outliers(dict(enumerate(ROSNER)), 0.05)
+    assert sorted(outliers) == [51, 52, 53]
 
 
 @pytest.mark.parametrize(
     ("square", "freedom", "chance"),
     [(100.0, 5, 0.0001709475), (25.0, 300, 9.769155e-07), (30.0, 44_000, 4.344064e-08)],
 )
-def test_the_chance_is_that_of_students_t(square, freedom, chance):
+def test_chance_matches_students_t(square, freedom, chance):
     assert student_t_chance(square, freedom) == pytest.approx(chance, rel=1e-5)
 
 
-def test_values_that_are_drawn_alike_are_seldom_named():
-    assert sum(bool(find_large_outliers(drawn(seed), 0.01)) for seed in range(400)) <= 8
+def test_false_outliers_are_rare():
+    assert sum(bool(find_large_outliers(draw_values(seed), 0.01)) for seed in range(400)) <= 8
 
 
-def test_several_that_are_far_off_do_not_hide_each_other():
-    values = drawn(1) | {number: 1.0 + number / 100 for number in range(7)}
+def test_several_outliers_do_not_mask_each_other():
+    values = draw_values(1) | {number: 1.0 + number / 100 for number in range(7)}
     assert set(find_large_outliers(values, 0.001)) == set(range(7))
 
 
-def test_values_that_are_too_small_are_not_named_and_hide_none():
-    values = drawn(2) | {3: 1.0, 4: -5.0, 5: -5.0}
+def test_small_values_are_neither_reported_nor_mask_others():
+    values = draw_values(2) | {3: 1.0, 4: -5.0, 5: -5.0}
     assert set(find_large_outliers(values, 0.001)) == {3}
 
 
-def test_half_of_the_values_are_a_kind_of_their_own():
-    values = {number: value + (number % 2) for number, value in drawn(3).items()}
+def test_half_of_the_values_are_not_outliers():
+    values = {number: value + (number % 2) for number, value in draw_values(3).items()}
     assert find_large_outliers(values, 0.001) == {}
 
 
-def test_of_too_few_none_is_named():
+def test_too_few_values_have_no_outlier():
     assert (
         find_large_outliers(
             {number: float(number == 0) for number in range(FEWEST_VALUES - 1)}, 0.5
@@ -60,11 +60,11 @@ def test_of_too_few_none_is_named():
     )
 
 
-def test_of_values_that_are_equal_none_is_named():
+def test_equal_values_have_no_outlier():
     assert find_large_outliers(dict.fromkeys(range(20), 0.3), 0.5) == {}
 
 
-def test_one_that_differs_from_equal_values_is_named():
+def test_value_that_differs_from_equal_values_is_an_outlier():
     assert find_large_outliers(dict.fromkeys(range(20), 0.3) | {7: 0.5}, 0.001) == {
         7: pytest.approx(0.2)
     }

@@ -1,3 +1,5 @@
+"""Tests of sorted samples and repeats."""
+
 import random
 from array import array
 from itertools import chain
@@ -16,14 +18,14 @@ batches = st.lists(st.lists(value, max_size=12), max_size=12)
 
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks():
-    """Blocks so short that a few samples fill many."""
+    """Shorten the blocks, so that a few samples fill several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ordered, "BLOCK_SIZE", 4)
         patch.setattr(ordered, "FEW_SAMPLES", 3)
         yield
 
 
-def of(batches):
+def build_samples(batches):
     samples = SortedSamples()
     for batch in batches:
         samples.add(array("d", batch))
@@ -31,9 +33,9 @@ def of(batches):
 
 
 @given(batches)
-def test_samples_are_in_order_however_they_come(batches):
+def test_samples_are_sorted_in_any_order_of_arrival(batches):
     expected = sorted(value for batch in batches for value in batch)
-    samples = of(batches)
+    samples = build_samples(batches)
     assert [samples[index] for index in range(len(samples))] == expected
     with pytest.raises(IndexError):
         samples[len(samples)]
@@ -41,31 +43,33 @@ def test_samples_are_in_order_however_they_come(batches):
 
 
 @given(batches.filter(any), value)
-def test_what_is_told_of_them_is_exact(batches, limit):
+def test_statistics_are_exact(batches, limit):
     values = [value for batch in batches for value in batch]
-    samples = of(batches)
+    samples = build_samples(batches)
     summary = summarize(values)
     assert (samples.smallest, samples.largest) == (summary.min, summary.max)
-    told = [samples.percentile(part) for part in (0.5, 0.95, 0.99)]
-    assert told == [summary.p50, summary.p95, summary.p99]
+    percentiles = [samples.percentile(part) for part in (0.5, 0.95, 0.99)]
+    assert percentiles == [summary.p50, summary.p95, summary.p99]
     assert samples.count_below(limit) == sum(value < limit for value in values)
     assert samples.count_below(values[0]) == sum(value < values[0] for value in values)
 
 
-def test_thousands_of_samples_stay_in_order():
-    made = random.Random(7)
-    values = [made.gauss(10.0, 1.0) for _ in range(5000)]
-    samples = of([values[:3000], *([value] for value in values[3000:4000]), values[4000:]])
+def test_thousands_of_samples_are_sorted():
+    generator = random.Random(7)
+    values = [generator.gauss(10.0, 1.0) for _ in range(5000)]
+    samples = build_samples(
+        [values[:3000], *([value] for value in values[3000:4000]), values[4000:]]
+    )
     assert samples.percentile(0.95) == percentile(sorted(values), 0.95)
 
 
-def test_nothing_is_no_sample():
+def test_empty_samples_have_length_zero():
     assert len(SortedSamples()) == 0
     assert SortedSamples().count_below(1.0) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.lists(value, max_size=12)), max_size=12))
-def test_repeats_are_summarized_exactly_whenever_they_are_asked_for(batches):
+def test_repeats_are_summarized_exactly_at_any_time(batches):
     samples = SortedRepeats()
     repeats = {}
     for repeat, values in batches:

@@ -1,3 +1,5 @@
+"""Tests of summaries, medians and percentiles against numpy and scipy."""
+
 import math
 from itertools import pairwise
 
@@ -23,27 +25,27 @@ CLOSE = {"rel": 1e-9, "abs": 1e-9}
 
 
 @given(samples, st.floats(0, 1))
-def test_a_percentile_is_numpys(values, fraction):
+def test_percentile_matches_numpy(values, fraction):
     expected = float(np.percentile(values, 100 * fraction))
     assert percentile(sorted(values), fraction) == pytest.approx(expected, **CLOSE)
 
 
 @given(samples)
-def test_the_median_is_numpys(values):
+def test_median_matches_numpy(values):
     assert median(values) == pytest.approx(float(np.median(values)), **CLOSE)
 
 
 @pytest.mark.parametrize("n", range(1, 80))
-def test_the_interval_of_a_median_is_scipys(n):
+def test_median_interval_matches_scipy(n):
     values = [float(value) for value in range(1, n + 1)]
     expected = quantile_test(values, p=0.5).confidence_interval(confidence_level=0.95)
-    found = median_interval(reversed(values)) or (math.nan, math.nan)
-    assert found == pytest.approx((expected.low, expected.high), nan_ok=True)
-    assert math.isnan(found[0]) == (n < 6)
+    interval = median_interval(reversed(values)) or (math.nan, math.nan)
+    assert interval == pytest.approx((expected.low, expected.high), nan_ok=True)
+    assert math.isnan(interval[0]) == (n < 6)
 
 
 @given(samples)
-def test_a_summary_is_numpys(values):
+def test_summary_matches_numpy(values):
     summary = summarize(iter(values))
     assert summary.n == len(values)
     assert (summary.min, summary.max) == (min(values), max(values))
@@ -56,14 +58,14 @@ def test_a_summary_is_numpys(values):
 
 
 @given(samples)
-def test_a_summary_is_in_order(values):
-    found = summarize(values)
-    ordered = [found.min, found.p50, found.p95, found.p99, found.max]
+def test_percentiles_of_a_summary_are_ordered(values):
+    summary = summarize(values)
+    ordered = [summary.min, summary.p50, summary.p95, summary.p99, summary.max]
     assert all(low <= high or math.isclose(low, high) for low, high in pairwise(ordered))
 
 
-def test_percentiles_lie_between_the_closest_ranks():
-    assert [percentile([10.0, 20.0, 40.0], at) for at in (0, 0.25, 0.5, 0.75, 1)] == [
+def test_percentiles_are_interpolated():
+    assert [percentile([10.0, 20.0, 40.0], fraction) for fraction in (0, 0.25, 0.5, 0.75, 1)] == [
         10.0,
         15.0,
         20.0,
@@ -72,25 +74,28 @@ def test_percentiles_lie_between_the_closest_ranks():
     ]
 
 
-def test_one_value_is_all_of_its_summary():
-    found = summarize([3.5])
-    assert (found.n, found.min, found.p50, found.p99, found.max, found.mean) == (1, *[3.5] * 5)
-    assert found.stdev == 0.0
+def test_summary_of_one_value():
+    summary = summarize([3.5])
+    assert (summary.n, summary.min, summary.p50, summary.p99, summary.max, summary.mean) == (
+        1,
+        *[3.5] * 5,
+    )
+    assert summary.stdev == 0.0
 
 
-def test_nothing_has_no_summary():
+def test_no_values_have_no_summary():
     assert summarize([]) is None
 
 
 @pytest.mark.parametrize(
-    ("values", "found"),
+    ("values", "expected"),
     [([3.0], 3.0), ([9.0, 1.0], 1.0), ([9.0, 1.0, 2.0], 2.0), ([4.0, 3.0, 2.0, 1.0], 2.0)],
 )
-def test_what_is_typical_is_the_lower_median(values, found):
-    assert lower_median(iter(values)) == found
+def test_lower_median_of_an_even_count(values, expected):
+    assert lower_median(iter(values)) == expected
 
 
-def test_a_repeat_counts_once_however_many_iterations_it_has():
+def test_repeats_have_equal_weight():
     repeats = [[1.0] * 100, [2.0, 4.0, 3.0], [], [9.0]]
     assert median_of_repeats(repeats) == 3.0
     assert median_of_repeats([*repeats, [5.0]]) == 4.0
