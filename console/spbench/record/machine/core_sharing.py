@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.messages.enumeration import count_cases, enumerate_names
-from spbench.record.run_parts import JobState, RankState
+from spbench.record.run_parts import JobState
 from spbench.record.state import RunState
 from spbench_core.number_text import format_quantity
 
@@ -79,19 +79,6 @@ def _find_crowded_hosts(job: JobState) -> dict[str, tuple[int, int]]:
         if ranks > cores:
             crowded[host] = ranks, cores
     return crowded
-
-
-def describe_crowding(ranks: Iterable[RankState]) -> str | None:
-    """Return a message on the first host with more ranks than CPUs; None without one."""
-    groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-    for rank in ranks:
-        groups.setdefault((rank.host, rank.facts.cpus), []).append(rank.rank)
-    for (host, cpus), members in groups.items():
-        if len(members) > len(cpus):
-            shown = ", ".join(map(str, members[:8]))
-            cores = format_quantity(len(cpus), "core")
-            return f"ranks {shown} on {host} share {cores} ({fold_numbers(cpus)})"
-    return None
 
 
 def format_location(rank: CaseRank) -> list[str]:
