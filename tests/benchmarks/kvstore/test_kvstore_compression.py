@@ -107,7 +107,7 @@ def test_every_bit_follows_the_plain_rules(name, threshold, gradients):
 
 
 def is_conserved(delivered, residual, sums, scale):
-    """Return whether delivered and owed values add up to the sums, except rounding."""
+    """Return whether delivered values and residuals equal the sums, except rounding."""
     tolerance = 16 * float(np.finfo(np.float32).eps) * scale
     parts = zip(delivered, residual, sums, strict=True)
     return all(abs(Fraction(float(d)) + Fraction(float(r)) - g) <= tolerance for d, r, g in parts)

@@ -50,8 +50,8 @@ class Case(TypedParams):
         self.world = SimpleNamespace(rank=0, comm=SimpleNamespace(allgather=lambda _: support))
         self.choices = []
 
-    def choice(self, *choice):
-        self.choices.append(choice)
+    def choice(self, *fields):
+        self.choices.append(fields)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_rounded_values_pass(name, precision):
         assert 0.0 <= worst.error < 0.5, worst.detail
 
 
-def spoil_corner(values):
+def corrupt_corner(values):
     """Change the channels of one pixel by the magnitude of the values."""
     values[0, :, 0, 0] += values.square().mean().sqrt()
 
@@ -101,15 +101,15 @@ def insert_nan(values):
 
 
 @pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
-@pytest.mark.parametrize("spoil", [spoil_corner, scale_all, insert_nan])
+@pytest.mark.parametrize("corrupt", [corrupt_corner, scale_all, insert_nan])
 @pytest.mark.parametrize(
     ("part", "prefix"), [("output", "output"), ("input_gradient", "input grad")]
 )
 @pytest.mark.parametrize("name", OPERATORS)
-def test_detects_a_wrong_pixel_and_a_wrong_scale(name, part, prefix, spoil, precision):
+def test_detects_a_wrong_pixel_and_a_wrong_scale(name, part, prefix, corrupt, precision):
     module = OPERATORS[name]()
     call = make_call(module, precision)
-    spoil(getattr(call, part))
+    corrupt(getattr(call, part))
     worst = measure_error(module, call, precision)
     assert worst.error > 1.0
     assert worst.detail.startswith(f"it: {prefix}")
@@ -118,10 +118,10 @@ def test_detects_a_wrong_pixel_and_a_wrong_scale(name, part, prefix, spoil, prec
 @pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
 def test_detects_wrong_gradients_of_weights(precision):
     module = OPERATORS["conv"]()
-    for spoil in (scale_all, lambda values: values.zero_()):
+    for corrupt in (scale_all, lambda values: values.zero_()):
         for name in ("weight", "bias"):
             call = make_call(module, precision)
-            spoil(call.parameter_gradients[name])
+            corrupt(call.parameter_gradients[name])
             worst = measure_error(module, call, precision)
             assert worst.error > 1.0
             assert worst.detail == f"it: gradient of {name}"

@@ -20,7 +20,7 @@ class Net(nn.Module):
         self.first = nn.Conv2d(3, 3, 3, padding=1)
         self.twice = nn.Conv2d(3, 3, 1)
         self.tied = nn.Conv2d(3, 3, 1)
-        self.own = DoublingConv(3, 3, 1)
+        self.doubling = DoublingConv(3, 3, 1)
         self.mirrored = nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")
         self.hooked = nn.Conv2d(3, 3, 1)
         self.hooked.register_forward_hook(lambda *_: None)
@@ -28,7 +28,7 @@ class Net(nn.Module):
     def forward(self, images):
         maps = self.twice(self.twice(self.first(images)))
         maps = nn.functional.conv2d(self.tied(maps), self.tied.weight)
-        return self.hooked(self.mirrored(self.own(maps)))
+        return self.hooked(self.mirrored(self.doubling(maps)))
 
 
 class Tracer(fx.Tracer):

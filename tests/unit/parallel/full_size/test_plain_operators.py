@@ -74,7 +74,7 @@ def test_values_that_are_rounded_once_pass(name, precision):
         assert errors.scales.error <= 1.0, errors.scales.detail
 
 
-def spoil_pixel(values):
+def corrupt_pixel(values):
     """Change the values of one pixel by the magnitude of all values."""
     pixel = values[0, :, 0, 0] if values.dim() == 4 else values[0]
     pixel += values.square().mean().sqrt()
@@ -85,14 +85,14 @@ def insert_nan(values):
 
 
 @pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
-@pytest.mark.parametrize("spoil", [spoil_pixel, insert_nan])
+@pytest.mark.parametrize("corrupt", [corrupt_pixel, insert_nan])
 @pytest.mark.parametrize(
     ("part", "prefix"), [("output", "output"), ("input_gradient", "input grad")]
 )
 @pytest.mark.parametrize("name", OPERATORS)
-def test_detects_a_wrong_pixel(name, part, prefix, spoil, precision):
+def test_detects_a_wrong_pixel(name, part, prefix, corrupt, precision):
     module, call = make_call(name, precision)
-    spoil(getattr(call, part))
+    corrupt(getattr(call, part))
     single = measure_errors(module, call, precision).single
     assert single.error > 1.0
     assert single.detail.startswith(f"it: {prefix}")
@@ -126,9 +126,9 @@ def test_detects_an_error_just_above_the_bound_of_a_pixel(precision, factor, pas
 @pytest.mark.parametrize("precision", FORMATS, ids=lambda param: param.name)
 @pytest.mark.parametrize("name", ["conv", "linear"])
 def test_compares_and_requires_gradients_of_parameters(name, precision):
-    for spoil in (lambda values: values.zero_(), lambda values: values.mul_(1.2)):
+    for corrupt in (lambda values: values.zero_(), lambda values: values.mul_(1.2)):
         module, call = make_call(name, precision)
-        spoil(call.parameter_gradients["weight"])
+        corrupt(call.parameter_gradients["weight"])
         single = measure_errors(module, call, precision).single
         assert single.error > 1.0
         assert single.detail == "it: gradient of weight"

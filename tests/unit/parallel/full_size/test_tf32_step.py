@@ -78,10 +78,10 @@ def test_detects_a_wrong_pixel():
         conv = find_module(stage, nn.Conv2d)
         forward = conv.forward
 
-        def spoil_pixel(values):
+        def corrupt_pixel(values):
             output = forward(values)
             return torch.cat((output[:, :, :, :-1], 1.02 * output[:, :, :, -1:]), 3)
 
-        conv.forward = spoil_pixel
+        conv.forward = corrupt_pixel
 
     assert measure_errors(NETWORKS["resnet"], change=change)["operators"] > 1.0
