@@ -52,15 +52,16 @@ unit: $(if $(wildcard $(VENV)/.test),$(VENV)/.test,$(or $(wildcard $(VENV)/.dev)
 coverage: $(VENV)/.test ## The lines that the fast tests run
 	$(BIN)/python -m pytest $(FAST) $(TOGETHER) --cov --cov-report term
 
-lint: $(VENV)/.test ## Style and import contracts
+lint: $(VENV)/.test ## Style, names and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python .ci/language/check.py
 	$(BIN)/lint-imports --no-cache
 	.ci/lint-families $(BIN)/lint-imports
 
 types: $(VENV)/.test ## mypy: strict, but for the tests
 	$(BIN)/mypy
-	$(BIN)/mypy tests benchmarks console/build_hooks docs/images/draw.py .ci/lock/update.py
+	$(BIN)/mypy tests benchmarks console/build_hooks docs/images/draw.py .ci/lock/update.py .ci/language/check.py
 
 generate: $(VENV)/.run ## Write the files that follow from the catalog: the schema for editors
 	$(BIN)/spbench schema > $(SCHEMA).new

@@ -4,8 +4,8 @@
 
 The console's collector runs in a separate process. Ranks connect to it with the workers' code, each
 over its own socket, from threads of several processes that start together. There are three bursts:
-one without other connections, one with idle connections of strangers, and one with idle strangers
-while the console is stopped (SIGSTOP) for 2 s. Before the stop, as many strangers connect again to
+one without other connections, one with idle unauthenticated connections, and one with these while
+the console is stopped (SIGSTOP) for 2 s. Before the stop, the same number of them connects again to
 fill the kernel's queue. If a rank is not admitted, the exit code is 1.
 """
 
@@ -97,7 +97,7 @@ def describe_burst(burst: Burst, stopped: float) -> list[Figure]:
 
 
 def measure_burst(ranks: int, strangers: int, stopped: float = 0.0) -> Burst:
-    """Connect ranks at the same time, next to strangers; count the admitted ranks."""
+    """Connect ranks and unauthenticated peers together; count the admitted ranks."""
     raise_file_limit()
     pipe, console_pipe = _SPAWN.Pipe()
     console = _SPAWN.Process(target=serve, args=(console_pipe, ranks))
@@ -263,7 +263,7 @@ class AdmissionCount:
         """Do nothing: there are no relays."""
 
     def on_rejected(self, peer: str, reason: str) -> None:
-        """Do nothing: the strangers are expected."""
+        """Do nothing: unauthenticated peers are expected."""
 
 
 if __name__ == "__main__":

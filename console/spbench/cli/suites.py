@@ -45,9 +45,9 @@ def init(
     copied = copy_shipped(folder, force=force)
     suites = folder / "suites"
     hostfiles = folder / "hostfiles"
-    print(f"wrote {format_quantity(len(copied.written), 'file')} into {suites} and {hostfiles}")
-    if copied.kept:
-        names = ", ".join(str(path.relative_to(folder)) for path in copied.kept)
+    print(f"wrote {format_quantity(len(copied.copied), 'file')} into {suites} and {hostfiles}")
+    if copied.existing:
+        names = ", ".join(str(path.relative_to(folder)) for path in copied.existing)
         print(f"kept as before, --force replaces: {names}")
     location = "" if folder == Path() else f", in {folder},"
     print(f"next: spbench run {suites / 'halo.yaml'}; or{location} spbench tui to change one")

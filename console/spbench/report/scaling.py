@@ -71,7 +71,7 @@ class Scaling:
         work: ``strong`` (the total work is constant) or ``weak`` (the work per rank is constant).
         rows: One for each number of ranks, in ascending order.
         pays_to: The largest worthwhile number of ranks; None with fewer than two results.
-        sentence: A message on this number.
+        sentence: The message on this number.
     """
 
     of: str

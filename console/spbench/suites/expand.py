@@ -322,11 +322,11 @@ def _resolve_ranks(entry: ParsedEntry, point: Point, params: dict[str, Any]) -> 
 
 @dataclass(frozen=True, slots=True)
 class RankCounts:
-    """The numbers of ranks of an entry; the parameter ``by`` follows them."""
+    """The numbers of ranks of an entry; the parameter ``param`` scales with them."""
 
     np: Sequence[int]
     work: ScalingMode
-    by: str | None = None
+    param: str | None = None
 
 
 def scale_cases(
@@ -349,7 +349,7 @@ def scale_cases(
     base_ranks = benchmark.ranks(params).exact or np
     errors: list[Exception] = []
     for count in counts.np:
-        target = ScalingTarget(count, base_ranks, counts.work, counts.by)
+        target = ScalingTarget(count, base_ranks, counts.work, counts.param)
         try:
             scaled = _scale_params(benchmark, values, params, target)
             for swept, complete in benchmark.list_cases(scaled):

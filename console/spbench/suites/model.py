@@ -55,9 +55,10 @@ _WITHOUT_BOUNDS: JsonDict = {"max": False, "min": False}
 
 
 class Bound(StrictModel):
-    """One expectation: bounds, a reference with tolerances, or a reference for each system.
+    """One expectation: bounds or references.
 
-    A bound is a number, or an expression of figures of cases.
+    A reference has tolerances, and can be one for each system. A bound is a number, or an
+    expression of figures of cases.
     """
 
     model_config = ConfigDict(

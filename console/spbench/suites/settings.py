@@ -78,7 +78,10 @@ Line = Annotated[str, AfterValidator(_validate_line)]
 
 
 class StrictModel(BaseModel):
-    """A mapping in a file: unknown keys are errors, and no value is converted to another type."""
+    """A mapping in a file.
+
+    Unknown keys are errors, and no value is converted to another type.
+    """
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True
@@ -98,7 +101,7 @@ def _validate_mount(mount: str) -> str:
 
 
 class Container(StrictModel):
-    """The container of the ranks: a runtime, its image and what of the host is seen inside."""
+    """The container of the ranks: its runtime, image and mounted parts of the host."""
 
     image: str = Field(min_length=1, description="an image's name, or the path of a .sif file")
     runtime: Literal["apptainer", "podman", "docker"] = Field(
@@ -169,7 +172,7 @@ class LaunchSettings(StrictModel):
 
 
 class BatchSettings(StrictModel):
-    """The keys of ``launch.batch:`` and of a site file's ``batch:``: what a batch job asks for."""
+    """The resources of a batch job: ``launch.batch:``, and ``batch:`` of a site file."""
 
     scheduler: SchedulerName | None = Field(
         default=None, description="the batch system; the one installed here if left out"

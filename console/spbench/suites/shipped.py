@@ -93,8 +93,8 @@ def _list_folders() -> Iterator[Path]:
 class CopyResult:
     """The files that were copied into a folder, and existing ones that were kept."""
 
-    written: tuple[Path, ...]
-    kept: tuple[Path, ...]
+    copied: tuple[Path, ...]
+    existing: tuple[Path, ...]
 
 
 def copy_shipped(folder: Path, *, force: bool = False) -> CopyResult:

@@ -1,4 +1,6 @@
-"""Networks without concatenated branches: LeNet, a perceptron, AlexNet, VGG and MobileNets.
+"""Networks without concatenated branches.
+
+LeNet, a perceptron, AlexNet, VGG and MobileNets.
 
 All layers have a bias, except that only the classifier of MobileNets has one. LeCun et al.,
 "Gradient-Based Learning Applied to Document Recognition", 1998; Krizhevsky et al., "ImageNet

@@ -277,9 +277,11 @@ What starts a run at once has no letter: F5 and F6."""
             self.show_error(str(error))
             return
         note = (
-            f"; {format_quantity(len(copied.kept), 'file')} stayed as before" if copied.kept else ""
+            f"; {format_quantity(len(copied.existing), 'file')} stayed as before"
+            if copied.existing
+            else ""
         )
-        self.app.notify(f"wrote {format_quantity(len(copied.written), 'file')}{note}", timeout=6)
+        self.app.notify(f"wrote {format_quantity(len(copied.copied), 'file')}{note}", timeout=6)
         self.update_files()
 
     def action_new(self) -> None:

@@ -106,7 +106,7 @@ class ConsoleServer(Server):
         }
 
     async def run(self, host: str, port: int, print_address: Callable[[str], None]) -> None:
-        """Serve until a signal comes; ``print_address`` is called with the address when ready.
+        """Serve until a signal comes, and print the address when ready.
 
         Raises:
             UsageError: The address cannot be listened on.

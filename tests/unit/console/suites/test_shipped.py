@@ -34,14 +34,14 @@ def test_all_suites_and_hostfiles_are_copied_and_what_is_there_stays(tmp_path):
     mine = tmp_path / "suites" / "halo.yaml"
     mine.write_text("mine")
     copied = copy_shipped(tmp_path)
-    assert copied.kept == (mine,)
+    assert copied.existing == (mine,)
     assert mine.read_text() == "mine"
     names = {path.name for path in SUITES.iterdir()} | {
         p.name for p in (ROOT / "hostfiles").iterdir()
     }
-    assert {path.name for path in (*copied.written, *copied.kept)} == names
-    assert copy_shipped(tmp_path).written == ()
-    assert copy_shipped(tmp_path, force=True).kept == ()
+    assert {path.name for path in (*copied.copied, *copied.existing)} == names
+    assert copy_shipped(tmp_path).copied == ()
+    assert copy_shipped(tmp_path, force=True).existing == ()
     assert mine.read_text() == (SUITES / "halo.yaml").read_text()
 
 
@@ -95,5 +95,5 @@ def test_a_link_to_nowhere_is_not_written_through(tmp_path):
     link = tmp_path / "mine" / "suites" / "halo.yaml"
     link.parent.mkdir(parents=True)
     link.symlink_to(target)
-    assert copy_shipped(tmp_path / "mine").kept == (link,)
+    assert copy_shipped(tmp_path / "mine").existing == (link,)
     assert not target.exists()

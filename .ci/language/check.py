@@ -1,0 +1,261 @@
+"""Check names, docstrings, comments, statements and commit subjects against families.toml.
+
+    python .ci/language/check.py [--count] [--commits] [PATH ...]
+
+Without PATH, the trees that families.toml lists and the commit subjects are checked. Each hit is
+printed as `file:line: family: text`, and the exit code is 1. --count prints the hits of each family
+instead. exceptions.toml lists hits that stay, each with its reason; an exception without a hit is
+an error, too.
+
+In addition to the families, three rules:
+
+- The first line of a docstring has at most 80 characters.
+
+- No assignment of a tuple display to a tuple display, `a, b = x, y`, unless a target is read on the
+  right side, as in `a, b = b, a`. Write one statement per line.
+- No conditional expression inside another one. Write an if statement, or a function.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FIRST_CHECKED_COMMIT = "acca5e0a"
+TUPLES = "tuple assigned to a tuple"
+CONDITIONALS = "nested conditional expression"
+SUMMARIES = "first line of a docstring above 80 characters"
+LONGEST_SUMMARY = 80
+CODE = re.compile(r"`[^`]*`")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A checked piece of a source file: kind is one of `applies` in families.toml."""
+
+    kind: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A text that a family finds."""
+
+    path: str
+    line: int
+    family: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.family}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Names or phrasings to avoid."""
+
+    name: str
+    applies: frozenset[str]
+    pattern: re.Pattern[str]
+
+    def finds(self, text: Text) -> str | None:
+        """Return the part of a text that the family finds."""
+        if text.kind not in self.applies:
+            return None
+        match = self.pattern.search(text.text)
+        return match[0].strip() if match else None
+
+
+def load_families(path: Path = HERE / "families.toml") -> list[Family]:
+    """Return the families of a file."""
+    return [parse_family(table) for table in tomllib.loads(path.read_text())["family"]]
+
+
+def parse_family(table: dict[str, Any]) -> Family:
+    """Return the family that a table of families.toml describes."""
+    pattern = table.get("pattern") or f"^(?:{'|'.join(map(re.escape, table['names']))})$"
+    return Family(table["name"], frozenset(table["applies"]), re.compile(pattern))
+
+
+def texts_of_module(source: str) -> Iterator[Text]:
+    """Yield names, docstrings, comments and strings of a module; code in backquotes is left out."""
+    tree = ast.parse(source)
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield Text("variable", node.lineno, name.strip("_"))
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                yield Text("variable", node.lineno, name.strip("_"))
+            case ast.ExceptHandler(name=str(name)):
+                yield Text("variable", node.lineno, name.strip("_"))
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if not describes_state(node):
+                    yield Text("function", node.lineno, name.strip("_"))
+            case ast.ClassDef(name=name):
+                yield Text("type", node.lineno, name.strip("_"))
+            case ast.Constant(value=str(text)):
+                kind = "docstring" if id(node) in docstrings else "string"
+                yield Text(kind, node.lineno, plain(text))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield Text("comment", token.start[0], plain(token.string))
+
+
+def describes_state(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a participle suits a function: a property, an override, or one returning a bool."""
+    decorators = {ast.unparse(decorator).split(".")[-1] for decorator in node.decorator_list}
+    if decorators & {"property", "cached_property", "setter", "override"}:
+        return True
+    return isinstance(node.returns, ast.Name) and node.returns.id == "bool"
+
+
+def plain(text: str) -> str:
+    """Return a text without code and line breaks."""
+    return re.sub(r"\s+", " ", CODE.sub("X", text))
+
+
+def rule_hits(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, rule and text of each statement that packs several, and of long summaries."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            summary = (ast.get_docstring(node) or "").partition("\n")[0]
+            if len(summary) > LONGEST_SUMMARY:
+                yield getattr(node, "lineno", 1), SUMMARIES, summary
+        if isinstance(node, ast.Assign) and packs_assignments(node):
+            yield node.lineno, TUPLES, ast.unparse(node)
+        if isinstance(node, ast.IfExp):
+            parts = (node.test, node.body, node.orelse)
+            if any(isinstance(part, ast.IfExp) for part in parts):
+                yield node.lineno, CONDITIONALS, ast.unparse(node)
+
+
+def packs_assignments(node: ast.Assign) -> bool:
+    """Whether a statement assigns values that could be assigned one by one."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            pass
+        case _:
+            return False
+    if any(isinstance(part, ast.Starred) for part in (*targets, *values)):
+        return False
+    assigned = {ast.unparse(target) for target in targets}
+    read = {
+        ast.unparse(part)
+        for value in values
+        for part in ast.walk(value)
+        if isinstance(part, ast.Name | ast.Attribute | ast.Subscript)
+    }
+    return not assigned & read
+
+
+def check_module(path: Path, families: Sequence[Family]) -> Iterator[Hit]:
+    """Yield the hits in a file."""
+    source = path.read_text()
+    name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+    for text in texts_of_module(source):
+        for family in families:
+            part = family.finds(text)
+            if part is not None:
+                yield Hit(name, text.line, family.name, shorten(text.text, part))
+    for line, rule, statement in rule_hits(source):
+        yield Hit(name, line, rule, statement[:100])
+
+
+def shorten(text: str, part: str) -> str:
+    """Return a part of a text with what is around it."""
+    at = text.find(part)
+    return text[max(0, at - 40) : at + len(part) + 40]
+
+
+def check_commits(families: Sequence[Family]) -> Iterator[Hit]:
+    """Yield the commits since FIRST_CHECKED_COMMIT with a subject that a family finds."""
+    span = f"{FIRST_CHECKED_COMMIT}..HEAD"
+    log = subprocess.run(
+        ["git", "log", "--no-merges", "--format=%h %s", span],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if log.returncode:
+        print(f"commit subjects were not checked: {log.stderr.strip()}", file=sys.stderr)
+        return
+    for line in log.stdout.splitlines():
+        commit, _, subject = line.partition(" ")
+        for family in families:
+            if family.finds(Text("commit", 0, subject)) is not None:
+                yield Hit(commit, 0, family.name, subject)
+
+
+def load_exceptions() -> list[dict[str, str]]:
+    """Return tables with path, family, text and reason."""
+    document = tomllib.loads((HERE / "exceptions.toml").read_text())
+    exceptions: list[dict[str, str]] = document.get("exception", [])
+    return exceptions
+
+
+def is_excepted(hit: Hit, exception: dict[str, str]) -> bool:
+    """Whether an exception is about a hit: same file or folder, family, and text."""
+    return (
+        hit.path.startswith(exception["path"])
+        and exception["family"] == hit.family
+        and exception["text"] in hit.text
+    )
+
+
+def main() -> int:
+    """Print hits or counts; return 1 if there are hits, or exceptions without one."""
+    parser = argparse.ArgumentParser(description="Check names and texts of the sources.")
+    parser.add_argument("paths", nargs="*", type=Path, help="files or folders")
+    parser.add_argument("--count", action="store_true", help="print the hits of each family")
+    options = parser.parse_args()
+    families = load_families()
+    default = tomllib.loads((HERE / "families.toml").read_text())["paths"]
+    folders = [path.resolve() for path in options.paths] or [ROOT / path for path in default]
+    hits: list[Hit] = []
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
+            hits.extend(check_module(path, families))
+    if not options.paths:
+        hits.extend(check_commits(families))
+    exceptions = load_exceptions()
+    unused = [
+        exception
+        for exception in exceptions
+        if not any(is_excepted(hit, exception) for hit in hits)
+    ]
+    hits = [hit for hit in hits if not any(is_excepted(hit, exception) for exception in exceptions)]
+    if options.count:
+        for family, count in Counter(hit.family for hit in hits).most_common():
+            print(f"{count:6} {family}")
+    else:
+        for hit in hits:
+            print(hit)
+    if options.paths:
+        return 1 if hits else 0
+    for exception in unused:
+        print(f"exceptions.toml: no hit for {exception}")
+    return 1 if hits or unused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
