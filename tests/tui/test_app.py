@@ -175,10 +175,10 @@ class Starting:
     def folder(self):
         return self.found
 
-    def ended(self):
+    def exit_status(self):
         return self.status
 
-    def complaint(self):
+    def read_last_lines(self):
         return "mpirun is not installed"
 
 
