@@ -74,7 +74,7 @@ lock: $(VENV)/.test ## Write the hashes of .ci/lock for the versions of constrai
 	$(BIN)/python $(LOCK)/update.py
 
 clean: ## Remove the environment and the caches; recorded runs stay
-	rm -rf $(VENV) .venv-cuda .whl .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-cuda .whl .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 
 $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
