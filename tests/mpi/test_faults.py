@@ -263,7 +263,7 @@ def test_a_rank_that_ends_without_bye_makes_the_last_case_an_error(tmp_path: Pat
     """Rank 1 has said all that there is to say of its cases, but not that it is through."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
-        "from spbench_workers.channel import TcpChannel\n"
+        "from spbench_workers.channel.tcp import TcpChannel\n"
         "close = TcpChannel.close\n"
         "TcpChannel.close = lambda self: os._exit(0) if self.rank == 1 else close(self)\n"
     )
