@@ -64,7 +64,7 @@ cases:
 
 
 @dataclass(frozen=True, slots=True)
-class StageCost:
+class StageMeasurement:
     """The time and memory of one stage in one round.
 
     Attributes:
@@ -113,7 +113,7 @@ def measure_stages(bench: Bench, rounds: int) -> str:
         Figure(f"slowed to {SLOW:,}/s: growth in {seconds:g} s", growth, "MiB", maximum=MEMORY)
         for seconds, growth in slowed
     ]
-    costs: dict[str, list[StageCost]] = {stage: [] for stage in STAGES}
+    costs: dict[str, list[StageMeasurement]] = {stage: [] for stage in STAGES}
     for _ in range(rounds):
         for stage in STAGES:
             costs[stage].append(bench.take(stage))
@@ -152,7 +152,7 @@ class Bench:
         self._lines = lines
         self._folder = folder
 
-    def take(self, stage: str, profiler: cProfile.Profile | None = None) -> StageCost:
+    def take(self, stage: str, profiler: cProfile.Profile | None = None) -> StageMeasurement:
         """Take all lines once; exit with an error if a line is missing from the log."""
         run = create_run(self._folder, "collector")
         log = EventLog(run.events)
@@ -215,7 +215,7 @@ class Bench:
 
     async def _collect(
         self, listener: CountingListener, profiler: cProfile.Profile | None
-    ) -> StageCost:
+    ) -> StageMeasurement:
         collector = Collector(TOKEN, listener)
         port = await collector.listen(LOOPBACK)
         memory_before = reset_peak_memory()
@@ -232,7 +232,7 @@ class Bench:
             sys.exit(f"collector: {listener.error_text}")
         seconds = listener.last - listener.first
         cpu = listener.last_cpu - listener.first_cpu
-        return StageCost(listener.count, seconds, cpu, growth)
+        return StageMeasurement(listener.count, seconds, cpu, growth)
 
     async def _collect_slowly(self, listener: CountingListener) -> tuple[float, float]:
         collector = Collector(TOKEN, listener)

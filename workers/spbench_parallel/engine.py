@@ -19,7 +19,7 @@ from spbench_parallel.pipeline.building import build_local_stage
 from spbench_parallel.pipeline.phases import create_phases
 from spbench_parallel.pipeline.recomputation import enable_recomputation
 from spbench_parallel.pipeline.stage_io import message_tags, open_stage_io
-from spbench_parallel.pipeline.stage_runner import ImageSource, StageRunner, select_images
+from spbench_parallel.pipeline.stage_runner import ImageReader, StageRunner, select_images
 from spbench_parallel.pipeline.warm_up import SilentP2P, warm_up
 from spbench_parallel.plan import ModelPlan, TrainingConfig, check_fused
 from spbench_parallel.precision.arithmetic import Arithmetic
@@ -58,7 +58,7 @@ class Engine:
         self,
         world: MPI.Intracomm,
         plan: ModelPlan,
-        source: ImageSource,
+        source: ImageReader,
         training: TrainingConfig | None = None,
         *,
         keeps_input_gradients: bool = False,
@@ -274,7 +274,7 @@ class Engine:
             grouped=plan.backend == "nccl",
         )
 
-    def _warm_up(self, source: ImageSource, keeps_input_gradients: bool) -> None:
+    def _warm_up(self, source: ImageReader, keeps_input_gradients: bool) -> None:
         """Run a first pass through each stage, in the order of coordinates."""
         for coordinates, stage, tiles in zip(
             self.coordinates, self.stages, self._tiles, strict=True
@@ -301,7 +301,7 @@ class Engine:
         coordinates: RankCoordinates,
         stage: nn.Module,
         tiles: MPI.Intracomm | None,
-        source: ImageSource,
+        source: ImageReader,
         keeps_input_gradients: bool,
         *,
         silent: bool = False,

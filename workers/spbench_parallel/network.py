@@ -25,7 +25,7 @@ from spbench_parallel.checkpoints import state_dict
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.losses import CROSS_ENTROPY, DICE
-from spbench_parallel.models.imported.layouts import BatchSettings, check_layout
+from spbench_parallel.models.imported.layouts import StepSettings, check_layout
 from spbench_parallel.models.imported.model import ImportedModel, build_model
 from spbench_parallel.models.imported.tracing import trace_network
 from spbench_parallel.plan import ModelPlan, TrainingConfig
@@ -170,7 +170,7 @@ class ParallelNetwork:
         )
 
         plan = _end_stages_in_maps(plan, comm.rank, is_requested=balance is not None)
-        batching = BatchSettings(len(plan.batches), recomputes=recompute is not None)
+        batching = StepSettings(len(plan.batches), recomputes=recompute is not None)
         check_layout(model, self.layout, plan.balance, batching)
         if stages > 1 and (choice := choose_skips(comm, plan, skips)):
             plan = replace(plan, straight=choice.straight)

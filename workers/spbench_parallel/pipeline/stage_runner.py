@@ -25,7 +25,7 @@ MAX_PENDING_VALUES = 512
 """Values that a running sum keeps: added in one call, they cost no launch per step."""
 
 
-class ImageSource(Protocol):
+class ImageReader(Protocol):
     """A source of images and their targets, which a rank asks only for its own part.
 
     Images have the number format of the model and are on its device.
@@ -117,7 +117,7 @@ class StageRunner:
         module: nn.Module,
         io: StageIO,
         part: StepImages,
-        source: ImageSource,
+        source: ImageReader,
         phases: Phases,
         arithmetic: Arithmetic,
         *,

@@ -38,14 +38,14 @@ _started: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AcceptedConnection:
     """A connection that the console has accepted, and the bytes after its reply."""
 
     connection: socket.socket
     received: bytes
 
 
-def connect_to_console(addresses: Sequence[str], hello: bytes) -> Admission | None:
+def connect_to_console(addresses: Sequence[str], hello: bytes) -> AcceptedConnection | None:
     """Connect to the first address that answers a hello.
 
     The result is None if no address does within CONNECT_TIMEOUT. A connection that has sent its
@@ -57,7 +57,7 @@ def connect_to_console(addresses: Sequence[str], hello: bytes) -> Admission | No
     return _retry([partial(_connect_by_tcp, address, share) for address in addresses], hello)
 
 
-def connect_by_relay(token: str, hello: bytes) -> Admission | None:
+def connect_by_relay(token: str, hello: bytes) -> AcceptedConnection | None:
     """Connect to the console through this node's relay, which the first rank starts.
 
     The result is that of `connect_to_console`.
@@ -73,7 +73,9 @@ def relay_name(token: str) -> str:
     return f"\0spbench-{hashlib.sha256(token.encode()).hexdigest()[:32]}"
 
 
-def _retry(connectors: Sequence[Callable[[], socket.socket]], hello: bytes) -> Admission | None:
+def _retry(
+    connectors: Sequence[Callable[[], socket.socket]], hello: bytes
+) -> AcceptedConnection | None:
     deadline = time.monotonic() + rank_events.CONNECT_TIMEOUT
     while time.monotonic() < deadline:
         for connect in connectors:
@@ -83,9 +85,9 @@ def _retry(connectors: Sequence[Callable[[], socket.socket]], hello: bytes) -> A
     return None
 
 
-def _authenticate(connection: socket.socket, hello: bytes) -> Admission:
+def _authenticate(connection: socket.socket, hello: bytes) -> AcceptedConnection:
     try:
-        return Admission(connection, _exchange_hello(connection, hello))
+        return AcceptedConnection(connection, _exchange_hello(connection, hello))
     except BaseException:
         connection.close()
         raise

@@ -61,7 +61,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class CaseColumn:
     """A column of values; the least important columns are left out first.
 
     ``metric`` is the metric that it shows, if it is the same in all rows.
@@ -74,7 +74,7 @@ class Column:
     metric: str = ""
 
 
-def make_case_columns(cases: Sequence[CaseState]) -> list[Column]:
+def make_case_columns(cases: Sequence[CaseState]) -> list[CaseColumn]:
     """Return the columns of cases that are not part of a sweep of collectives."""
     ranks = {case.identity.np for case in cases}
     digits_of_ranks = len(str(max(ranks, default=1)))
@@ -83,12 +83,12 @@ def make_case_columns(cases: Sequence[CaseState]) -> list[Column]:
     rates = [rate for case in cases if (rate := find_rate_metric(case)) is not None]
     bandwidths = all(rate.unit == "GB/s" for rate in rates)
     columns = [
-        Column("ranks", max(5, digits_of_ranks), 3, lambda row: str(row.case.identity.np)),
-        Column("time", 8, 9, _time_cell),
-        Column("reference", 9, 5, _reference_cell),
-        Column("efficiency", 10, 7, _efficiency_cell),
-        Column("bandwidth" if bandwidths else "rate", 15, 1, rate_cell),
-        Column("checks", max(6, 2 * digits + 1), 4, _checks_cell),
+        CaseColumn("ranks", max(5, digits_of_ranks), 3, lambda row: str(row.case.identity.np)),
+        CaseColumn("time", 8, 9, _time_cell),
+        CaseColumn("reference", 9, 5, _reference_cell),
+        CaseColumn("efficiency", 10, 7, _efficiency_cell),
+        CaseColumn("bandwidth" if bandwidths else "rate", 15, 1, rate_cell),
+        CaseColumn("checks", max(6, 2 * digits + 1), 4, _checks_cell),
     ]
     unused = {"ranks"} if len(ranks) < 2 else set()
     if not rates:
@@ -96,20 +96,20 @@ def make_case_columns(cases: Sequence[CaseState]) -> list[Column]:
     return [column for column in columns if column.title not in unused]
 
 
-def make_sweep_columns(cases: Sequence[CaseState]) -> list[Column]:
+def make_sweep_columns(cases: Sequence[CaseState]) -> list[CaseColumn]:
     """Return the columns of a sweep of collectives, like those of nccl-tests."""
     ranks = {case.identity.np for case in cases}
     columns = [
-        Column("ranks", 5, 2, lambda row: str(row.case.identity.np)),
-        Column("size", 8, 9, _message_size_cell),
-        Column("count", 7, 1, _element_count_cell),
-        Column("type", 5, 2, lambda row: str(row.case.identity.params.get("dtype", "-"))),
-        Column("time", 8, 9, _time_cell),
-        Column("algbw", 9, 5, lambda row: _median_cell(row.case, "algbw_gb_s"), "algbw_gb_s"),
-        Column("busbw", 9, 8, lambda row: _median_cell(row.case, "busbw_gb_s"), "busbw_gb_s"),
-        Column("reference", 9, 1, _reference_cell),
-        Column("#wrong", 6, 7, _wrong_elements_cell, "wrong"),
-        Column("efficiency", 10, 4, _efficiency_cell),
+        CaseColumn("ranks", 5, 2, lambda row: str(row.case.identity.np)),
+        CaseColumn("size", 8, 9, _message_size_cell),
+        CaseColumn("count", 7, 1, _element_count_cell),
+        CaseColumn("type", 5, 2, lambda row: str(row.case.identity.params.get("dtype", "-"))),
+        CaseColumn("time", 8, 9, _time_cell),
+        CaseColumn("algbw", 9, 5, lambda row: _median_cell(row.case, "algbw_gb_s"), "algbw_gb_s"),
+        CaseColumn("busbw", 9, 8, lambda row: _median_cell(row.case, "busbw_gb_s"), "busbw_gb_s"),
+        CaseColumn("reference", 9, 1, _reference_cell),
+        CaseColumn("#wrong", 6, 7, _wrong_elements_cell, "wrong"),
+        CaseColumn("efficiency", 10, 4, _efficiency_cell),
     ]
     return columns if len(ranks) > 1 else columns[1:]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from spbench.cli.runs.case_columns import (
-    Column,
+    CaseColumn,
     Row,
     find_rate_metric,
     is_collective,
@@ -172,7 +172,7 @@ class CaseTable:
             parts.append(f"{title}: {find_metric_help(benchmark, rate.name)}")
         return "; ".join(filter(None, parts))
 
-    def _choose_layout(self, columns: list[Column], ids: Iterable[str]) -> _Layout:
+    def _choose_layout(self, columns: list[CaseColumn], ids: Iterable[str]) -> _Layout:
         """Return the layout with most columns that fit next to whole or shortened ids."""
         names = [strip_controls(id_) for id_ in ids]
         longest = max(map(len, names), default=0)
@@ -187,7 +187,7 @@ class CaseTable:
                 break
         return layout.with_ids(names)
 
-    def _generate_layouts(self, columns: list[Column]) -> Iterator[_Layout]:
+    def _generate_layouts(self, columns: list[CaseColumn]) -> Iterator[_Layout]:
         """Yield layouts with fewer and fewer columns, each with the width left for ids."""
         counter = self._counter
         columns_left = list(columns)
@@ -221,7 +221,7 @@ class _Layout:
 
     counter: int
     id_width: int
-    columns: tuple[Column, ...]
+    columns: tuple[CaseColumn, ...]
     complete: bool
     names: Mapping[str, str] = field(default_factory=dict)
     STATUS: ClassVar = 11

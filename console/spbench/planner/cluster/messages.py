@@ -30,7 +30,7 @@ class MessageCost(NamedTuple):
         return self.latency + count * self.per_byte if count else 0.0
 
 
-class LinkCosts:
+class MessageCosts:
     """The costs of messages between groups of a cluster; each is computed once."""
 
     def __init__(self, cluster: Cluster) -> None:

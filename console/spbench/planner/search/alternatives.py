@@ -29,7 +29,7 @@ from spbench.planner.plans import Baseline
 from spbench.planner.profile.states import States
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.stage_times import compute_passes, compute_recomputing_passes
+from spbench.planner.search.stage_times import compute_recomputing_stages, compute_stages
 from spbench.planner.training import Training
 from spbench_core.number_text import format_quantity
 from spbench_core.schedule.orders import StageSchedule
@@ -102,9 +102,9 @@ def _compute_step(
     """Return the seconds of a step; infinite if it does not fit."""
     candidate = Candidate(shape, micro_batch, alternative.schedule)
     if alternative.recomputes:
-        times = compute_recomputing_passes(cost_model, candidate)
+        times = compute_recomputing_stages(cost_model, candidate)
     else:
-        times = compute_passes(cost_model, candidate)
+        times = compute_stages(cost_model, candidate)
     if times is None:
         return math.inf
     if not alternative.overlaps:

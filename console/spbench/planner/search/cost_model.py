@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind
-from spbench.planner.cluster.messages import LinkCosts
+from spbench.planner.cluster.messages import MessageCosts
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.profile.states import States
 from spbench.planner.profile.work import ModelWork, compute_work
@@ -97,7 +97,7 @@ class CostModel:
         self.states = states
         self.cluster = cluster
         self.training = training
-        self.links = LinkCosts(cluster)
+        self.links = MessageCosts(cluster)
         self._top_speed = max(kind.speed for kind in cluster.kinds)
         self._has_overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
         self._works: dict[int, ModelWork] = {}

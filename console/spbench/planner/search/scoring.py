@@ -9,7 +9,7 @@ from typing import NamedTuple
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.estimate import estimate_step
-from spbench.planner.search.stage_times import PassTimes, compute_passes_by_schedule
+from spbench.planner.search.stage_times import CandidateStage, compute_stages_by_schedule
 from spbench_core.schedule.orders import INTERLEAVED, Schedule
 from spbench_core.schedule.timetable import compute_step_end
 
@@ -24,7 +24,7 @@ class _EstimatedCandidate(NamedTuple):
 
     bound_s: float
     candidate: Candidate
-    times: Sequence[PassTimes]
+    times: Sequence[CandidateStage]
 
 
 class CandidateScores:
@@ -43,7 +43,7 @@ class CandidateScores:
         self.cost_model = cost_model
         self.best: Candidate | None = None
         self.step_s = math.inf
-        self.times: Sequence[PassTimes] = ()
+        self.times: Sequence[CandidateStage] = ()
         self._least_bounds: dict[tuple[Shape, int], float] = {}
         # Simulated seconds by schedule, or the closed form if that was enough to rule it out.
         self._steps: dict[tuple[Shape, int], dict[Schedule, float]] = {}
@@ -99,7 +99,7 @@ class CandidateScores:
             self._steps[key] = {}
             return []
         count = self.micro_batches(micro_batch)
-        times_by_schedule = compute_passes_by_schedule(
+        times_by_schedule = compute_stages_by_schedule(
             self.cost_model, shape, micro_batch, shape.schedules(count)
         )
         estimates = [

@@ -22,7 +22,7 @@ from spbench_core.schedule.orders import (
 from spbench_core.schedule.timetable import DATA_SHARE
 
 
-class PassTimes(NamedTuple):
+class CandidateStage(NamedTuple):
     """The times of a stage; the fields are those of `plans.PlanStage`."""
 
     forward_s: float
@@ -35,16 +35,16 @@ class PassTimes(NamedTuple):
     overhead_s: float = 0.0
 
 
-def compute_passes(cost_model: CostModel, candidate: Candidate) -> list[PassTimes] | None:
+def compute_stages(cost_model: CostModel, candidate: Candidate) -> list[CandidateStage] | None:
     """Return the times of a candidate's stages; None if a stage does not fit."""
     shape, micro_batch, schedule = candidate
-    times_by_schedule = compute_passes_by_schedule(cost_model, shape, micro_batch, (schedule,))
+    times_by_schedule = compute_stages_by_schedule(cost_model, shape, micro_batch, (schedule,))
     return dict(times_by_schedule).get(schedule)
 
 
-def compute_recomputing_passes(
+def compute_recomputing_stages(
     cost_model: CostModel, candidate: Candidate
-) -> list[PassTimes] | None:
+) -> list[CandidateStage] | None:
     """Return the times of stages that all recompute; None if a stage does not fit.
 
     The schedule must have one stage per device.
@@ -59,11 +59,11 @@ def compute_recomputing_passes(
     return _compute_times(cost_model, shape, micro_batch, False, [True] * len(shape.ends))
 
 
-def compute_passes_by_schedule(
+def compute_stages_by_schedule(
     cost_model: CostModel, shape: Shape, micro_batch: int, schedules: Sequence[Schedule]
-) -> Iterator[tuple[Schedule, list[PassTimes]]]:
+) -> Iterator[tuple[Schedule, list[CandidateStage]]]:
     """Yield the schedules under which a shape fits, each with the times of its stages."""
-    cache: dict[tuple[bool, tuple[bool, ...]], list[PassTimes]] = {}
+    cache: dict[tuple[bool, tuple[bool, ...]], list[CandidateStage]] = {}
     for schedule in schedules:
         recompute = _find_recomputing(cost_model, Candidate(shape, micro_batch, schedule))
         if recompute is None:
@@ -80,7 +80,7 @@ def _compute_times(
     micro_batch: int,
     split_backward: bool,
     recompute: Sequence[bool],
-) -> list[PassTimes]:
+) -> list[CandidateStage]:
     """Return the times of the stages.
 
     Args:
@@ -117,7 +117,7 @@ def _compute_times(
         if split_backward and backward_s:
             data_share = (data_s + overhead_s) / (backward_s + overhead_s)
         times.append(
-            PassTimes(
+            CandidateStage(
                 forward_s + overhead_s,
                 backward_s + overhead_s,
                 messages.send_s[index],
@@ -212,7 +212,7 @@ def _overlap_all_reduce(
 
 
 def build_plan_stages(
-    cost_model: CostModel, candidate: Candidate, times: Sequence[PassTimes]
+    cost_model: CostModel, candidate: Candidate, times: Sequence[CandidateStage]
 ) -> tuple[PlanStage, ...]:
     """Return a candidate's stages with their times and memory."""
     shape = candidate.shape

@@ -24,7 +24,7 @@ from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.periods import BoundedSearch
 from spbench.planner.search.scoring import CandidateScores
 from spbench.planner.search.shortest_paths import CostArrays, SearchGraph, ShortestPathDP
-from spbench.planner.search.stage_times import compute_passes
+from spbench.planner.search.stage_times import compute_stages
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
 from spbench_core.schedule.timetable import compute_timetable
@@ -155,7 +155,7 @@ def test_bounded_search_finds_shapes_as_short_as_the_dp(problem):
 
 def compute_pass_time(cost_model, shape):
     """Return the seconds of a micro-batch through all stages, there and back."""
-    passes = compute_passes(cost_model, Candidate(shape, 1, "1f1b"))
+    passes = compute_stages(cost_model, Candidate(shape, 1, "1f1b"))
     return compute_timetable(passes, "1f1b", 1).end_s if passes else inf
 
 
@@ -202,7 +202,7 @@ def test_message_overhead_is_part_of_the_passes():
     states = find_linear_states(chain([2.0] * 3, [8.0] * 3))
     groups = [DeviceGroup((index,), (index + 1,)) for index in range(3)]
     candidate = Candidate(Shape((1, 2, 3), tuple(groups)), 1, "1f1b")
-    passes = compute_passes(CostModel(states, target_cluster, Training(4, 1, 2.0)), candidate)
+    passes = compute_stages(CostModel(states, target_cluster, Training(4, 1, 2.0)), candidate)
     assert [stage.forward_s for stage in passes] == pytest.approx([0.003, 0.004, 0.003])
     assert [stage.backward_s for stage in passes] == pytest.approx([0.005, 0.006, 0.005])
     free_link = replace(link, overhead_s=0.0)

@@ -15,7 +15,7 @@ from spbench.planner.profile.skips import find_skips
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.stage_messages import choose_skip_route
-from spbench.planner.search.stage_times import compute_passes
+from spbench.planner.search.stage_times import compute_stages
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
 from unit.console.planner.made_up import chain
@@ -37,7 +37,7 @@ def build_cost_model(cluster, profile=SIX):
 
 def compute_sends(cluster, profile=SIX):
     model = build_cost_model(cluster, profile)
-    times = compute_passes(model, Candidate(THREE, 1, "1f1b"))
+    times = compute_stages(model, Candidate(THREE, 1, "1f1b"))
     return (
         choose_skip_route(model, THREE, 1),
         [stage.send_s for stage in times],

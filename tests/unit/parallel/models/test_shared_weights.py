@@ -16,7 +16,7 @@ from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
-from spbench_parallel.models.imported.layouts import BatchSettings, check_layout
+from spbench_parallel.models.imported.layouts import StepSettings, check_layout
 from spbench_parallel.models.imported.messages import locate
 from spbench_parallel.models.imported.mixing import find_mixing_operators
 from spbench_parallel.models.imported.model import import_network
@@ -167,25 +167,25 @@ def test_the_search_for_mixing_does_not_change_the_network():
     [
         (
             MEMBERS,
-            BatchSettings(),
+            StepSettings(),
             "function",
             r"py:\d+: batch_norm mixes .* and ranks that share them",
         ),
-        (MEMBERS, BatchSettings(), "hidden", r"py:\d+: roll mixes .*; take local_DP \(members\) 1"),
+        (MEMBERS, StepSettings(), "hidden", r"py:\d+: roll mixes .*; take local_DP \(members\) 1"),
         (
             STAGES,
-            BatchSettings(2),
+            StepSettings(2),
             "hidden",
             r"py:\d+: roll mixes .* and micro-batches .*; take parts",
         ),
-        (STAGES, BatchSettings(2), "function", None),
-        (STAGES, BatchSettings(), "hidden", None),
-        (TILES, BatchSettings(), "function", None),
-        (MEMBERS, BatchSettings(training=False), "function", None),
-        (build_layout(1, [], replicas=2), BatchSettings(), "hidden", None),
+        (STAGES, StepSettings(2), "function", None),
+        (STAGES, StepSettings(), "hidden", None),
+        (TILES, StepSettings(), "function", None),
+        (MEMBERS, StepSettings(training=False), "function", None),
+        (build_layout(1, [], replicas=2), StepSettings(), "hidden", None),
         (
             build_layout(1, [], replicas=2),
-            BatchSettings(sync_batchnorm=True),
+            StepSettings(sync_batchnorm=True),
             "hidden",
             "roll mixes",
         ),
@@ -202,31 +202,31 @@ def test_rejects_mixing_if_a_batch_is_divided(layout, batching, variant, expecte
 
 def test_rejects_tracking_instance_norms_over_members():
     model = import_shared_network("Mixed", by="each")
-    check_layout(model, STAGES, None, BatchSettings(2))
+    check_layout(model, STAGES, None, StepSettings(2))
     with pytest.raises(CannotRunError, match=r"py:\d+: each keeps the mean of its images"):
-        check_layout(model, MEMBERS, None, BatchSettings())
+        check_layout(model, MEMBERS, None, StepSettings())
 
 
 def test_rejects_batch_norms_of_vectors_over_members():
     with pytest.raises(CannotRunError, match=r"py:\d+: last: ranks that share images normalise"):
-        check_layout(import_shared_network("Mixed", by="last"), MEMBERS, None, BatchSettings())
+        check_layout(import_shared_network("Mixed", by="last"), MEMBERS, None, StepSettings())
 
 
 @pytest.mark.parametrize("variant", [*BY_HOOK, *BY_PARAMETRIZATION])
 def test_rejects_computed_weights_over_tiles(variant):
     model = import_shared_network("Computed", by=variant, of="d")
     layers = len(model.layers)
-    check_layout(model, STAGES, None, BatchSettings())
-    check_layout(model, MEMBERS, None, BatchSettings())
+    check_layout(model, STAGES, None, StepSettings())
+    check_layout(model, MEMBERS, None, StepSettings())
     # Stages before the layer with the module can have tiles.
-    check_layout(model, TILES_AND_A_STAGE, (1, layers - 1), BatchSettings())
+    check_layout(model, TILES_AND_A_STAGE, (1, layers - 1), StepSettings())
     expected = r"py:\d+: d computes its weights from .*remove_parametrizations, remove_weight_norm"
     with pytest.raises(CannotRunError, match=expected):
-        check_layout(model, TILES, None, BatchSettings())
+        check_layout(model, TILES, None, StepSettings())
     with pytest.raises(CannotRunError, match=expected):
-        check_layout(model, TILES_AND_A_STAGE, (layers - 1, 1), BatchSettings())
+        check_layout(model, TILES_AND_A_STAGE, (layers - 1, 1), StepSettings())
     check_layout(
-        import_shared_network("Computed", by=variant, of="head"), TILES, None, BatchSettings()
+        import_shared_network("Computed", by=variant, of="head"), TILES, None, StepSettings()
     )
 
 
@@ -234,14 +234,14 @@ def test_rejects_computed_weights_over_tiles(variant):
 def test_rejects_batch_norms_of_computed_weights(variant):
     model = import_shared_network("Computed", by=variant, of="bn")
     with pytest.raises(CannotRunError, match=r"py:\d+: bn: computes its weights from"):
-        check_layout(model, MEMBERS, None, BatchSettings())
+        check_layout(model, MEMBERS, None, StepSettings())
 
 
 def test_rejects_a_module_that_is_used_twice_over_tiles():
     model = import_shared_network("UsedTwice")
-    check_layout(model, MEMBERS, None, BatchSettings())
+    check_layout(model, MEMBERS, None, StepSettings())
     with pytest.raises(CannotRunError, match=r"py:\d+: d is used twice, which cannot"):
-        check_layout(model, TILES, None, BatchSettings())
+        check_layout(model, TILES, None, StepSettings())
 
 
 SIZED = [
@@ -292,15 +292,15 @@ def test_rejects_a_case_before_its_launch():
 @pytest.mark.parametrize("variant", ["spectral_norm", "new_spectral_norm"])
 def test_rejects_spectral_norm_if_it_runs_again(variant):
     model = import_shared_network("Computed", by=variant, of="d")
-    check_layout(model, STAGES, None, BatchSettings())
-    check_layout(model, STAGES, None, BatchSettings(recomputes=True, training=False))
+    check_layout(model, STAGES, None, StepSettings())
+    check_layout(model, STAGES, None, StepSettings(recomputes=True, training=False))
     for layout, batching in (
-        (STAGES, BatchSettings(recomputes=True)),
-        (build_layout(2, [], mirrored=True), BatchSettings(2)),
+        (STAGES, StepSettings(recomputes=True)),
+        (build_layout(2, [], mirrored=True), StepSettings(2)),
     ):
         with pytest.raises(CannotRunError, match=r"py:\d+: d moves the estimate of its spectral"):
             check_layout(model, layout, None, batching)
-    check_layout(import_shared_network("TwoNames"), STAGES, None, BatchSettings(recomputes=True))
+    check_layout(import_shared_network("TwoNames"), STAGES, None, StepSettings(recomputes=True))
 
 
 def test_rejects_a_wrapped_network_with_its_contents():

@@ -8,7 +8,7 @@ from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.layouts import BatchSettings, check_layout
+from spbench_parallel.models.imported.layouts import StepSettings, check_layout
 from spbench_parallel.models.imported.model import import_network
 
 IMAGE = Map(3, 24, 36)
@@ -172,7 +172,7 @@ def test_names_the_line_that_calls_a_library():
     model = import_unusual_network("Wrapped", inner="Normalised")
     expected = LINE + "encoder.1 " + LIBRARY_LINE + "batch_norm mixes the images of a batch"
     with pytest.raises(CannotRunError, match=expected):
-        check_layout(model, build_layout(1, [], members=2), None, BatchSettings())
+        check_layout(model, build_layout(1, [], members=2), None, StepSettings())
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_names_the_line_that_calls_a_library():
     ],
 )
 def test_rejects_tiles_along_a_side_of_fixed_length(grid, expected):
-    arguments = import_unusual_network("Strips"), build_layout(1, [grid]), None, BatchSettings()
+    arguments = import_unusual_network("Strips"), build_layout(1, [grid]), None, StepSettings()
     if expected is None:
         check_layout(*arguments)
         return
@@ -196,7 +196,7 @@ def test_suggests_a_larger_image_if_it_helps():
         import_unusual_network("Sized", Map(3, 64, 64)),
         build_layout(1, [Grid(1, 9)]),
         None,
-        BatchSettings(),
+        StepSettings(),
     )
     with pytest.raises(CannotRunError, match="too few for a grid of 1x9; take a larger image_size"):
         check_layout(*arguments)

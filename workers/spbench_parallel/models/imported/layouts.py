@@ -23,7 +23,7 @@ from spbench_parallel.spatial.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
-class BatchSettings:
+class StepSettings:
     """How the images of a step are distributed.
 
     Attributes:
@@ -43,7 +43,7 @@ def check_layout(
     model: ImportedModel,
     layout: ModelLayout,
     balance: Sequence[int] | None,
-    batching: BatchSettings,
+    batching: StepSettings,
 ) -> None:
     """Check that a layout computes the same as the network on one process.
 
@@ -132,7 +132,7 @@ def _check_estimates(model: ImportedModel, feature: str) -> None:
             )
 
 
-def _check_mixing(model: ImportedModel, shared: Collection[int], batching: BatchSettings) -> None:
+def _check_mixing(model: ImportedModel, shared: Collection[int], batching: StepSettings) -> None:
     """Reject operators that mix images of different ranks or micro-batches."""
     if not shared and batching.micro_batches == 1:
         return

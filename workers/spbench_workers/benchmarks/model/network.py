@@ -9,7 +9,7 @@ from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.layouts import BatchSettings, check_layout, check_stage_ends
+from spbench_parallel.models.imported.layouts import StepSettings, check_layout, check_stage_ends
 from spbench_parallel.models.imported.messages import locate
 from spbench_parallel.models.imported.model import ImportedModel, import_network
 from spbench_parallel.models.imported.tile_strategies import list_gathered_operators
@@ -66,9 +66,9 @@ def _read_balance(params: ModelParams, layout: ModelLayout, model: ImportedModel
         return None
 
 
-def make_batching(params: ModelParams, layout: ModelLayout) -> BatchSettings:
+def make_batching(params: ModelParams, layout: ModelLayout) -> StepSettings:
     """Return the distribution of the images of a step."""
-    return BatchSettings(
+    return StepSettings(
         params.parts * (params.times or 1) * len(layout.directions),
         sync_batchnorm=params.sync_batchnorm == "replicas",
         training=not params.enable_evaluation,
