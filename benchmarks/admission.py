@@ -1,6 +1,6 @@
 """Admission of ranks that connect at the same time: how many, and how fast.
 
-    python -m benchmarks.admission [--ranks 4000] [--strangers 5000] [--stopped-ranks 1000]
+    python -m benchmarks.admission [--ranks 4000] [--idle 5000] [--stopped-ranks 1000]
 
 The console's collector runs in a separate process. Ranks connect to it with the workers' code, each
 over its own socket, from threads of several processes that start together. There are three bursts:
@@ -56,7 +56,7 @@ class Burst:
     ranks: int
     let_in: int
     recorded: int
-    strangers: int
+    idle: int
     seconds: float
 
     @property
@@ -68,17 +68,17 @@ class Burst:
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=4000, help="of the bursts (default: 4000)")
-    parser.add_argument("--strangers", type=int, default=5000, help="default: 5000")
+    parser.add_argument("--idle", type=int, default=5000, help="idle connections (default: 5000)")
     parser.add_argument("--stopped-ranks", type=int, default=1000, help="default: 1000")
     options = parser.parse_args()
     figures: list[Figure] = []
     dropped = 0
-    for strangers, ranks, stopped in (
+    for idle, ranks, stopped in (
         (0, options.ranks, 0.0),
-        (options.strangers, options.ranks, 0.0),
-        (options.strangers, options.stopped_ranks, STOP_SECONDS),
+        (options.idle, options.ranks, 0.0),
+        (options.idle, options.stopped_ranks, STOP_SECONDS),
     ):
-        burst = measure_burst(ranks, strangers, stopped)
+        burst = measure_burst(ranks, idle, stopped)
         dropped += burst.dropped
         figures += describe_burst(burst, stopped)
     print(format_figures(figures))
@@ -86,9 +86,9 @@ def main() -> None:
 
 
 def describe_burst(burst: Burst, stopped: float) -> list[Figure]:
-    strangers = f", {burst.strangers:,} strangers" if burst.strangers else ""
+    idle = f", {burst.idle:,} idle connections" if burst.idle else ""
     stop = f", console stopped for {stopped:g} s" if stopped else ""
-    name = f"{burst.ranks:,} ranks{strangers}{stop}"
+    name = f"{burst.ranks:,} ranks{idle}{stop}"
     return [
         Figure(f"{name}: let in", burst.let_in, "ranks", minimum=burst.ranks),
         Figure(f"{name}: recorded", burst.recorded, "ranks", minimum=burst.ranks),
@@ -96,44 +96,44 @@ def describe_burst(burst: Burst, stopped: float) -> list[Figure]:
     ]
 
 
-def measure_burst(ranks: int, strangers: int, stopped: float = 0.0) -> Burst:
-    """Connect ranks and unauthenticated peers together; count the admitted ranks."""
+def measure_burst(ranks: int, idle: int, stopped: float = 0.0) -> Burst:
+    """Connect ranks next to idle connections; count the admitted ranks."""
     raise_file_limit()
     pipe, console_pipe = _SPAWN.Pipe()
     console = _SPAWN.Process(target=serve, args=(console_pipe, ranks))
     console.start()
     try:
         port = pipe.recv()
-        with open_sockets(strangers) as idle, RankBurst(port, ranks) as ready:
-            connect_strangers(idle, port)
+        with open_sockets(idle) as early, RankBurst(port, ranks) as ready:
+            start_connecting(early, port)
             # The collector answers after it has accepted all earlier connections.
             pipe.send("how many?")
             pipe.recv()
             with (
                 stop_process(console.pid, stopped),
-                open_sockets(strangers if stopped else 0) as more,
+                open_sockets(idle if stopped else 0) as late,
             ):
-                connect_strangers(more, port)
+                start_connecting(late, port)
                 let_in, seconds = ready.connect()
                 pipe.send("how many?")
-                return Burst(ranks, let_in, pipe.recv(), strangers, seconds)
+                return Burst(ranks, let_in, pipe.recv(), idle, seconds)
     finally:
         pipe.send(None)
         console.join()
 
 
 @contextmanager
-def open_sockets(strangers: int) -> Iterator[list[socket.socket]]:
+def open_sockets(count: int) -> Iterator[list[socket.socket]]:
     """Open sockets that never send anything."""
     with ExitStack() as stack:
-        yield [stack.enter_context(socket.socket()) for _ in range(strangers)]
+        yield [stack.enter_context(socket.socket()) for _ in range(count)]
 
 
-def connect_strangers(strangers: list[socket.socket], port: int) -> None:
+def start_connecting(sockets: list[socket.socket], port: int) -> None:
     """Start connections without waiting: the kernel's queue may be full."""
-    for stranger in strangers:
-        stranger.setblocking(False)
-        stranger.connect_ex((LOOPBACK, port))
+    for idle in sockets:
+        idle.setblocking(False)
+        idle.connect_ex((LOOPBACK, port))
 
 
 @contextmanager
