@@ -1,4 +1,4 @@
-"""Variables and words that hold credentials, and those that only look so."""
+"""Variables and words that hold credentials, and similar ones that do not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_finds_credentials_by_name_in_any_case(name):
     assert holds_secret(name.lower())
 
 
-def test_knows_the_names_of_more_than_sixty_variables():
+def test_the_list_has_more_than_sixty_variables():
     assert len(set(CREDENTIALS.split())) > 60
 
 
@@ -116,13 +116,13 @@ def test_a_shell_with_the_variable_gets_the_same_words(words):
     assert "abcd" not in line
     program = f"printf '%s\\n' {line}"
     environ = os.environ | {"HF_TOKEN": "abcd"}
-    done = subprocess.run(
+    process = subprocess.run(
         ["sh", "-c", program], env=environ, capture_output=True, text=True, check=True
     )
-    assert done.stdout == "".join(f"{word}\n" for word in words)
+    assert process.stdout == "".join(f"{word}\n" for word in words)
 
 
-def test_assignments_are_words_of_a_shell():
+def test_quotes_assignments_for_a_shell():
     assert quote_assignment("HF_TOKEN", "a b", {}) == 'HF_TOKEN="$HF_TOKEN"'
     assert quote_assignment("NAME", "a b", {}) == "NAME='a b'"
     assert quote_assignment("NAME", "", {}) == "NAME=''"

@@ -1,4 +1,4 @@
-"""What an MPI library's own words tell of its version."""
+"""The name and version that an MPI library reports."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from spbench_core.mpi_builds import parse_library_name
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("MVAPICH2 Version      :\t2.3.7\nMVAPICH2 Release date  :\t...\n\0", "MVAPICH2 2.3.7"),
         ("MVAPICH Version:\t4.0\n", "MVAPICH 4.0"),
@@ -21,5 +21,5 @@ from spbench_core.mpi_builds import parse_library_name
         ),
     ],
 )
-def test_the_version_is_one_line_without_tabs(text, told):
-    assert parse_library_name(text) == parse_library_name(told) == told
+def test_the_version_is_a_single_line_without_tabs(text, expected):
+    assert parse_library_name(text) == parse_library_name(expected) == expected

@@ -19,5 +19,5 @@ from spbench_core.number_text import format_duration
         (float("inf"), "inf s"),
     ],
 )
-def test_a_time_has_three_digits_and_a_unit_that_fits(seconds, text):
+def test_formats_times_with_three_digits_and_a_scaled_unit(seconds, text):
     assert format_duration(seconds) == text

@@ -1,4 +1,4 @@
-"""Parameters: how they are read, bounded and refused."""
+"""Parameters: reading, bounds and rejected values; entries of the catalog."""
 
 import importlib
 import json
@@ -12,7 +12,7 @@ from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
 from spbench_core.catalog.parameters import Param
 
 
-def read(kind, value, **fields):
+def read_value(kind, value, **fields):
     return Param("p", kind, None, "", **fields).read(value)
 
 
@@ -57,10 +57,10 @@ def read(kind, value, **fields):
         ("data", [{"a": 1}], [{"a": 1}]),
     ],
 )
-def test_values_are_read(kind, value, expected):
-    got = read(kind, value)
-    assert got == expected
-    assert type(got) is type(expected)
+def test_reads_values_of_each_kind(kind, value, expected):
+    result = read_value(kind, value)
+    assert result == expected
+    assert type(result) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_values_are_read(kind, value, expected):
         ("data", {"a": {"b": object()}}),
     ],
 )
-def test_other_values_are_refused(kind, value):
+def test_rejects_invalid_values_of_each_kind(kind, value):
     with pytest.raises(ValueError, match=r"\w"):
-        read(kind, value)
+        read_value(kind, value)
 
 
 @pytest.mark.parametrize(
@@ -121,19 +121,19 @@ def test_other_values_are_refused(kind, value):
         ("data", {"a": {"b": [1, "c"]}}),
     ],
 )
-def test_a_value_is_read_again_from_its_word(kind, value):
-    assert read(kind, Param("p", kind, None, "").format_argument(value)) == value
+def test_reads_back_a_formatted_value(kind, value):
+    assert read_value(kind, Param("p", kind, None, "").format_argument(value)) == value
 
 
-def test_bounds_hold_for_each_item():
-    assert read("int", 5, minimum=5, maximum=5) == 5
+def test_bounds_apply_to_each_item():
+    assert read_value("int", 5, minimum=5, maximum=5) == 5
     with pytest.raises(ValueError, match="below the least value, 5"):
-        read("int", 4, minimum=5)
+        read_value("int", 4, minimum=5)
     with pytest.raises(ValueError, match="above the greatest value, 9"):
-        read("bytes_list", [8, 10], maximum=9)
+        read_value("bytes_list", [8, 10], maximum=9)
 
 
-def test_a_choice_has_further_spellings():
+def test_choices_accept_alternative_spellings():
     choice = Param("p", "choice", "a", "", choices=("a", "b"), spellings={"fp_16": "b"})
     assert choice.read("fp_16") == "b"
     assert choice.json_schema()["enum"] == ["a", "b", "fp_16"]
@@ -141,32 +141,32 @@ def test_a_choice_has_further_spellings():
         choice.read("c")
 
 
-def test_several_choices_are_a_list():
-    several = Param("p", "choices", "a", "", choices=("a", "b"), spellings={"B": "b"})
-    assert several.read("a, B") == several.read(["a", "b"]) == ["a", "b"]
-    assert several.read("b") == ["b"]
-    for value, told in (
+def test_reads_choices_as_a_list():
+    choices = Param("p", "choices", "a", "", choices=("a", "b"), spellings={"B": "b"})
+    assert choices.read("a, B") == choices.read(["a", "b"]) == ["a", "b"]
+    assert choices.read("b") == ["b"]
+    for value, message in (
         ("a,c", "'c' is none of a, b"),
         ("b,B", "b is listed twice"),
         ([], "empty"),
     ):
-        with pytest.raises(ValueError, match=told):
-            several.read(value)
-    schema = jsonschema.Draft202012Validator(several.json_schema())
+        with pytest.raises(ValueError, match=message):
+            choices.read(value)
+    schema = jsonschema.Draft202012Validator(choices.json_schema())
     assert all(schema.is_valid(value) for value in ("a", "a,b", ["a", "B"]))
     assert not any(schema.is_valid(value) for value in (1, ["c"], {"a": 1}))
 
 
-def test_a_benchmark_is_one_case_unless_it_says_otherwise():
+def test_a_benchmark_without_points_is_a_single_case():
     entry = BENCHMARKS["memory.copy"]
     assert entry.list_cases({"size": 64}) == [({}, entry.complete({"size": 64}))]
-    twice = replace(entry, points=lambda _: [{"size": 8, "seed": None}, {"size": 16}])
-    cases = twice.list_cases({"size": 64, "seed": 3})
-    assert [differs for differs, _ in cases] == [{"size": 8}, {"size": 16}]
+    swept = replace(entry, points=lambda _: [{"size": 8, "seed": None}, {"size": 16}])
+    cases = swept.list_cases({"size": 64, "seed": 3})
+    assert [changes for changes, _ in cases] == [{"size": 8}, {"size": 16}]
     assert [(params["size"], params["seed"]) for _, params in cases] == [(8, 0), (16, 3)]
 
 
-def test_all_wrong_parameters_are_named_at_once():
+def test_reports_all_invalid_parameters_at_once():
     with pytest.raises(ExceptionGroup) as caught:
         BENCHMARKS["halo.exchange"].complete({"halo_len": 0, "nonsense": 1, "dtype": "fp8"})
     assert sorted(error.param for error in caught.value.exceptions) == [
@@ -177,7 +177,7 @@ def test_all_wrong_parameters_are_named_at_once():
 
 
 @pytest.mark.parametrize(
-    ("given", "grid", "parts", "method"),
+    ("overrides", "grid", "parts", "method"),
     [
         ({}, "2x2", 4, "square"),
         ({"num_spatial_parts": 9}, "3x3", 9, "square"),
@@ -189,9 +189,9 @@ def test_all_wrong_parameters_are_named_at_once():
         ({"grid": "1x4", "slice_method": "vertical", "num_spatial_parts": 4}, "1x4", 4, "vertical"),
     ],
 )
-def test_tiles_follow_from_what_is_given(given, grid, parts, method):
+def test_derives_tiles_from_the_parameters(overrides, grid, parts, method):
     entry = BENCHMARKS["halo.exchange"]
-    params = entry.complete(given)
+    params = entry.complete(overrides)
     assert (params["grid"], params["num_spatial_parts"]) == (grid, parts)
     assert params["slice_method"] == method
     assert entry.ranks(params).exact == parts
@@ -199,7 +199,7 @@ def test_tiles_follow_from_what_is_given(given, grid, parts, method):
 
 
 @pytest.mark.parametrize(
-    ("given", "param"),
+    ("overrides", "param"),
     [
         ({"num_spatial_parts": 3}, "num_spatial_parts"),
         ({"grid": "2x3", "num_spatial_parts": 4}, "num_spatial_parts"),
@@ -208,14 +208,14 @@ def test_tiles_follow_from_what_is_given(given, grid, parts, method):
         ({"grid": "5x1", "image_size": "4x100"}, "image_size"),
     ],
 )
-def test_contradictions_are_refused(given, param):
+def test_rejects_contradicting_parameters(overrides, param):
     with pytest.raises(ExceptionGroup) as caught:
-        BENCHMARKS["halo.exchange"].complete(given)
+        BENCHMARKS["halo.exchange"].complete(overrides)
     assert [error.param for error in caught.value.exceptions] == [param]
 
 
 @pytest.mark.parametrize(
-    ("given", "kernel", "padding"),
+    ("overrides", "kernel", "padding"),
     [
         ({}, 3, 1),
         ({"halo_len": 3}, 7, 3),
@@ -231,15 +231,15 @@ def test_contradictions_are_refused(given, param):
     ],
 )
 @pytest.mark.parametrize("benchmark", ["halo.compute", "halo.fused"])
-def test_kernel_and_padding_follow_from_what_is_given(benchmark, given, kernel, padding):
+def test_derives_kernel_and_padding_from_the_parameters(benchmark, overrides, kernel, padding):
     entry = BENCHMARKS[benchmark]
-    params = entry.complete(given)
+    params = entry.complete(overrides)
     assert (params["kernel"], params["padding"]) == (kernel, padding)
     assert entry.complete(params) == params
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "given", "param", "message"),
+    ("benchmark", "overrides", "param", "message"),
     [
         ("halo.compute", {"kernel": 5, "halo_len": 1}, "kernel", "not the 3x3 that halo_len 1"),
         ("halo.compute", {"halo_len": 0}, "halo_len", "below the least value, 1"),
@@ -271,35 +271,37 @@ def test_kernel_and_padding_follow_from_what_is_given(benchmark, given, kernel, 
         ),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_starts(benchmark, given, param, message):
+def test_rejects_impossible_parameters_before_the_start(benchmark, overrides, param, message):
     with pytest.raises(ExceptionGroup) as caught:
-        BENCHMARKS[benchmark].complete(given)
+        BENCHMARKS[benchmark].complete(overrides)
     (error,) = caught.value.exceptions
     assert error.param == param
     assert message in str(error)
 
 
 @pytest.mark.parametrize("entry", BENCHMARKS.values(), ids=lambda entry: entry.name)
-def test_a_part_has_its_wholes_unit_and_no_parts_itself(entry):
+def test_metric_parts_have_the_unit_of_the_total_and_no_parts(entry):
     metrics = {metric.name: metric for metric in entry.metrics}
     for metric in entry.metrics:
         if metric.part_of is not None:
-            whole = metrics[metric.part_of]
-            assert (whole.unit, whole.part_of) == (metric.unit, None)
+            total = metrics[metric.part_of]
+            assert (total.unit, total.part_of) == (metric.unit, None)
 
 
-def test_the_catalog_lacks_what_no_family_has():
+def test_the_catalog_lacks_unknown_names():
     assert "halo.none" not in BENCHMARKS
     assert "none.halo" not in BENCHMARKS
     assert BENCHMARKS.get("halo") is None
 
 
-def test_a_model_tells_its_step_in_phases():
-    parts = {m.name for m in BENCHMARKS["model.resnet"].metrics if m.part_of == "time_ms"}
+def test_a_model_splits_its_step_time_into_phases():
+    parts = {
+        metric.name for metric in BENCHMARKS["model.resnet"].metrics if metric.part_of == "time_ms"
+    }
     assert {"forward_ms", "backward_ms", "exchange_ms", "bubble_ms"} < parts
 
 
-def test_a_rank_has_its_tile():
+def test_ranks_own_tiles_in_row_order():
     entry = BENCHMARKS["halo.exchange"]
     params = entry.complete({"grid": "2x3"})
     assert [entry.place(params, rank)["tile"] for rank in (0, 2, 3, 5)] == [
@@ -310,7 +312,7 @@ def test_a_rank_has_its_tile():
     ]
 
 
-def test_sizes_must_rise():
+def test_rejects_sizes_that_do_not_increase():
     entry = BENCHMARKS["link.pingpong"]
     assert entry.complete({"sizes": "1,2,4"})["sizes"] == [1, 2, 4]
     for sizes in ("4,2", "4,4"):
@@ -320,7 +322,7 @@ def test_sizes_must_rise():
 
 
 @pytest.mark.parametrize("entry", BENCHMARKS.values(), ids=lambda entry: entry.name)
-def test_every_entry_holds_together(entry):
+def test_entries_are_consistent(entry):
     names = [param.name for param in entry.params]
     assert len(set(names)) == len(names)
     if not entry.starts_program:
@@ -339,21 +341,21 @@ def test_every_entry_holds_together(entry):
 
 
 @pytest.mark.parametrize("entry", BENCHMARKS.values(), ids=lambda entry: entry.name)
-def test_unknown_names_and_aliases(entry):
+def test_finds_parameters_by_alias_and_no_unknown_ones(entry):
     assert entry.find_param("nonsense") is None
     for alias, name in entry.aliases.items():
         assert entry.find_param(alias).name == name
 
 
 @pytest.mark.parametrize("name", ["halo.exchange", "halo.compute", "halo.fused", "model.resnet"])
-def test_device_ids_ask_for_gpus(name):
+def test_device_ids_select_cuda(name):
     entry = BENCHMARKS[name]
     assert entry.complete({"device_ids": 0})["device"] == "cuda"
     assert entry.complete({"device_ids": "0,3"})["device_ids"] == [0, 3]
-    for given, said in (
+    for overrides, message in (
         ({"device_ids": 0, "device": "cpu"}, "device_ids does nothing on device cpu"),
         ({"device_ids": "1,1"}, "names a GPU twice"),
     ):
         with pytest.raises(ExceptionGroup) as caught:
-            entry.complete(given)
-        assert said in str(caught.value.exceptions[0])
+            entry.complete(overrides)
+        assert message in str(caught.value.exceptions[0])

@@ -1,4 +1,4 @@
-"""Registration of benchmarks: families are found by their folders, entries are checked."""
+"""Registration of benchmarks: families are found by folder, entries are checked."""
 
 import subprocess
 import sys
@@ -39,76 +39,76 @@ BENCHMARKS = (
 """
 
 
-def test_every_folder_with_an_entry_is_a_family():
+def test_each_folder_with_an_entry_is_a_family():
     folders = {path.parent.name for path in FOLDERS.glob("*/entry.py")}
     assert set(list_families()) == folders
     assert {name.partition(".")[0] for name in BENCHMARKS if not BENCHMARKS[name].plugin} == folders
 
 
 @pytest.mark.parametrize("family", list_families())
-def test_the_catalog_has_the_entries_of_each_family_under_its_name(family):
+def test_the_catalog_has_all_entries_of_each_family(family):
     for name, entry in load_family_entries(family).items():
         assert BENCHMARKS[name] is entry
         assert name.partition(".")[0] == family
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "halo/../link", "none", "__pycache__", "Halo"])
-def test_other_names_are_no_families(name):
+def test_other_names_are_not_families(name):
     assert not has_family(name)
 
 
-def test_modules_of_families_are_those_that_have_one():
+def test_loads_a_module_only_from_families_that_have_it():
     modules = [module.__name__ for module in load_family_modules("scripts")]
     names = [f"spbench_workers.benchmarks.{name}.scripts" for name in ("halo", "kvstore", "model")]
     assert modules == names
 
 
-def source_tree(tmp_path, family=None):
-    """Return a copy of the sources without installed metadata, with a family more if asked for."""
-    tree = tmp_path / "tree"
+def copy_sources(tmp_path, family=None):
+    """Copy the sources without metadata; with `family`, add NEW_FAMILY to the copy."""
+    tree_path = tmp_path / "tree"
     for source in SOURCES:
-        tree.mkdir(exist_ok=True)
-        subprocess.run(["cp", "-r", str(source), str(tree)], check=True)
+        tree_path.mkdir(exist_ok=True)
+        subprocess.run(["cp", "-r", str(source), str(tree_path)], check=True)
     if family is not None:
-        folder = tree / "workers/spbench_workers/benchmarks" / family
+        folder = tree_path / "workers/spbench_workers/benchmarks" / family
         folder.mkdir()
         (folder / "__init__.py").write_text("")
         (folder / "entry.py").write_text(NEW_FAMILY)
-    return tree
+    return tree_path
 
 
-def printed(tree, program):
-    """Return what a program prints that sees the sources of a tree, and no installed package."""
+def run_program(tree, program):
+    """Return the words that a program prints if it imports only from a source tree."""
     paths = [str(tree / source.name) for source in SOURCES]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {paths!r}\n{program}"],
         capture_output=True,
         text=True,
         check=False,
         cwd=tree,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    assert process.returncode == 0, process.stderr
+    return process.stdout.split()
 
 
 def test_a_source_tree_without_metadata_has_all_families(tmp_path):
-    tree = source_tree(tmp_path)
-    names = printed(tree, "from spbench_core.catalog import BENCHMARKS; print(*BENCHMARKS)")
+    tree = copy_sources(tmp_path)
+    names = run_program(tree, "from spbench_core.catalog import BENCHMARKS; print(*BENCHMARKS)")
     assert names == [name for name in BENCHMARKS if not BENCHMARKS[name].plugin]
 
 
 def test_a_folder_with_an_entry_adds_a_family_at_its_position(tmp_path):
-    tree = source_tree(tmp_path, "clock")
-    names = printed(tree, "from spbench_core.catalog import BENCHMARKS; print(*BENCHMARKS)")
+    tree = copy_sources(tmp_path, "clock")
+    names = run_program(tree, "from spbench_core.catalog import BENCHMARKS; print(*BENCHMARKS)")
     assert names[names.index("clock.drift") - 1].startswith("halo.")
     assert names[names.index("clock.drift") + 1].startswith("link.")
     run = "from spbench_core.catalog import BENCHMARKS; print(BENCHMARKS['clock.drift'].module)"
-    assert printed(tree, run) == ["spbench_workers.benchmarks.clock.drift"]
+    assert run_program(tree, run) == ["spbench_workers.benchmarks.clock.drift"]
 
 
 @pytest.mark.parametrize("name", ["POSITION", "BENCHMARKS"])
-def test_an_entry_module_that_lacks_something_is_named(tmp_path, name):
-    tree = source_tree(tmp_path, "clock")
+def test_names_an_entry_module_with_a_missing_constant(tmp_path, name):
+    tree = copy_sources(tmp_path, "clock")
     entry = tree / "workers/spbench_workers/benchmarks/clock/entry.py"
     entry.write_text(NEW_FAMILY.replace(f"{name} =", "OTHER ="))
     program = (
@@ -116,17 +116,17 @@ def test_an_entry_module_that_lacks_something_is_named(tmp_path, name):
         "except registration.RegistrationError as error: print(error)"
     )
     module = "spbench_workers.benchmarks.clock.entry"
-    text = f"{module} does not define {name}, which every family requires"
-    assert " ".join(printed(tree, program)) == text
+    expected = f"{module} does not define {name}, which every family requires"
+    assert " ".join(run_program(tree, program)) == expected
 
 
-def test_a_name_imports_its_own_family_only(tmp_path):
+def test_a_lookup_imports_only_the_family_of_its_name(tmp_path):
     program = (
         "from spbench_core.catalog import BENCHMARKS; BENCHMARKS['kvstore.push_pull']; "
         "print(*(name for name in sys.modules if 'benchmarks.' in name and name.endswith('entry')))"
     )
-    found = printed(source_tree(tmp_path), f"import sys; {program}")
-    assert found == ["spbench_workers.benchmarks.kvstore.entry"]
+    modules = run_program(copy_sources(tmp_path), f"import sys; {program}")
+    assert modules == ["spbench_workers.benchmarks.kvstore.entry"]
 
 
 @pytest.mark.parametrize(
@@ -143,11 +143,11 @@ def test_a_name_imports_its_own_family_only(tmp_path):
     ],
     ids=["no entry", "name", "time", "checks", "metric"],
 )
-def test_a_malformed_entry_of_ours_is_an_error(entry, problem):
+def test_rejects_malformed_built_in_entries(entry, problem):
     with pytest.raises(RegistrationError, match=problem):
         register([entry], {})
 
 
-def test_two_entries_of_one_name_are_an_error():
+def test_rejects_a_duplicate_name():
     with pytest.raises(RegistrationError, match=r"name 'halo\.exchange' is used by spbench"):
         register([EXCHANGE, EXCHANGE], {})

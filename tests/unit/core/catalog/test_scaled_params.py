@@ -1,4 +1,4 @@
-"""Cases at other numbers of ranks."""
+"""Parameters of cases that are scaled to other numbers of ranks."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from spbench_core.catalog.scaling import ScalingError, ScalingTarget
 RESNET = BENCHMARKS["model.resnet"]
 SMALL = {"depth": 20, "image_size": 64, "batch_size": 8, "parts": 4}
 SP = SMALL | {"scheme": "sp", "num_spatial_parts": "2", "slice_method": "vertical"}
-GIVEN = {
+OVERRIDES = {
     "halo.compute": {"slice_method": "vertical"},
     "halo.exchange": {"slice_method": "horizontal"},
     "halo.fused": {"slice_method": "vertical"},
@@ -23,15 +23,15 @@ SHARED = [
     *("halo.compute", "halo.fused", "program.run"),
     *("model.resnet", "model.amoebanet", "model.network"),
 ]
-"""The benchmarks whose ranks share one work."""
+"""The benchmarks with work that their ranks share, so that strong scaling exists."""
 SCALED = [name for name, entry in BENCHMARKS.items() if entry.scaled is not None]
 
 
-def at(entry: Benchmark, given, ranks, work="strong", by=None):
-    params = entry.complete(given)
-    to = ScalingTarget(ranks, entry.ranks(params).exact, work, by)
+def scale_params(entry: Benchmark, overrides, ranks, work="strong", parameter=None):
+    params = entry.complete(overrides)
+    target = ScalingTarget(ranks, entry.ranks(params).exact, work, parameter)
     assert entry.scaled is not None
-    return entry.complete(entry.scaled(given, params, to))
+    return entry.complete(entry.scaled(overrides, params, target))
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -39,15 +39,15 @@ def at(entry: Benchmark, given, ranks, work="strong", by=None):
     ("name", "work"),
     [*((name, "weak") for name in SCALED), *((name, "strong") for name in SHARED)],
 )
-def test_a_case_runs_on_the_ranks_that_it_goes_over_to(name, work, ranks):
+def test_a_scaled_case_needs_the_new_number_of_ranks(name, work, ranks):
     entry = BENCHMARKS[name]
-    needed = entry.ranks(at(entry, GIVEN.get(name, {}), ranks, work))
-    assert needed.exact in (None, ranks)
-    assert needed.minimum <= ranks
+    requirement = entry.ranks(scale_params(entry, OVERRIDES.get(name, {}), ranks, work))
+    assert requirement.exact in (None, ranks)
+    assert requirement.minimum <= ranks
 
 
 @pytest.mark.parametrize(
-    ("given", "ranks", "work", "by", "found"),
+    ("overrides", "ranks", "work", "parameter", "expected"),
     [
         (SMALL, 4, "strong", None, {"split_size": 4, "batch_size": 8, "parts": 4}),
         (SMALL, 4, "weak", None, {"split_size": 4, "batch_size": 16, "parts": 8}),
@@ -67,14 +67,14 @@ def test_a_case_runs_on_the_ranks_that_it_goes_over_to(name, work, ranks):
         (SP, 1, "strong", None, {"scheme": "sequential", "grid": None}),
     ],
 )
-def test_a_models_layout_follows_the_ranks(given, ranks, work, by, found):
-    params = at(RESNET, given, ranks, work, by)
-    assert {name: params[name] for name in found} == found
+def test_scales_the_layout_of_a_model(overrides, ranks, work, parameter, expected):
+    params = scale_params(RESNET, overrides, ranks, work, parameter)
+    assert {name: params[name] for name in expected} == expected
     assert RESNET.ranks(params).exact == ranks
 
 
 @pytest.mark.parametrize(
-    ("given", "ranks", "work", "by", "told"),
+    ("overrides", "ranks", "work", "parameter", "message"),
     [
         (SMALL | {"scheme": "sequential"}, 2, "strong", None, "sequential is one process"),
         (SMALL, 2, "strong", "depth", "depth does not follow the number of ranks: split_size, r"),
@@ -88,13 +88,13 @@ def test_a_models_layout_follows_the_ranks(given, ranks, work, by, found):
         (SP | {"spatial_size": 2, "split_size": 3}, 6, "strong", None, "several stages have"),
     ],
 )
-def test_what_makes_no_layout_is_refused(given, ranks, work, by, told):
-    with pytest.raises(ScalingError, match=told):
-        at(RESNET, given, ranks, work, by)
+def test_rejects_ranks_without_a_layout(overrides, ranks, work, parameter, message):
+    with pytest.raises(ScalingError, match=message):
+        scale_params(RESNET, overrides, ranks, work, parameter)
 
 
 @pytest.mark.parametrize(
-    ("given", "ranks", "size"),
+    ("overrides", "ranks", "size"),
     [
         ({"slice_method": "vertical", "image_size": "64x128"}, 8, "64x256"),
         ({"slice_method": "vertical", "image_size": "64x128"}, 1, "64x32"),
@@ -105,43 +105,46 @@ def test_what_makes_no_layout_is_refused(given, ranks, work, by, told):
         ({"grid": "1x2", "image_size": 64}, 4, "64x128"),
     ],
 )
-def test_a_tile_keeps_its_pixels_in_weak_scaling(given, ranks, size):
+def test_weak_scaling_keeps_the_pixels_per_tile(overrides, ranks, size):
     entry = BENCHMARKS["halo.compute"]
-    params = at(entry, given, ranks, "weak")
-    assert params["image_size"] == entry.complete(given | {"image_size": size})["image_size"]
-    assert at(entry, given, ranks)["image_size"] == entry.complete(given)["image_size"]
+    params = scale_params(entry, overrides, ranks, "weak")
+    assert params["image_size"] == entry.complete(overrides | {"image_size": size})["image_size"]
+    assert (
+        scale_params(entry, overrides, ranks)["image_size"]
+        == entry.complete(overrides)["image_size"]
+    )
 
 
 @pytest.mark.parametrize(
-    ("given", "ranks", "work", "told"),
+    ("overrides", "ranks", "work", "message"),
     [
         ({"image_size": 64}, 8, "weak", "square"),
         ({"slice_method": "vertical", "image_size": 63}, 3, "weak", "width would be 47.25"),
     ],
 )
-def test_tiles_that_cannot_be_are_refused(given, ranks, work, told):
-    with pytest.raises(ScalingError, match=told):
-        at(BENCHMARKS["halo.compute"], given, ranks, work)
+def test_rejects_impossible_tiles(overrides, ranks, work, message):
+    with pytest.raises(ScalingError, match=message):
+        scale_params(BENCHMARKS["halo.compute"], overrides, ranks, work)
 
 
 @pytest.mark.parametrize("name", [name for name in SCALED if name not in SHARED])
-def test_work_of_a_ranks_own_is_not_shared(name):
+def test_rejects_strong_scaling_without_shared_work(name):
     with pytest.raises(ScalingError, match="there is weak scaling alone"):
-        at(BENCHMARKS[name], GIVEN.get(name, {}), 2)
+        scale_params(BENCHMARKS[name], OVERRIDES.get(name, {}), 2)
 
 
-def test_devices_of_a_store_follow_the_ranks_and_servers_do_not():
+def test_scales_devices_of_a_store_but_not_its_servers():
     entry = BENCHMARKS["kvstore.push_pull"]
-    assert at(entry, {"kv_store": "local"}, 4, "weak")["gpus"] == [4]
+    assert scale_params(entry, {"kv_store": "local"}, 4, "weak")["gpus"] == [4]
     with pytest.raises(ScalingError, match="dist_sync has workers and servers: sweep num_work"):
-        at(entry, {"kv_store": "dist_sync"}, 4, "weak")
+        scale_params(entry, {"kv_store": "dist_sync"}, 4, "weak")
     with pytest.raises(ScalingError, match="device_ids names the devices"):
-        at(entry, {"device_ids": [0, 1], "device": "cuda"}, 4, "weak")
+        scale_params(entry, {"device_ids": [0, 1], "device": "cuda"}, 4, "weak")
 
 
-def test_weak_scaling_needs_the_ranks_that_the_work_is_for():
-    given = SMALL | {"scheme": "lp"}
-    params = RESNET.complete(given)
+def test_weak_scaling_rejects_an_unknown_original_np():
+    overrides = SMALL | {"scheme": "lp"}
+    params = RESNET.complete(overrides)
     assert RESNET.scaled is not None
     with pytest.raises(ScalingError, match="np of the case is not known"):
-        RESNET.scaled(given, params, ScalingTarget(4, None, "weak"))
+        RESNET.scaled(overrides, params, ScalingTarget(4, None, "weak"))

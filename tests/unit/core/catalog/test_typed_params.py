@@ -1,4 +1,4 @@
-"""Parameters as dataclasses: the entry of the catalog and what benchmarks read."""
+"""Parameters as dataclasses, for entries of the catalog and for benchmarks."""
 
 from dataclasses import dataclass, field
 
@@ -20,31 +20,31 @@ class DriftParams:
     late: str | None = parameter("text", None, "only of some benchmarks", optional=True)
 
 
-def test_fields_are_parameters_in_their_order():
+def test_fields_become_parameters_in_order():
     rate, size, seed, late = params_of(DriftParams)
     assert rate == Param("rate", "float", 1.5, "drift per hour", minimum=0)
     assert (size.name, size.kind, late.name) == ("size", "pair", "late")
     assert (seed.name, seed.default, seed.help) == ("seed", 7, SEED.help)
 
 
-def test_values_are_attributes_and_pairs_are_two_numbers():
+def test_reads_values_as_attributes_and_pairs_as_tuples():
     params = read_params(DriftParams, {"rate": 2.0, "size": "4x5", "seed": 1, "other": 3})
     assert params == DriftParams(rate=2.0, size=(4, 5), seed=1, late=None)
     assert read_params(DriftParams, {"rate": 2.0, "size": 4, "seed": 1, "late": "x"}).late == "x"
 
 
-def test_a_missing_value_is_an_error_unless_it_is_optional():
+def test_rejects_a_missing_value_that_is_not_optional():
     with pytest.raises(KeyError, match="rate"):
         read_params(DriftParams, {"size": 4, "seed": 1})
 
 
 @pytest.mark.parametrize(
-    "wrong", [field(), field(metadata={"param": SEED})], ids=["no parameter", "another name"]
+    "invalid", [field(), field(metadata={"param": SEED})], ids=["no parameter", "another name"]
 )
-def test_a_field_that_is_no_parameter_is_an_error(wrong):
+def test_rejects_a_field_that_is_not_a_parameter(invalid):
     @dataclass
     class WrongParams:
-        rate: float = wrong
+        rate: float = invalid
 
     with pytest.raises(TypeError, match=r"WrongParams\.rate is not a parameter"):
         params_of(WrongParams)
@@ -53,7 +53,7 @@ def test_a_field_that_is_no_parameter_is_an_error(wrong):
 @pytest.mark.parametrize(
     ("benchmark", "cls"), [("halo.exchange", ExchangeParams), ("halo.compute", ComputeParams)]
 )
-def test_an_entry_has_the_parameters_of_its_dataclass(benchmark, cls):
+def test_entries_have_the_parameters_of_their_dataclass(benchmark, cls):
     entry = BENCHMARKS[benchmark]
     assert entry.params == params_of(cls)
     params = read_params(cls, entry.complete({"image_size": "64x96"}))
@@ -61,9 +61,9 @@ def test_an_entry_has_the_parameters_of_its_dataclass(benchmark, cls):
     assert params.grid == (2, 2)
 
 
-def test_models_of_all_kinds_are_read_by_one_dataclass():
+def test_a_single_dataclass_reads_all_models():
     for name in ("model.resnet", "model.amoebanet"):
         assert read_params(ModelParams, BENCHMARKS[name].complete({})).batch_size == 32
-    given = {"network": "torchvision.models:resnet18"}
-    params = read_params(ModelParams, BENCHMARKS["model.network"].complete(given))
+    overrides = {"network": "torchvision.models:resnet18"}
+    params = read_params(ModelParams, BENCHMARKS["model.network"].complete(overrides))
     assert (params.halo_D2, params.num_classes) == (None, None)

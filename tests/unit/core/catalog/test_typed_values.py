@@ -1,4 +1,4 @@
-"""Values of complete parameters have the types of the dataclasses that benchmarks read."""
+"""Types of parameter values, compared with the dataclasses of benchmarks."""
 
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -65,7 +65,7 @@ CLASSES = {
     "program.run": (ProgramParams,),
 }
 NETWORK = {"network": "torchvision.models:resnet18"}
-GIVEN: dict[str, list[dict[str, Any]]] = {
+OVERRIDES: dict[str, list[dict[str, Any]]] = {
     "link.pingpong": [{"device": "cuda"}],
     "memory.copy": [{"device": "cuda", "path": "peer"}],
     "allreduce.sweep": [
@@ -85,21 +85,27 @@ SCHEMES: list[dict[str, Any]] = [
     for scheme in ("sequential", "lp", "sp", "gems")
     for evaluation in (True, False)
 ]
-GIVEN["model.resnet"] = GIVEN["model.amoebanet"] = [{"baseline": False}, *SCHEMES]
-GIVEN["model.network"] = [NETWORK, NETWORK | {"scheme": "sp"}, NETWORK | {"scheme": "sequential"}]
+OVERRIDES["model.resnet"] = OVERRIDES["model.amoebanet"] = [{"baseline": False}, *SCHEMES]
+OVERRIDES["model.network"] = [
+    NETWORK,
+    NETWORK | {"scheme": "sp"},
+    NETWORK | {"scheme": "sequential"},
+]
 
 
-def fits(value, hint):
+def matches_hint(value, hint):
     if hint is Any:
         return True
     if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
-        return any(fits(value, one) for one in get_args(hint))
+        return any(matches_hint(value, member) for member in get_args(hint))
     if get_origin(hint) is Literal:
         return value in get_args(hint)
     if get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(map(fits, value, get_args(hint)))
+        return isinstance(value, tuple) and all(map(matches_hint, value, get_args(hint)))
     if get_origin(hint) is list:
-        return isinstance(value, list) and all(fits(one, get_args(hint)[0]) for one in value)
+        return isinstance(value, list) and all(
+            matches_hint(item, get_args(hint)[0]) for item in value
+        )
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
@@ -107,16 +113,16 @@ def fits(value, hint):
     return isinstance(value, hint)
 
 
-def complete_parameters():
-    """Parameters of all cases of the shipped suites, and of further ones."""
+def iterate_complete_params():
+    """Yield (benchmark, parameters) of the shipped suites and of OVERRIDES."""
     for path in sorted((ROOT / "suites").glob("*.yaml")):
         for case in load_suite_file(path).cases:
             yield case.benchmark, dict(case.params)
-    for name, variants in GIVEN.items():
-        for given in ({}, *variants):
-            if name in ("model.network", "program.run") and not given:
+    for name, variants in OVERRIDES.items():
+        for overrides in ({}, *variants):
+            if name in ("model.network", "program.run") and not overrides:
                 continue
-            _, params = BENCHMARKS[name].list_cases(given)[0]
+            _, params = BENCHMARKS[name].list_cases(overrides)[0]
             yield name, params
 
 
@@ -125,19 +131,19 @@ def test_each_benchmark_has_a_dataclass():
 
 
 def test_values_have_the_types_of_their_fields():
-    wrong = {
+    mismatches = {
         f"{cls.__name__}.{field}: {hint} is {getattr(typed, field)!r} in {name}"
-        for name, params in complete_parameters()
+        for name, params in iterate_complete_params()
         for cls in CLASSES[name]
         for typed in [read_params(cls, params)]
         for field, hint in get_type_hints(cls).items()
-        if not fits(getattr(typed, field), hint)
+        if not matches_hint(getattr(typed, field), hint)
     }
-    assert not wrong, "\n".join(sorted(wrong))
+    assert not mismatches, "\n".join(sorted(mismatches))
 
 
 @pytest.mark.parametrize(
     ("value", "hint"), [(None, int), (True, int), ("a", Literal["b"]), ((1, None), tuple[int, int])]
 )
-def test_a_wrong_value_is_noticed(value, hint):
-    assert not fits(value, hint)
+def test_detects_a_value_of_another_type(value, hint):
+    assert not matches_hint(value, hint)

@@ -1,4 +1,4 @@
-"""Files of a batch job's folder, which may be anyone's."""
+"""Files in the folder of a batch job, which other users may have written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spbench_core.events.batch_files import (
 pytestmark = pytest.mark.timeout(10)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     for name in ("started", CASES_FILE, "plan.json"):
         os.mkfifo(tmp_path / name)
     assert read_words(tmp_path / "started") == []
@@ -29,7 +29,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         read_plan(tmp_path)
 
 
-def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+def test_ignores_a_file_that_is_too_large(tmp_path: Path) -> None:
     for name, limit in (("started", MAX_WORDS_BYTES), (CASES_FILE, MAX_CASES_BYTES)):
         (tmp_path / name).touch()
         os.truncate(tmp_path / name, limit + 1)
@@ -37,7 +37,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     assert read_cases(tmp_path) == []
 
 
-def test_words_and_cases_are_read(tmp_path: Path) -> None:
+def test_reads_words_and_cases(tmp_path: Path) -> None:
     (tmp_path / "started").write_text("1000.5 TERM\n")
     (tmp_path / CASES_FILE).write_text('[{"id": "a"}]')
     assert read_words(tmp_path / "started") == ["1000.5", "TERM"]

@@ -1,4 +1,4 @@
-"""The clock of events, while the system's clock is set."""
+"""The clock of events when the system clock is changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spbench_workers.channel.base import encode_event
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_events_keep_their_clock_if_the_systems_is_set(
+def test_event_times_ignore_changes_of_the_system_clock(
     monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     before = time.time()

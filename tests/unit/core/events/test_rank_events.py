@@ -21,16 +21,16 @@ anything = st.recursive(
 
 
 @st.composite
-def any_event(draw):
+def random_events(draw):
     event = rank_event(
         draw(st.sampled_from(EVENT_KINDS)), draw(st.integers(0, 4095)), draw(st.integers(0, 2**40))
     )
-    extra = draw(st.dictionaries(text, anything, max_size=3))
-    return {**extra, **event}
+    extra_fields = draw(st.dictionaries(text, anything, max_size=3))
+    return {**extra_fields, **event}
 
 
-@given(any_event())
-def test_an_event_comes_back_as_it_went(event):
+@given(random_events())
+def test_decode_inverts_encode(event):
     line = encode(event)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -38,34 +38,34 @@ def test_an_event_comes_back_as_it_went(event):
 
 
 @given(st.binary(max_size=60) | anything.map(lambda value: json.dumps(value).encode()))
-def test_garbage_is_refused_and_nothing_else_is_raised(line):
+def test_rejects_garbage_with_an_event_error(line):
     with pytest.raises(EventError):
         decode(line)
 
 
-def test_every_kind_has_an_example_here():
+def test_each_kind_has_an_example():
     assert set(BY_KIND) == set(EVENT_KINDS)
 
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
-@pytest.mark.parametrize("put", [lambda value: value, lambda value: [1.0, value]])
-def test_what_is_no_finite_number_is_not_sent(value, put):
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: [1.0, value]])
+def test_does_not_encode_non_finite_numbers(value, wrap):
     with pytest.raises(EventError, match="samples"):
-        encode(rank_event("samples", values=put(value)))
+        encode(rank_event("samples", values=wrap(value)))
 
 
-@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_what_is_no_finite_number_is_not_taken(word):
-    line = json.dumps(rank_event("samples", values=[7.25])).replace("7.25", word)
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_does_not_decode_non_finite_numbers(literal):
+    line = json.dumps(rank_event("samples", values=[7.25])).replace("7.25", literal)
     with pytest.raises(EventError):
         decode(line.encode())
 
 
-def test_the_longest_line_is_sent_and_one_byte_more_is_not():
-    room = MAX_LINE - len(encode(rank_event("log", message="")))
-    assert len(encode(rank_event("log", message="x" * room))) == MAX_LINE
+def test_encodes_lines_up_to_the_limit_and_no_longer():
+    space = MAX_LINE - len(encode(rank_event("log", message="")))
+    assert len(encode(rank_event("log", message="x" * space))) == MAX_LINE
     with pytest.raises(EventError, match=f"{MAX_LINE + 1} bytes"):
-        encode(rank_event("log", message="x" * (room + 1)))
+        encode(rank_event("log", message="x" * (space + 1)))
 
 
 @pytest.mark.parametrize(
@@ -86,20 +86,20 @@ def test_the_longest_line_is_sent_and_one_byte_more_is_not():
         b'{"event": "bye", "rank": 0, "seq": ' + b"9" * 5000 + b', "time": 1}',
     ],
 )
-def test_a_line_that_is_no_event_is_refused(line):
+def test_rejects_a_line_that_is_not_an_event(line):
     with pytest.raises(EventError):
         decode(line)
 
 
-@pytest.mark.parametrize("bomb", [b"[" * 500_000, b'{"a":' * 150_000])
-def test_a_nesting_bomb_is_refused(bomb):
+@pytest.mark.parametrize("line", [b"[" * 500_000, b'{"a":' * 150_000])
+def test_rejects_deeply_nested_lines(line):
     with pytest.raises(EventError):
-        decode(bomb)
+        decode(line)
 
 
 @pytest.mark.parametrize("name", ["event", "seq", "time"])
 @pytest.mark.parametrize("kind", EVENT_KINDS)
-def test_the_head_is_complete(kind, name):
+def test_rejects_an_event_without_a_common_field(kind, name):
     event = rank_event(kind)
     del event[name]
     with pytest.raises(EventError):
@@ -133,7 +133,7 @@ def test_the_head_is_complete(kind, name):
         ("case_end", "status"),
     ],
 )
-def test_a_field_that_is_missing_is_named(kind, name):
+def test_names_a_missing_field(kind, name):
     event = rank_event(kind)
     del event[name]
     with pytest.raises(EventError, match=f"{kind}.*{name}"):
@@ -141,7 +141,7 @@ def test_a_field_that_is_missing_is_named(kind, name):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "wrong"),
+    ("kind", "name", "invalid"),
     [
         ("bye", "rank", "0"),
         ("bye", "rank", 0.5),
@@ -164,9 +164,9 @@ def test_a_field_that_is_missing_is_named(kind, name):
         ("case_end", "error", {"message": 5}),
     ],
 )
-def test_a_field_of_another_type_is_refused(kind, name, wrong):
+def test_rejects_a_field_of_another_type(kind, name, invalid):
     with pytest.raises(EventError):
-        decode(json.dumps(rank_event(kind, **{name: wrong})).encode())
+        decode(json.dumps(rank_event(kind, **{name: invalid})).encode())
 
 
 @pytest.mark.parametrize(
@@ -182,26 +182,26 @@ def test_a_field_of_another_type_is_refused(kind, name, wrong):
         ("metric", "value"),
     ],
 )
-def test_true_is_no_number(kind, name):
+def test_rejects_a_boolean_as_a_number(kind, name):
     with pytest.raises(EventError):
         decode(json.dumps(rank_event(kind, **{name: True})).encode())
 
 
 @pytest.mark.parametrize("values", [["1.0"], [None], [True], [[1.0]], [{}], [10**400]])
-def test_samples_are_numbers(values):
+def test_rejects_samples_that_are_not_numbers(values):
     with pytest.raises(EventError):
         decode(json.dumps(rank_event("samples", values=values)).encode())
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EVENT_KINDS if "case" in BY_KIND[kind]])
-def test_only_a_rank_that_knows_its_number_speaks_of_cases(kind):
+def test_case_events_require_a_rank(kind):
     event = rank_event(kind, rank=None)
     with pytest.raises(EventError):
         decode(json.dumps(event).encode())
 
 
 @pytest.mark.parametrize("kind", ["hello", "heartbeat", "log"])
-def test_before_mpi_a_rank_may_not_know_its_number(kind):
+def test_events_before_mpi_may_lack_a_rank(kind):
     assert decode(encode(rank_event(kind, rank=None)))["rank"] is None
 
 
@@ -210,6 +210,6 @@ def test_a_metric_may_have_no_value():
 
 
 def test_a_heartbeat_has_at_most_100_bytes():
-    # the largest job, ten million events in, at a time of this century
-    beat = {"event": "heartbeat", "rank": 4095, "seq": 10**7, "time": 4102444799.999999}
-    assert len(encode(beat)) <= 100
+    # The largest job after ten million events, with a late time of this century.
+    heartbeat = {"event": "heartbeat", "rank": 4095, "seq": 10**7, "time": 4102444799.999999}
+    assert len(encode(heartbeat)) <= 100

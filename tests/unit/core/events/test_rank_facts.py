@@ -1,4 +1,4 @@
-"""Facts about ranks: from the event and back."""
+"""Facts about ranks: conversion to and from events."""
 
 from dataclasses import fields
 
@@ -20,7 +20,7 @@ FACTS = RankFacts(
 )
 
 
-def test_facts_travel_in_an_event():
+def test_from_event_inverts_to_fields():
     assert RankFacts.from_event({"event": "ready", **FACTS.to_fields()}, "elsewhere") == FACTS
 
 
@@ -29,10 +29,10 @@ def test_lists_of_an_event_become_tuples():
     assert RankFacts.from_event(event, "elsewhere") == FACTS
 
 
-def test_events_of_older_versions_have_fewer_facts():
+def test_accepts_events_of_older_versions_with_fewer_facts():
     facts = RankFacts.from_event({"cpus": [0], "device": "cpu"}, "node02")
     assert (facts.host, facts.cpus, facts.nodes, facts.cores) == ("node02", (0,), (), None)
 
 
 def test_each_fact_is_a_field_of_the_event():
-    assert {item.name for item in fields(RankFacts)} <= _FIELDS["ready"].keys()
+    assert {fact.name for fact in fields(RankFacts)} <= _FIELDS["ready"].keys()

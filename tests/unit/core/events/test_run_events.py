@@ -1,4 +1,4 @@
-"""The console's own events: their fields, and that what is said has them."""
+"""Events of the console: required fields and their types."""
 
 import re
 
@@ -32,50 +32,52 @@ EVENTS = [
     run_end(),
     LOST,
 ]
-WHOLE = {event["event"]: {k: v for k, v in event.items() if k != "event"} for event in EVENTS}
+FIELDS_BY_KIND = {
+    event["event"]: {k: v for k, v in event.items() if k != "event"} for event in EVENTS
+}
 
 
-def without_time(kind):
-    return {name: value for name, value in WHOLE[kind].items() if name != "time"}
+def drop_time(kind):
+    return {name: value for name, value in FIELDS_BY_KIND[kind].items() if name != "time"}
 
 
 @pytest.mark.parametrize("kind", FIELDS)
-def test_an_event_has_its_kind_its_time_and_its_fields(kind):
-    fields = without_time(kind)
+def test_makes_events_with_kind_time_and_fields(kind):
+    fields = drop_time(kind)
     event = make_run_event(kind, **fields)
     assert event.pop("time") > 0
     assert event == {"event": kind, **fields}
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind in FIELDS for name in without_time(kind)]
+    ("kind", "name"), [(kind, name) for kind in FIELDS for name in drop_time(kind)]
 )
-def test_a_field_of_another_type_is_refused(kind, name):
-    wrong = without_time(kind) | {name: {1.5}}
+def test_rejects_a_field_of_another_type(kind, name):
+    invalid = drop_time(kind) | {name: {1.5}}
     with pytest.raises(EventError, match=f"{kind}: field '{name}' is missing or of a wrong type"):
-        make_run_event(kind, **wrong)
+        make_run_event(kind, **invalid)
 
 
-ALWAYS = [name for name, types in CASE.items() if not types >= ABSENT]
+REQUIRED = [name for name, types in CASE.items() if not types >= ABSENT]
 
 
-@pytest.mark.parametrize("name", ALWAYS)
-def test_a_case_of_a_run_without_a_field_is_refused(name):
+@pytest.mark.parametrize("name", REQUIRED)
+def test_rejects_a_case_that_lacks_a_field(name):
     case = described()
     del case[name]
-    fields = without_time("run_start") | {"cases": [case]}
+    fields = drop_time("run_start") | {"cases": [case]}
     with pytest.raises(EventError, match=f"a case of run_start: field '{name}'"):
         make_run_event("run_start", **fields)
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "sentence"),
+    ("kind", "fields", "message"),
     [
         ("job_end", {"job": 1}, "job_end: field 'reason' is missing or of a wrong type"),
-        ("job_end", without_time("job_end") | {"why": ""}, "job_end: unknown field 'why'"),
+        ("job_end", drop_time("job_end") | {"why": ""}, "job_end: unknown field 'why'"),
         ("eclipse", {}, "unknown event 'eclipse'"),
     ],
 )
-def test_an_event_with_a_field_too_few_or_too_many_is_refused(kind, fields, sentence):
-    with pytest.raises(EventError, match=re.escape(sentence)):
+def test_rejects_missing_and_unknown_fields(kind, fields, message):
+    with pytest.raises(EventError, match=re.escape(message)):
         make_run_event(kind, **fields)

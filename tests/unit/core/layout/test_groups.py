@@ -1,4 +1,4 @@
-"""The table of ranks: replica x stage x tile, mirrored or not."""
+"""Coordinates and groups of ranks: replica x stage x tile, mirrored or not."""
 
 from collections import Counter
 
@@ -44,13 +44,13 @@ def layouts(draw, mirrored=None):
         (3, [], 2, 1, 6),
     ],
 )
-def test_the_number_of_ranks(stages, grids, members, replicas, ranks):
+def test_counts_the_ranks_of_a_layout(stages, grids, members, replicas, ranks):
     layout = build_layout(stages, grids, members=members, replicas=replicas)
     assert layout.ranks == ranks
     assert ranks == replicas * (sum(grid.size for grid in grids) + (stages - len(grids)) * members)
 
 
-def test_places_of_tiles_then_members_then_replicas():
+def test_numbers_tiles_then_members_then_replicas():
     layout = build_layout(2, [Grid(2, 2)], members=2, replicas=2)
     assert layout.locate_rank(3) == RankCoordinates(replica=0, stage=0, tile=3, member=0)
     assert layout.locate_rank(5) == RankCoordinates(replica=0, stage=1, tile=0, member=1)
@@ -58,7 +58,7 @@ def test_places_of_tiles_then_members_then_replicas():
     assert layout.list_stage_ranks(1, replica=1) == (10, 11)
 
 
-def test_the_mirror_runs_over_the_same_ranks_from_the_last_to_the_first():
+def test_the_mirrored_pipeline_uses_the_ranks_in_reverse():
     layout = build_layout(5, [Grid(2, 2)], mirrored=True)
     assert [layout.locate_rank(rank, 1).stage for rank in range(8)] == [4, 3, 2, 1, 0, 0, 0, 0]
     assert layout.list_stage_ranks(0, direction=1) == (7, 6, 5, 4)
@@ -74,7 +74,7 @@ def test_the_mirror_runs_over_the_same_ranks_from_the_last_to_the_first():
 
 
 @pytest.mark.parametrize("rank", [-1, 5])
-def test_there_are_no_other_ranks(rank):
+def test_rejects_a_rank_outside_the_layout(rank):
     layout = build_layout(2, [Grid(2, 2)])
     with pytest.raises(ValueError, match="none of the 5 ranks"):
         layout.locate_rank(rank)
@@ -82,7 +82,7 @@ def test_there_are_no_other_ranks(rank):
         find_groups(layout, rank)
 
 
-def test_what_makes_no_layout():
+def test_rejects_invalid_layouts():
     with pytest.raises(ValueError, match="2 stages in tiles are more than the 1"):
         build_layout(1, [Grid(1, 2), Grid(1, 2)])
     with pytest.raises(ValueError, match="either tiles or images"):
@@ -96,41 +96,44 @@ def test_what_makes_no_layout():
 
 
 @given(layouts())
-def test_each_rank_has_one_place_and_each_place_one_rank(layout):
+def test_ranks_and_coordinates_map_one_to_one(layout):
     for direction in layout.directions:
-        places = [layout.locate_rank(rank, direction) for rank in range(layout.ranks)]
-        assert len(set(places)) == layout.ranks
-        for rank, place in enumerate(places):
-            ranks = layout.list_stage_ranks(place.stage, place.replica, direction)
-            stage = layout.stages[place.stage]
-            assert ranks[place.tile if stage.spatial else place.member] == rank
+        all_coordinates = [layout.locate_rank(rank, direction) for rank in range(layout.ranks)]
+        assert len(set(all_coordinates)) == layout.ranks
+        for rank, coordinates in enumerate(all_coordinates):
+            ranks = layout.list_stage_ranks(coordinates.stage, coordinates.replica, direction)
+            stage = layout.stages[coordinates.stage]
+            assert ranks[coordinates.tile if stage.spatial else coordinates.member] == rank
             assert len(ranks) == stage.ranks
 
 
 @given(layouts())
-def test_all_ranks_of_a_group_agree_on_it(layout):
+def test_all_members_of_a_group_agree_on_it(layout):
     for direction in layout.directions:
         groups = [find_groups(layout, rank, direction) for rank in range(layout.ranks)]
-        for rank, mine in enumerate(groups):
+        for rank, rank_groups in enumerate(groups):
             for name in ("tiles", "members", "replicas"):
-                group = getattr(mine, name)
+                group = getattr(rank_groups, name)
                 assert rank in group
                 assert all(getattr(groups[peer], name) == group for peer in group)
-            assert len(mine.tiles) == 1 or len(mine.members) == 1
-            assert len(mine.replicas) == layout.replicas
+            assert len(rank_groups.tiles) == 1 or len(rank_groups.members) == 1
+            assert len(rank_groups.replicas) == layout.replicas
 
 
 @given(layouts())
-def test_who_sends_to_whom_is_known_to_both(layout):
+def test_senders_and_receivers_agree(layout):
     for direction in layout.directions:
         groups = [find_groups(layout, rank, direction) for rank in range(layout.ranks)]
-        for rank, mine in enumerate(groups):
-            assert all(rank in groups[peer].previous for peer in mine.next)
-            assert all(rank in groups[peer].next for peer in mine.previous)
-            assert bool(mine.previous) == (mine.coordinates.stage > 0)
-            assert bool(mine.next) == (mine.coordinates.stage < len(layout.stages) - 1)
+        for rank, rank_groups in enumerate(groups):
+            assert all(rank in groups[peer].previous for peer in rank_groups.next)
+            assert all(rank in groups[peer].next for peer in rank_groups.previous)
+            assert bool(rank_groups.previous) == (rank_groups.coordinates.stage > 0)
+            assert bool(rank_groups.next) == (
+                rank_groups.coordinates.stage < len(layout.stages) - 1
+            )
             assert all(
-                groups[peer].coordinates.replica == mine.coordinates.replica for peer in mine.next
+                groups[peer].coordinates.replica == rank_groups.coordinates.replica
+                for peer in rank_groups.next
             )
 
 
@@ -146,24 +149,24 @@ def test_members_keep_their_share_between_two_stages_of_members():
 
 @pytest.mark.slow
 @given(layouts(mirrored=True))
-def test_the_weights_of_a_stage_are_held_by_all_who_run_it(layout):
-    held = Counter()
+def test_all_ranks_of_a_stage_hold_its_weights(layout):
+    holder_counts = Counter()
     for rank in range(layout.ranks):
         for direction in (0, 1):
             groups = find_groups(layout, rank, direction)
-            held[groups.coordinates.stage] += 1
+            holder_counts[groups.coordinates.stage] += 1
             assert rank in groups.holders
             assert len(set(groups.holders)) == len(groups.holders)
             assert set(groups.tiles + groups.members + groups.replicas) <= set(groups.holders)
             assert set(groups.mirror) <= set(groups.holders)
-            # The same two ranks, in the same order, from either end.
-            other = groups.mirror[-1 if groups.mirror[0] == rank else 0]
-            assert find_groups(layout, other, 1 - direction).mirror == groups.mirror
+            # Both ranks of a mirrored pair list it in the same order.
+            partner = groups.mirror[-1 if groups.mirror[0] == rank else 0]
+            assert find_groups(layout, partner, 1 - direction).mirror == groups.mirror
     sizes = {index: stage.ranks for index, stage in enumerate(layout.stages)}
-    assert held == {index: 2 * size * layout.replicas for index, size in sizes.items()}
+    assert holder_counts == {index: 2 * size * layout.replicas for index, size in sizes.items()}
 
 
-def test_the_middle_of_an_odd_pipeline_is_its_own_mirror():
+def test_the_middle_of_an_odd_pipeline_mirrors_itself():
     layout = build_layout(3, mirrored=True)
     assert find_groups(layout, 1).mirror == (1,)
     assert find_groups(layout, 1).holders == (1,)

@@ -1,4 +1,4 @@
-"""Who owns and who sends which pixels, against pixel-by-pixel brute force."""
+"""Owned and transferred pixels, compared with brute force over all pixels."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ brute_force = settings(max_examples=60)
 
 
 @st.composite
-def partitions(draw, height=None, width=None, size=None):
-    """Tiles of any ranks in any order; some are empty where the image is small."""
+def random_partitions(draw, height=None, width=None, size=None):
+    """Draw tiles of random ranks; in a small image, some are empty."""
     rows = draw(st.integers(1, 4))
     cols = draw(st.integers(1, 4))
     if size is not None and rows * cols > size:
@@ -35,85 +35,85 @@ def partitions(draw, height=None, width=None, size=None):
 
 
 @st.composite
-def boxes(draw, image):
+def random_boxes(draw, image):
     rows = sorted(draw(st.tuples(*[st.integers(0, image.rows[1])] * 2)))
     cols = sorted(draw(st.tuples(*[st.integers(0, image.cols[1])] * 2)))
     return Box(tuple(rows), tuple(cols))
 
 
 @st.composite
-def needs(draw):
-    """Transfers of any boxes."""
-    owned = draw(partitions())
-    return Transfers(owned, tuple(draw(boxes(owned.image)) for _ in range(owned.size)))
+def random_transfers(draw):
+    """Draw transfers of random boxes."""
+    owned = draw(random_partitions())
+    return Transfers(owned, tuple(draw(random_boxes(owned.image)) for _ in range(owned.size)))
 
 
 @st.composite
-def pairs(draw):
-    """Two partitions of one image and one communicator."""
-    owned = draw(partitions())
-    return owned, draw(partitions(owned.height, owned.width, owned.size))
+def partition_pairs(draw):
+    """Draw two partitions with the same image and communicator."""
+    owned = draw(random_partitions())
+    return owned, draw(random_partitions(owned.height, owned.width, owned.size))
 
 
-def kept_by(table, rank):
-    """The pixels that a rank needs and has."""
+def find_kept_box(table, rank):
+    """Return the box of pixels that a rank needs and already owns."""
     return table.needed[rank].intersect(table.owned.tile(rank))
 
 
-def mask(image, box):
+def make_mask(image, box):
     pixels = np.zeros((image.height, image.width), dtype=int)
     if not box.empty:
         pixels[slice(*box.rows), slice(*box.cols)] = 1
     return pixels
 
 
-def near(image, tile, distance):
-    """The pixels whose distance to one of the tile's is at most this."""
-    own = np.argwhere(mask(image, tile))
+def make_distance_mask(image, tile, distance):
+    """Return a mask of the pixels with at most this distance to a pixel of the tile."""
+    tile_pixels = np.argwhere(make_mask(image, tile))
     pixels = np.zeros((image.height, image.width), dtype=int)
     for row, col in np.ndindex(pixels.shape):
-        if len(own):
-            pixels[row, col] = np.abs(own - (row, col)).max(axis=1).min() <= distance
+        if len(tile_pixels):
+            pixels[row, col] = np.abs(tile_pixels - (row, col)).max(axis=1).min() <= distance
     return pixels
 
 
 @brute_force
-@given(partitions())
+@given(random_partitions())
 def test_tiles_cover_the_image_once(partition):
-    total = sum(mask(partition, partition.tile(rank)) for rank in range(partition.size))
+    total = sum(make_mask(partition, partition.tile(rank)) for rank in range(partition.size))
     assert (total == 1).all()
 
 
 @brute_force
-@given(partitions())
-def test_the_first_rank_named_has_the_first_tile(partition):
+@given(random_partitions())
+def test_ranks_own_tiles_in_row_order(partition):
     cols = partition.grid.cols
-    for place, rank in enumerate(partition.ranks):
+    for index, rank in enumerate(partition.ranks):
         tile = partition.tile(rank)
-        if place % cols:
-            left = partition.tile(partition.ranks[place - 1])
+        if index % cols:
+            left = partition.tile(partition.ranks[index - 1])
             assert (tile.rows, tile.cols[0]) == (left.rows, left.cols[1])
-        if place >= cols:
-            above = partition.tile(partition.ranks[place - cols])
-            assert (tile.rows[0], tile.cols) == (above.rows[1], above.cols)
+        if index >= cols:
+            upper = partition.tile(partition.ranks[index - cols])
+            assert (tile.rows[0], tile.cols) == (upper.rows[1], upper.cols)
     for rank in set(range(partition.size)) - set(partition.ranks):
         assert partition.tile(rank).empty
 
 
 @pytest.mark.slow
 @brute_force
-@given(needs())
-def test_each_needed_pixel_comes_once_and_from_its_owner(table):
+@given(random_transfers())
+def test_each_needed_pixel_comes_once_from_its_owner(table):
     for rank in range(table.owned.size):
-        total = mask(table.owned, kept_by(table, rank))
-        assert (total <= mask(table.owned, table.owned.tile(rank))).all()
+        total = make_mask(table.owned, find_kept_box(table, rank))
+        assert (total <= make_mask(table.owned, table.owned.tile(rank))).all()
         pieces = table.list_received(rank)
         for piece in pieces:
             assert not piece.box.empty
-            pixels = mask(table.owned, piece.box)
-            assert (pixels <= mask(table.owned, table.owned.tile(piece.peer))).all()
+            pixels = make_mask(table.owned, piece.box)
+            assert (pixels <= make_mask(table.owned, table.owned.tile(piece.peer))).all()
             total += pixels
-        assert (total == mask(table.owned, table.needed[rank])).all()
+        assert (total == make_mask(table.owned, table.needed[rank])).all()
         peers = [piece.peer for piece in pieces]
         assert rank not in peers
         assert peers == sorted(set(peers))
@@ -121,59 +121,63 @@ def test_each_needed_pixel_comes_once_and_from_its_owner(table):
 
 @pytest.mark.slow
 @brute_force
-@given(needs())
-def test_what_one_sends_the_other_receives(table):
+@given(random_transfers())
+def test_sent_and_received_pieces_agree(table):
     ranks = range(table.owned.size)
-    sent = {(rank, piece.peer, piece.box) for rank in ranks for piece in table.list_sent(rank)}
-    received = {(p.peer, rank, p.box) for rank in ranks for p in table.list_received(rank)}
-    assert sent == received
+    sent_pieces = {
+        (rank, piece.peer, piece.box) for rank in ranks for piece in table.list_sent(rank)
+    }
+    received_pieces = {
+        (piece.peer, rank, piece.box) for rank in ranks for piece in table.list_received(rank)
+    }
+    assert sent_pieces == received_pieces
     for rank in ranks:
         peers = [piece.peer for piece in table.list_sent(rank)]
         assert peers == sorted(set(peers))
 
 
 @brute_force
-@given(partitions(), st.integers(1, 9))
-def test_a_halo_is_every_pixel_near_the_tile(partition, halo_len):
+@given(random_partitions(), st.integers(1, 9))
+def test_a_halo_is_all_pixels_near_the_tile(partition, halo_len):
     table = halo_transfers(partition, halo_len)
     for rank in range(partition.size):
         tile = partition.tile(rank)
-        wanted = near(partition, tile, halo_len)
-        assert (mask(partition, table.needed[rank]) == wanted).all()
+        expected = make_distance_mask(partition, tile, halo_len)
+        assert (make_mask(partition, table.needed[rank]) == expected).all()
         received = sum(
-            (mask(partition, piece.box) for piece in table.list_received(rank)),
-            np.zeros_like(wanted),
+            (make_mask(partition, piece.box) for piece in table.list_received(rank)),
+            np.zeros_like(expected),
         )
-        assert (received == wanted - mask(partition, tile)).all()
+        assert (received == expected - make_mask(partition, tile)).all()
 
 
 @brute_force
-@given(pairs())
-def test_redistribution_moves_each_pixel_once_and_only_where_its_owner_changes(pair):
-    owned, wanted = pair
-    table = redistribution(owned, wanted)
+@given(partition_pairs())
+def test_redistribution_moves_only_pixels_that_change_owner(pair):
+    owned, target = pair
+    table = redistribution(owned, target)
     moved = np.zeros((owned.height, owned.width), dtype=int)
-    stays = np.zeros_like(moved)
+    unmoved = np.zeros_like(moved)
     for rank in range(owned.size):
-        had = mask(owned, owned.tile(rank))
-        has = mask(owned, wanted.tile(rank))
-        assert (mask(owned, kept_by(table, rank)) == had * has).all()
-        stays += had * has
+        owned_before = make_mask(owned, owned.tile(rank))
+        owned_after = make_mask(owned, target.tile(rank))
+        assert (make_mask(owned, find_kept_box(table, rank)) == owned_before * owned_after).all()
+        unmoved += owned_before * owned_after
         for piece in table.list_sent(rank):
-            pixels = mask(owned, piece.box)
-            assert (pixels <= mask(owned, wanted.tile(piece.peer))).all()
+            pixels = make_mask(owned, piece.box)
+            assert (pixels <= make_mask(owned, target.tile(piece.peer))).all()
             moved += pixels
-    assert (moved == 1 - stays).all()
+    assert (moved == 1 - unmoved).all()
 
 
 @brute_force
-@given(partitions())
+@given(random_partitions())
 def test_redistribution_to_the_same_tiles_sends_nothing(partition):
     table = redistribution(partition, partition)
     assert not any(table.list_sent(rank) for rank in range(partition.size))
 
 
-def test_a_tile_smaller_than_the_halo_hears_from_further_tiles():
+def test_a_tile_smaller_than_the_halo_receives_from_more_tiles():
     table = halo_transfers(Partition.from_grid(Grid(1, 4), 8, 8), 5)
     assert table.list_received(0) == (
         Piece(1, Box((0, 8), (2, 4))),
@@ -193,7 +197,7 @@ def test_a_single_tile_has_no_halo():
     table = halo_transfers(partition, 3)
     assert table.list_received(0) == ()
     assert table.list_sent(0) == ()
-    assert kept_by(table, 0) == partition.image
+    assert find_kept_box(table, 0) == partition.image
 
 
 def test_an_empty_tile_has_no_halo():
@@ -205,19 +209,19 @@ def test_an_empty_tile_has_no_halo():
     assert table.list_received(1) == (Piece(2, Box((0, 4), (1, 2))),)
 
 
-def test_tiles_come_together_on_one_rank():
+def test_joins_tiles_on_a_single_rank():
     tiles = Partition.from_grid(Grid(1, 3), 4, 9, ranks=[4, 0, 2], size=5)
-    whole = Partition.from_grid(Grid(1, 1), 4, 9, ranks=[2], size=5)
-    join = redistribution(tiles, whole)
-    split = redistribution(whole, tiles)
+    single = Partition.from_grid(Grid(1, 1), 4, 9, ranks=[2], size=5)
+    join = redistribution(tiles, single)
+    split = redistribution(single, tiles)
     pieces = (Piece(0, Box((0, 4), (3, 6))), Piece(4, Box((0, 4), (0, 3))))
     assert join.list_received(2) == pieces
     assert split.list_sent(2) == pieces
-    assert kept_by(join, 2) == kept_by(split, 2) == Box((0, 4), (6, 9))
+    assert find_kept_box(join, 2) == find_kept_box(split, 2) == Box((0, 4), (6, 9))
     assert join.list_sent(1) == split.list_received(1) == ()
 
 
-def test_resized_keeps_the_tiles_of_the_ranks():
+def test_resize_keeps_the_ranks_of_the_tiles():
     partition = Partition.from_grid(Grid(2, 1), 10, 6, ranks=[3, 1], size=4).resize(5, 3)
     assert partition.tile(3) == Box((0, 2), (0, 3))
     assert partition.tile(1) == Box((2, 5), (0, 3))
@@ -225,7 +229,7 @@ def test_resized_keeps_the_tiles_of_the_ranks():
 
 
 @pytest.mark.parametrize(
-    ("ranks", "size", "words"),
+    ("ranks", "size", "message"),
     [
         ([0, 1, 2], 4, "has 2 tiles"),
         ([0], 1, "has 2 tiles"),
@@ -234,15 +238,15 @@ def test_resized_keeps_the_tiles_of_the_ranks():
         ([-1, 0], 2, "not all ranks of a communicator of 2"),
     ],
 )
-def test_owners_that_do_not_fit_are_refused(ranks, size, words):
-    with pytest.raises(ValueError, match=words):
+def test_rejects_ranks_that_do_not_match_the_tiles(ranks, size, message):
+    with pytest.raises(ValueError, match=message):
         Partition.from_grid(Grid(1, 2), 8, 8, ranks=ranks, size=size)
 
 
-@pytest.mark.parametrize("other", [(7, 8, 2), (8, 7, 2), (8, 8, 3)])
-def test_redistribution_of_another_image_is_refused(other):
-    height, width, size = other
+@pytest.mark.parametrize("target_shape", [(7, 8, 2), (8, 7, 2), (8, 8, 3)])
+def test_rejects_redistribution_to_another_image(target_shape):
+    height, width, size = target_shape
     owned = Partition.from_grid(Grid(1, 2), 8, 8)
-    wanted = Partition.from_grid(Grid(2, 1), height, width, size=size)
+    target = Partition.from_grid(Grid(2, 1), height, width, size=size)
     with pytest.raises(ValueError, match="cannot become"):
-        redistribution(owned, wanted)
+        redistribution(owned, target)

@@ -8,7 +8,7 @@ from spbench_core.layout.tiles import Box, Grid, make_grid, parse_pair, part_bou
 
 
 @given(st.integers(1, 50), st.integers(0, 500))
-def test_bounds_are_balanced_and_touch(parts, length):
+def test_bounds_are_balanced_and_contiguous(parts, length):
     intervals = [part_bounds(index, parts, length) for index in range(parts)]
     assert intervals[0][0] == 0
     assert intervals[-1][1] == length
@@ -26,13 +26,13 @@ def test_parse_pair(text, pair):
 
 
 @pytest.mark.parametrize("text", ["", "x", "2x", "x3", "2x3x4", "a", "2,3", "1.5", None])
-def test_parse_pair_refuses_other_words(text):
+def test_parse_pair_rejects_other_text(text):
     with pytest.raises(ValueError, match="neither N nor RxC"):
         parse_pair(text)
 
 
 @pytest.mark.parametrize("text", ["0", "0x3", "2x-1", -4])
-def test_parse_pair_refuses_numbers_below_one(text):
+def test_parse_pair_rejects_numbers_below_one(text):
     with pytest.raises(ValueError, match="below 1"):
         parse_pair(text)
 
@@ -46,12 +46,12 @@ def test_parse_pair_refuses_numbers_below_one(text):
         ("square", 1, Grid(1, 1)),
     ],
 )
-def test_grid_of(method, parts, grid):
+def test_make_grid(method, parts, grid):
     assert make_grid(method, parts) == grid
 
 
 @pytest.mark.parametrize("parts", [2, 3, 6, 8, 15])
-def test_a_square_needs_a_square_number(parts):
+def test_rejects_a_square_grid_of_other_numbers(parts):
     with pytest.raises(ValueError, match="make no square"):
         make_grid("square", parts)
 
@@ -69,17 +69,17 @@ intervals = st.tuples(st.integers(-5, 15), st.integers(-5, 15))
 boxes = st.builds(Box, intervals, intervals)
 
 
-def pixels(box):
+def list_pixels(box):
     return {(row, col) for row in range(*box.rows) for col in range(*box.cols)}
 
 
 @given(boxes, boxes)
-def test_an_intersection_has_the_pixels_of_both(one, other):
-    both = one.intersect(other)
-    assert pixels(both) == pixels(one) & pixels(other)
-    assert both.empty == (not pixels(both))
-    assert both.height * both.width == len(pixels(both))
+def test_an_intersection_has_the_common_pixels(first, second):
+    common = first.intersect(second)
+    assert list_pixels(common) == list_pixels(first) & list_pixels(second)
+    assert common.empty == (not list_pixels(common))
+    assert common.height * common.width == len(list_pixels(common))
 
 
-def test_a_grown_box_ends_at_the_edge():
+def test_a_grown_box_ends_at_the_edge_of_the_image():
     assert Box((0, 3), (4, 6)).grow(2, Box((0, 10), (0, 7))) == Box((0, 5), (2, 7))

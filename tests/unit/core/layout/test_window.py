@@ -1,4 +1,4 @@
-"""Windows along an axis, against every tap of every output and against torch."""
+"""Windows along an axis, compared with all taps of all outputs and with torch."""
 
 import pytest
 import torch
@@ -21,36 +21,38 @@ windows = st.builds(
 intervals = st.tuples(st.integers(0, 12), st.integers(0, 12)).map(lambda pair: tuple(sorted(pair)))
 
 
-def taps(window, output):
-    """The inputs that one output reads, padding among them."""
+def list_taps(window, output):
+    """Return the inputs that an output reads, including padding."""
     first = output * window.stride - window.padding
     return [first + window.dilation * tap for tap in range(window.kernel)]
 
 
 @brute_force
 @given(windows, intervals)
-def test_need_is_from_the_first_tap_to_the_last(window, outputs):
-    read = [tap for output in range(*outputs) for tap in taps(window, output)]
+def test_needed_inputs_reach_from_first_to_last_tap(window, outputs):
+    taps = [tap for output in range(*outputs) for tap in list_taps(window, output)]
     first, last = window.find_inputs(outputs)
-    if read:
-        assert (first, last) == (min(read), max(read) + 1)
+    if taps:
+        assert (first, last) == (min(taps), max(taps) + 1)
     else:
         assert first == last
 
 
 @brute_force
 @given(windows, st.integers(0, 12), intervals)
-def test_inside_are_the_outputs_that_read_nothing_else(window, beyond, inputs):
-    length = max(inputs[1], window.span - 2 * window.padding) + beyond
+def test_finds_the_outputs_that_read_only_the_inputs(window, margin, inputs):
+    length = max(inputs[1], window.span - 2 * window.padding) + margin
     outputs = range(window.count_outputs(length))
-    own = range(*inputs)
-    wanted = [output for output in outputs if all(tap in own for tap in taps(window, output))]
-    assert list(range(*window.find_outputs(inputs))) == wanted
+    available = range(*inputs)
+    expected = [
+        output for output in outputs if all(tap in available for tap in list_taps(window, output))
+    ]
+    assert list(range(*window.find_outputs(inputs))) == expected
 
 
 @brute_force
 @given(windows, windows, st.integers(1, 20), st.integers(1, 20))
-def test_outputs_are_as_many_as_torch_makes(rows, cols, height, width):
+def test_output_sizes_match_torch(rows, cols, height, width):
     window = Window2d(rows, cols)
     image = torch.empty(1, 1, height, width)
     weight = torch.empty(1, 1, rows.kernel, cols.kernel)
@@ -58,32 +60,32 @@ def test_outputs_are_as_many_as_torch_makes(rows, cols, height, width):
         (getattr(rows, name), getattr(cols, name)) for name in ("stride", "padding", "dilation")
     )
     try:
-        made = functional.conv2d(image, weight, None, stride, padding, dilation)
+        output = functional.conv2d(image, weight, None, stride, padding, dilation)
     except RuntimeError:
         with pytest.raises(ValueError, match="larger than"):
             window.output_size(height, width)
     else:
-        assert window.output_size(height, width) == tuple(made.shape[2:])
+        assert window.output_size(height, width) == tuple(output.shape[2:])
 
 
-def test_outputs_names_the_kernel_that_does_not_fit():
+def test_rejects_a_kernel_larger_than_the_input():
     with pytest.raises(ValueError, match=r"spans 7 pixels is larger than 4 pixels with padding 1"):
         Window(kernel=4, padding=1, dilation=2).count_outputs(4)
 
 
 @brute_force
 @given(windows, windows, intervals, intervals)
-def test_the_need_of_a_box_is_that_of_its_rows_and_columns(rows, cols, high, wide):
-    outputs = Box(high, wide)
-    need = Window2d(rows, cols).find_inputs(outputs)
+def test_inputs_of_a_box_combine_rows_and_columns(rows, cols, row_range, column_range):
+    outputs = Box(row_range, column_range)
+    inputs = Window2d(rows, cols).find_inputs(outputs)
     if outputs.empty:
-        assert need.empty
+        assert inputs.empty
     else:
-        assert need == Box(rows.find_inputs(high), cols.find_inputs(wide))
+        assert inputs == Box(rows.find_inputs(row_range), cols.find_inputs(column_range))
 
 
 @pytest.mark.parametrize(
-    ("rows", "cols", "single"),
+    ("rows", "cols", "pointwise"),
     [
         (Window(1), Window(1), True),
         (Window(1, dilation=3), Window(1), True),
@@ -93,5 +95,5 @@ def test_the_need_of_a_box_is_that_of_its_rows_and_columns(rows, cols, high, wid
         (Window(1), Window(1, padding=1), False),
     ],
 )
-def test_single_is_the_window_of_one_input(rows, cols, single):
-    assert Window2d(rows, cols).is_pointwise is single
+def test_detects_pointwise_windows(rows, cols, pointwise):
+    assert Window2d(rows, cols).is_pointwise is pointwise

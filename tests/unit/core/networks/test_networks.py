@@ -11,19 +11,19 @@ from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError, 
 from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
 from spbench_core.networks.resnet import is_small_depth
 
-BIG = 1_000_000
-"""From this many elements on MXNet's servers share an array."""
+BIG_ARRAY = 1_000_000
+"""Number of elements from which MXNet divides an array between servers."""
 
 
-def elements(*args, **kwargs):
+def list_elements(*args, **kwargs):
     return [param.elements for param in list_parameters(*args, **kwargs)]
 
 
-def convolutions(params):
+def select_convolutions(params):
     return [param for param in params if len(param.shape) == 4]
 
 
-def shapes(params):
+def map_shapes(params):
     return {param.name: param.shape for param in params}
 
 
@@ -35,9 +35,9 @@ def shapes(params):
         ("resnet", 50, (3, 224, 224), 55, "102.015648"),
     ],
 )
-def test_lists_that_mxnet_published_come_out_to_the_byte(name, depth, image, arrays, megabytes):
-    found = list_parameters(name, depth, image)
-    assert (len(found), f"{sum_megabytes(found):.6f}") == (arrays, megabytes)
+def test_sizes_match_the_lists_of_mxnet_to_the_byte(name, depth, image, arrays, megabytes):
+    parameters = list_parameters(name, depth, image)
+    assert (len(parameters), f"{sum_megabytes(parameters):.6f}") == (arrays, megabytes)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,12 @@ def test_lists_that_mxnet_published_come_out_to_the_byte(name, depth, image, arr
         ("googlenet", None, 6_998_552),
     ],
 )
-def test_networks_without_normalization_have_the_published_number_of_parameters(
-    name, depth, published
-):
-    assert sum(elements(name, depth)) == published
+def test_networks_without_normalization_match_published_counts(name, depth, published):
+    assert sum(list_elements(name, depth)) == published
 
 
-# What other libraries publish counts gamma and beta of each convolution's normalization too.
-# MXNet has one convolution more where noted: (filters, weights).
+# Published counts of other libraries include gamma and beta of each normalization. MXNet has one
+# more convolution in some networks; the last item is its (filters, weights).
 PUBLISHED = [
     ("resnet", 18, 11_689_512, (64, 64 * 64)),
     ("resnet", 34, 21_797_672, (64, 64 * 64)),
@@ -73,55 +71,57 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "depth", "published", "more"), PUBLISHED)
-def test_normalized_networks_have_the_published_number_of_parameters(name, depth, published, more):
-    found = list_parameters(name, depth)
-    filters = sum(param.shape[0] for param in convolutions(found)) - more[0]
-    assert sum(param.elements for param in found) - more[1] + 2 * filters == published
+@pytest.mark.parametrize(("name", "depth", "published", "extra"), PUBLISHED)
+def test_normalized_networks_match_published_counts(name, depth, published, extra):
+    parameters = list_parameters(name, depth)
+    filters = sum(param.shape[0] for param in select_convolutions(parameters)) - extra[0]
+    assert sum(param.elements for param in parameters) - extra[1] + 2 * filters == published
 
 
-def test_inception_v4_has_the_published_number_and_the_wide_classifier_of_mxnet():
-    found = list_parameters("inception-v4")
-    assert found[-2] == Parameter("fc1_weight", (1000, 13824))
-    filters = sum(param.shape[0] for param in convolutions(found))
-    weights = sum(param.elements for param in convolutions(found))
+def test_inception_v4_matches_the_count_but_for_its_classifier():
+    parameters = list_parameters("inception-v4")
+    assert parameters[-2] == Parameter("fc1_weight", (1000, 13824))
+    filters = sum(param.shape[0] for param in select_convolutions(parameters))
+    weights = sum(param.elements for param in select_convolutions(parameters))
     assert weights + 2 * filters + 1000 * 1536 + 1000 == 42_679_816
 
 
-def test_inception_resnet_v2_has_the_published_number_but_for_129_filters_and_biases():
-    found = list_parameters("inception-resnet-v2")
-    filters = sum(param.shape[0] for param in convolutions(found))
-    weights = sum(param.elements for param in convolutions(found))
-    assert [param.shape[0] for param in convolutions(found)].count(129) == 20
-    added = 10 * 320 + 20 * 1088 + 10 * 2080  # of these layers others keep the bias
+def test_inception_resnet_v2_matches_except_filters_and_biases():
+    parameters = list_parameters("inception-resnet-v2")
+    filters = sum(param.shape[0] for param in select_convolutions(parameters))
+    weights = sum(param.elements for param in select_convolutions(parameters))
+    assert [param.shape[0] for param in select_convolutions(parameters)].count(129) == 20
+    biased_filters = (
+        10 * 320 + 20 * 1088 + 10 * 2080
+    )  # layers in which other libraries keep the bias
     weights -= 20 * (1088 + 7 * 160)
-    normalized = filters - added - 20
-    assert weights + 2 * normalized + added + 1000 * 1536 + 1000 == 55_843_464
-    biases = [param for param in found if param.name.endswith("_bias")]
-    assert 2 * len(biases) == len(found)
+    normalized_filters = filters - biased_filters - 20
+    assert weights + 2 * normalized_filters + biased_filters + 1000 * 1536 + 1000 == 55_843_464
+    biases = [param for param in parameters if param.name.endswith("_bias")]
+    assert 2 * len(biases) == len(parameters)
 
 
-def hashed_imbalance(sizes, servers, bound=BIG):
-    """The most loaded of MXNet's parameter servers over their mean."""
-    load = [0] * servers
+def compute_hashed_imbalance(sizes, servers, threshold=BIG_ARRAY):
+    """Return the imbalance (max over mean) of the load of MXNet's parameter servers."""
+    loads = [0] * servers
     for key, size in enumerate(sizes):
-        if size < bound:
-            load[key * 9973 % servers] += size
+        if size < threshold:
+            loads[key * 9973 % servers] += size
         else:
-            for at in range(servers):
-                load[at] += round(size * (at + 1) / servers) - round(size * at / servers)
-    return max(load) / statistics.mean(load)
+            for index in range(servers):
+                loads[index] += round(size * (index + 1) / servers) - round(size * index / servers)
+    return max(loads) / statistics.mean(loads)
 
 
-def home_imbalance(sizes, devices):
-    load = [0] * devices
+def compute_home_imbalance(sizes, devices):
+    loads = [0] * devices
     for size in sorted(sizes, reverse=True):
-        load[load.index(min(load))] += size
-    return max(load) / statistics.mean(load)
+        loads[loads.index(min(loads))] += size
+    return max(loads) / statistics.mean(loads)
 
 
-# Share of bytes in big arrays, in per cent; imbalance of 2, 4 and 8 servers, to two places.
-FACTS = [
+# Share of bytes in big arrays in %; imbalance of 2, 4 and 8 servers with two decimals.
+LOADS = [
     ("inception-bn", None, 9.1, (1.91, 1.98, 2.05)),
     ("resnet", 200, 25.5, (1.02, 1.03, 1.06)),
     ("inception-v3", None, 21.6, (1.00, 1.07, 1.13)),
@@ -131,48 +131,52 @@ FACTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "depth", "share", "imbalance"), FACTS)
-def test_sizes_and_their_order_give_the_known_load_of_servers(name, depth, share, imbalance):
-    sizes = elements(name, depth)
-    big = sum(size for size in sizes if size >= BIG)
+@pytest.mark.parametrize(("name", "depth", "share", "imbalance"), LOADS)
+def test_sizes_and_order_give_the_known_server_loads(name, depth, share, imbalance):
+    sizes = list_elements(name, depth)
+    big = sum(size for size in sizes if size >= BIG_ARRAY)
     assert round(100 * big / sum(sizes), 1) == share
-    found = [hashed_imbalance(sizes, servers) for servers in (2, 4, 8)]
-    assert found == pytest.approx(imbalance, abs=0.0055)
+    imbalances = [compute_hashed_imbalance(sizes, servers) for servers in (2, 4, 8)]
+    assert imbalances == pytest.approx(imbalance, abs=0.0055)
 
 
-def test_another_order_gives_another_load():
-    sizes = elements("inception-bn")
+def test_server_load_depends_on_the_order():
+    sizes = list_elements("inception-bn")
     biases_last = [*sizes[::2], *sizes[1::2]]
-    assert hashed_imbalance(biases_last, 2) < 1.5 < hashed_imbalance(sizes, 2)
+    assert compute_hashed_imbalance(biases_last, 2) < 1.5 < compute_hashed_imbalance(sizes, 2)
 
 
-def test_big_arrays_that_are_not_split_overload_a_server_or_a_device():
-    vgg = elements("vgg", 16)
-    alexnet = elements("alexnet")
-    whole = [round(hashed_imbalance(vgg, servers, math.inf), 1) for servers in (2, 4, 8)]
-    assert whole == [2.0, 3.3, 6.1]
-    assert [round(home_imbalance(vgg, devices), 2) for devices in (2, 4, 8)] == [1.49, 2.97, 5.94]
-    homes = [home_imbalance(alexnet, devices) for devices in (2, 4, 8)]
-    assert homes == pytest.approx([1.03, 2.06, 4.13], abs=0.0055)
+def test_unsplit_big_arrays_overload_a_server_or_device():
+    vgg = list_elements("vgg", 16)
+    alexnet = list_elements("alexnet")
+    unsplit = [round(compute_hashed_imbalance(vgg, servers, math.inf), 1) for servers in (2, 4, 8)]
+    assert unsplit == [2.0, 3.3, 6.1]
+    assert [round(compute_home_imbalance(vgg, devices), 2) for devices in (2, 4, 8)] == [
+        1.49,
+        2.97,
+        5.94,
+    ]
+    imbalances = [compute_home_imbalance(alexnet, devices) for devices in (2, 4, 8)]
+    assert imbalances == pytest.approx([1.03, 2.06, 4.13], abs=0.0055)
 
 
 @pytest.mark.parametrize(
     ("name", "depth", "median"),
     [("resnet", 200, 262144), ("inception-v3", None, 147456), ("inception-bn", None, 4096)],
 )
-def test_medians_are_the_known_ones(name, depth, median):
-    assert statistics.median_high(elements(name, depth)) == median
+def test_medians_match_known_values(name, depth, median):
+    assert statistics.median_high(list_elements(name, depth)) == median
 
 
-def test_half_of_inception_bn_is_small_and_resnet_200_makes_1693_slices():
-    sizes = elements("inception-bn")
+def test_counts_small_arrays_and_slices():
+    sizes = list_elements("inception-bn")
     assert (len(sizes), sum(4 * size < 4096 for size in sizes)) == (140, 70)
-    assert sum(math.ceil(size / 40000) for size in elements("resnet", 200)) == 1693
+    assert sum(math.ceil(size / 40000) for size in list_elements("resnet", 200)) == 1693
 
 
-def test_names_and_shapes_of_a_residual_network_are_in_graph_order():
-    found = list_parameters("resnet", 50)
-    assert [(param.name, param.shape) for param in found[:6]] == [
+def test_parameters_of_a_resnet_are_in_graph_order():
+    parameters = list_parameters("resnet", 50)
+    assert [(param.name, param.shape) for param in parameters[:6]] == [
         ("conv0_weight", (64, 3, 7, 7)),
         ("stage1_unit1_conv1_weight", (64, 64, 1, 1)),
         ("stage1_unit1_conv2_weight", (64, 64, 3, 3)),
@@ -180,11 +184,11 @@ def test_names_and_shapes_of_a_residual_network_are_in_graph_order():
         ("stage1_unit1_sc_weight", (256, 64, 1, 1)),
         ("stage1_unit2_conv1_weight", (64, 256, 1, 1)),
     ]
-    assert [param.name for param in found[-2:]] == ["fc1_weight", "fc1_bias"]
+    assert [param.name for param in parameters[-2:]] == ["fc1_weight", "fc1_bias"]
 
 
 @pytest.mark.parametrize("depth", [18, 34, 50, 101, 152, 200, 269])
-def test_both_residual_networks_have_the_same_shapes(depth):
+def test_both_versions_of_resnet_have_the_same_shapes(depth):
     first = list_parameters("resnet", depth)
     second = list_parameters("resnet-v1", depth)
     assert [param.shape for param in first] == [param.shape for param in second]
@@ -193,24 +197,24 @@ def test_both_residual_networks_have_the_same_shapes(depth):
 
 
 def test_resnext_has_32_groups_of_half_the_width():
-    assert shapes(list_parameters("resnext", 50))["stage2_unit1_conv2_weight"] == (256, 8, 3, 3)
+    assert map_shapes(list_parameters("resnext", 50))["stage2_unit1_conv2_weight"] == (256, 8, 3, 3)
 
 
 @pytest.mark.parametrize("name", ["resnet", "resnext", "inception-v3", "inception-v4"])
 def test_only_the_classifier_of_normalized_networks_has_a_bias(name):
-    found = [param.name for param in list_parameters(name)]
-    assert [name for name in found if name.endswith("_bias")] == [found[-1]]
+    names = [param.name for param in list_parameters(name)]
+    assert [name for name in names if name.endswith("_bias")] == [names[-1]]
 
 
-def test_depthwise_convolutions_have_one_channel_each():
-    depthwise = [p for p in list_parameters("mobilenet-0.25") if "_dw_" in p.name]
+def test_depthwise_convolutions_have_a_single_channel():
+    depthwise = [param for param in list_parameters("mobilenet-0.25") if "_dw_" in param.name]
     assert len(depthwise) == 13
     assert {param.shape[1:] for param in depthwise} == {(1, 3, 3)}
-    widened = shapes(list_parameters("mobilenetv2"))
-    assert widened["seq-1-block0-depthwise-conv2d_weight"] == (96, 1, 3, 3)
+    v2_shapes = map_shapes(list_parameters("mobilenetv2"))
+    assert v2_shapes["seq-1-block0-depthwise-conv2d_weight"] == (96, 1, 3, 3)
 
 
-def test_names_of_wide_modules_are_mxnets():
+def test_names_of_wide_modules_match_mxnet():
     names = [param.name for param in list_parameters("inception-v3")]
     first = names.index("mixed_9_conv_conv2d_weight")
     assert [name.removeprefix("mixed_9_") for name in names[first : first + 9]] == [
@@ -226,10 +230,10 @@ def test_names_of_wide_modules_are_mxnets():
     ]
 
 
-def test_long_windows_lie_and_stand_in_turn():
-    found = shapes(list_parameters("inception-v3"))
-    layers = ["tower_conv_1", "tower_conv_2", *(f"tower_1_conv_{at}" for at in range(1, 5))]
-    windows = [found[f"mixed_4_{layer}_conv2d_weight"][2:] for layer in layers]
+def test_long_windows_alternate_their_direction():
+    shapes = map_shapes(list_parameters("inception-v3"))
+    layers = ["tower_conv_1", "tower_conv_2", *(f"tower_1_conv_{index}" for index in range(1, 5))]
+    windows = [shapes[f"mixed_4_{layer}_conv2d_weight"][2:] for layer in layers]
     assert windows == [(1, 7), (7, 1), (7, 1), (1, 7), (7, 1), (1, 7)]
 
 
@@ -244,24 +248,24 @@ def test_long_windows_lie_and_stand_in_turn():
         ),
     ],
 )
-def test_branches_come_in_the_order_in_which_they_are_joined(name, first, kernels):
+def test_branches_are_listed_in_the_order_of_joining(name, first, kernels):
     names = [param.name for param in list_parameters(name)]
-    at = names.index(first)
+    start = names.index(first)
     module = first.removesuffix("1x1_weight")
     expected = [
         f"{module}{kernel}_{kind}" for kernel in kernels.split() for kind in ("weight", "bias")
     ]
-    assert names[at : at + len(expected)] == expected
+    assert names[start : start + len(expected)] == expected
 
 
-def test_names_of_inception_v4_say_what_mxnet_says_even_where_it_is_wrong():
-    found = shapes(list_parameters("inception-v4"))
-    assert found["in1B_conv5_1*7_conv2d_weight"] == (256, 224, 7, 1)
-    assert found["in2C_conv9_1*3_conv2d_weight"] == (256, 512, 3, 1)
-    assert found["in_stem_conv8_7*1_conv2d_weight"] == (64, 64, 7, 1)
+def test_names_of_inception_v4_repeat_the_errors_of_mxnet():
+    shapes = map_shapes(list_parameters("inception-v4"))
+    assert shapes["in1B_conv5_1*7_conv2d_weight"] == (256, 224, 7, 1)
+    assert shapes["in2C_conv9_1*3_conv2d_weight"] == (256, 512, 3, 1)
+    assert shapes["in_stem_conv8_7*1_conv2d_weight"] == (64, 64, 7, 1)
 
 
-def test_layers_without_names_are_counted_by_kind():
+def test_numbers_unnamed_layers_by_kind():
     assert [param.name for param in list_parameters("lenet")][::2] == [
         "convolution0_weight",
         "convolution1_weight",
@@ -285,30 +289,34 @@ def test_layers_without_names_are_counted_by_kind():
         ("vgg", 16, 32, 32, (10, 4096)),
     ],
 )
-def test_the_image_decides_family_and_classifier(name, depth, side, arrays, classifier):
-    found = list_parameters(name, depth, (3, side, side), 10)
-    assert (len(found), found[-2].shape, found[-1].shape) == (arrays, classifier, (10,))
+def test_image_size_selects_family_and_classifier(name, depth, side, arrays, classifier):
+    parameters = list_parameters(name, depth, (3, side, side), 10)
+    assert (len(parameters), parameters[-2].shape, parameters[-1].shape) == (
+        arrays,
+        classifier,
+        (10,),
+    )
 
 
-def test_small_images_keep_their_size_in_the_first_convolution():
+def test_the_first_convolution_keeps_the_size_of_small_images():
     stems = [list_parameters("resnet", 18, (3, side, side))[0].shape for side in (32, 33)]
     assert stems == [(64, 3, 3, 3), (64, 3, 7, 7)]
 
 
-def test_channels_of_the_image_reach_the_first_layer():
+def test_the_first_layer_has_the_channels_of_the_image():
     assert list_parameters("alexnet", image_shape=(1, 224, 200))[0].shape == (96, 1, 11, 11)
     assert list_parameters("mlp", image_shape=(3, 5, 7))[0].shape == (128, 105)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_each_network_has_names_of_its_own_for_every_array(name):
-    found = list_parameters(name)
-    assert len(shapes(found)) == len(found)
-    assert found == list_parameters(
+def test_array_names_are_unique_in_each_network(name):
+    parameters = list_parameters(name)
+    assert len(map_shapes(parameters)) == len(parameters)
+    assert parameters == list_parameters(
         name, NETWORKS[name].num_layers or None, NETWORKS[name].image_shape
     )
-    assert all(param.name.endswith(("_weight", "_bias")) for param in found)
-    assert found[-2].shape[0] == found[-1].elements == 1000
+    assert all(param.name.endswith(("_weight", "_bias")) for param in parameters)
+    assert parameters[-2].shape[0] == parameters[-1].elements == 1000
 
 
 @pytest.mark.parametrize(
@@ -338,7 +346,7 @@ def test_each_network_has_names_of_its_own_for_every_array(name):
         (("inception-bn", None, (3, 29, 29)), "image_shape", "that fits is 3,205,205"),
     ],
 )
-def test_what_does_not_exist_is_refused_in_one_sentence(args, param, message):
+def test_rejects_unknown_networks_and_sizes_in_one_line(args, param, message):
     with pytest.raises(ModelError) as caught:
         list_parameters(*args)
     assert caught.value.param == param
@@ -347,11 +355,11 @@ def test_what_does_not_exist_is_refused_in_one_sentence(args, param, message):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_image_that_an_error_names_fits_and_one_less_does_not(name):
+def test_an_error_names_the_smallest_image_that_fits(name):
     try:
         list_parameters(name, image_shape=(2, 1, 1))
     except ModelError as error:
-        shape = tuple(int(word) for word in str(error).split()[-1].split(","))
+        shape = tuple(int(side) for side in str(error).split()[-1].split(","))
         assert list_parameters(name, image_shape=shape)
         with pytest.raises(ModelError, match="too small"):
             list_parameters(name, image_shape=(shape[0], shape[1] - 1, shape[2] - 1))
@@ -372,17 +380,17 @@ def test_small_depths_are_6n_plus_2_and_from_164_on_9n_plus_2(depth):
     pad=st.tuples(st.integers(0, 4), st.integers(0, 4)),
     stride=st.integers(1, 4),
 )
-def test_windows_are_counted_as_they_are_laid(size, kernel, pad, stride):
-    laid = tuple(
-        len(range(-border, length + border - window + 1, stride))
-        for length, window, border in zip(size, kernel, pad, strict=True)
+def test_counts_the_positions_of_a_window(size, kernel, pad, stride):
+    positions = tuple(
+        len(range(-padding, length + padding - window + 1, stride))
+        for length, window, padding in zip(size, kernel, pad, strict=True)
     )
     graph = NetworkGraph()
-    if 0 in laid:
+    if 0 in positions:
         with pytest.raises(TooSmallError, match="here has a window of"):
             graph.conv(Map(3, *size), 5, kernel, stride=stride, pad=pad, name="here")
     else:
-        assert graph.conv(Map(3, *size), 5, kernel, stride=stride, pad=pad) == Map(5, *laid)
+        assert graph.conv(Map(3, *size), 5, kernel, stride=stride, pad=pad) == Map(5, *positions)
         assert graph.parameters == [Parameter("convolution0_weight", (5, 3, *kernel))]
 
 
@@ -395,7 +403,7 @@ def test_padding_of_odd_kernels_keeps_height_and_width(size, half):
     assert NetworkGraph().conv(Map(3, *size), 5, kernel, pad=same_padding(kernel)).shape[1:] == size
 
 
-def test_maps_of_other_sizes_are_not_joined():
+def test_rejects_joining_maps_of_different_sizes():
     assert concat_maps(Map(2, 5, 5), Map(3, 5, 5)) == Map(5, 5, 5)
     with pytest.raises(ValueError, match="maps of different sizes"):
         concat_maps(Map(2, 5, 5), Map(3, 4, 5))

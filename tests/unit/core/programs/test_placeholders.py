@@ -4,7 +4,7 @@ from spbench_core.programs.placeholders import fill_placeholders, find_placehold
 
 
 @pytest.mark.parametrize(
-    ("text", "names", "text_then"),
+    ("text", "names", "filled"),
     [
         ("plain", [], "plain"),
         ("{rank} of {np}", ["rank", "np"], "<rank> of <np>"),
@@ -15,11 +15,11 @@ from spbench_core.programs.placeholders import fill_placeholders, find_placehold
         ("awk '{print}'", ["print"], "awk '<print>'"),
     ],
 )
-def test_names_between_braces_are_filled_in_and_other_braces_stay(text, names, text_then):
+def test_fills_names_in_braces_and_keeps_other_braces(text, names, filled):
     assert list(find_placeholders(text)) == names
-    assert fill_placeholders(text, lambda name: f"<{name}>") == text_then
+    assert fill_placeholders(text, lambda name: f"<{name}>") == filled
 
 
-def test_hosts_of_ranks_are_known_too():
+def test_accepts_the_host_of_a_rank():
     assert is_placeholder("host:3")
     assert not is_placeholder("ranks")

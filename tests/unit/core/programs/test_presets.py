@@ -1,4 +1,4 @@
-"""Each preset against each output that was captured of its program."""
+"""Presets, tested with the captured outputs of their programs."""
 
 import json
 from pathlib import Path
@@ -14,13 +14,13 @@ from spbench_core.programs.presets import PRESETS
 ROOT = Path(__file__).resolve().parents[4]
 DATA = ROOT / "tests/data/programs"
 CAPTURED = sorted(str(path.relative_to(DATA)) for path in DATA.rglob("*.txt"))
-RIGHT = [name for name in CAPTURED if not Path(name).name.startswith("failed")]
-WRONG = [name for name in CAPTURED if name not in RIGHT]
+PASSED = [name for name in CAPTURED if not Path(name).name.startswith("failed")]
+FAILED = [name for name in CAPTURED if name not in PASSED]
 EXPECTED = json.loads((DATA / "expected.json").read_text())
-SOURCES = [
+SOURCE_LINES = [
     line for line in (DATA / "SOURCES.md").read_text().splitlines() if line.startswith("| `")
 ]
-SOURCED = [line.split("`")[1] for line in SOURCES]
+SOURCE_NAMES = [line.split("`")[1] for line in SOURCE_LINES]
 
 MEANINGS = {
     "us": ("us", "lower"),
@@ -53,7 +53,7 @@ NOISE = [
 ]
 
 
-def read(name, output, size=1 << 20):
+def read_output(name, output, size=1 << 20):
     reader = OutputReader(parse_expectation(PRESETS[name.split("/")[0]].expects))
     lines = LineSplitter()
     pieces = [output[start : start + size] for start in range(0, len(output), size)]
@@ -64,68 +64,75 @@ def read(name, output, size=1 << 20):
     return reader.finish()
 
 
-def captured(name):
+def read_captured(name):
     return (DATA / name).read_bytes()
 
 
-def shown(point):
+def format_point(point):
     return [point.metric, dict(point.labels), pytest.approx(point.value)]
 
 
-def test_a_version_is_claimed_where_its_output_was_captured():
+def test_presets_list_the_captured_versions():
     for name, preset in PRESETS.items():
-        folders = {one.split("/")[1] for one in RIGHT if one.startswith(f"{name}/")}
+        folders = {path.split("/")[1] for path in PASSED if path.startswith(f"{name}/")}
         assert set(preset.versions) == folders, name
         assert list(preset.versions) == sorted(preset.versions), name
-    assert {one.split("/")[0] for one in CAPTURED} == set(PRESETS)
+    assert {path.split("/")[0] for path in CAPTURED} == set(PRESETS)
 
 
 def test_each_captured_output_has_a_source():
-    assert sorted(SOURCED) == CAPTURED
+    assert sorted(SOURCE_NAMES) == CAPTURED
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_all_numbers_of_a_captured_output_are_read(name):
-    found = read(name, captured(name))
+@pytest.mark.parametrize("name", PASSED)
+def test_reads_all_numbers_of_a_captured_output(name):
+    output = read_output(name, read_captured(name))
     expected = EXPECTED[name]
-    assert found.values == pytest.approx(expected["values"])
-    assert len(found.points) == expected["points"]
-    assert found.samples == expected.get("samples", {})
-    assert [shown(point) for point in found.points[:1] + found.points[-1:]] == expected["ends"]
-    assert not found.missing
-    assert not found.forbidden
+    assert output.values == pytest.approx(expected["values"])
+    assert len(output.points) == expected["points"]
+    assert output.samples == expected.get("samples", {})
+    assert [format_point(point) for point in output.points[:1] + output.points[-1:]] == expected[
+        "ends"
+    ]
+    assert not output.missing
+    assert not output.forbidden
 
 
-def test_units_and_directions_are_those_of_the_names():
+def test_units_and_directions_match_metric_names():
     for preset in PRESETS.values():
         for figure in parse_expectation(preset.expects).metrics.values():
             meaning = next(
-                (about for end, about in MEANINGS.items() if figure.name.endswith(end)), None
+                (
+                    unit_and_direction
+                    for suffix, unit_and_direction in MEANINGS.items()
+                    if figure.name.endswith(suffix)
+                ),
+                None,
             )
             assert (figure.unit, figure.better) == meaning, (preset.name, figure.name)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(RIGHT), st.data())
-def test_torn_output_among_lines_of_others_is_read_alike(name, data):
-    output = captured(name)
-    whole = output.decode().splitlines()
-    places = st.integers(0, len(whole))
-    for place in sorted(data.draw(st.lists(places, max_size=12)), reverse=True):
-        whole.insert(place, data.draw(st.sampled_from(NOISE)))
+@given(st.sampled_from(PASSED), st.data())
+def test_chunks_and_foreign_lines_do_not_change_the_result(name, data):
+    output = read_captured(name)
+    lines = output.decode().splitlines()
+    positions = st.integers(0, len(lines))
+    for position in sorted(data.draw(st.lists(positions, max_size=12)), reverse=True):
+        lines.insert(position, data.draw(st.sampled_from(NOISE)))
     size = data.draw(st.integers(1, 4000))
-    torn = read(name, "\n".join([*whole, ""]).encode(), size)
-    assert torn == read(name, output)
+    disturbed = read_output(name, "\n".join([*lines, ""]).encode(), size)
+    assert disturbed == read_output(name, output)
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_run_that_went_wrong_is_told(name):
-    found = read(name, captured(name))
-    assert found.forbidden
+@pytest.mark.parametrize("name", FAILED)
+def test_reports_a_failed_run(name):
+    output = read_output(name, read_captured(name))
+    assert output.forbidden
 
 
 @pytest.mark.parametrize(
-    ("name", "right", "wrong", "told"),
+    ("name", "original", "replacement", "expected"),
     [
         ("osu_latency/7.4/validated.txt", "Pass", "Fail", "validation is Fail, not Pass: "),
         ("osu_latency/6.1/two_hosts.txt", "28.75", "28.75[vm:1]", "a row that cannot be read"),
@@ -177,29 +184,29 @@ def test_a_run_that_went_wrong_is_told(name):
         ("mpi4dl_halo/0.6/two_tiles.txt", "passed", "failed", "Validation failed for rank"),
     ],
 )
-def test_what_goes_wrong_in_a_captured_output_is_told(name, right, wrong, told):
-    output = captured(name).decode()
-    assert right in output
-    found = read(name, output.replace(right, wrong).encode())
-    assert any(told in words for words in [*found.missing, *found.forbidden])
+def test_reports_an_error_in_a_captured_output(name, original, replacement, expected):
+    output = read_captured(name).decode()
+    assert original in output
+    changed = read_output(name, output.replace(original, replacement).encode())
+    assert any(expected in message for message in [*changed.missing, *changed.forbidden])
 
 
 @pytest.mark.parametrize(
     "name",
     [
         name
-        for name in RIGHT
+        for name in PASSED
         if not name.startswith(("osu_", "iperf3_server", "measure_py", "mpi4dl"))
     ],
 )
-def test_an_output_that_breaks_off_is_told(name):
-    output = captured(name)
-    assert read(name, output[: len(output) // 2]).missing
+def test_reports_a_truncated_output(name):
+    output = read_captured(name)
+    assert read_output(name, output[: len(output) // 2]).missing
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
-def test_an_empty_output_is_told(name):
-    assert read(name, b"").missing
+def test_reports_an_empty_output(name):
+    assert read_output(name, b"").missing
 
 
 @pytest.mark.parametrize(
@@ -216,27 +223,29 @@ def test_an_empty_output_is_told(name):
         ("nan", False),
     ],
 )
-def test_an_error_of_measure_py_is_small_or_told(error, small):
+def test_reports_large_errors_of_measure_py(error, small):
     line = f"INFO:root:iter 1, 0.08 sec, 1.9 GB/sec per gpu, error {error}\n"
-    assert (not read("measure_py", line.encode()).forbidden) == small
+    assert (not read_output("measure_py", line.encode()).forbidden) == small
 
 
-def test_the_page_of_presets_tells_all_of_them():
+def test_the_presets_page_lists_all_presets():
     page = (ROOT / "docs/presets.md").read_text().partition("## Reading")[0]
     rows = [line for line in page.splitlines() if line.startswith("| `")]
-    assert rows == [row(preset) for preset in PRESETS.values()]
+    assert rows == [format_row(preset) for preset in PRESETS.values()]
 
 
-def row(preset):
+def format_row(preset):
     figures = parse_expectation(preset.expects).metrics.values()
     metrics = ", ".join(f"`{figure.name}`" for figure in figures)
-    here = sorted(
+    run_versions = sorted(
         {
             name.split("/")[1]
-            for name, line in zip(SOURCED, SOURCES, strict=True)
+            for name, line in zip(SOURCE_NAMES, SOURCE_LINES, strict=True)
             if name.startswith(f"{preset.name}/") and "run here" in line
         }
     )
     program = f"`{preset.argv[0]}`: {preset.summary}"
-    ran = ", ".join(here) or "no"
-    return f"| `{preset.name}` | {program} | {', '.join(preset.versions)} | {metrics} | {ran} |"
+    run_text = ", ".join(run_versions) or "no"
+    return (
+        f"| `{preset.name}` | {program} | {', '.join(preset.versions)} | {metrics} | {run_text} |"
+    )

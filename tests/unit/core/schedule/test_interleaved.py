@@ -1,4 +1,4 @@
-"""Interleaved pipelines: where ranks stand, whom they work with, and in which order they work."""
+"""Interleaved pipelines: coordinates, groups and task orders of ranks."""
 
 import pytest
 from hypothesis import given
@@ -28,23 +28,23 @@ def layouts(draw):
     return build_layout(stages, members=members * rounds, replicas=replicas, rounds=rounds)
 
 
-def pipeline(stages, rounds):
+def build_pipeline(stages, rounds):
     return build_layout(stages * rounds, rounds=rounds)
 
 
-def orders_of(layout, parts, *, forward_only=False):
+def make_orders(layout, parts, *, forward_only=False):
     batches = split_batch(parts, parts)
     return step_orders(layout, batches, "interleaved", forward_only=forward_only)
 
 
-def words(order):
+def format_order(order):
     return " ".join(f"{task.kind[0]}{task.stage}.{task.micro_batch}" for task in order)
 
 
-# Where ranks stand
+# Coordinates and groups
 
 
-def test_every_round_is_on_the_same_ranks():
+def test_all_rounds_use_the_same_ranks():
     layout = build_layout(4, members=[2, 1, 2, 1], replicas=2, rounds=2)
     assert (layout.stages_per_round, layout.ranks_per_replica, layout.ranks) == (2, 3, 6)
     assert layout.list_coordinates(1) == (RankCoordinates(0, 0, 0, 1), RankCoordinates(0, 2, 0, 1))
@@ -54,7 +54,7 @@ def test_every_round_is_on_the_same_ranks():
     assert [layout.find_round(stage) for stage in range(4)] == [0, 0, 1, 1]
 
 
-def test_the_last_stage_of_a_round_is_beside_the_first_of_the_next():
+def test_the_last_stage_of_a_round_precedes_the_next_round():
     layout = build_layout(4, members=[2, 1, 2, 1], rounds=2)
     assert find_groups(layout, 0).previous == ()
     assert find_groups(layout, 2).next == (0, 1)
@@ -64,31 +64,36 @@ def test_the_last_stage_of_a_round_is_beside_the_first_of_the_next():
 
 
 @given(layouts())
-def test_each_rank_has_one_place_a_round_and_each_place_one_rank(layout):
-    found = [place for rank in range(layout.ranks) for place in layout.list_coordinates(rank)]
-    assert len(set(found)) == len(found) == layout.ranks * layout.rounds
+def test_ranks_and_coordinates_map_one_to_one_per_round(layout):
+    all_coordinates = [
+        coordinates for rank in range(layout.ranks) for coordinates in layout.list_coordinates(rank)
+    ]
+    assert len(set(all_coordinates)) == len(all_coordinates) == layout.ranks * layout.rounds
     for rank in range(layout.ranks):
-        for turn, place in enumerate(layout.list_coordinates(rank)):
-            assert layout.find_round(place.stage) == turn
-            assert layout.list_stage_ranks(place.stage, place.replica)[place.member] == rank
+        for round_index, coordinates in enumerate(layout.list_coordinates(rank)):
+            assert layout.find_round(coordinates.stage) == round_index
+            assert (
+                layout.list_stage_ranks(coordinates.stage, coordinates.replica)[coordinates.member]
+                == rank
+            )
 
 
 @given(layouts())
-def test_who_sends_to_whom_is_known_to_both(layout):
+def test_senders_and_receivers_agree(layout):
     for rank in range(layout.ranks):
-        for turn in range(layout.rounds):
-            mine = find_groups(layout, rank, round=turn)
-            assert bool(mine.previous) == (mine.coordinates.stage > 0)
-            assert bool(mine.next) == (mine.coordinates.stage < len(layout.stages) - 1)
-            for peer in mine.next:
-                theirs = find_groups(
-                    layout, peer, round=layout.find_round(mine.coordinates.stage + 1)
+        for round_index in range(layout.rounds):
+            sender = find_groups(layout, rank, round=round_index)
+            assert bool(sender.previous) == (sender.coordinates.stage > 0)
+            assert bool(sender.next) == (sender.coordinates.stage < len(layout.stages) - 1)
+            for peer in sender.next:
+                receiver = find_groups(
+                    layout, peer, round=layout.find_round(sender.coordinates.stage + 1)
                 )
-                assert theirs.coordinates.stage == mine.coordinates.stage + 1
-                assert rank in theirs.previous
+                assert receiver.coordinates.stage == sender.coordinates.stage + 1
+                assert rank in receiver.previous
 
 
-def test_what_makes_no_rounds():
+def test_rejects_invalid_rounds():
     with pytest.raises(ValueError, match="mirrored layout has one round"):
         build_layout(4, mirrored=True, rounds=2)
     with pytest.raises(ValueError, match="5 stages are no 2 rounds"):
@@ -106,43 +111,48 @@ def test_what_makes_no_rounds():
         build_layout(4, rounds=2).locate_rank(0, round=2)
 
 
-# In which order they work
+# Task orders
 
 
-def test_two_ranks_two_rounds_and_four_micro_batches_by_hand():
-    first, last = orders_of(pipeline(2, 2), 4)
-    assert words(first) == (
+def test_orders_of_two_ranks_match_a_derivation_by_hand():
+    first, last = make_orders(build_pipeline(2, 2), 4)
+    assert format_order(first) == (
         "f0.0 f0.1 f2.0 f2.1 f0.2 b2.0 f0.3 b2.1 f2.2 b0.0 f2.3 b0.1 b2.2 b2.3 b0.2 b0.3"
     )
-    assert words(last) == (
+    assert format_order(last) == (
         "f1.0 f1.1 f3.0 b3.0 f3.1 b3.1 f1.2 b1.0 f1.3 b1.1 f3.2 b3.2 f3.3 b3.3 b1.2 b1.3"
     )
-    line = simulate_orders(pipeline(2, 2), (first, last))
+    timeline = simulate_orders(build_pipeline(2, 2), (first, last))
     # Eight forwards of 1 and backwards of 2 a rank, and a wait of one each.
-    assert line.length == 27
-    assert line.bubble == pytest.approx(1 / 9)
+    assert timeline.length == 27
+    assert timeline.bubble == pytest.approx(1 / 9)
 
 
 @pytest.mark.slow
 @given(STAGES, ROUNDS, GROUPS, st.booleans())
-def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
-    layout = pipeline(stages, rounds)
+def test_orders_are_complete_and_free_of_deadlocks(stages, rounds, groups, forward_only):
+    layout = build_pipeline(stages, rounds)
     parts = stages * groups
-    orders = orders_of(layout, parts, forward_only=forward_only)
+    orders = make_orders(layout, parts, forward_only=forward_only)
     kinds = ("forward",) if forward_only else ("forward", "backward")
     for rank, order in enumerate(orders):
-        own = [place.stage for place in layout.list_coordinates(rank)]
+        stage_indices = [coordinates.stage for coordinates in layout.list_coordinates(rank)]
         assert sorted(order, key=repr) == sorted(
-            (Task(kind, index, at) for kind in kinds for index in range(parts) for at in own),
+            (
+                Task(kind, index, stage)
+                for kind in kinds
+                for index in range(parts)
+                for stage in stage_indices
+            ),
             key=repr,
         )
         for kind in kinds:
-            for at in own:
-                # So both ends of a way know what comes next.
-                turns = [
-                    task.micro_batch for task in order if (task.kind, task.stage) == (kind, at)
+            for stage in stage_indices:
+                # So the sender and the receiver know the next message.
+                micro_batches = [
+                    task.micro_batch for task in order if (task.kind, task.stage) == (kind, stage)
                 ]
-                assert turns == list(range(parts))
+                assert micro_batches == list(range(parts))
     for pending in (MAX_PENDING_SENDS, MAX_PENDING_SENDS + 1, None):
         assert len(simulate_orders(layout, orders, pending=pending).spans) == len(
             kinds
@@ -151,64 +161,64 @@ def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
 
 @pytest.mark.slow
 @given(STAGES, ROUNDS, GROUPS, COST, COST)
-def test_the_bubble_is_as_the_formula_says(stages, rounds, groups, forward, backward):
-    layout = pipeline(stages, rounds)
+def test_the_bubble_matches_the_formula(stages, rounds, groups, forward, backward):
+    layout = build_pipeline(stages, rounds)
     parts = stages * groups
     cost = {"forward": forward, "backward": backward}
     for forward_only in (False, True):
-        orders = orders_of(layout, parts, forward_only=forward_only)
-        line = simulate_orders(layout, orders, cost)
-        assert line.bubble == pytest.approx(ideal_bubble(stages, parts, rounds))
-        assert line.bubble < ideal_bubble(stages, parts)
-        waiting = simulate_orders(layout, orders, cost, pending=MAX_PENDING_SENDS)
-        assert waiting.bubble == line.bubble
+        orders = make_orders(layout, parts, forward_only=forward_only)
+        timeline = simulate_orders(layout, orders, cost)
+        assert timeline.bubble == pytest.approx(ideal_bubble(stages, parts, rounds))
+        assert timeline.bubble < ideal_bubble(stages, parts)
+        limited = simulate_orders(layout, orders, cost, pending=MAX_PENDING_SENDS)
+        assert limited.bubble == timeline.bubble
 
 
 @given(STAGES, ROUNDS, GROUPS)
-def test_a_rank_keeps_no_more_than_its_warm_up_and_one(stages, rounds, groups):
-    orders = orders_of(pipeline(stages, rounds), stages * groups)
-    wanted = [2 * (stages - 1 - rank) + (rounds - 1) * stages + 1 for rank in range(stages)]
+def test_a_rank_keeps_its_warm_up_plus_one_micro_batches(stages, rounds, groups):
+    orders = make_orders(build_pipeline(stages, rounds), stages * groups)
+    limits = [2 * (stages - 1 - rank) + (rounds - 1) * stages + 1 for rank in range(stages)]
     assert list(map(max_in_flight, orders)) == [
-        min(kept, rounds * stages * groups) for kept in wanted
+        min(limit, rounds * stages * groups) for limit in limits
     ]
 
 
 @given(layouts(), st.integers(1, 3))
-def test_members_work_together(layout, groups):
-    orders = orders_of(layout, layout.stages_per_round * groups)
+def test_members_have_the_same_order(layout, groups):
+    orders = make_orders(layout, layout.stages_per_round * groups)
     assert simulate_orders(layout, orders, pending=MAX_PENDING_SENDS).length > 0
     for stage in range(layout.stages_per_round):
         assert len({orders[rank] for rank in layout.list_stage_ranks(stage)}) == 1
 
 
 @given(STAGES, ROUNDS, st.integers(1, 12))
-def test_inference_takes_any_number_of_micro_batches(stages, rounds, parts):
-    layout = pipeline(stages, rounds)
-    line = simulate_orders(
-        layout, orders_of(layout, parts, forward_only=True), pending=MAX_PENDING_SENDS
+def test_inference_accepts_any_number_of_micro_batches(stages, rounds, parts):
+    layout = build_pipeline(stages, rounds)
+    timeline = simulate_orders(
+        layout, make_orders(layout, parts, forward_only=True), pending=MAX_PENDING_SENDS
     )
-    assert len(line.spans) == parts * len(layout.stages)
+    assert len(timeline.spans) == parts * len(layout.stages)
 
 
-def test_a_smaller_last_group_is_refused_since_it_would_hang():
-    layout = pipeline(4, 3)
+def test_rejects_a_smaller_last_group_that_would_deadlock():
+    layout = build_pipeline(4, 3)
     with pytest.raises(ValueError, match="9 micro-batches are no multiple of 4 stages"):
-        orders_of(layout, 9)
-    # What it would be: the order of the forwards, and of the backwards, with the same warm-up.
+        make_orders(layout, 9)
+    # The order that it would have: forwards and backwards with the same warm-up.
     orders = []
     for rank in range(4):
-        whole = interleaved_order(rank, 4, 3, range(12))
-        forward = [task for task in whole if task.kind == "forward" and task.micro_batch < 9]
-        backward = [task for task in whole if task.kind == "backward" and task.micro_batch < 9]
-        ahead = 2 * (3 - rank) + 8
-        steady = [one for both in zip(forward[ahead:], backward, strict=False) for one in both]
-        orders.append((*forward[:ahead], *steady, *backward[len(forward) - ahead :]))
+        full_order = interleaved_order(rank, 4, 3, range(12))
+        forward = [task for task in full_order if task.kind == "forward" and task.micro_batch < 9]
+        backward = [task for task in full_order if task.kind == "backward" and task.micro_batch < 9]
+        warm_up = 2 * (3 - rank) + 8
+        steady = [task for pair in zip(forward[warm_up:], backward, strict=False) for task in pair]
+        orders.append((*forward[:warm_up], *steady, *backward[len(forward) - warm_up :]))
     with pytest.raises(DeadlockError, match="waits forever"):
         simulate_orders(layout, orders)
 
 
-def test_rounds_and_the_schedule_belong_together():
+def test_rejects_rounds_without_interleaved_and_vice_versa():
     with pytest.raises(ValueError, match="1f1b is not for layouts of 2 rounds"):
-        step_orders(pipeline(2, 2), split_batch(2, 2), "1f1b")
+        step_orders(build_pipeline(2, 2), split_batch(2, 2), "1f1b")
     with pytest.raises(ValueError, match="interleaved is not for layouts of 1 rounds"):
-        orders_of(build_layout(2), 2)
+        make_orders(build_layout(2), 2)
