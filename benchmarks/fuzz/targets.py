@@ -29,7 +29,7 @@ from spbench.planner.cluster.cluster_file import read_cluster
 from spbench.planner.profile.json_file import read_profile_json
 from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.record.findings import collect_findings
-from spbench.record.number_formatting import strip_controls
+from spbench.record.number_formatting import replace_controls
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import read_summary, select_runs
@@ -237,7 +237,7 @@ def fuzz_baseline(generator: random.Random, folder: Path) -> str:
     ]
     gate_result.print_to(lines.append)
     lines += update_baseline(loaded, recorded, gate_result.comparison, widen=True)[1]
-    return strip_controls("\n".join(lines))
+    return replace_controls("\n".join(lines))
 
 
 def fuzz_summary(generator: random.Random, folder: Path) -> str:

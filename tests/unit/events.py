@@ -8,7 +8,7 @@ from typing import Any
 
 from spbench.engine.recorder import Recorder
 from spbench.record.runs.event_log import EventLog
-from spbench.record.runs.files import strip_controls_from_json
+from spbench.record.runs.files import replace_controls_in_json
 from spbench.record.runs.folder import RunFolder, create_run
 from spbench.record.state import RunState
 from spbench_core.events import rank_events
@@ -293,7 +293,7 @@ def record(folder: RunFolder, events) -> RunState:
     for event in events:
         if "seq" in event:
             line = rank_events.encode(event).rstrip(b"\n")
-            recorder.record_batch(1, [line], [strip_controls_from_json(event)])
+            recorder.record_batch(1, [line], [replace_controls_in_json(event)])
         else:
             fields = {name: event[name] for name in event if name not in ("event", "time")}
             recorder.record(event["event"], **fields)

@@ -21,7 +21,7 @@ from spbench.errors import ExitCode, FailedRunError, MissingError, SpbenchError,
 from spbench.record.case_figures import is_open
 from spbench.record.findings import collect_findings_or_defect
 from spbench.record.judge import judge_run
-from spbench.record.number_formatting import strip_controls
+from spbench.record.number_formatting import replace_controls
 from spbench.record.runs.event_log import EventLog, unwritable_error
 from spbench.record.runs.files import PRIVATE, read_file
 from spbench.record.runs.folder import RunFolder, unwritable_home_error
@@ -126,7 +126,7 @@ def _start_time(batch: Path) -> float:
         last = read_tail(log).strip().splitlines()[-1:] or ["it is empty"]
         raise MissingError(
             f"the batch job of {batch} has launched nothing yet: it is in its set-up (modules and "
-            f"lines of launch.batch), or ended there; {log}: {strip_controls(last[0])}"
+            f"lines of launch.batch), or ended there; {log}: {replace_controls(last[0])}"
         )
     raise MissingError(
         f"the batch job of {batch} has not begun: submit {batch / 'job.sh'}, or wait until the "

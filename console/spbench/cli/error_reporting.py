@@ -47,7 +47,7 @@ def run_reporting_errors(command: Callable[[], int]) -> int:
 
 def print_to_stderr(text: str) -> None:
     """Write a line to stderr, unless its reader is gone."""
-    from spbench.record.number_formatting import strip_line_controls
+    from spbench.record.number_formatting import replace_line_controls
 
     with suppress(BrokenPipeError):
-        sys.stderr.write(strip_line_controls(text) + "\n")
+        sys.stderr.write(replace_line_controls(text) + "\n")

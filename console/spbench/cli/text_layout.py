@@ -70,9 +70,9 @@ def output_width(stream: TextIO | None = None) -> int:
 
 def indent_text(text: str, width: int, indent: str = "") -> Iterator[str]:
     """Yield the lines of a text, indented and wrapped to at most `width` columns."""
-    from spbench.record.number_formatting import strip_line_controls
+    from spbench.record.number_formatting import replace_line_controls
     from spbench.report.text_tables import wrap_text
 
-    for line in strip_line_controls(text).splitlines() or [""]:
+    for line in replace_line_controls(text).splitlines() or [""]:
         for part in wrap_text(line, width - len(indent)) if line else [""]:
             yield f"{indent}{part}"

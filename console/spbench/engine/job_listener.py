@@ -17,7 +17,7 @@ from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, describe_defect
 from spbench.launch.jobs import Job
 from spbench.record.runs.event_log import encode
-from spbench.record.runs.files import may_have_controls, strip_controls_from_json
+from spbench.record.runs.files import may_have_controls, replace_controls_in_json
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import CASE_EVENTS, EVENTS_BEFORE_READY, SCHEMA
 from spbench_core.events.statuses import CaseStatus, LogLevel
@@ -62,7 +62,7 @@ class JobListener:
     def on_events(self, source: RankPeer, lines: list[bytes], events: list[Event]) -> None:
         """Record a batch of events, then react to them."""
         if may_have_controls(b"".join(lines)):
-            events = [strip_controls_from_json(event) for event in events]
+            events = [replace_controls_in_json(event) for event in events]
         num_valid, violation = self._find_first_violation(source, events)
         try:
             # the log is the source of record: write before any reaction

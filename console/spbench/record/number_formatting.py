@@ -246,16 +246,16 @@ def _format_plain(value: float, name: str) -> str:
     return format_number(value)
 
 
-def strip_controls(text: str) -> str:
+def replace_controls(text: str) -> str:
     """Return the text with ``?`` for characters that control a terminal."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def strip_line_controls(text: str) -> str:
-    """Return lines of text without controls.
+def replace_line_controls(text: str) -> str:
+    """Return lines of text with ``?`` for controls and spaces for tabs.
 
     The output of ranks may contain anything.
     """
-    return "\n".join(strip_controls(line.expandtabs()) for line in text.splitlines())
+    return "\n".join(replace_controls(line.expandtabs()) for line in text.splitlines())

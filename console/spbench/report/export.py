@@ -13,7 +13,7 @@ from typing import Any
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.efficiency import format_metric
 from spbench.record.metric_names import describe_separation, format_folded_name
-from spbench.record.number_formatting import strip_controls, strip_line_controls
+from spbench.record.number_formatting import replace_controls, replace_line_controls
 from spbench.record.runs.history import RunSummary
 from spbench.report.build import build_cases, build_document
 from spbench.report.comparison.model import CasePair, MetricRow, RunComparison, compute_overall
@@ -190,7 +190,7 @@ def _csv_cell(value: Any) -> Any:
     """Return a cell that is safe in spreadsheets (formulas) and terminals (controls)."""
     if not isinstance(value, str):
         return value
-    text = strip_line_controls(value)
+    text = replace_line_controls(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -225,7 +225,7 @@ _MARKS = re.compile(r"([\\`*\[\]<>#~|&!$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z]))")
 
 def escape_markdown(text: str) -> str:
     """Return a text in one line, with Markdown's special characters escaped."""
-    return _MARKS.sub(r"\\\1", strip_controls(" ".join(text.split())))
+    return _MARKS.sub(r"\\\1", replace_controls(" ".join(text.split())))
 
 
 RUN_COLUMNS = ("case", "status", "metric", "median", "p95", "p99", "n", "reference", "note")

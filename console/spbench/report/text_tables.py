@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from spbench.record.number_formatting import strip_controls
+from spbench.record.number_formatting import replace_controls
 
 PIPE_WIDTH = 120
 """Columns of output that is not written to a terminal."""
@@ -81,7 +81,7 @@ def render_table(
         rows: One cell for each column.
         width: The columns of the terminal.
     """
-    cells = [[strip_controls(cell) for cell in row] for row in rows]
+    cells = [[replace_controls(cell) for cell in row] for row in rows]
     shown = [
         index
         for index, column in enumerate(columns)
@@ -140,7 +140,7 @@ def wrap_text(text: str, width: int, indent: str = "  ") -> Iterator[str]:
 
 def _wrap(text: str, width: int, indent: str = "") -> Iterator[str]:
     lines = textwrap.wrap(
-        _BEFORE_UNIT.sub(_NO_BREAK, strip_controls(text)),
+        _BEFORE_UNIT.sub(_NO_BREAK, replace_controls(text)),
         width=width,
         subsequent_indent=indent,
         break_on_hyphens=False,

@@ -180,7 +180,7 @@ def _count_cases(baseline: BaselineFile) -> str:
 
 
 def _print_clean(*lines: str) -> None:
-    from spbench.record.number_formatting import strip_controls
+    from spbench.record.number_formatting import replace_controls
 
     for line in lines:
-        print(strip_controls(line))
+        print(replace_controls(line))

@@ -67,7 +67,7 @@ def history(
     home: HomeOption = None,
 ) -> None:
     """Print a metric over runs on the same machines, and its changes."""
-    from spbench.record.number_formatting import strip_controls
+    from spbench.record.number_formatting import replace_controls
     from spbench.record.runs.folder import find_home
     from spbench.report.metric_history import DEFAULT_RUNS, MOST_RUNS, load_history
 
@@ -82,7 +82,7 @@ def history(
     for line in (
         _render_csv(metric_history) if format_ is Format.CSV else _render_lines(metric_history)
     ):
-        print(strip_controls(line))
+        print(replace_controls(line))
 
 
 def _render_lines(history: MetricHistory) -> Iterator[str]:
@@ -198,16 +198,16 @@ def _build_series(run: RecordedRun, case: str, metric: str, parameter: str) -> l
 
 
 def _print_series(all_series: Iterable[Series]) -> None:
-    from spbench.record.number_formatting import strip_controls
+    from spbench.record.number_formatting import replace_controls
     from spbench.report.text_tables import align_columns
 
     for series in all_series:
-        print(strip_controls(f"{series.name}: {series.metric}, better: {series.better}"))
+        print(replace_controls(f"{series.name}: {series.metric}, better: {series.better}"))
         rows = [
             (point.label, *_format_values(series, point), point.status) for point in series.points
         ]
         for row in align_columns([_SERIES_COLUMNS, *rows], (1, 2, 3)):
-            print(strip_controls(f"  {row}"))
+            print(replace_controls(f"  {row}"))
 
 
 def _format_values(series: Series, point: Point) -> list[str]:

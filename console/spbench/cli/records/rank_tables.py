@@ -59,7 +59,7 @@ def _render_case(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     """Yield the table of a case, and add the meaning of its columns to the legend."""
     from spbench.record.comparison import RankComparison
     from spbench.record.machine.core_sharing import fold_numbers, format_location
-    from spbench.record.number_formatting import format_factor, format_time, strip_line_controls
+    from spbench.record.number_formatting import format_factor, format_time, replace_line_controls
 
     times = case.active_medians()
     comparison = RankComparison(case.identity)
@@ -92,7 +92,7 @@ def _render_case(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
             cells["skew"] = format_factor(skews[rank])
         rows.append([str(rank), *format_location(part), *(cells.get(name, "") for name in titles)])
     right = (0, 2, *range(len(_LOCATION_COLUMNS), len(_LOCATION_COLUMNS) + len(titles)))
-    yield from map(strip_line_controls, align_columns(rows, right))
+    yield from map(replace_line_controls, align_columns(rows, right))
 
 
 def render_link_table(table: LinkTable) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from spbench.record.number_formatting import strip_line_controls
+from spbench.record.number_formatting import replace_line_controls
 from spbench.record.runs.folder import RunFolder, find_run
 from spbench.report.baselines.files import (
     baseline_path,
@@ -47,5 +47,5 @@ def read_run(folder: RunFolder) -> RecordedRun:
     """
     run = load_run(folder)
     if run.left_out:
-        sys.stderr.write(f"spbench: note: {strip_line_controls(run.left_out)}\n")
+        sys.stderr.write(f"spbench: note: {replace_line_controls(run.left_out)}\n")
     return run

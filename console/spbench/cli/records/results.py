@@ -83,7 +83,7 @@ def list_(
     ] = False,
 ) -> None:
     """List runs, the newest first."""
-    from spbench.record.number_formatting import strip_controls
+    from spbench.record.number_formatting import replace_controls
     from spbench.record.runs.folder import find_home
     from spbench.record.runs.history import list_summaries, select_runs
 
@@ -97,7 +97,7 @@ def list_(
         print(json.dumps([summary_object(run) for run in chosen], indent=1))
     else:
         for line in _format_runs(chosen[::-1], _find_terminal_width()):
-            print(strip_controls(line))
+            print(replace_controls(line))
     if runs and not chosen:
         raise NothingSelected(f"the filter {text!r} fits none of the {len(runs)} runs")
 
@@ -180,7 +180,7 @@ def show(
     ] = False,
 ) -> None:
     """Show the cases of a run, also of one that was killed."""
-    from spbench.record.number_formatting import strip_controls
+    from spbench.record.number_formatting import replace_controls
     from spbench.record.runs.folder import find_home, find_run
 
     folder = find_run(find_home(home, os.environ), run)
@@ -193,9 +193,9 @@ def show(
         print(line)
     for matrix in matrices:
         for table in matrix.tables:
-            print(f"\n{strip_controls(f'{matrix.case}: {table.title}')}")
+            print(f"\n{replace_controls(f'{matrix.case}: {table.title}')}")
             for line in render_link_table(table):
-                print(strip_controls(line))
+                print(replace_controls(line))
 
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
@@ -204,7 +204,7 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     from spbench.cli.runs.lines import LineView, describe_unfinished, list_remarks
     from spbench.cli.text_layout import indent_text, output_width
     from spbench.record.judge import describe_not_judged
-    from spbench.record.number_formatting import strip_line_controls
+    from spbench.record.number_formatting import replace_line_controls
 
     width = output_width(sys.stdout)
     table = CaseTable(state.cases, state.jobs, width, detailed=True)
@@ -220,17 +220,17 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
         for line in indent_text(note, width):
             print(line)
     if state.skipped:
-        print(strip_line_controls(state.skipped))
+        print(replace_line_controls(state.skipped))
     ended = state.run is not None and state.run.finished is not None
     if ended:
         LineView(state, print, 0, width).finish(folder.report_line)
     else:
-        print(strip_line_controls(describe_unfinished(folder)))
+        print(replace_line_controls(describe_unfinished(folder)))
 
 
 def _generate_output(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iterator[str]:
     """Yield tracebacks of ranks, and the output of all jobs or of those with errors."""
-    from spbench.record.number_formatting import strip_line_controls
+    from spbench.record.number_formatting import replace_line_controls
     from spbench.record.runs.job_output import read_job_output
 
     failed = set()
@@ -239,11 +239,11 @@ def _generate_output(folder: RunFolder, state: RunState, *, all_jobs: bool) -> I
         if case.status in _ENDED_BADLY and case.verdict.job is not None:
             failed.add(case.verdict.job)
         for rank, error in sorted(raised, key=lambda pair: pair[0]):
-            yield strip_line_controls(
+            yield replace_line_controls(
                 f"\n{case.id}, rank {rank}: {error.get('message', 'an error')}"
             )
             yield from map(
-                strip_line_controls, (error.get("traceback") or "").rstrip().splitlines()
+                replace_line_controls, (error.get("traceback") or "").rstrip().splitlines()
             )
     for job in state.jobs if all_jobs else sorted(failed):
         for end in read_job_output(folder, job):

@@ -99,10 +99,12 @@ def prune(
 
 
 def _print_runs(old_runs: Sequence[OldRun]) -> None:
-    from spbench.record.number_formatting import strip_controls
+    from spbench.record.number_formatting import replace_controls
 
     for run in old_runs:
-        print(strip_controls(f"{run.summary.id:<46} {run.bytes:>14,} bytes  {run.summary.verdict}"))
+        print(
+            replace_controls(f"{run.summary.id:<46} {run.bytes:>14,} bytes  {run.summary.verdict}")
+        )
     total = sum(run.bytes for run in old_runs)
     print(
         f"{format_quantity(len(old_runs), 'run')}, {total:,} bytes" if old_runs else "no run goes"

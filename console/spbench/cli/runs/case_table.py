@@ -24,7 +24,7 @@ from spbench.record.number_formatting import (
     DISTURBED,
     GLYPHS,
     NOISY,
-    strip_controls,
+    replace_controls,
 )
 from spbench.record.run_parts import JobState
 from spbench.report.text_tables import PIPE_WIDTH, cut_middle, drop_parameter_names, shorten_ids
@@ -174,7 +174,7 @@ class CaseTable:
 
     def _choose_layout(self, columns: list[CaseColumn], ids: Iterable[str]) -> _Layout:
         """Return the layout with most columns that fit next to whole or shortened ids."""
-        names = [strip_controls(id_) for id_ in ids]
+        names = [replace_controls(id_) for id_ in ids]
         longest = max(map(len, names), default=0)
         layouts = list(self._generate_layouts(columns))
         for layout in layouts:
@@ -249,7 +249,7 @@ class _Layout:
         counter = f"[{number:>{len(str(total))}}/{total}] " if self.counter else ""
         verdict = row.case.verdict.shown_status
         status = f"{GLYPHS.get(row.case.status, '?')} {verdict}{f' {NOISY}' if row.noisy else ''}"
-        name = self.names[strip_controls(shown_id(row.case))]
+        name = self.names[replace_controls(shown_id(row.case))]
         cells = _GAP.join(
             f"{cut_middle(column.cell(row), column.width):>{column.width}}"
             for column in self.columns

@@ -24,7 +24,7 @@ from spbench.record.messages.cases import describe_repeats
 from spbench.record.messages.phases import describe_phase
 from spbench.record.messages.stragglers import describe_lags
 from spbench.record.noise import read_other_work, remove_other_work
-from spbench.record.number_formatting import format_duration, strip_line_controls
+from spbench.record.number_formatting import format_duration, replace_line_controls
 from spbench.record.rank_rows import RankRows
 from spbench.record.run_parts import RankState
 from spbench.record.state import RunState
@@ -151,7 +151,7 @@ class LineView:
                 yield finding
 
     def _write(self, text: str) -> None:
-        self._output(strip_line_controls(text))
+        self._output(replace_line_controls(text))
         self._next_phase = self._now + FIRST_PHASE_DELAY
 
     def _write_wrapped(self, text: str, indent: str = "") -> None:
@@ -324,11 +324,11 @@ def replay_lines(
     if state.run is None and events.skipped:
         raise UsageError(f"the beginning of this run is lost: {events.skipped}")
     if events.skipped:
-        write(strip_line_controls(events.skipped))
+        write(replace_line_controls(events.skipped))
     if state.run is not None and state.run.finished is not None:
         lines.finish(folder.report_line)
     else:
-        write(strip_line_controls(describe_unfinished(folder)))
+        write(replace_line_controls(describe_unfinished(folder)))
 
 
 def describe_unfinished(folder: RunFolder) -> str:

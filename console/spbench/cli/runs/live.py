@@ -19,7 +19,7 @@ from spbench.record.number_formatting import (
     format_duration,
     format_factor,
     format_time,
-    strip_controls,
+    replace_controls,
 )
 from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
@@ -92,7 +92,9 @@ class LiveView:
         if not self._lines.rows.ranks():
             return Text("starting ...", style="dim")
         case = self._lines.rows.case
-        title = f"times of each rank in {strip_controls(case.id)}" if case is not None else "ranks"
+        title = (
+            f"times of each rank in {replace_controls(case.id)}" if case is not None else "ranks"
+        )
         return Group(
             self._render_headline(), Text(title, style="dim", no_wrap=True), self._render_table()
         )
@@ -111,8 +113,8 @@ class LiveView:
             f"{bar} {done}/{len(self._state.cases)} cases",
             format_duration(elapsed),
             self._lines.format_remaining(self._now),
-            strip_controls(running),
-            strip_controls(describe_phase(self._state, self._now)),
+            replace_controls(running),
+            replace_controls(describe_phase(self._state, self._now)),
         )
         return Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
 
@@ -133,14 +135,14 @@ class LiveView:
         columns = [name for name in _TRAILING_COLUMNS if name not in left_out]
         for name in (*_LEADING_COLUMNS, *coordinate_names, *columns):
             table.add_column(
-                strip_controls(name),
+                replace_controls(name),
                 justify="right" if name in _NUMBER_COLUMNS else "left",
                 no_wrap=True,
             )
         for row in shown:
             cells = _format_cells(row)
             coordinates = (
-                Text(strip_controls(row.coordinates.get(name, ""))) for name in coordinate_names
+                Text(replace_controls(row.coordinates.get(name, ""))) for name in coordinate_names
             )
             table.add_row(*map(cells.get, _LEADING_COLUMNS), *coordinates, *map(cells.get, columns))
         captions = (
@@ -160,8 +162,8 @@ def _format_cells(row: RankRow) -> dict[str, Text]:
     times = {"last": row.last, "median": row.p50, "own": row.active, "p95": row.p95, "p99": row.p99}
     return {
         "rank": Text(str(row.rank)),
-        "host": Text(strip_controls(row.host)),
-        "phase": Text(strip_controls(row.activity), style=_PHASE_STYLES.get(row.phase, "")),
+        "host": Text(replace_controls(row.host)),
+        "phase": Text(replace_controls(row.activity), style=_PHASE_STYLES.get(row.phase, "")),
         "iterations": Text(str(row.iterations or "")),
         **{name: _format_cell_time(value) for name, value in times.items()},
         "skew": Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),

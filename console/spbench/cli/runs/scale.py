@@ -159,7 +159,7 @@ def _find_selected_entries(request: Request) -> list[str] | None:
 
 
 def _print_scalings(scalings: Sequence[Scaling], write: Callable[[str], None]) -> None:
-    from spbench.record.number_formatting import strip_controls
+    from spbench.record.number_formatting import replace_controls
     from spbench.report.scaling import (
         SCALING_COLUMNS,
         SCALING_NUMBER_COLUMNS,
@@ -170,9 +170,9 @@ def _print_scalings(scalings: Sequence[Scaling], write: Callable[[str], None]) -
 
     write("")
     for line in align_columns([SCALING_COLUMNS, *scaling_rows(scalings)], SCALING_NUMBER_COLUMNS):
-        write(strip_controls(line))
+        write(replace_controls(line))
     for remark in scaling_remarks(scalings):
-        write(strip_controls(remark))
+        write(replace_controls(remark))
 
 
 def _write_json(scalings: Sequence[Scaling], target: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.record.runs.files import file_mode, may_have_controls, strip_controls_from_json
+from spbench.record.runs.files import file_mode, may_have_controls, replace_controls_in_json
 from spbench.safe_files import open_to_append
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import LONG_JSON, SHORT_JSON
@@ -125,6 +125,6 @@ def decode(text: bytes) -> Any:
     decoder = LONG_JSON if _BEYOND_FLOATS.search(text) else SHORT_JSON
     try:
         value = decoder.decode(text.decode())
-        return strip_controls_from_json(value) if may_have_controls(text) else value
+        return replace_controls_in_json(value) if may_have_controls(text) else value
     except (ValueError, RecursionError):
         return None

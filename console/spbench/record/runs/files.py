@@ -105,7 +105,7 @@ def may_have_controls(text: bytes) -> bool:
     return _SUSPECT.search(text) is not None
 
 
-def strip_controls_from_json(value: Any) -> Any:
+def replace_controls_in_json(value: Any) -> Any:
     """Return a JSON value with ``?`` for control characters.
 
     Line ends and tabs are kept.
@@ -115,10 +115,10 @@ def strip_controls_from_json(value: Any) -> Any:
             return value
         return "".join(map(_replace_control, value.replace("\r\n", "\n")))
     if isinstance(value, list):
-        return [strip_controls_from_json(item) for item in value]
+        return [replace_controls_in_json(item) for item in value]
     if isinstance(value, dict):
         return {
-            strip_controls_from_json(key): strip_controls_from_json(child)
+            replace_controls_in_json(key): replace_controls_in_json(child)
             for key, child in value.items()
         }
     return value
@@ -155,7 +155,7 @@ def parse_json(text: bytes, path: Path) -> Any:
     """
     try:
         value = json.loads(text)
-        return strip_controls_from_json(value) if may_have_controls(text) else value
+        return replace_controls_in_json(value) if may_have_controls(text) else value
     except RecursionError:
         raise ValueError(f"{path} is nested too deep") from None
     except ValueError as error:

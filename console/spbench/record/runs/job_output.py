@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from spbench.record.runs.files import open_file, strip_controls_from_json
+from spbench.record.runs.files import open_file, replace_controls_in_json
 from spbench.record.runs.folder import RunFolder
 
 MAX_BYTES = 16 << 10
@@ -60,5 +60,5 @@ def _read_end(name: str, path: Path, max_bytes: int) -> StreamEnd | None:
     if left_out:
         cut = content.find(b"\n") + 1  # the incomplete first line
         left_out, content = left_out + cut, content[cut:]
-    text = strip_controls_from_json(content.replace(b"\0", b"").decode(errors="replace"))
+    text = replace_controls_in_json(content.replace(b"\0", b"").decode(errors="replace"))
     return StreamEnd(name, text, max(0, left_out), path)

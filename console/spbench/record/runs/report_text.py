@@ -14,7 +14,7 @@ from spbench.record.runs.files import (
     TooLargeError,
     may_have_controls,
     open_file,
-    strip_controls_from_json,
+    replace_controls_in_json,
 )
 
 CASES = "cases"
@@ -112,7 +112,7 @@ class _ReportReader(Generic[Case]):
                 continue
             suspect = may_have_controls(self._text[self._position : end].encode())
             self._position = end
-            return strip_controls_from_json(value) if suspect else value
+            return replace_controls_in_json(value) if suspect else value
 
     def _accept(self, character: str) -> bool:
         if not self._skip_space() or self._text[self._position] != character:

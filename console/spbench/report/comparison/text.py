@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from spbench.record.number_formatting import GLYPHS, strip_controls
+from spbench.record.number_formatting import GLYPHS, replace_controls
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import RunComparison
 from spbench.report.comparison.notes import (
@@ -119,7 +119,7 @@ def _metric_table(rows: Sequence[ComparedRow], width: int) -> list[str]:
     for row, line in zip(cells, lines, strict=True):
         if row[0] != case_id:
             case_id = row[0]
-            table.append(cut_middle(strip_controls(case_id), width))
+            table.append(cut_middle(replace_controls(case_id), width))
         table.append(f"{_INDENT}{line}")
     return table
 
@@ -133,7 +133,7 @@ def _align_without_ids(rows: Sequence[Sequence[str]], width: int) -> list[str]:
             for index, column in enumerate(METRIC_COLUMNS)
             if not column.ids and (optional or not column.optional)
         ]
-        cells = [[strip_controls(row[index]) for index, _ in columns] for row in (titles, *rows)]
+        cells = [[replace_controls(row[index]) for index, _ in columns] for row in (titles, *rows)]
         right = {index for index, (_, column) in enumerate(columns) if column.right}
         lines = align_columns(cells, right)
         if max(map(len, lines)) <= width:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from spbench.record.number_formatting import strip_line_controls
+from spbench.record.number_formatting import replace_line_controls
 from spbench.record.runs.files import read_file
 from spbench.report.formats.case_text import explain_status, list_bad_cases, list_unexplained_errors
 from spbench.report.model import CasePart
@@ -73,7 +73,7 @@ def _make_relative(file: str) -> str:
 
 
 def _escape_message(text: str) -> str:
-    plain = strip_line_controls(text.replace("\r", "\n"))
+    plain = replace_line_controls(text.replace("\r", "\n"))
     return plain.replace("%", "%25").replace("\n", "%0A")
 
 

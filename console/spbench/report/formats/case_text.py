@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
 from spbench.record.metric_names import format_metric_name
-from spbench.record.number_formatting import NOISY, format_value, strip_line_controls
+from spbench.record.number_formatting import NOISY, format_value, replace_line_controls
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
@@ -46,10 +46,10 @@ def explain_status(case: CasePart) -> str:
     """Return the reason why a case did not pass, or not in its first attempt."""
     if case.shown_status == CaseStatus.FLAKY:
         previous = case.earlier[-1]
-        return strip_line_controls(
+        return replace_line_controls(
             f"passed at try {case.attempts}, after: {previous.reason or previous.status}"
         )
-    return strip_line_controls(case.reason or case.status)
+    return replace_line_controls(case.reason or case.status)
 
 
 def format_tally(run: RecordedRun) -> str:
@@ -109,7 +109,7 @@ def metric_lines(case: CasePart) -> Iterator[str]:
         more = f", p95 {_file_number(metric.p95)}, n {metric.n}" if metric.n > 1 else ""
         limit = case.limits.get(name)
         bound = f", limit {_file_number(limit.value)}" if limit and limit.value is not None else ""
-        yield strip_line_controls(f"{name} {_file_number(metric.value)}{unit}{more}{bound}")
+        yield replace_line_controls(f"{name} {_file_number(metric.value)}{unit}{more}{bound}")
 
 
 def compute_case_seconds(case: CasePart) -> float | None:

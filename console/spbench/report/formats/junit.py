@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from spbench.record.number_formatting import strip_line_controls
+from spbench.record.number_formatting import replace_line_controls
 from spbench.report.formats.case_text import (
     compute_case_seconds,
     explain_status,
@@ -43,8 +43,8 @@ def render_junit(run: RecordedRun) -> str:
     if summary.started:
         attributes["timestamp"] = format_day_and_time(summary.started)
     if summary.host:
-        attributes["hostname"] = strip_line_controls(summary.host)
-    suite_name = strip_line_controls(summary.suite)
+        attributes["hostname"] = replace_line_controls(summary.host)
+    suite_name = replace_line_controls(summary.suite)
     suite = SubElement(top, "testsuite", {"name": suite_name, **attributes})
     _add_properties(suite, _run_properties(run))
     for case in run.cases.values():
@@ -67,23 +67,23 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
         suite,
         "testcase",
         {
-            "classname": strip_line_controls(f"{name}.{case.benchmark}"),
-            "name": strip_line_controls(case.id),
+            "classname": replace_line_controls(f"{name}.{case.benchmark}"),
+            "name": replace_line_controls(case.id),
             "time": _format_seconds(compute_case_seconds(case)),
         },
     )
     properties = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
     properties += [
-        ("slow", strip_line_controls(straggler.sentence)) for straggler in case.stragglers
+        ("slow", replace_line_controls(straggler.sentence)) for straggler in case.stragglers
     ]
-    properties += [("noisy", strip_line_controls(case.noisy))] if case.noisy else []
+    properties += [("noisy", replace_line_controls(case.noisy))] if case.noisy else []
     flaky = case.shown_status == CaseStatus.FLAKY
     _add_properties(test, [("flaky", explain_status(case)), *properties] if flaky else properties)
     if case.status == CaseStatus.FAILED:
         _add_problem(test, "failure", _failure_type(case), explain_status(case))
     elif case.status.is_broken:
         text = "\n".join(
-            filter(None, (explain_status(case), strip_line_controls(case.traceback or "")))
+            filter(None, (explain_status(case), replace_line_controls(case.traceback or "")))
         )
         _add_problem(test, "error", case.status, text)
     elif not case.status.has_result:
@@ -94,12 +94,12 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
 
 def _add_whole_run(suite: Element, name: str, errors: Iterable[str]) -> None:
     attributes = {
-        "classname": strip_line_controls(name),
+        "classname": replace_line_controls(name),
         "name": WHOLE_RUN,
         "time": _format_seconds(None),
     }
     test = SubElement(suite, "testcase", attributes)
-    _add_problem(test, "error", "error", "\n".join(map(strip_line_controls, errors)))
+    _add_problem(test, "error", "error", "\n".join(map(replace_line_controls, errors)))
 
 
 def _add_problem(test: Element, element: str, kind: str, text: str) -> None:
@@ -110,7 +110,7 @@ def _add_problem(test: Element, element: str, kind: str, text: str) -> None:
 
 def _add_properties(parent: Element, properties: Iterable[tuple[str, str]]) -> None:
     all_attributes = [
-        {"name": strip_line_controls(name), "value": strip_line_controls(value)}
+        {"name": replace_line_controls(name), "value": replace_line_controls(value)}
         for name, value in properties
     ]
     if all_attributes:

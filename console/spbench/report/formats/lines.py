@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from spbench.record.number_formatting import format_time, strip_controls
+from spbench.record.number_formatting import format_time, replace_controls
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.records import metric_records
@@ -54,7 +54,7 @@ def _message(run: RecordedRun, case: CasePart, moment: str) -> str:
     data = " ".join(f'{name}="{_escape_value(value)}"' for name, value in fields.items())
     duration = "" if time is None else f", {format_time(time.value)}"
     reason = f": {case.reason}" if case.reason else ""
-    text = strip_controls(" ".join(f"{case.status} {case.id}{duration}{reason}".split()))
+    text = replace_controls(" ".join(f"{case.status} {case.id}{duration}{reason}".split()))
     return f"<{priority}>1 {moment} {_format_host(run)} spbench - case [{_DATA_ID} {data}] {text}"
 
 
@@ -64,5 +64,5 @@ def _format_host(run: RecordedRun) -> str:
 
 
 def _escape_value(value: str) -> str:
-    text = strip_controls(" ".join(value.split())).replace("\\", "\\\\").replace('"', '\\"')
+    text = replace_controls(" ".join(value.split())).replace("\\", "\\\\").replace('"', '\\"')
     return text.replace("]", "\\]")

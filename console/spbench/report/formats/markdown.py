@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from spbench.record.number_formatting import GLYPHS, NOISY, strip_controls
+from spbench.record.number_formatting import GLYPHS, NOISY, replace_controls
 from spbench.report.export import NUMBER_COLUMNS, RUN_COLUMNS, escape_markdown, run_rows
 from spbench.report.formats.case_text import (
     LEGEND,
@@ -119,7 +119,7 @@ def _format_case_status(case: CasePart) -> str:
 
 def _code(text: str) -> str:
     """Return a name as inline code, or escaped if a bar in it would break a table."""
-    name = strip_controls(" ".join(text.split()))
+    name = replace_controls(" ".join(text.split()))
     if "|" in name or not name:
         return escape_markdown(name)
     fence = "`" * (max(map(len, re.findall("`+", name)), default=0) + 1)

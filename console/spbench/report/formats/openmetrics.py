@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from spbench.record.number_formatting import GLYPHS, strip_controls
+from spbench.record.number_formatting import GLYPHS, replace_controls
 from spbench.report.formats.case_text import has_passed
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
@@ -170,4 +170,4 @@ def _render_family(name: str, family: MetricFamily) -> Iterator[str]:
 
 
 def _escape(text: str) -> str:
-    return strip_controls(text).replace("\\", "\\\\").replace('"', '\\"')
+    return replace_controls(text).replace("\\", "\\\\").replace('"', '\\"')

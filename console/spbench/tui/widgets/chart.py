@@ -12,7 +12,7 @@ from textual.geometry import Offset, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from spbench.record.number_formatting import strip_controls
+from spbench.record.number_formatting import replace_controls
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.text import ComponentStyles, fit, merge_segments
@@ -183,7 +183,7 @@ class Chart(Widget, can_focus=True):
 
     def _build_strip(self, pieces: Sequence[Piece], width: int) -> Strip:
         segments = merge_segments(
-            (strip_controls(text), self._style(style)) for text, style in pieces
+            (replace_controls(text), self._style(style)) for text, style in pieces
         )
         return Strip(segments).adjust_cell_length(width, self._style())
 

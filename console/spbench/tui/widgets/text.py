@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.widget import Widget
 
-from spbench.record.number_formatting import strip_controls
+from spbench.record.number_formatting import replace_controls
 
 Align = Literal["left", "right"]
 _ELLIPSIS = "…"
@@ -25,7 +25,7 @@ def fit(text: str, width: int, align: Align = "left") -> str:
     """Return a text in exactly ``width`` cells; an ellipsis marks a cut."""
     if width <= 0:
         return ""
-    text = strip_controls(text)
+    text = replace_controls(text)
     size = cell_width(text)
     if size > width:
         return set_cell_size(text, width - 1) + _ELLIPSIS
@@ -35,7 +35,7 @@ def fit(text: str, width: int, align: Align = "left") -> str:
 
 def wrap(text: str, width: int) -> list[str]:
     """Return a text in lines of at most ``width`` cells, at least one line."""
-    text = strip_controls(text)
+    text = replace_controls(text)
     if text.isascii():
         return [text[start : start + width] for start in range(0, max(1, len(text)), width)]
     return chop_cells(text, width)
@@ -43,7 +43,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 def join_fitting(phrases: Iterable[str], width: int) -> str:
     """Return the first phrases that fit in ``width`` cells, without empty ones."""
-    first, *others = [strip_controls(phrase) for phrase in phrases if phrase] or [""]
+    first, *others = [replace_controls(phrase) for phrase in phrases if phrase] or [""]
     line = first
     for phrase in others:
         if cell_width(line) + 2 + cell_width(phrase) > width:

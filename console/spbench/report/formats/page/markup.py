@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from spbench.record.number_formatting import strip_line_controls
+from spbench.record.number_formatting import replace_line_controls
 
 Value = str | float | None
 
@@ -23,7 +23,7 @@ _SHAPES = frozenset({"path", "rect", "line", "circle", "polyline"})
 
 def escape_text(part: str) -> Markup:
     """Return plain text as HTML, without control characters; return markup unchanged."""
-    return part if isinstance(part, Markup) else Markup(escape(strip_line_controls(part)))
+    return part if isinstance(part, Markup) else Markup(escape(replace_line_controls(part)))
 
 
 def tag(name: str, /, *children: str, **attributes: Value) -> Markup:
@@ -49,7 +49,7 @@ def join_markup(parts: Iterable[str], between: str = "") -> Markup:
 
 
 def _attribute(value: str | float) -> str:
-    return escape(strip_line_controls(value)) if isinstance(value, str) else svg_number(value)
+    return escape(replace_line_controls(value)) if isinstance(value, str) else svg_number(value)
 
 
 def svg_number(value: float) -> str:

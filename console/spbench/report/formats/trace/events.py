@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spbench.errors import UsageError
-from spbench.record.number_formatting import strip_controls
-from spbench.record.runs.files import strip_controls_from_json
+from spbench.record.number_formatting import replace_controls
+from spbench.record.runs.files import replace_controls_in_json
 from spbench.record.runs.follow import RecordedEvents
 from spbench.report.formats.trace.clocks import ClockOffset
 from spbench.report.formats.trace.spans import RunSpans, Span
@@ -43,7 +43,7 @@ def render_trace(run: RecordedRun) -> str:
     }
     events = _make_events(run_spans, offsets, run)
     lines = ",\n".join(json.dumps(event, allow_nan=False) for event in events)
-    other_data = {"run": strip_controls(run.summary.id), "clocks": [*_describe_clocks(offsets)]}
+    other_data = {"run": replace_controls(run.summary.id), "clocks": [*_describe_clocks(offsets)]}
     head = f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(other_data)}, "traceEvents": ['
     return f"{head}\n{lines}\n]}}\n"
 
@@ -77,12 +77,12 @@ def _make_events(
 def _make_event(span: Span, process: int, start: float, offsets: Offsets) -> dict[str, Any]:
     begin = round((_console_time(span.start, span, offsets) - start) * _MICRO, 3)
     event = {
-        "name": strip_controls(span.name),
+        "name": replace_controls(span.name),
         "cat": span.kind,
         "pid": process,
         "tid": 0 if span.rank is None else span.rank + 1,
         "ts": begin,
-        "args": strip_controls_from_json({**span.details, "job": span.job}),
+        "args": replace_controls_in_json({**span.details, "job": span.job}),
     }
     if span.end is None:
         return {**event, "ph": "i", "s": "t"}
@@ -100,11 +100,11 @@ def _console_time(time: float, span: Span, offsets: Offsets) -> float:
 
 def _describe_clocks(offsets: Offsets) -> Iterator[str]:
     for (job, host), offset in offsets.items():
-        yield f"job {job}, {strip_controls(host)}: {offset.description}"
+        yield f"job {job}, {replace_controls(host)}: {offset.description}"
 
 
 def _name_event(kind: str, process: int, thread: int, text: str) -> dict[str, Any]:
-    return {**_metadata(kind, process, thread), "args": {"name": strip_controls(text)}}
+    return {**_metadata(kind, process, thread), "args": {"name": replace_controls(text)}}
 
 
 def _metadata(kind: str, process: int, thread: int) -> dict[str, Any]:
