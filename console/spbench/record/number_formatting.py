@@ -246,6 +246,17 @@ def _format_plain(value: float, name: str) -> str:
     return format_number(value)
 
 
+def fold_numbers(numbers: tuple[int, ...]) -> str:
+    """Return ``0-3,8`` for 0, 1, 2, 3 and 8."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
 def replace_controls(text: str) -> str:
     """Return the text with ``?`` for characters that control a terminal."""
     if text.isprintable():

@@ -23,8 +23,7 @@ from spbench.planner.output.plan_description import (
     format_verification_cells,
     list_stage_notes,
 )
-from spbench.record.machine.core_sharing import fold_numbers
-from spbench.record.number_formatting import format_factor
+from spbench.record.number_formatting import fold_numbers, format_factor
 from spbench.report.text_tables import (
     ELLIPSIS,
     TextColumn,

@@ -10,7 +10,7 @@ from spbench.cli.text_layout import output_width
 from spbench.report.text_tables import align_columns, wrap_text
 
 if TYPE_CHECKING:
-    from spbench.record.case_state import CaseState
+    from spbench.record.case_state import CaseRank, CaseState
     from spbench.record.state import RunState
     from spbench.report.links import LinkTable
 
@@ -58,8 +58,12 @@ def render_rank_tables(state: RunState) -> Iterator[str]:
 def _render_case(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     """Yield the table of a case, and add the meaning of its columns to the legend."""
     from spbench.record.comparison import RankComparison
-    from spbench.record.machine.core_sharing import fold_numbers, format_location
-    from spbench.record.number_formatting import format_factor, format_time, replace_line_controls
+    from spbench.record.number_formatting import (
+        fold_numbers,
+        format_factor,
+        format_time,
+        replace_line_controls,
+    )
 
     times = case.active_medians()
     comparison = RankComparison(case.identity)
@@ -90,9 +94,20 @@ def _render_case(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
         if rank in skews:
             cells["alike"] = fold_numbers(tuple(alike[rank]))
             cells["skew"] = format_factor(skews[rank])
-        rows.append([str(rank), *format_location(part), *(cells.get(name, "") for name in titles)])
+        rows.append([str(rank), *_format_location(part), *(cells.get(name, "") for name in titles)])
     right = (0, 2, *range(len(_LOCATION_COLUMNS), len(_LOCATION_COLUMNS) + len(titles)))
     yield from map(replace_line_controls, align_columns(rows, right))
+
+
+def _format_location(rank: CaseRank) -> list[str]:
+    """Return host, local rank, CPUs, NUMA nodes, device and adapters of a rank."""
+    from spbench.record.number_formatting import fold_numbers
+
+    facts = rank.facts
+    local_rank = "" if facts.local_rank is None else str(facts.local_rank)
+    cpus = fold_numbers(facts.cpus)
+    nodes = fold_numbers(facts.nodes)
+    return [rank.host, local_rank, cpus, nodes, rank.device or "", facts.fabric or ""]
 
 
 def render_link_table(table: LinkTable) -> Iterator[str]:

@@ -15,16 +15,12 @@ from spbench.errors import UsageError
 from spbench.record.case_state import CaseState
 from spbench.record.judge import describe_not_judged
 from spbench.record.live_stragglers import LiveStragglers
-from spbench.record.machine.core_sharing import (
-    describe_sharing,
-    fold_numbers,
-    summarize_sharing,
-)
+from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
 from spbench.record.messages.cases import describe_repeats
 from spbench.record.messages.phases import describe_phase
 from spbench.record.messages.stragglers import describe_lags
 from spbench.record.noise import read_other_work, remove_other_work
-from spbench.record.number_formatting import format_duration, replace_line_controls
+from spbench.record.number_formatting import fold_numbers, format_duration, replace_line_controls
 from spbench.record.rank_rows import RankRows
 from spbench.record.run_parts import RankState
 from spbench.record.state import RunState

@@ -8,8 +8,8 @@ from spbench.planner.cluster.machines import Cluster, Link
 from spbench.planner.output.verification import Verification
 from spbench.planner.plans import Plan, format_devices, format_span
 from spbench.planner.simulation.step import Simulation
-from spbench.record.machine.core_sharing import fold_numbers
 from spbench.record.number_formatting import (
+    fold_numbers,
     format_factor,
     format_percent,
     format_rate,

@@ -1,11 +1,11 @@
-"""CPUs of ranks, and jobs with more ranks than cores, which have disturbed times."""
+"""Jobs with more ranks than cores, which have disturbed times."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from spbench.record.case_state import CaseRank, CaseState
+from spbench.record.case_state import CaseState
 from spbench.record.messages.enumeration import count_cases, enumerate_names
 from spbench.record.run_parts import JobState
 from spbench.record.state import RunState
@@ -79,23 +79,3 @@ def _find_crowded_hosts(job: JobState) -> dict[str, tuple[int, int]]:
         if ranks > cores:
             crowded[host] = ranks, cores
     return crowded
-
-
-def format_location(rank: CaseRank) -> list[str]:
-    """Return host, local rank, CPUs, NUMA nodes, device and adapters of a rank."""
-    facts = rank.facts
-    local_rank = "" if facts.local_rank is None else str(facts.local_rank)
-    cpus = fold_numbers(facts.cpus)
-    nodes = fold_numbers(facts.nodes)
-    return [rank.host, local_rank, cpus, nodes, rank.device or "", facts.fabric or ""]
-
-
-def fold_numbers(numbers: tuple[int, ...]) -> str:
-    """Return ``0-3,8`` for 0, 1, 2, 3 and 8."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from spbench.record.case_state import CaseRank, CaseState
-from spbench.record.machine.core_sharing import fold_numbers
+from spbench.record.number_formatting import fold_numbers
 from spbench.record.run_parts import JobState
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.number_text import format_quantity

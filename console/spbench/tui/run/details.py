@@ -23,7 +23,6 @@ from spbench.record.coordinates import (
 )
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.judge import describe_failed_checks, divide_by_limit
-from spbench.record.machine.core_sharing import fold_numbers
 from spbench.record.messages.cases import describe_repeats
 from spbench.record.metric_names import (
     SEPARATELY,
@@ -33,6 +32,7 @@ from spbench.record.metric_names import (
 )
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import (
+    fold_numbers,
     format_factor,
     format_number,
     format_percent,
