@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from places import DOCS, ROOT
 from spbench.cli.app import app
-from spbench.stats.difference import least_launches
+from spbench.stats.difference import compute_min_launches
 from spbench.suites.loader import load_suite_file
 from spbench.suites.yaml_nodes import parse_yaml
 
@@ -99,6 +99,6 @@ def test_the_command_of_a_job_file_is_one_that_spbench_takes(name: str) -> None:
     known = {option for param in command.params for option in param.opts}
     assert {word for word in words if word.startswith("-")} <= known
     cases = load_suite_file(ROOT / suite).cases
-    needed = least_launches(len(cases))
+    needed = compute_min_launches(len(cases))
     assert [case.id for case in cases if case.repeat < needed] == []
     assert len({case.np for case in cases}) == 1

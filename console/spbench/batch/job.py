@@ -185,7 +185,7 @@ def _describe_launch(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLau
     )
 
 
-PATIENCE = 120.0
+SUBMIT_TIMEOUT = 120.0
 """Seconds in which a scheduler must answer."""
 
 
@@ -210,7 +210,7 @@ def submit_job(job: BatchJob, environ: Mapping[str, str]) -> str:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=PATIENCE,
+                timeout=SUBMIT_TIMEOUT,
                 check=False,
             )
     except (FileNotFoundError, PermissionError):
@@ -219,7 +219,7 @@ def submit_job(job: BatchJob, environ: Mapping[str, str]) -> str:
         ) from None
     except subprocess.TimeoutExpired:
         raise FailedRunError(
-            f"{program} did not answer in {PATIENCE:g} s; submit {job.script} by hand"
+            f"{program} did not answer in {SUBMIT_TIMEOUT:g} s; submit {job.script} by hand"
         ) from None
     if process.returncode != 0:
         output = " ".join((process.stderr or process.stdout).split()) or "it said nothing"

@@ -35,7 +35,7 @@ from spbench.record.stragglers import (
     is_planted,
     list_planted_ranks,
 )
-from spbench.stats.generalised_esd import FEWEST_VALUES
+from spbench.stats.generalised_esd import MIN_ESD_VALUES
 from spbench.stats.summary import lower_median
 from spbench_core.number_text import format_quantity
 
@@ -273,7 +273,7 @@ def _describe_extent(cases: list[CaseState]) -> str:
 def _find_slowest_rank(case: CaseState) -> Iterator[_Slowest]:
     """Yield the slowest rank, compared with the typical one."""
     if (skew := case.skew()) is not None:
-        yield _Slowest(case.id, skew, "", len(case.measured.ranks) < FEWEST_VALUES)
+        yield _Slowest(case.id, skew, "", len(case.measured.ranks) < MIN_ESD_VALUES)
 
 
 def _compare_links(case: CaseState) -> list[_Slowest]:
@@ -324,4 +324,4 @@ def _describe_link(
         f" ({metric.label} {value_text}, median {median_text});"
         f" {advise_link(row['host_a'], row['host_b'])}"
     )
-    return _Slowest(case.id, ratio, message, ends < FEWEST_VALUES)
+    return _Slowest(case.id, ratio, message, ends < MIN_ESD_VALUES)

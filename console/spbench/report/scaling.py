@@ -18,7 +18,7 @@ from spbench.record.number_formatting import DISTURBED, format_percent, format_t
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.stats.difference import Difference, estimate_difference, least_launches
+from spbench.stats.difference import Difference, compute_min_launches, estimate_difference
 from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
@@ -253,7 +253,7 @@ def scaling_remarks(scalings: Sequence[Scaling]) -> list[str]:
     remarks = [scaling.sentence for scaling in scalings]
     rows = [row for scaling in scalings for row in scaling.rows if row.gain is not None]
     if any(row.most_gain is None for row in rows):
-        needed = least_launches(1)
+        needed = compute_min_launches(1)
         remarks.append(f"Intervals need {needed} launches of each, as by --set repeat={needed}.")
     return remarks
 

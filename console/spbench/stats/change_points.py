@@ -22,7 +22,7 @@ LEVEL = 0.01
 """The share of histories without a step in which one is found, for each searched part."""
 RANDOM_ORDERS = 299
 """The number of random orders that are tried."""
-LEAST_RUNS = 3
+MIN_RUNS = 3
 """The fewest runs before a step and after it."""
 ENOUGH_RUNS = 10
 """About the number of runs that it takes to find a step.
@@ -80,7 +80,7 @@ def _find_cuts(
 ) -> list[tuple[int, float]]:
     """Return the positions and chances of the steps from run `first` to before `end`."""
     ranks = _ranks(values[first:end])
-    if len(ranks) < 2 * LEAST_RUNS:
+    if len(ranks) < 2 * MIN_RUNS:
         return []
     index, size = _find_largest_step(ranks)
     chance = _chance_of_step(size, ranks, rng)
@@ -114,7 +114,7 @@ def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
     spread = math.sqrt(len(ranks) * (len(ranks) + 1) / 12)
     largest = (0, 0.0)
     for first, end in _windows(len(ranks)):
-        for index in range(first + LEAST_RUNS, end - LEAST_RUNS + 1):
+        for index in range(first + MIN_RUNS, end - MIN_RUNS + 1):
             before = index - first
             after = end - index
             distance = (sums[index] - sums[first]) / before - (sums[end] - sums[index]) / after
@@ -134,7 +134,7 @@ def _windows(n: int) -> tuple[tuple[int, int], ...]:
     """
     windows = []
     length = n
-    while length >= 2 * LEAST_RUNS:
+    while length >= 2 * MIN_RUNS:
         stride = max(1, length // 2)
         windows += [(first, first + length) for first in range(0, n - length, stride)]
         windows.append((n - length, n))

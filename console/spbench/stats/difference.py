@@ -21,7 +21,7 @@ from spbench.stats.summary import median
 
 LEVEL = 0.05
 """The share of equal pairs that may be called different, and of intervals that miss the ratio."""
-LEAST_PAST = 5
+MIN_PAST_RUNS = 5
 """The fewest earlier runs that show how much runs differ."""
 
 
@@ -87,7 +87,7 @@ def combine_chances(first: float, second: float) -> float:
 def _past_half_width(past_launches: tuple[tuple[float, ...], ...]) -> tuple[int, float]:
     """Return the number of usable earlier runs and the half width that they require."""
     runs = [median(run) for run in past_launches if run and min(run) > 0]
-    return (len(runs), _compute_half_width(runs)) if len(runs) >= LEAST_PAST else (0, 0.0)
+    return (len(runs), _compute_half_width(runs)) if len(runs) >= MIN_PAST_RUNS else (0, 0.0)
 
 
 def _compute_half_width(runs: Sequence[float]) -> float:
@@ -114,14 +114,14 @@ def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
     return min(1.0, 2.0 * orders / math.comb(len(a) + len(b), len(a)))
 
 
-def smallest_chance(a: int, b: int) -> float:
+def compute_min_chance(a: int, b: int) -> float:
     """Return the smallest chance that the test can give for a and b launches."""
     return min(1.0, 2.0 / math.comb(a + b, a))
 
 
-def least_launches(tests: int) -> int:
+def compute_min_launches(tests: int) -> int:
     """Return the launches per side that can show one difference among this many tests."""
-    return next(n for n in range(2, 100) if smallest_chance(n, n) <= LEVEL / tests)
+    return next(n for n in range(2, 100) if compute_min_chance(n, n) <= LEVEL / tests)
 
 
 def count_outside_interval(a: int, b: int, level: float) -> int | None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from spbench.stats.summary import median
 
-FEWEST_VALUES = 10
+MIN_ESD_VALUES = 10
 """The fewest values for the test; with fewer, it would hardly ever find an outlier."""
 VALUES_PER_OUTLIER = 4
 """At most one of this many values can be an outlier; more of them would be a group."""
@@ -28,13 +28,13 @@ def find_large_outliers(values: Mapping[Key, float], chance: float) -> dict[Key,
     """Return the values that are too large (Rosner 1983), less the median.
 
     Values that are too small are removed as well, so that they hide no others, but not returned.
-    With fewer than `FEWEST_VALUES` there is no outlier.
+    With fewer than `MIN_ESD_VALUES` there is no outlier.
 
     Args:
         values: Values with a normal distribution except for outliers, such as logarithms of times.
         chance: The probability of a false alarm if no value is an outlier.
     """
-    if len(values) < FEWEST_VALUES:
+    if len(values) < MIN_ESD_VALUES:
         return {}
     middle = median(values.values())
     ordered = sorted(value - middle for value in values.values())

@@ -13,9 +13,9 @@ TAIL_FROM = 1000
 """The number of samples from which on only `TAIL` of them is drawn."""
 FENCE = 3.0
 """Samples beyond the upper quartile by this many interquartile ranges are far out (Tukey 1977)."""
-LEAST_SPREAD = 0.01
+MIN_SPREAD = 0.01
 """The least interquartile range as a share of the quartile, for samples that are nearly equal."""
-MOST_FAR_OUT = 0.1
+MAX_FAR_OUT_SHARE = 0.1
 """The largest share of samples far out that is counted instead of drawn; one sample always is."""
 
 
@@ -61,7 +61,7 @@ def find_axis_end(samples: SortedSamples) -> float:
     if n >= TAIL_FROM:
         end = min(samples.percentile(TAIL), end)
     quartile = samples.percentile(0.75)
-    spread = max(quartile - samples.percentile(0.25), LEAST_SPREAD * abs(quartile))
+    spread = max(quartile - samples.percentile(0.25), MIN_SPREAD * abs(quartile))
     fence = quartile + FENCE * spread
     far_out = n - samples.count_below(fence)
-    return min(fence, end) if far_out <= max(1.0, MOST_FAR_OUT * n) else end
+    return min(fence, end) if far_out <= max(1.0, MAX_FAR_OUT_SHARE * n) else end

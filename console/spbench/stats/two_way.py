@@ -12,7 +12,7 @@ EndPair = tuple[int, int]
 """The two ends between which a value was measured."""
 _MANY = 100
 """The number of ends from which on one pass suffices, because all have nearly the same partners."""
-LEAST_SHARE = 2
+MAX_OTHERS_PER_PARTNER = 2
 """An end must have been paired with at least one in this many of the others."""
 
 
@@ -42,7 +42,7 @@ def decompose_pairs(values: Mapping[EndPair, float]) -> PairEffects | None:
         partners[a].append((b, value - middle))
         partners[b].append((a, value - middle))
     fewest = min(map(len, partners.values()))
-    if fewest < 3 or fewest * LEAST_SHARE < len(partners) - 1:
+    if fewest < 3 or fewest * MAX_OTHERS_PER_PARTNER < len(partners) - 1:
         return None
     effects = dict.fromkeys(partners, 0.0)
     # With few ends, the first pass attributes part of the partners' effects to an end. A second

@@ -16,7 +16,7 @@ from typing import Any
 from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import format_size
 from spbench.record.outliers.populations import Outlier, Population
-from spbench.stats.generalised_esd import FEWEST_VALUES
+from spbench.stats.generalised_esd import MIN_ESD_VALUES
 from spbench.stats.summary import median
 from spbench.stats.two_way import decompose_pairs
 
@@ -136,7 +136,7 @@ def _make_populations(link_times: _LinkTimes) -> Iterator[Population]:
         yield Population(within, partial(_describe_links, link_times))
     # With too few ends, none can be an outlier: then the links are tested without decomposition.
     num_ends = len({rank for pair in between for rank in pair})
-    effects = decompose_pairs(between) if num_ends >= FEWEST_VALUES else None
+    effects = decompose_pairs(between) if num_ends >= MIN_ESD_VALUES else None
     if effects is None:
         yield Population(between, partial(_describe_links, link_times))
     else:

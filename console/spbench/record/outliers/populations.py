@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.record.number_formatting import format_factor
-from spbench.stats.generalised_esd import FEWEST_VALUES, find_large_outliers
+from spbench.stats.generalised_esd import MIN_ESD_VALUES, find_large_outliers
 
 FALSE_ALARM_PROBABILITY = 0.001
 """The largest probability of reporting an outlier in a run without any."""
@@ -58,7 +58,7 @@ class Population:
     @property
     def testable(self) -> bool:
         """Whether there are enough of them for the test."""
-        return len(self.times) >= FEWEST_VALUES
+        return len(self.times) >= MIN_ESD_VALUES
 
 
 def find_outliers(populations: Sequence[Population]) -> list[Outlier]:

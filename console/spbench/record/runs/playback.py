@@ -10,7 +10,7 @@ import spbench
 from spbench.record.runs.folder import RunFolder
 from spbench_core.events.fields import Event
 
-LONGEST_PAUSE = 2.0
+MAX_PAUSE = 2.0
 """Seconds of a run's time to which a silence is shortened in playback."""
 BATCH = 2_000
 """The number of events that one call returns by default."""
@@ -22,18 +22,18 @@ class Playback:
     Args:
         events: The events, in order; they are read one by one when they are due.
         speed: Seconds of the run per second of the clock; None or infinity for no delay.
-        longest_pause: The longest silence between two events, in seconds of the run.
+        max_pause: The longest silence between two events, in seconds of the run.
     """
 
     def __init__(
         self,
         events: Iterable[Event],
         speed: float | None = 1.0,
-        longest_pause: float = LONGEST_PAUSE,
+        max_pause: float = MAX_PAUSE,
     ) -> None:
         self._total = len(events) if isinstance(events, Sized) else None
         self._events = iter(events)
-        self._longest_pause = longest_pause
+        self._max_pause = max_pause
         self._next: Event | None = None
         self._next_due = 0.0
         self._latest = -math.inf
@@ -125,7 +125,7 @@ class Playback:
                 # Clocks of ranks differ, and their events mix: the run's time never goes back.
                 time = self._next["time"]
                 if self._latest > -math.inf:
-                    self._next_due += min(max(0.0, time - self._latest), self._longest_pause)
+                    self._next_due += min(max(0.0, time - self._latest), self._max_pause)
                 self._latest = max(self._latest, time)
         return self._next
 

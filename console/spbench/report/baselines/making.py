@@ -16,7 +16,7 @@ from spbench.report.comparison.notes import name_cases
 from spbench.report.comparison.pairs import launch_medians
 from spbench.report.model import CasePart, CheckPart, LaunchPart, LimitPart, MetricPart
 from spbench.report.recorded import RecordedRun
-from spbench.stats.difference import least_launches
+from spbench.stats.difference import compute_min_launches
 from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
@@ -114,7 +114,7 @@ def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
         for case in baseline.cases
         if HEADLINE in case.metrics
     }
-    needed = least_launches(len(counts)) if counts else 0
+    needed = compute_min_launches(len(counts)) if counts else 0
     for count in sorted({count for count in counts.values() if count < needed}):
         few = [id_ for id_, launches in counts.items() if launches == count]
         yield (

@@ -19,8 +19,8 @@ from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import (
     LEVEL,
+    compute_min_launches,
     find_discoveries,
-    least_launches,
 )
 
 SIMILAR = 0.05
@@ -166,7 +166,7 @@ def _judge_row(row: MetricRow, is_different: bool, tests: int) -> MetricRow:
     if max(high, 1 / low) <= 1 + RESOLUTION:
         return replace(row, outcome=Outcome.SAME)
 
-    needed = least_launches(tests)
+    needed = compute_min_launches(tests)
     if row.chance <= LEVEL and not is_different and min(row.launches) < needed:
         reason = f"with {tests} cases {needed} launches a side would tell"
     else:
@@ -203,7 +203,7 @@ def _judge_without_test(row: MetricRow, ratio: float, reason: str) -> MetricRow:
 
 def _explain_too_few(row: MetricRow, tests: int) -> str:
     launches = f"{row.launches[0]} and {row.launches[1]} launches"
-    needed = f"{least_launches(tests)} a side would tell"
+    needed = f"{compute_min_launches(tests)} a side would tell"
     if row.metric != HEADLINE:
         return f"{launches}; {needed}"
     if row.factor is None:

@@ -30,7 +30,7 @@ from spbench.report.comparison.model import (
     RunComparison,
     compute_overall,
 )
-from spbench.stats.difference import LEAST_PAST, least_launches
+from spbench.stats.difference import MIN_PAST_RUNS, compute_min_launches
 from spbench_core.events.statuses import CaseStatus, RunStatus
 from spbench_core.number_text import format_quantity
 
@@ -213,7 +213,7 @@ def _largest_percent(reason: str) -> float:
 
 def _unjudged_groups(comparison: RunComparison) -> dict[_Reason, list[str]]:
     pairs = {pair.id: pair for pair in comparison.cases}
-    needed = least_launches(max(1, _count_tested(pairs.values())))
+    needed = compute_min_launches(max(1, _count_tested(pairs.values())))
     groups: dict[_Reason, list[str]] = {}
     for case in comparison.judged_as(JudgementKind.UNJUDGED):
         pair = pairs.get(case.case)
@@ -293,7 +293,7 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
         limit = _exact_percent(choose_tolerance(row))
         return _Reason(
             f"a difference of at most {limit}, by which runs may differ",
-            (f"{LEAST_PAST} earlier runs show by how much they do.",),
+            (f"{MIN_PAST_RUNS} earlier runs show by how much they do.",),
         )
     if is_clear:
         return _Reason("a difference that may be chance among so many cases", (_SCATTERED,))
@@ -369,7 +369,7 @@ def _past_notes(comparison: RunComparison) -> Iterator[str]:
     ]
     if provisional:
         yield (
-            f"Provisional: {name_cases(provisional)}. Fewer than {LEAST_PAST} earlier runs show "
+            f"Provisional: {name_cases(provisional)}. Fewer than {MIN_PAST_RUNS} earlier runs show "
             "how much times change from run to run; run both sides again to confirm."
         )
 

@@ -17,8 +17,8 @@ from spbench.stats.difference import (
     LEVEL,
     Difference,
     combine_chances,
+    compute_min_chance,
     estimate_difference,
-    smallest_chance,
 )
 from spbench.suites.expand import format_label
 
@@ -253,7 +253,7 @@ def _compare_fastest(
     as their medians.
     """
     medians_a, medians_b = medians
-    if 2 * smallest_chance(len(medians_a), len(medians_b)) > LEVEL:
+    if 2 * compute_min_chance(len(medians_a), len(medians_b)) > LEVEL:
         return None
     if len(a.fastest) != len(medians_a) or len(b.fastest) != len(medians_b):
         return None

@@ -20,7 +20,7 @@ from spbench.report.comparison.pairs import launch_medians, pair_cases
 from spbench.report.comparison.past import PastLaunches, no_past_launches
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
-from spbench.stats.difference import least_launches
+from spbench.stats.difference import compute_min_launches
 from spbench.stats.launch_noise import Launches, Noise, estimate_noise
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
@@ -132,7 +132,7 @@ def _unchecked_case(case: CasePart, tests: int) -> CaseGate:
     return CaseGate(
         case.id,
         launches=1,
-        needed=least_launches(tests),
+        needed=compute_min_launches(tests),
         error=finds_error(case),
         reason="one launch does not tell how much launches differ",
     )

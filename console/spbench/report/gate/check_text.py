@@ -16,7 +16,7 @@ from spbench.report.gate.check import (
     GateCheck,
 )
 from spbench.report.text_tables import TextColumn, render_table, wrap_text
-from spbench.stats.difference import LEAST_PAST
+from spbench.stats.difference import MIN_PAST_RUNS
 from spbench_core.number_text import format_quantity
 
 _COLUMNS = (
@@ -82,8 +82,8 @@ def _method_notes(check: GateCheck) -> Iterator[str]:
             f"{format_percent(check.alarms)} call some case worse."
         )
         if check.alarms > MOST_ALARMS:
-            few = any(0 < case.past < LEAST_PAST for case in check.cases)
-            allow = f", or make {LEAST_PAST} runs, after which comparisons allow for it"
+            few = any(0 < case.past < MIN_PAST_RUNS for case in check.cases)
+            allow = f", or make {MIN_PAST_RUNS} runs, after which comparisons allow for it"
             yield (
                 f"That is more than {format_percent(MOST_ALARMS)}: these launches and earlier runs "
                 f"differ too much for a gate; measure on a quieter machine{allow if few else ''}."

@@ -55,11 +55,11 @@ def test_shortens_a_long_pause():
     assert take_times(play, 1.9) == []
     assert take_times(play, 2.0) == [3600]
     assert take_times(play, 3.0) == [3601]
-    assert take_times(Playback(make_events(0, 5), longest_pause=math.inf), 0.0) == [0]
+    assert take_times(Playback(make_events(0, 5), max_pause=math.inf), 0.0) == [0]
 
 
 def test_longest_pause_can_be_set():
-    play = Playback(make_events(0, 3600, 7200), speed=10.0, longest_pause=5.0)
+    play = Playback(make_events(0, 3600, 7200), speed=10.0, max_pause=5.0)
     assert [take_times(play, now) for now in (0.0, 0.49, 0.5, 1.0)] == [[0], [], [3600], [7200]]
 
 

@@ -12,12 +12,12 @@ from scipy.stats import false_discovery_control, mannwhitneyu
 
 from spbench.stats.difference import (
     combine_chances,
+    compute_min_chance,
+    compute_min_launches,
     count_orders,
     estimate_difference,
     find_discoveries,
-    least_launches,
     rank_test,
-    smallest_chance,
 )
 
 LAUNCHES = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=9, unique=True)
@@ -49,8 +49,8 @@ def test_counts_all_orders() -> None:
 
 
 def test_smallest_chance_of_five_launches_is_1_in_126() -> None:
-    assert smallest_chance(5, 5) == pytest.approx(1 / 126)
-    assert [least_launches(n) for n in (1, 6, 7, 100)] == [4, 5, 6, 8]
+    assert compute_min_chance(5, 5) == pytest.approx(1 / 126)
+    assert [compute_min_launches(n) for n in (1, 6, 7, 100)] == [4, 5, 6, 8]
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40))

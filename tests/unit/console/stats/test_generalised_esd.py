@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from spbench.stats.generalised_esd import FEWEST_VALUES, find_large_outliers, student_t_chance
+from spbench.stats.generalised_esd import MIN_ESD_VALUES, find_large_outliers, student_t_chance
 
 ROSNER = [
     *(-0.25, 0.68, 0.94, 1.15, 1.20, 1.26, 1.26, 1.34, 1.38, 1.43, 1.49, 1.49, 1.55, 1.56),
@@ -54,7 +54,7 @@ def test_half_of_the_values_are_not_outliers():
 def test_too_few_values_have_no_outlier():
     assert (
         find_large_outliers(
-            {number: float(number == 0) for number in range(FEWEST_VALUES - 1)}, 0.5
+            {number: float(number == 0) for number in range(MIN_ESD_VALUES - 1)}, 0.5
         )
         == {}
     )

@@ -40,7 +40,7 @@ from spbench_workers.benchmarks.model.resolving import build_known_model
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 
-MIN_VALUES = 8
+MIN_ESD_VALUES = 8
 """Least values of a normalised channel in a compared micro-batch."""
 
 
@@ -69,7 +69,7 @@ class ModelCase:
         """Return the plan with the smallest batch that the layout allows.
 
         If ``batch_size`` is larger, the batch has one more image, so that micro-batches have
-        unequal sizes. Each normalised channel has at least `MIN_VALUES` values, even if
+        unequal sizes. Each normalised channel has at least `MIN_ESD_VALUES` values, even if
         ``batch_size`` images have fewer, because few nearly equal values amplify rounding. If maps
         end as single pixels, each rank has the two images that batch normalisation needs.
         """
@@ -77,8 +77,8 @@ class ModelCase:
         members = max(stage.members for stage in plan.layout.stages)
         pairs = 1 + max(batch.pair for batch in plan.batches)
         parts = len(plan.batches) // (pairs * len(plan.layout.directions))
-        pixels = smallest_normalised_size(plan.model) or MIN_VALUES
-        images = max(members * (2 if pixels == 1 else 1), -(-MIN_VALUES // pixels))
+        pixels = smallest_normalised_size(plan.model) or MIN_ESD_VALUES
+        images = max(members * (2 if pixels == 1 else 1), -(-MIN_ESD_VALUES // pixels))
         min_size = parts * len(plan.layout.directions) * images
         size = min_size + (batch_size > min_size)
         batches = split_batch(size, parts, mirrored=plan.layout.mirrored, times=pairs)
