@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[1]
 OFTEN = ("openmpi", "mpirun_rsh")
 sys.path.insert(0, str(ROOT / "tests"))
 
-from reliability.faults import FAULT_TABLE, Fault  # noqa: E402
-from reliability.trials import Log, table, tried_often  # noqa: E402
-from reliability.where import NAMES, Places  # noqa: E402
+from support.reliability.faults import FAULT_TABLE, Fault  # noqa: E402
+from support.reliability.trials import Log, table, tried_often  # noqa: E402
+from support.reliability.where import NAMES, Places  # noqa: E402
 
 HEADING = "## Faults"
 SECTION = """\

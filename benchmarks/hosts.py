@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from quick_hosts import QuickHosts  # noqa: E402 - the folder is found above
+from support.quick_hosts import QuickHosts  # noqa: E402 - the folder is found above
 
 LOGIN_SECONDS = 0.3
 MAX_SECONDS = 30.0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cluster.hosts import NetHosts
+    from support.cluster.hosts import NetHosts
 
 REPOSITORY = Path(__file__).parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests")]
@@ -67,7 +67,7 @@ cases:
 
 
 def main() -> None:
-    from cluster.hosts import started_hosts
+    from support.cluster.hosts import started_hosts
 
     with (
         tempfile.TemporaryDirectory(prefix="sp") as name,

@@ -28,7 +28,7 @@ class RunTarget:
 @contextmanager
 def two_hosts(rate: str) -> Iterator[RunTarget]:
     """Yield two hosts with links of a rate between them (root, sshd, iproute2)."""
-    from cluster.hosts import started_hosts
+    from support.cluster.hosts import started_hosts
 
     with (
         tempfile.TemporaryDirectory(prefix="sp") as folder,

@@ -19,7 +19,7 @@ from benchmarks.goals import argument_parser
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from mpi.winograd_steps import (
+from support.winograd_steps import (
     FAULTS,
     check_winograd_steps,
     largest_error,

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from places import ROOT
-from running import kill_leftovers
+from support.paths import ROOT
+from support.runs import kill_leftovers
 
 # How long an example takes says nothing of what is tested, and much of what else the cores do.
 settings.register_profile("untimed", deadline=None)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from places import DOCS, ROOT, STANDINS
+from support.paths import DOCS, ROOT, STANDINS
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
 

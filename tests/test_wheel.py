@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT, SUITES
 from spbench import __version__
-from tui.tmux import Tmux
+from support.paths import ROOT, SUITES
+from support.tui.tmux import Tmux
 
 pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

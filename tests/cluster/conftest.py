@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import running
-from cluster.apart import write_apart
-from cluster.hosts import NetHosts, started_hosts
-from cluster.slurm import Slurm, private_slurm, running_slurm
-from cluster.unfit import UnfitError
+from support import runs as running
+from support.cluster.hosts import NetHosts, started_hosts
+from support.cluster.isolated_console import write_apart
+from support.cluster.slurm import Slurm, private_slurm, running_slurm
+from support.cluster.unfit import UnfitError
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.hosts import NetHosts
-from running import SPBENCH
+from support.cluster.hosts import NetHosts
+from support.runs import SPBENCH
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 

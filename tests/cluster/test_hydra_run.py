@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.hosts import NetHosts
-from places import DATA, ROOT
-from program_suites import built_world, suite_with_world
-from running import Running
+from support.cluster.hosts import NetHosts
+from support.paths import DATA, ROOT
+from support.program_suites import built_world, suite_with_world
+from support.runs import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 

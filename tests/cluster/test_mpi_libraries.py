@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.hosts import NetHosts
-from places import DATA, ROOT, SUITES
-from running import Running
+from support.cluster.hosts import NetHosts
+from support.paths import DATA, ROOT, SUITES
+from support.runs import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(120)]
 

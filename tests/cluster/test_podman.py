@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
-from running import Running
+from support.paths import ROOT
+from support.runs import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 

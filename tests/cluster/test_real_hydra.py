@@ -13,11 +13,20 @@ from typing import Any
 
 import pytest
 
-from launched import END, HIDDEN, NASTY, PASSED_ON, RANK, SHOWN, completed, gathered
 from spbench.launch.hosts.hosts import Hosts, parse_hosts
 from spbench.launch.jobs import Job, Launch, prepare_launch
 from spbench.launch.program import find_interpreter
 from spbench.suites.settings import LaunchSettings
+from support.launched_programs import (
+    END,
+    HIDDEN,
+    NASTY,
+    PASSED_ON,
+    RANK,
+    SHOWN,
+    completed,
+    gathered,
+)
 
 pytestmark = pytest.mark.cluster
 

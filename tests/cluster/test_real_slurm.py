@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from launched import NASTY, PASSED_ON, completed, gathered
 from spbench.launch.detect import find_launcher
 from spbench.launch.launcher import JobSpec, RankBlock
 from spbench.suites.settings import LaunchSettings
+from support.launched_programs import NASTY, PASSED_ON, completed, gathered
 
 pytestmark = pytest.mark.cluster
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.apart import collectors_told_to, signal_console
-from cluster.hosts import NetHost, NetHosts
-from running import Ended, Running, parent
 from spbench.engine.processes import find_processes
+from support.cluster.hosts import NetHost, NetHosts
+from support.cluster.isolated_console import collectors_told_to, signal_console
+from support.runs import Ended, Running, parent
 
 pytestmark = [
     pytest.mark.cluster,

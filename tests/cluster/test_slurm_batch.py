@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from cluster.slurm import Slurm
-from places import DATA, DOCS, ROOT
-from running import SPBENCH
+from support.cluster.slurm import Slurm
+from support.paths import DATA, DOCS, ROOT
+from support.runs import SPBENCH
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

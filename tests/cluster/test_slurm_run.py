@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.apart import collectors_told_to, signal_console
-from cluster.slurm import Slurm
-from places import DATA, ROOT
-from program_suites import built_world, suite_with_world
-from running import Ended, Running
 from spbench.engine.processes import find_processes
+from support.cluster.isolated_console import collectors_told_to, signal_console
+from support.cluster.slurm import Slurm
+from support.paths import DATA, ROOT
+from support.program_suites import built_world, suite_with_world
+from support.runs import Ended, Running
 
 pytestmark = [
     pytest.mark.cluster,

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from awkward_networks import RIGHT
 from mpi.programs import train_own
 from mpi.programs.train_awkward import SIZE, STEPS, WORDS, network_of
-from running import answers_of
 from spbench_core.layout.tiles import Box
 from spbench_parallel.models.imported.stochastic import DropBatch, DropByPositionMode
+from support.networks.awkward_networks import RIGHT
+from support.runs import answers_of
 
 pytestmark = pytest.mark.mpi
 

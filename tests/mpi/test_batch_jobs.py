@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from places import DATA, ROOT
-from running import SPBENCH, run
 from spbench.record.runs.folder import find_run
+from support.paths import DATA, ROOT
+from support.runs import SPBENCH, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 
 import pytest
 
-from places import ROOT
-from running import answers_of, on_ranks
-from sampling import Sample
+from support.paths import ROOT
+from support.runs import answers_of, on_ranks
+from support.samples import Sample
 
 # One launch runs nearly all cases; on a busy machine it takes a while.
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]

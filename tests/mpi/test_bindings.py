@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from places import DATA
-from running import SPBENCH, run
+from support.paths import DATA
+from support.runs import SPBENCH, run
 
 CORES = len(os.sched_getaffinity(0))
 

@@ -6,7 +6,7 @@ and the third in another layout, on other weights until it has read the checkpoi
 
 import pytest
 
-from running import answers_of
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

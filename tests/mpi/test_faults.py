@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from places import DATA, ROOT, SUITES
-from running import SPBENCH, Ended, OnTerminal, Running, run, script_head
 from spbench.engine.processes import find_processes
+from support.paths import DATA, ROOT, SUITES
+from support.runs import SPBENCH, Ended, OnTerminal, Running, run, script_head
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

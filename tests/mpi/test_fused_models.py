@@ -6,10 +6,10 @@ parameters, running statistics, and then the logits of an evaluation. One launch
 
 import pytest
 
-from mpi.errors import assert_close, shown_by
-from running import answers_of
-from sampling import Sample
 from spbench_core.layout.tiles import Grid, parse_pair
+from support.model_errors import assert_close, shown_by
+from support.runs import answers_of
+from support.samples import Sample
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from benchmarks.gpu_once.steps import STEPS
 
-from places import ROOT
+from support.paths import ROOT
 
 GROUPS = 3
 """All steps take six minutes: several processes share them."""

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from places import SUITES
-from running import run
+from support.paths import SUITES
+from support.runs import run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

@@ -8,11 +8,11 @@ import socket
 
 import pytest
 
-from program_suites import suite_of
-from running import run
 from spbench_core.programs.expectation import parse_expectation
 from spbench_core.programs.output import OutputReader
 from spbench_core.programs.presets import PRESETS
+from support.program_suites import suite_of
+from support.runs import run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

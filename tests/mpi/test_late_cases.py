@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
-from mpi.cases import BenchmarkCase
-from running import answers_of
+from support.benchmark_cases import BenchmarkCase
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(240)]
 

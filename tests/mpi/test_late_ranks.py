@@ -5,7 +5,7 @@ The device stands in for a GPU: a wait that is missing shows as NaN. In NCCL's p
 
 import pytest
 
-from running import answers_of
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -15,18 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from launched import (
-    END,
-    HIDDEN,
-    NASTY,
-    PASSED_ON,
-    RANK,
-    RANK_NAMES,
-    SHOWN,
-    completed,
-    gathered,
-)
-from places import STANDINS
 from spbench.launch.detect import (
     InstalledLauncher,
     detect_mpi_library,
@@ -37,6 +25,18 @@ from spbench.launch.launcher import JobSpec, RankBlock
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.program import wrap_argv
 from spbench.suites.settings import LaunchSettings
+from support.launched_programs import (
+    END,
+    HIDDEN,
+    NASTY,
+    PASSED_ON,
+    RANK,
+    RANK_NAMES,
+    SHOWN,
+    completed,
+    gathered,
+)
+from support.paths import STANDINS
 
 pytestmark = pytest.mark.mpi
 

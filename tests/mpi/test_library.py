@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional
 
 from mpi.programs import train_own
-from running import answers_of
 from spbench_core.layout.tiles import Box
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from PIL import Image
 
-from measure_lines import Batch, Size, parse
-from running import answers_of, on_ranks
+from support.measure_py import Batch, Size, parse
+from support.runs import answers_of, on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from places import PROGRAMS
-from running import answers_of, on_ranks
+from support.paths import PROGRAMS
+from support.runs import answers_of, on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -5,9 +5,9 @@ import re
 import pytest
 from torch.backends.cpu import get_cpu_capability
 
-from running import answers_of
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.benchmarks.model.regimes import FULL_SIZE
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 

@@ -6,9 +6,9 @@ against those of torch's own modules in float64. One launch does all.
 
 import pytest
 
-from mpi.errors import assert_close
-from running import answers_of
-from sampling import Sample
+from support.model_errors import assert_close
+from support.runs import answers_of
+from support.samples import Sample
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from places import DATA, STANDINS
-from running import Running
+from support.paths import DATA, STANDINS
+from support.runs import Running
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(90)]
 

@@ -5,7 +5,7 @@ No GPU takes part: gloo stands in for NCCL (see programs/learn_over_nccl.py).
 
 import pytest
 
-from running import answers_of
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 

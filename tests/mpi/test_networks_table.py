@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
+from support.paths import ROOT
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(400)]
 SAMPLE = "squeezenet1_1;mnasnet0_5"

@@ -4,9 +4,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from own_networks import UNet
-from running import answers_of
 from spbench_core.catalog import BENCHMARKS
+from support.networks.own_networks import UNet
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
@@ -15,7 +15,7 @@ ENTRY = BENCHMARKS["model.network"]
 
 
 def case(name, inject=None, **params):
-    given = {"network": f"own_networks:{name}", "image_size": 32, "batch_size": 5}
+    given = {"network": f"support.networks.own_networks:{name}", "image_size": 32, "batch_size": 5}
     given |= {"warmup": 0, "iterations": 1} | params
     if params.get("scheme") != "sequential":
         given = {"scheme": "lp", "baseline": False, "balance": "estimated"} | given

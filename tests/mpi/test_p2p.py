@@ -2,7 +2,7 @@
 
 import pytest
 
-from running import answers_of
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

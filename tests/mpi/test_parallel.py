@@ -7,11 +7,11 @@ statistics, the weights, and then the logits of an evaluation. One launch does a
 
 import pytest
 
-from mpi.errors import assert_close, shown_by
-from running import answers_of
-from sampling import Sample
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid, parse_pair
+from support.model_errors import assert_close, shown_by
+from support.runs import answers_of
+from support.samples import Sample
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from running import SPBENCH, Ended, Running, run
+from support.runs import SPBENCH, Ended, Running, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT, TESTS
-from running import SPBENCH, run
+from support.paths import ROOT, TESTS
+from support.runs import SPBENCH, run
 
 pytest.importorskip("hatchling", reason="hatchling, which builds the plug-in, is not installed")
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]

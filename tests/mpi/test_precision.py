@@ -11,7 +11,7 @@ lets a whole gradient through, or holds it back.
 
 import pytest
 
-from running import answers_of
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

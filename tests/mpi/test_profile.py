@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from places import ROOT, TESTS
-from running import SPBENCH, run
 from spbench.planner.profile.files import load_profile
+from support.paths import ROOT, TESTS
+from support.runs import SPBENCH, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
@@ -178,7 +178,14 @@ def test_a_model_of_one_s_own_is_measured_and_cannot_be_run(tmp_path: Path) -> N
 def test_a_network_of_one_s_own_is_measured_planned_and_written_as_a_suite(tmp_path: Path) -> None:
     home = ("--home", str(tmp_path))
     wide = ("--set", 'network_args={"width": 6}')
-    words = ("own_networks:UNet", *wide, "--set", "image_size=32", "--batch-sizes", "2")
+    words = (
+        "support.networks.own_networks:UNet",
+        *wide,
+        "--set",
+        "image_size=32",
+        "--batch-sizes",
+        "2",
+    )
     done = spbench("profile", *words, *home, cwd=TESTS)
     assert done.returncode == 0, done.stderr
     profile = json.loads(done.stdout)
@@ -199,11 +206,13 @@ def test_a_network_of_one_s_own_is_measured_planned_and_written_as_a_suite(tmp_p
     assert planned.returncode == 0, planned.stderr
     text = suite.read_text()
     assert "benchmark: model.network" in text
-    assert 'network: "own_networks:UNet"' in text
+    assert 'network: "support.networks.own_networks:UNet"' in text
     assert "network_args: {width: 6}" in text
 
 
 def test_a_network_without_the_size_of_its_images_is_refused(tmp_path: Path) -> None:
-    done = spbench("profile", "own_networks:UNet", "--home", str(tmp_path), cwd=TESTS)
+    done = spbench(
+        "profile", "support.networks.own_networks:UNet", "--home", str(tmp_path), cwd=TESTS
+    )
     assert done.returncode != 0
     assert "say of which images, as by --set image_size=224" in done.stderr + done.stdout

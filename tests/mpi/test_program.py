@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from places import STANDINS
-from program_suites import built_world, suite_of, suite_with_world
-from running import SPBENCH, Ended, Running, run
 from spbench.engine.processes import find_processes
+from support.paths import STANDINS
+from support.program_suites import built_world, suite_of, suite_with_world
+from support.runs import SPBENCH, Ended, Running, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

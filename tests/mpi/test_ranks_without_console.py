@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from running import find_program
 from spbench_core.events import rank_events
 from spbench_workers.channel.base import LOST_STATUS
+from support.runs import find_program
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

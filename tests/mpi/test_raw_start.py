@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from running import find_program
 from spbench_workers.binding.before_mpi import avoid_ucx_windows
+from support.runs import find_program
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 WORDS = [

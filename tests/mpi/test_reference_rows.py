@@ -2,8 +2,8 @@
 
 import pytest
 
-from running import answers_of
-from unit.workers.standalone.test_reference_lines import LINES
+from support.reference_lines import LINES
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from running import Ended, run
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
+from support.runs import Ended, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from places import DATA
-from running import Running
 from spbench.engine.processes import find_processes
+from support.paths import DATA
+from support.runs import Running
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

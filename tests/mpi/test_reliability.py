@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reliability.faults import FAULT_TABLE
-from reliability.trials import Log, table, tried_often
-from reliability.where import Place, Places
+from support.reliability.faults import FAULT_TABLE
+from support.reliability.trials import Log, table, tried_often
+from support.reliability.where import Place, Places
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from places import ROOT
+from support.paths import ROOT
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 

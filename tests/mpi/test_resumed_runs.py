@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 from benchmarks.resume import kill_and_resume
 
-from places import DATA
-from running import Running, run
 from spbench.record.runs.folder import RunFolder
 from spbench.report.model import report_schema
+from support.paths import DATA
+from support.runs import Running, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

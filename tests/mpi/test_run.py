@@ -13,12 +13,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from places import DATA, ROOT
-from running import SPBENCH, Ended, printed_by, run
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS
+from support.paths import DATA, ROOT
+from support.runs import SPBENCH, Ended, printed_by, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
-from running import run
 from spbench.engine.estimate import EstimateSource, estimate_plan
 from spbench.engine.plan import Request, plan_run
 from spbench.launch.placement import count_cores
+from support.paths import ROOT
+from support.runs import run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from running import SPBENCH
+from support.runs import SPBENCH
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from running import SPBENCH, Ended, run
+from support.runs import SPBENCH, Ended, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from places import DATA, STANDINS
-from running import Running, find_program, run
+from support.paths import DATA, STANDINS
+from support.runs import Running, find_program, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

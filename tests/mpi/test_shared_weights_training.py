@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-import shared_weights_networks
 from mpi.programs import train_own
-from running import answers_of
 from spbench_core.layout.tiles import Box
+from support.networks import shared_weights_networks
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
@@ -91,7 +91,7 @@ def case_of(network, layout):
     name, _, arguments = network.partition(":")
     return {
         "ranks": ranks,
-        "networks": "shared_weights_networks",
+        "networks": "support.networks.shared_weights_networks",
         "network": name,
         "arguments": dict(each.split("=") for each in arguments.split(",") if each),
         # The library's own comparison takes as long again: in cases of every run only.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from running import run
+from support.runs import run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from places import DATA
-from running import run
+from support.paths import DATA
+from support.runs import run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(60)]
 

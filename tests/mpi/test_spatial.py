@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from places import PROGRAMS
-from running import find_program
+from support.paths import PROGRAMS
+from support.runs import find_program
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

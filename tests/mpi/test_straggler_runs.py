@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 from benchmarks.stragglers import SAMPLE_ITERATIONS, Setting, judge_case, write_suite
 
-from running import SPBENCH, run
 from spbench.report.model import report_schema
+from support.runs import SPBENCH, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
 

@@ -7,7 +7,7 @@ logic is tested here, what they ask of CUDA and NCCL is not.
 
 import pytest
 
-from running import answers_of
+from support.runs import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 

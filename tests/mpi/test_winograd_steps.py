@@ -5,7 +5,7 @@
 
 import pytest
 
-from mpi.winograd_steps import FAULTS, check_winograd_steps, largest_error, winograd_step
+from support.winograd_steps import FAULTS, check_winograd_steps, largest_error, winograd_step
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

@@ -1,1 +1,1 @@
-"""What several test files use."""
+"""What tests of several files use, and the plugins of pytest that run them."""

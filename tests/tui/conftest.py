@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
 from spbench.engine.estimate import RunEstimate
-from tui.suites_driving import written
+from support.paths import ROOT
+from support.tui.results_page import record_three_runs
+from support.tui.suites_page import written
 
 ARTEFACTS = ROOT / "test-artefacts"
 
@@ -49,6 +50,12 @@ def duration(monkeypatch):
 
     monkeypatch.setattr("spbench.tui.suites.parsed_suite.estimate_plan", estimate)
     return cases
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder of three recorded runs."""
+    return record_three_runs(tmp_path / "home")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 from textual.binding import Binding
 from textual.events import AppBlur
 
-from places import SUITES
 from spbench.engine import background
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
@@ -20,8 +19,9 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.pages import PAGES
 from spbench.tui.settings import THEMES
-from tui.driving import SIZES, console, shown, until
-from unit.events import recorded, run_start
+from support.paths import SUITES
+from support.sample_events import recorded, run_start
+from support.tui.driving import SIZES, console, shown, until
 
 
 def told(app, words):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from places import SUITES
+from support.paths import SUITES
 
 SPBENCH = Path(sys.executable).parent / "spbench"
 PICTURE = "spbench-serve.png"

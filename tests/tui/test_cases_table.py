@@ -2,8 +2,8 @@
 
 import pytest
 
-from tui.driving import SIZES, shown, until
-from tui.suites_driving import AT_FIRST, editor, ids, opened, ready, type_over
+from support.tui.driving import SIZES, shown, until
+from support.tui.suites_page import AT_FIRST, editor, ids, opened, ready, type_over
 
 
 def title(app):

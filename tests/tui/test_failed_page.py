@@ -6,7 +6,7 @@ from spbench.tui.app import ConsoleApp
 from spbench.tui.dialogs import AskLine
 from spbench.tui.failed_page import FailedPage
 from spbench.tui.results.page import ResultsPage
-from tui.driving import SIZES, console, shown, until
+from support.tui.driving import SIZES, console, shown, until
 
 
 @pytest.fixture(autouse=True)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from places import SUITES
 from spbench.record.runs.playback import find_demo_run
 from spbench.suites import shipped
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.tree import FIRST_SUITE, SuiteTree
-from tui.driving import SIZES, console, shown, until
-from tui.suites_driving import RecordingApp, complaints, editor
+from support.paths import SUITES
+from support.tui.driving import SIZES, console, shown, until
+from support.tui.suites_page import RecordingApp, complaints, editor
 
 
 def empty(folder, **asked):

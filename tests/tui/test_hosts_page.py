@@ -19,8 +19,8 @@ from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
 from spbench.tui.hosts.panes import FindingsPane
 from spbench.tui.widgets.heat_map import HeatMap
-from tui.driving import SIZES, console, in_one_write, shown, until
-from unit.events import measured, recorded, run_end
+from support.sample_events import measured, recorded, run_end
+from support.tui.driving import SIZES, console, in_one_write, shown, until
 
 MACHINE = socket.gethostname()
 AWAY = Finding("missing", "ssh", "no answer in 8 s", "see that it is up")

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
-from tui.driving import SIZES, console, shown, until
-from tui.jobs import JOBS
+from support.paths import ROOT
+from support.tui.driving import SIZES, console, shown, until
+from support.tui.jobs import JOBS
 
 SPBENCH = Path(sys.executable).parent / "spbench"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -1,7 +1,7 @@
 """The keys at the bottom: those of what has the focus, as long as they do something."""
 
-from tui.driving import console, shown, until
-from tui.suites_driving import editor, opened, ready
+from support.tui.driving import console, shown, until
+from support.tui.suites_page import editor, opened, ready
 
 
 def bar(app):

@@ -7,7 +7,7 @@ from spbench.errors import UsageError
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.launch_dialogs import _is_file, parse_environment
-from tui.driving import SIZES, console, shown, until
+from support.tui.driving import SIZES, console, shown, until
 
 
 async def answered(pilot, key, line):

@@ -9,7 +9,7 @@ from spbench.tui.widgets import table_order
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import MARGIN, Column, TableCell, lay_out
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
-from tui.driving import until
+from support.tui.driving import until
 
 COLUMNS = (
     Column("rank", "rank", 4, "right"),

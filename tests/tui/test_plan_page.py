@@ -19,8 +19,8 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.sheet import memory_bars
-from tui.driving import SIZES, console, in_one_write, shown, until
-from unit import events as make
+from support import sample_events as make
+from support.tui.driving import SIZES, console, in_one_write, shown, until
 
 NAMES = ("stem", "stack1", "stack2", "stack3", "head")
 CLUSTER = """\

@@ -15,8 +15,8 @@ from spbench.tui.suites import text_pane
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
-from tui.driving import SIZES, console, shown, until
-from tui.suites_driving import SUITE, ready
+from support.tui.driving import SIZES, console, shown, until
+from support.tui.suites_page import SUITE, ready
 
 
 @pytest.fixture(autouse=True)

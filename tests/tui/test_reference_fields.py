@@ -6,7 +6,7 @@ from rich.console import Console
 
 from spbench.report.model import ExpectationPart, ReferencePart
 from spbench.tui.results import case_screen
-from unit import results
+from support import sample_runs as results
 
 REFERENCE = ReferencePart(value=0.35, unit="ms", lower=-0.1, upper=0.05, system="big")
 

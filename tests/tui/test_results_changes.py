@@ -6,10 +6,8 @@ from spbench.record.runs.history import list_summaries
 from spbench.report.baselines.files import list_baseline_names, load_baseline
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
-from tui.driving import SIZES, shown, until
-from tui.test_results_page import MIDDLE, a_run, compared, home, opened, ready, row_of
-
-__all__ = ["home"]
+from support.tui.driving import SIZES, shown, until
+from support.tui.results_page import MIDDLE, a_run, compared, opened, ready, row_of
 
 
 async def asked(pilot, key, dialog=AskLine):

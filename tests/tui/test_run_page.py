@@ -25,8 +25,8 @@ from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.timeline import TimeLine
-from tui.driving import SIZES, console, in_one_write, shown, until
-from unit import events as make
+from support import sample_events as make
+from support.tui.driving import SIZES, console, in_one_write, shown, until
 
 NARROW = (80, 24)
 MIDDLE = (120, 40)

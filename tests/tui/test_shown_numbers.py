@@ -20,8 +20,8 @@ from spbench.tui.run.details import _case_lines
 from spbench.tui.run.page import RunPage
 from spbench.tui.run.rank_cells import rank_cells, rank_columns
 from spbench_core.events.statuses import RankPhase
-from unit.events import described, judged, metric, rank_event, started, state_of
-from unit.results import case, figure, run, wrong_check
+from support.sample_events import described, judged, metric, rank_event, started, state_of
+from support.sample_runs import case, figure, run, wrong_check
 
 EXPONENT = re.compile(r"\d[eE][+-]?\d")
 AMOUNT = re.compile(

@@ -4,8 +4,8 @@ import pytest
 
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import AskLine, Confirm
-from tui.driving import console, shown, until
-from tui.suites_driving import first_in_form, opened
+from support.tui.driving import console, shown, until
+from support.tui.suites_page import first_in_form, opened
 
 SMALL = (40, 10)
 

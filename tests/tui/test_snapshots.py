@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from places import EXAMPLES, SUITES
 from spbench.engine.commands import JobCommand
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
@@ -28,7 +27,8 @@ from spbench.tui.hosts import sources
 from spbench.tui.pages import PAGES
 from spbench.tui.suites import parsed_suite as reading
 from spbench.tui.tab_bar import Tab, TabBar
-from tui.driving import SIZES, console, shown, until
+from support.paths import EXAMPLES, SUITES
+from support.tui.driving import SIZES, console, shown, until
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SHOWN = ("bringup", "halo", "links", "smoke")

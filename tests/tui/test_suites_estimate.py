@@ -12,8 +12,9 @@ from spbench.suites.case import Case
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import Feed, LiveSource
 from spbench.tui.run.headline import _build_first
-from tui.driving import until
-from tui.suites_driving import (
+from support.sample_events import console_event, described, judged, recorded, run_start
+from support.tui.driving import until
+from support.tui.suites_page import (
     AT_SECOND,
     SIZE,
     answered,
@@ -24,7 +25,6 @@ from tui.suites_driving import (
     to_line,
     type_over,
 )
-from unit.events import console_event, described, judged, recorded, run_start
 
 SWEPT = ("second[iterations=5]", "second[iterations=10]")
 

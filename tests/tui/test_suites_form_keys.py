@@ -10,8 +10,8 @@ from spbench.tui.dialogs import AskLine, Confirm
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import ExpectRow
 from spbench.tui.suites.page import SuitesPage
-from tui.driving import SIZES, shown, until
-from tui.suites_driving import (
+from support.tui.driving import SIZES, shown, until
+from support.tui.suites_page import (
     SIZE,
     SUITE,
     choose,

@@ -18,8 +18,8 @@ from spbench.tui.suites.form.preview import build_preview
 from spbench.tui.suites.page import SuitesPage
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
-from tui.driving import SIZES, in_one_write, shown, until
-from tui.suites_driving import (
+from support.tui.driving import SIZES, in_one_write, shown, until
+from support.tui.suites_page import (
     AT_FIRST,
     SIZE,
     SUITE,

@@ -20,8 +20,8 @@ from spbench.tui.suites.parsed_suite import parse_text
 from spbench.tui.suites.text_pane import ProblemList
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.line_table import LineTable
-from tui.driving import DEADLINE, SIZES, shown, until
-from tui.suites_driving import (
+from support.tui.driving import DEADLINE, SIZES, shown, until
+from support.tui.suites_page import (
     AT_FIRST,
     AT_SECOND,
     SIZE,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from places import DOCS, ROOT, SUITES
-from tui.tmux import Tmux
+from support.paths import DOCS, ROOT, SUITES
+from support.tui.tmux import Tmux
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),

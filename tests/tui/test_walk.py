@@ -14,7 +14,7 @@ from spbench.tui.run.page import RunPage
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import TextRow
 from spbench.tui.suites.page import SuitesPage
-from tui.driving import console, shown, until
+from support.tui.driving import console, shown, until
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from places import EXAMPLES, ROOT
+from support.paths import EXAMPLES, ROOT
 
 MACHINES_OWN = {"torch", "numpy"}
 """Packages that a machine with GPUs has already, with all that these need."""

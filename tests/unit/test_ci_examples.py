@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from places import DOCS, ROOT
 from spbench.cli.app import app
 from spbench.stats.difference import compute_min_launches
 from spbench.suites.loader import load_suite_file
 from spbench.suites.yaml_nodes import parse_yaml
+from support.paths import DOCS, ROOT
 
 CI = DOCS / "examples" / "ci"
 GITHUB = {"name", "on", "jobs", "env", "permissions", "concurrency", "defaults", "run-name"}

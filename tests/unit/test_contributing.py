@@ -5,8 +5,8 @@ import tomllib
 
 import yaml
 
-from places import ROOT, SUITES
 from spbench.suites.loader import load_suite_file
+from support.paths import ROOT, SUITES
 
 
 def recipe(target):

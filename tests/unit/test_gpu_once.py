@@ -26,10 +26,10 @@ from benchmarks.gpu_once.results import (
 from benchmarks.gpu_once.session import Session
 from benchmarks.gpu_once.steps import FIGURES, FOLDER, GPU_SUITE, STEPS, Step, SuiteRun
 
-from places import ROOT
 from spbench.launch.gpu_needs import needs_exclusive_gpu, needs_gpu
 from spbench.suites.loader import load_suite_file
 from spbench.suites.select import select_matching
+from support.paths import ROOT
 
 pytestmark = pytest.mark.slow
 

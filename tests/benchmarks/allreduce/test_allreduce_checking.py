@@ -14,7 +14,7 @@ from spbench_workers.benchmarks.allreduce.verification.expected import (
     compute_expected,
     list_result_parts,
 )
-from unit.typed_params import TypedParams
+from support.typed_params import TypedParams
 
 COUNT = 10
 ALL = {"exact", "bound", "identical", "inputs"}

@@ -20,8 +20,8 @@ from spbench_workers.benchmarks.allreduce.model.prediction import predict
 from spbench_workers.collectives.distributed import DistributedReduction
 from standins.late_device import elem_of, install
 from standins.late_nccl import LateGroup
-from unit.allreduce_rows import Said, row
-from unit.typed_params import typed
+from support.allreduce_rows import Said, row
+from support.typed_params import typed
 
 pytestmark = pytest.mark.usefixtures("late")
 

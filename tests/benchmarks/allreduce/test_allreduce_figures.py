@@ -16,8 +16,8 @@ from spbench_workers.benchmarks.allreduce.model.prediction import (
     predict,
 )
 from spbench_workers.benchmarks.allreduce.paired_comparison import compare_times
-from unit.allreduce_rows import Said, row
-from unit.typed_params import typed
+from support.allreduce_rows import Said, row
+from support.typed_params import typed
 
 
 def draw_times(mean, spread=0.05, count=24, seed=0):

@@ -5,10 +5,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from running import answers_of, on_ranks, run
-from sampling import Sample
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS
+from support.runs import answers_of, on_ranks, run
+from support.samples import Sample
 
 PROGRAM = Path(__file__).with_name("reduce_all.py")
 

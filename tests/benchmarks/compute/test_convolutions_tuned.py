@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from spbench_core.catalog import BENCHMARKS
-from unit.recorded import context_of, said
+from support.recording_context import context_of, said
 
 SMALL = {"image_size": 12, "warmup": 1, "iterations": 1, "device": "cpu"}
 CASES = {

@@ -26,7 +26,7 @@ from spbench_workers.exact_numbers import (
 )
 from standins.late_device import install
 from standins.winograd import winograd
-from unit.recorded import choice_of, context_of, said
+from support.recording_context import choice_of, context_of, said
 
 IMAGE = RandomImage(batch=2, channels=3, height=40, width=30, seed=12345)
 WHOLE_NUMBERS = IntegerImage(2, 3, 40, 30, seed=7, largest=3)

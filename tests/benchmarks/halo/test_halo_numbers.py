@@ -8,7 +8,7 @@ from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_workers.benchmarks.halo import compute
 from spbench_workers.exact_numbers import largest_convolved
 from standins.tf32 import Tf32Products
-from unit.recorded import context_of, said
+from support.recording_context import context_of, said
 
 CASES = [
     {"kernel": 3, "in_channels": 2, "out_channels": 3},

@@ -18,7 +18,7 @@ from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
 from spbench_workers.benchmarks.halo.reference import Reference, compute_reach
 from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling, count_flop
 from standins.late_device import install
-from unit.recorded import choice_of, context_of, said
+from support.recording_context import choice_of, context_of, said
 
 install()
 

@@ -10,7 +10,7 @@ from spbench_core.layout.tiles import Box
 from spbench_parallel.device import streams
 from spbench_workers.benchmarks.halo import conv_times, report
 from standins.late_device import install
-from unit.recorded import choice_of, context_of, said, value_of
+from support.recording_context import choice_of, context_of, said, value_of
 
 LATE = install()
 DEVICE = torch.device("late", 0)

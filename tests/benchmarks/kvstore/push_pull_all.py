@@ -9,11 +9,11 @@ A case is ``{"ranks", "elements", "params", "inject"}``. It runs on the first ``
 from dataclasses import replace
 from unittest import mock
 
-from mpi.programs.each_case import answer_each
 from spbench_workers.benchmarks.kvstore import case as cases_of_kvstore
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
-from unit.recorded import context_on, events_of
+from support.rank_cases import answer_each
+from support.recording_context import context_on, events_of
 
 NAME = "kvstore.push_pull"
 

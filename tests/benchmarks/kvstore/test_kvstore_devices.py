@@ -17,7 +17,7 @@ from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
 from spbench_workers.benchmarks.kvstore.store.memory import StagedStore, StoreMemory
 from spbench_workers.binding.local_rank import VARIABLES
 from standins.late_device import install
-from unit.typed_params import TypedParams
+from support.typed_params import TypedParams
 
 pytestmark = pytest.mark.usefixtures("late")
 

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-import measure_lines
 from spbench_workers.benchmarks.kvstore.figures import (
     bandwidth_gb_s,
     distance,
@@ -15,6 +14,7 @@ from spbench_workers.benchmarks.kvstore.figures import (
     magnitude,
     mean_relative_error,
 )
+from support import measure_py as measure_lines
 
 RESNET_200 = 257.991328
 RESNET_50 = 102.016

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from measure_lines import Batch, Size, parse
-from mpi.cases import BenchmarkCase
-from running import answers_of, on_ranks, run
-from sampling import Sample
 from spbench_workers.benchmarks.kvstore import entry as catalog
+from support.benchmark_cases import BenchmarkCase
+from support.measure_py import Batch, Size, parse
+from support.runs import answers_of, on_ranks, run
+from support.samples import Sample
 
 PROGRAM = Path(__file__).with_name("push_pull_all.py")
 

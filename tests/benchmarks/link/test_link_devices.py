@@ -8,8 +8,8 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.link.device_messages import choose_path
 from spbench_workers.benchmarks.link.messages import open_messages
-from unit.recorded import context_of, said
-from unit.typed_params import TypedParams
+from support.recording_context import context_of, said
+from support.typed_params import TypedParams
 
 ENTRY = BENCHMARKS["link.pingpong"]
 

@@ -16,7 +16,7 @@ from spbench_workers import device_choice as choice
 from spbench_workers.benchmarks.memory import copy
 from spbench_workers.binding import numa
 from standins.late_device import install
-from unit.recorded import choice_of, context_of, said, value_of
+from support.recording_context import choice_of, context_of, said, value_of
 
 pytestmark = pytest.mark.usefixtures("late")
 

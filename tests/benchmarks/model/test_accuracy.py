@@ -10,7 +10,7 @@ from spbench_workers.benchmarks.model.inference.accuracy import (
     report_accuracy,
     report_agreement,
 )
-from unit.recorded import context_of, said, value_of
+from support.recording_context import context_of, said, value_of
 
 PARAMS = {"scheme": "sequential", "version": 1, "depth": 8, "enable_evaluation": True}
 RIGHT = torch.tensor([0, 1, 2, 3])

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from places import DOCS
 from spbench_core.catalog import BENCHMARKS as ENTRIES
 from spbench_core.catalog import COMMON_FAULTS
 from spbench_core.layout.tiles import parse_pair
 from spbench_workers.benchmarks.model.entry import BENCHMARKS
 from spbench_workers.benchmarks.model.regimes import FULL_SIZE
+from support.paths import DOCS
 
 RESNET, AMOEBANET, NETWORK, PROFILE = BENCHMARKS
 MODELS = (RESNET, AMOEBANET, NETWORK)

@@ -8,8 +8,8 @@ import torch
 from spbench_parallel.pipeline import stage_runner
 from spbench_parallel.pipeline.stage_runner import RunningSum
 from spbench_workers.benchmarks.model.epochs import count_epoch_steps
-from unit.parallel.test_phases import make_engine
-from unit.typed_params import typed
+from support.single_rank_engine import make_engine
+from support.typed_params import typed
 
 
 def test_a_running_sum_keeps_few_values(monkeypatch):

@@ -13,7 +13,7 @@ from spbench_workers.benchmarks.model.inference.latency import (
     report_open_latency,
     serve,
 )
-from unit.recorded import context_of, said, value_of
+from support.recording_context import context_of, said, value_of
 
 PARAMS = {"scheme": "sequential", "version": 1, "depth": 8, "enable_evaluation": True}
 # The second waits for the first, the third for the second, the fourth for no request.

@@ -20,7 +20,7 @@ from spbench_workers.benchmarks.model.regime_checks import check_products
 from spbench_workers.benchmarks.model.validation import Validation, make_plans
 from standins.late_device import install
 from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products
-from unit.lone_case import LoneCase
+from support.single_rank_case import LoneCase
 
 pytestmark = pytest.mark.slow
 LATE = install()

@@ -10,7 +10,7 @@ from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
 from spbench_workers.benchmarks.model import validation as validate
 from spbench_workers.benchmarks.model.validation import Validation
-from unit.lone_case import LoneCase
+from support.single_rank_case import LoneCase
 
 pytestmark = pytest.mark.slow
 AMOEBANET = make_model(

@@ -2,7 +2,7 @@
 
     mpirun -n 2 python -m mpi4py check_winograd.py CASES.json RESULTS.json
 
-The cases are those of ``mpi.winograd_steps``. Of the windows only those are checked that the
+The cases are those of `support.winograd_steps`. Of the windows only those are checked that the
 algorithm computes, so that no other window notices a fault in their place. A result is a list with
 one dictionary for each rank:
 
@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
 
-from mpi.programs.each_case import answer_each
 from spbench_parallel.full_size import check, windows
 from spbench_parallel.full_size.windows import WindowCheck
 from spbench_parallel.full_size.winograd import fits_winograd
@@ -24,7 +23,8 @@ from spbench_workers.benchmarks.model.case import build_case
 from spbench_workers.benchmarks.model.regime_checks import check_full_size
 from spbench_workers.comm import open_world
 from standins.winograd import WinogradConvolutions
-from unit.recorded import context_on, said
+from support.rank_cases import answer_each
+from support.recording_context import context_on, said
 
 
 class WinogradWindowCheck(WindowCheck):

@@ -16,8 +16,6 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from mpi.programs.each_case import answer_each, made_by_first
-from mpi.programs.models import CLASSES, cut, gradients_lost, layout_of, network_of, plan_of
 from spbench_core.layout.micro_batches import split_batch
 from spbench_parallel.engine import Engine
 from spbench_parallel.images.synthetic import SyntheticImages
@@ -25,6 +23,8 @@ from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision import arithmetic
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.precision.loss_scale import START
+from support.rank_cases import answer_each, made_by_first
+from support.trained_models import CLASSES, cut, gradients_lost, layout_of, network_of, plan_of
 
 SEED = 1
 STEPS = 2

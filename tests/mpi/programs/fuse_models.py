@@ -17,17 +17,6 @@ from unittest.mock import patch
 import torch
 from torch.nn import functional
 
-from mpi.programs.each_case import answer_each, made_by_first, or_exception
-from mpi.programs.models import (
-    RandomImages,
-    cut,
-    gradients_of,
-    largest_error,
-    layout_of,
-    network_of,
-    sequential,
-    statistics_of,
-)
 from spbench_core.layout.micro_batches import split_batch
 from spbench_parallel.engine import Engine
 from spbench_parallel.plan import ModelPlan, TrainingConfig
@@ -37,6 +26,17 @@ from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.fused import graph_blocks
 from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.norm import Moments
+from support.rank_cases import answer_each, made_by_first, or_exception
+from support.trained_models import (
+    RandomImages,
+    cut,
+    gradients_of,
+    largest_error,
+    layout_of,
+    network_of,
+    sequential,
+    statistics_of,
+)
 
 SEED = 1
 IMAGES = 3

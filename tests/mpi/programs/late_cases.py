@@ -23,7 +23,7 @@ from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
 from standins.late_device import install
 from standins.late_nccl import acquire, refusal, release
-from unit.recorded import context_on, events_of
+from support.recording_context import context_on, events_of
 
 KEPT = ("check", "choice", "metric", "samples", "log")
 

@@ -17,7 +17,6 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from mpi.programs.models import cut, plan_of
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
@@ -43,6 +42,7 @@ from spbench_parallel.training import master_comm as mirrors
 from spbench_parallel.training.gradients import create_sharings
 from standins.late_device import install
 from standins.late_weights import LateFlatWeights
+from support.trained_models import cut, plan_of
 
 LATE = install()
 ROUNDS = 3

@@ -18,8 +18,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from mpi.programs.each_case import answer_each
-from mpi.programs.models import CLASSES, RandomImages, layout_of, plan_of
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.models.registry import make_model
 from spbench_core.models.routes import find_routes
@@ -32,6 +30,8 @@ from spbench_parallel.p2p.opening import NcclP2P
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.spatial.exchange import Exchange
+from support.rank_cases import answer_each
+from support.trained_models import CLASSES, RandomImages, layout_of, plan_of
 
 STEPS = 2
 NETWORK = make_model(
@@ -110,7 +110,7 @@ def gloo_for_nccl(problems):
 def plan_over(backend, case):
     words = {"classes": CLASSES}
     plan = plan_of(
-        import_network("own_networks:Levels", words, NETWORK.image, 1)
+        import_network("support.networks.own_networks:Levels", words, NETWORK.image, 1)
         if case["skips"]
         else NETWORK,
         layout_of(case),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
-from unit.recorded import context_on, events_of
+from support.recording_context import context_on, events_of
 
 
 def taken():

@@ -19,7 +19,7 @@ from spbench_workers.benchmarks.halo import exchange, report
 from spbench_workers.comm import open_world
 from standins.late_device import install
 from standins.late_ipc import install_ipc
-from unit.recorded import context_on, events_of
+from support.recording_context import context_on, events_of
 
 PARAMS = {"image_size": 32, "grid": "1x3", "iterations": 2, "warmup": 1, "device": "cpu"}
 

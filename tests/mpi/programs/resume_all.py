@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from mpi4py import MPI
 
-from mpi.programs.models import CLASSES, layout_of, network_of, plan_of
 from spbench_core.layout.micro_batches import split_batch
 from spbench_parallel.checkpoints.checkpoint import load, save
 from spbench_parallel.engine import Engine
@@ -27,6 +26,7 @@ from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.images.sources import open_images
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
+from support.trained_models import CLASSES, layout_of, network_of, plan_of
 
 BATCH = 4
 PARTS = 2

@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from unittest.mock import patch
 
-from mpi.programs.each_case import answer_each, cases
 from spbench_workers.benchmarks.halo import sampling
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
-from unit.recorded import context_on, events_of
+from support.rank_cases import answer_each, cases
+from support.recording_context import context_on, events_of
 
 
 def run_case(world, case, runners):

@@ -10,10 +10,10 @@ import io
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 
-from mpi.programs.each_case import answer_each, cases
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
 from spbench_workers.standalone.program import read_command_line, run_line
+from support.rank_cases import answer_each, cases
 
 
 def main():

@@ -15,12 +15,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from mpi.programs.each_case import answer_each, made_by_first, or_exception
-from mpi.programs.models import CLASSES, cut, gradients_of, largest_error, network_of, statistics_of
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_parallel.models.build import build_stage, free
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
 from spbench_parallel.spatial.tiling import Tiling
+from support.rank_cases import answer_each, made_by_first, or_exception
+from support.trained_models import (
+    CLASSES,
+    cut,
+    gradients_of,
+    largest_error,
+    network_of,
+    statistics_of,
+)
 
 BATCH = 2
 WORDS: dict[str, Any] = {"seed": 1, "dtype": torch.float64}

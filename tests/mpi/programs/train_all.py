@@ -16,8 +16,16 @@ from unittest.mock import patch
 
 import torch
 
-from mpi.programs.each_case import answer_each, made_by_first, or_exception
-from mpi.programs.models import (
+from spbench_core.layout.micro_batches import split_batch
+from spbench_parallel import engine
+from spbench_parallel.models.builders import DenseBuilder
+from spbench_parallel.pipeline import building
+from spbench_parallel.plan import TrainingConfig
+from spbench_parallel.precision.formats import Precision
+from spbench_parallel.training import gradients, master_comm, trainer
+from spbench_parallel.training.running_statistics import MirroredStatistics
+from support.rank_cases import answer_each, made_by_first, or_exception
+from support.trained_models import (
     RandomImages,
     cut,
     gradients_lost,
@@ -30,14 +38,6 @@ from mpi.programs.models import (
     statistics_of,
     weights_of,
 )
-from spbench_core.layout.micro_batches import split_batch
-from spbench_parallel import engine
-from spbench_parallel.models.builders import DenseBuilder
-from spbench_parallel.pipeline import building
-from spbench_parallel.plan import TrainingConfig
-from spbench_parallel.precision.formats import Precision
-from spbench_parallel.training import gradients, master_comm, trainer
-from spbench_parallel.training.running_statistics import MirroredStatistics
 
 SEED = 1
 STEPS = 2

@@ -8,11 +8,11 @@ some steps, or the error; the first rank saves each network's state in the folde
 
 import torch
 
-from awkward_networks import RIGHT
 from mpi.programs import train_own
-from mpi.programs.each_case import answer_each
 from spbench_parallel.api import ParallelNetwork
 from spbench_parallel.errors import CannotRunError
+from support.networks.awkward_networks import RIGHT
+from support.rank_cases import answer_each
 
 SIZE = train_own.SIZE
 STEPS = train_own.STEPS

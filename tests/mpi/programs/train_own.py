@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from mpi.programs.each_case import answer_each
 from spbench_parallel.api import ParallelNetwork
 from spbench_parallel.checkpoints import state_dict
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.validation import module_check
 from spbench_parallel.validation.reference import ReferenceModel
+from support.rank_cases import answer_each
 
 SIZE = 24, 36
 STEPS = 3
@@ -57,7 +57,7 @@ def too_many(step, images, box):
 
 def network_of(case, seed):
     torch.manual_seed(seed)
-    networks = importlib.import_module(case.get("networks", "own_networks"))
+    networks = importlib.import_module(case.get("networks", "support.networks.own_networks"))
     network = getattr(networks, case["network"])(**case.get("arguments", {}))
     if case.get("wrong") == "operators" and MPI.COMM_WORLD.rank:
         network.down1.relu = torch.nn.GELU()

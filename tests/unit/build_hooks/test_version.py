@@ -8,7 +8,7 @@ import pytest
 from packaging.version import Version
 
 from build_hooks.version import tree_version
-from places import ROOT
+from support.paths import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n- New.\n\n## 1.2.0 - 2026-01-01\n\n## 1.1.0\n"

@@ -7,8 +7,8 @@ import pytest
 import spbench
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.report.frames import make_frame, write_parquet
-from unit.events import recorded, whole_run
-from unit.results import case, figure, run
+from support.sample_events import recorded, whole_run
+from support.sample_runs import case, figure, run
 
 CASES = run(
     case("a", {"time_ms": figure(2.0, n=3)}, params={"n": 1, "on": True, "sizes": [8]}),

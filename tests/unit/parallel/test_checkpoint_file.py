@@ -10,7 +10,7 @@ from spbench_core.models.registry import make_model
 from spbench_parallel.checkpoints import file
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.model import run as benchmark
-from unit.recorded import context_of
+from support.recording_context import context_of
 
 
 def make_network(**config):

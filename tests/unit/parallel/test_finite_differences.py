@@ -6,7 +6,6 @@ Small networks use differences, large ones forward-mode differentiation.
 import pytest
 import torch
 
-from own_networks import UNet
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import build_layout
 from spbench_core.models.parts import Map
@@ -18,6 +17,7 @@ from spbench_parallel.models.imported.tracing import trace_network
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.precision.formats import FP64
 from spbench_parallel.validation import finite_differences
+from support.networks.own_networks import UNet
 
 pytestmark = pytest.mark.slow
 BATCHES = split_batch(2, 1, mirrored=False, times=1)

@@ -19,7 +19,7 @@ from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, load_subject
 from standins.late_device import install
 from standins.tf32 import Tf32Products
-from unit.typed_params import TypedParams
+from support.typed_params import TypedParams
 
 LATE = install()
 GPU = torch.device("late")

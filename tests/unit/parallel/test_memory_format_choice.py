@@ -7,7 +7,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.autotune import memory_format
 from spbench_parallel.device.formats import convert_maps, set_memory_format
 from spbench_workers.benchmarks.model.case import build_case
-from unit.recorded import choice_of, context_of, said
+from support.recording_context import choice_of, context_of, said
 
 SMALL = {"scheme": "sequential", "depth": 20, "image_size": 32, "batch_size": 2, "num_classes": 5}
 

@@ -6,20 +6,15 @@ time.
 
 import pytest
 import torch
-from mpi4py import MPI
 from torch import nn
 from torch.autograd import Function
 
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.registry import make_model
-from spbench_parallel.engine import Engine
-from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.pipeline import phases as phases_module
 from spbench_parallel.pipeline.phases import PHASES, Phases, StreamPhases, create_phases
-from spbench_parallel.plan import ModelPlan, TrainingConfig
-from spbench_parallel.precision.formats import PRECISIONS
+from spbench_parallel.plan import ModelPlan
 from spbench_parallel.spatial import comm_stats
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
@@ -27,6 +22,7 @@ from spbench_parallel.spatial.tiling import Tiling
 from spbench_workers.benchmarks.model.steps import describe_gradient_sum
 from standins.late_device import install
 from standins.twin import Twin
+from support.single_rank_engine import RESNET, make_engine
 
 LATE = install()
 DEVICE = torch.device("late")
@@ -209,25 +205,6 @@ def test_the_host_is_timed_by_the_clock_of_the_host(monkeypatch):
     sums = [phases.seconds[name] for name in ("exchange", "allreduce")]
     assert sums == pytest.approx([MESSAGE, MESSAGE])
     assert phases.total == pytest.approx(LAYER + 2 * MESSAGE)
-
-
-RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
-
-
-def make_engine(device, precision, learns=True):
-    plan = ModelPlan(
-        RESNET,
-        build_layout(1),
-        (len(RESNET.layers),),
-        split_batch(6, 3),
-        device=torch.device(device),
-        precision=PRECISIONS[precision],
-    )
-    images = SyntheticImages(RESNET.image, 5, seed=1, dtype=plan.dtype, device=plan.device)
-    engine = Engine(MPI.COMM_SELF, plan, images, TrainingConfig("adam") if learns else None)
-    if engine.arithmetic.loss_scale is not None:
-        engine.arithmetic.loss_scale.value = 256.0
-    return engine, images
 
 
 @pytest.mark.slow

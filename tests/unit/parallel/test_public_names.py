@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from places import DOCS
 from spbench_parallel import api
+from support.paths import DOCS
 
 PAGES = "".join((DOCS / name).read_text() for name in ("library.md", "spatial.md"))
 

@@ -16,7 +16,7 @@ from spbench_parallel.pipeline.stage_io import message_tags, open_stage_io
 from spbench_parallel.plan import ModelPlan
 
 NETWORK = make_model("resnet", image_size=(32, 32), num_classes=3, version=1, depth=8, width=2)
-UNET = import_network("own_networks:UNet", {}, Map(3, 32, 32), 0)
+UNET = import_network("support.networks.own_networks:UNet", {}, Map(3, 32, 32), 0)
 NETWORKS = [NETWORK, UNET]
 LAYOUTS = [
     build_layout(1),

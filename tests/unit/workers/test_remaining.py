@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spbench_workers.remaining import list_remaining, main
-from unit.events import rank_event
+from support.sample_events import rank_event
 
 CASES = [{"id": name, "repeat": 0} for name in "abc"]
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from spbench_workers import faults
-from unit.recorded import context_of
+from support.recording_context import context_of
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from spbench.errors import MissingError, UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench.report.recorded import load_run
-from unit.events import described, rank_event
+from support.sample_events import described, rank_event
 
 START = 1_790_000_000.0
 

@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from places import STANDINS, SUITES
 from spbench.batch import launches, site
 from spbench.batch.plan_file import read_plan
 from spbench.cli.app import run_command_line
@@ -17,6 +16,7 @@ from spbench.errors import UsageError
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.suites import site_file
 from spbench_core.events.batch_files import read_cases, read_words
+from support.paths import STANDINS, SUITES
 
 MPIRUN = shutil.which("mpirun", path=f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}")
 pytestmark = pytest.mark.skipif(MPIRUN is None, reason="Open MPI is not installed")

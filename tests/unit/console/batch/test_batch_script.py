@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
 from spbench.batch.schedulers.scheduler import Allocation, load_scheduler
 from spbench.batch.script import BatchScript
 from spbench.launch.detect import InstalledLauncher
@@ -21,7 +20,8 @@ from spbench.launch.mpi_probe import MpiLibrary
 from spbench.suites.case import Case
 from spbench.suites.settings import BatchSettings, LaunchSettings
 from spbench_core.catalog import BENCHMARKS
-from unit.events import rank_event
+from support.paths import ROOT
+from support.sample_events import rank_event
 
 
 def build_job(number, *names, **keys):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from places import DOCS
 from spbench.batch import site
 from spbench.batch.site import batch_settings, read_site
 from spbench.errors import SuiteError, UsageError
 from spbench.suites.loader import load_suite_text
+from support.paths import DOCS
 
 SUITE = """
 schema: spbench.suite/1

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from spbench.cli.app import run_command_line
-from unit.done import Done
+from support.commands import Done
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from running import python_path
 from spbench.__main__ import _name_home
-from unit.events import recorded, whole_run
+from support.runs import python_path
+from support.sample_events import recorded, whole_run
 
 
 def run_with_closed_streams(args, closed, *, cwd):

@@ -12,7 +12,6 @@ import jsonschema
 import pytest
 from typer.main import get_command
 
-from places import HOSTFILES, ROOT, SUITES
 from spbench import __version__
 from spbench.cli.app import app
 from spbench.cli.benchmarks import default_texts
@@ -20,8 +19,9 @@ from spbench.cli.runs.run import parse_time
 from spbench.errors import ExitCode, UsageError
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
-from unit.done import Done
-from unit.events import judged, recorded, run_end, run_start, started, whole_run
+from support.commands import Done
+from support.paths import HOSTFILES, ROOT, SUITES
+from support.sample_events import judged, recorded, run_end, run_start, started, whole_run
 
 HALO = str(SUITES / "halo.yaml")
 

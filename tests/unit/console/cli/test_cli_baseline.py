@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from places import SUITES
 from spbench.cli.runs import run
 from spbench.engine.run import EndedRun
 from spbench.errors import ExitCode
 from spbench.record.runs.notes import RunNote, read_note, write_note
 from spbench.report.document import ReportDocument
-from unit.events import recorded, whole_run
+from support.paths import SUITES
+from support.sample_events import recorded, whole_run
 
 HALO = str(SUITES / "halo.yaml")
 

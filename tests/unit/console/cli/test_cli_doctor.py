@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from places import ROOT
 from spbench.cli.app import run_command_line
 from spbench.launch.finding import FindingStatus
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.survey.facts import HostFacts
 from spbench_core import host_facts
-from unit.ssh_hosts import SshHosts, idle_hosts
+from support.paths import ROOT
+from support.ssh_hosts import SshHosts, idle_hosts
 
 
 @pytest.fixture

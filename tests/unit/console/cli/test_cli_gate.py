@@ -7,7 +7,15 @@ import json
 import pytest
 
 from spbench.report.gate import check as gate
-from unit.events import described, job_start, judged, rank_event, recorded, run_end, run_start
+from support.sample_events import (
+    described,
+    job_start,
+    judged,
+    rank_event,
+    recorded,
+    run_end,
+    run_start,
+)
 
 STEADY = [1.0, 1.01, 1.02, 0.99, 0.98]
 NOISY = [1.0, 1.5, 0.7, 1.3, 0.8]

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from spbench.report.build import build_report
-from unit.events import described, judged, rank_event, recorded, run_end, started
+from support.sample_events import described, judged, rank_event, recorded, run_end, started
 
 
 @pytest.fixture

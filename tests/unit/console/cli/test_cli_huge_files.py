@@ -11,7 +11,7 @@ from spbench.record.runs import follow
 from spbench.record.runs.files import MAX_JSON_BYTES, TooLargeError, read_file, read_json
 from spbench.report.build import build_report
 from spbench.report.links import find_last_link_matrix
-from unit.events import recorded, whole_run
+from support.sample_events import recorded, whole_run
 
 pytestmark = pytest.mark.slow
 

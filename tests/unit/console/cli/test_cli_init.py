@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from places import SUITES
+from support.paths import SUITES
 
 
 def test_new_folder_gets_suites_and_hostfiles(spbench, tmp_path, monkeypatch):

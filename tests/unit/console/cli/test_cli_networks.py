@@ -8,7 +8,7 @@ import pytest
 
 from spbench.cli.app import run_command_line
 from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
-from unit.done import Done
+from support.commands import Done
 
 
 @pytest.fixture

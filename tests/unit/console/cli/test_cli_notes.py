@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from unit.events import recorded, whole_run
+from support.sample_events import recorded, whole_run
 
 
 def test_note_is_written_shown_listed_and_removed(spbench, home):

@@ -5,10 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from places import SUITES
 from spbench.report.build import build_report
 from spbench.report.formats.writing import FORMATS
-from unit.events import recorded, whole_run
+from support.paths import SUITES
+from support.sample_events import recorded, whole_run
 
 HALO = str(SUITES / "halo.yaml")
 

@@ -10,7 +10,7 @@ from spbench.cli.runs.lines import replay_lines
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from spbench.report.text_tables import align_columns
-from unit.events import (
+from support.sample_events import (
     described,
     job_start,
     judged,

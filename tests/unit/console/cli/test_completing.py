@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from places import SUITES
 from spbench.cli import completing
 from spbench.record.runs.folder import list_runs
 from spbench.report.baselines.files import save_baseline
 from spbench.report.baselines.making import make_baseline
 from spbench.report.recorded import load_run
-from unit.events import recorded, whole_run
+from support.paths import SUITES
+from support.sample_events import recorded, whole_run
 
 
 def complete(completion, incomplete="", **params):

@@ -7,12 +7,12 @@ from copy import copy
 import pytest
 from typer.main import get_command
 
-from places import ROOT
 from spbench.__main__ import _open_console, _serve_console
 from spbench.cli import console
 from spbench.cli.app import RENAMED, app
 from spbench.cli.examples import EXAMPLES
 from spbench.cli.help_pages import COMMAND_GROUPS, MANY_OPTIONS, OPTION_GROUPS
+from support.paths import ROOT
 
 WIDTHS = (80, 100, 120)
 PYTHON_TYPE = re.compile(r"<(str|int|float|path|bool|file|list)\b|\w+ range>")

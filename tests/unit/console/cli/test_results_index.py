@@ -9,7 +9,7 @@ import pytest
 
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.index import read_heads
-from unit.events import recorded, whole_run
+from support.sample_events import recorded, whole_run
 
 
 def record_run(home, **changes):

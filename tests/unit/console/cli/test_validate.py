@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from places import SUITES
 from spbench import __main__
 from spbench.__main__ import plain_suites
 from spbench.cli.app import run_command_line
+from support.paths import SUITES
 
 HALO = str(SUITES / "halo.yaml")
 AS_A_PROGRAM = """

@@ -12,7 +12,7 @@ from spbench.record.findings import collect_findings
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
-from unit.events import (
+from support.sample_events import (
     described,
     in_phases,
     job_start,

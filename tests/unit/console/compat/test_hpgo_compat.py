@@ -5,7 +5,7 @@ import pytest
 import spbench.compat.hpgo as hpgo
 import spbench.planner as planner
 from spbench.planner.planning import plan
-from unit.console.planner.made_up import chain, goldens, shared, write_torchgraph
+from support.planner.sample_profiles import chain, goldens, shared, write_torchgraph
 
 
 def made_file(tmp_path):

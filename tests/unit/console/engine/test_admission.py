@@ -13,8 +13,8 @@ from benchmarks.admission import measure_burst
 from spbench.engine.connections import admission
 from spbench.engine.connections.admission import Admission
 from spbench_core.events.rank_events import encode
-from unit.events import rank_event
-from unit.heard import until
+from support.collector_listener import until
+from support.sample_events import rank_event
 
 TOKEN = "s3cret"
 LOOPBACK = "127.0.0.1"

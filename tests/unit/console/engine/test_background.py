@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from places import SUITES
-from running import script_head
 from spbench.cli.app import run_command_line
 from spbench.cli.request import _LAUNCH_OPTIONS
 from spbench.engine.background import (
@@ -28,7 +26,9 @@ from spbench.engine.background import (
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.launch.choice import LaunchChoice
 from spbench.record.runs.folder import RunFolder
-from unit.events import recorded, run_start
+from support.paths import SUITES
+from support.runs import script_head
+from support.sample_events import recorded, run_start
 
 HALO = SUITES / "halo.yaml"
 TIMEOUT = 30.0

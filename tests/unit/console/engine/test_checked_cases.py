@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from places import TESTS
 from spbench.engine import checked_cases
 from spbench.engine.checked_cases import check_cases
 from spbench.errors import SuiteError
 from spbench.suites.loader import load_suite_text
+from support.paths import TESTS
 
-NETWORK = {"network": "own_networks:UNet", "image_size": 32, "batch_size": 4, "iterations": 1}
+NETWORK = {
+    "network": "support.networks.own_networks:UNet",
+    "image_size": 32,
+    "batch_size": 4,
+    "iterations": 1,
+}
 
 
 def build_suite(*cases, **launch):
@@ -37,21 +42,27 @@ async def run_check(monkeypatch, suite):
 async def test_reports_import_errors_at_their_lines(monkeypatch):
     suite = build_suite(
         NETWORK,
-        NETWORK | {"network": "own_networks:Choosing"},
+        NETWORK | {"network": "support.networks.own_networks:Choosing"},
         NETWORK | {"split_size": 9},
     )
     with pytest.raises(SuiteError) as caught:
         await run_check(monkeypatch, suite)
     first, second = caught.value.diagnostics
-    columns = [line.index("'own_networks:") + 1 for line in suite.text.splitlines()[5:]]
+    columns = [
+        line.index("'support.networks.own_networks:") + 1 for line in suite.text.splitlines()[5:]
+    ]
     assert [(diagnostic.line, diagnostic.column) for diagnostic in (first, second)] == [
         (6, columns[0]),
         (7, columns[1]),
     ]
-    assert re.match(r"case c1: network own_networks:Choosing: own_networks.py:\d+", first.message)
+    assert re.match(
+        r"case c1: network support.networks.own_networks:Choosing: "
+        r"support/networks/own_networks.py:\d+",
+        first.message,
+    )
     assert second.message == (
-        "case c2: network own_networks:UNet: 9 stages are more than the 6 layers of the "
-        "model: take 6 at most"
+        "case c2: network support.networks.own_networks:UNet: 9 stages are more than the 6 "
+        "layers of the model: take 6 at most"
     )
 
 
@@ -59,13 +70,13 @@ async def test_reports_import_errors_at_their_lines(monkeypatch):
 async def test_misspelled_class_in_a_matrix_has_a_suggestion(monkeypatch):
     text = (
         "schema: spbench.suite/1\nname: s\ncases:\n  - name: a\n    benchmark: model.network\n"
-        "    params: {image_size: 32}\n    matrix: {network: ['own_networks:UNet', "
-        "'own_networks:Unet']}\n"
+        "    params: {image_size: 32}\n    matrix: {network: "
+        "['support.networks.own_networks:UNet', 'support.networks.own_networks:Unet']}\n"
     )
     with pytest.raises(SuiteError) as caught:
         await run_check(monkeypatch, load_suite_text(text, Path("s.yaml")))
     (error,) = caught.value.diagnostics
-    assert (error.line, error.column) == (7, 45)
+    assert (error.line, error.column) == (7, 62)
     assert error.message.endswith("did you mean UNet?")
 
 

@@ -10,7 +10,7 @@ from spbench.errors import SuiteError, UsageError
 from spbench.suites import site_file
 from spbench.suites.site_file import derive_system_name, find_system, read_site_file
 from spbench_core.events.run_events import check_run_event
-from unit.events import described, judged, recorded, run_end, run_start
+from support.sample_events import described, judged, recorded, run_end, run_start
 
 SUITE = """\
 schema: spbench.suite/1

@@ -10,8 +10,8 @@ from spbench.engine.connections import admission
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.rank_connection import RankIdentity
 from spbench_core.events.rank_events import MAX_HELLO, MAX_LINE, encode
-from unit.events import rank_event
-from unit.heard import PATIENCE, Heard, until
+from support.collector_listener import PATIENCE, Heard, until
+from support.sample_events import rank_event
 
 TOKEN = "s3cret"
 

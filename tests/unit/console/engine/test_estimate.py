@@ -27,7 +27,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.work import Work
-from unit.events import (
+from support.sample_events import (
     console_event,
     described,
     job_start,

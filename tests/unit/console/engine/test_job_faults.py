@@ -22,7 +22,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import clock
 from spbench_core.events.rank_events import encode
 from spbench_core.events.statuses import LogLevel
-from unit.events import described, job_start, rank_event, run_start
+from support.sample_events import described, job_start, rank_event, run_start
 
 BENCHMARK = "link.pingpong"
 

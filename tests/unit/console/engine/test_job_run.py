@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from running import python_path
 from spbench.engine.faults.launcher_output import extract_rank_stderr
 from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.processes import find_processes
@@ -21,11 +20,12 @@ from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
-from unit.events import described, run_start
+from support.runs import python_path
+from support.sample_events import described, run_start
 
 RANKS = """
 import os, socket, sys, time
-from unit.events import BY_KIND
+from support.sample_events import BY_KIND
 from spbench_workers.channel.opening import open_channel
 
 ERROR = {"message": "ValueError: no", "traceback": "Traceback ..."}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from quick_hosts import QuickHosts
 from spbench.engine.plan import Request, RunPlan, plan_run
 from spbench.engine.preflight import find_unfit_hosts, group_by_reason, run_preflight
 from spbench.errors import MissingError
 from spbench.launch.choice import LaunchChoice
 from spbench.launch.survey import progress
 from spbench.launch.survey.facts import HostFacts
+from support.quick_hosts import QuickHosts
 
 SUITE = """\
 schema: spbench.suite/1

@@ -10,7 +10,7 @@ from spbench.record.runs import event_log
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
-from unit.events import rank_event, run_end, run_start
+from support.sample_events import rank_event, run_end, run_start
 
 
 def record_event(recorder, event):

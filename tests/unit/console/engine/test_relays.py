@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
 from spbench.engine import processes
 from spbench.engine.connections.collector import Collector
 from spbench_core.events import rank_events
 from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_frame
 from spbench_core.events.rank_events import encode
-from unit.events import rank_event
-from unit.heard import Heard, until
+from support.collector_listener import Heard, until
+from support.paths import ROOT
+from support.sample_events import rank_event
 
 pytestmark = pytest.mark.slow
 RANK = """

@@ -11,7 +11,15 @@ from spbench.engine.plan import Request, plan_run
 from spbench.engine.resume import plan_failed, plan_resumed, reject_overtaken
 from spbench.errors import NothingSelected, UsageError
 from spbench.launch.choice import LaunchChoice
-from unit.events import described, job_start, judged, recorded, run_end, run_start, state_of
+from support.sample_events import (
+    described,
+    job_start,
+    judged,
+    recorded,
+    run_end,
+    run_start,
+    state_of,
+)
 
 SUITE = """\
 schema: spbench.suite/1

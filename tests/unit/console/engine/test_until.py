@@ -9,7 +9,7 @@ from spbench.record.messages.cases import describe_repeats
 from spbench.record.runs.event_log import EventLog
 from spbench.suites.case import Case, RepeatPolicy
 from spbench.suites.settings import LaunchSettings
-from unit.events import described, job_end, job_start, rank_event, run_start, state_of
+from support.sample_events import described, job_end, job_start, rank_event, run_start, state_of
 
 WIDE = 0.1
 LONG = 1000.0

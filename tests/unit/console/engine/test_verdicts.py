@@ -4,7 +4,7 @@ from spbench.engine.recorder import Recorder
 from spbench.engine.verdicts import record_verdicts
 from spbench.record.case_figures import is_open
 from spbench.record.runs.event_log import EventLog
-from unit.events import described, judged, rank_event, started, state_of
+from support.sample_events import described, judged, rank_event, started, state_of
 
 
 def case_referring_to(case, other):

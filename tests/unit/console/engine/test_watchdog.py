@@ -6,7 +6,7 @@ from spbench.engine.faults.fault import Fault
 from spbench.engine.watchdog import EXIT_TIMEOUT, Watchdog
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 from spbench_core.events.statuses import CaseStatus
-from unit.events import rank_event
+from support.sample_events import rank_event
 
 HOSTS = ("node01", "node01", "node02")
 PROGRAMS = "openmpi (5.0) and MPICH 4.2"

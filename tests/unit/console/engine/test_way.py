@@ -9,7 +9,7 @@ from spbench.engine.connections.endpoint import parse_addresses, parse_ports, re
 from spbench.engine.connections.tunnel import Tunnels
 from spbench.errors import ExitCode, MissingError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
-from unit.heard import Heard
+from support.collector_listener import Heard
 
 LOOPBACK = "127.0.0.1"
 HOSTS = ("localhost", "192.0.2.7", "192.0.2.8")

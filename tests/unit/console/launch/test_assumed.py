@@ -2,7 +2,6 @@
 
 import pytest
 
-from places import HOSTFILES, SUITES
 from spbench.engine.commands import build_commands
 from spbench.engine.plan import Request, plan_run
 from spbench.errors import UsageError
@@ -11,6 +10,7 @@ from spbench.launch.detect import find_assumed_launcher, list_launchers, parse_a
 from spbench.launch.mpi_probe import LIBRARIES
 from spbench.suites.launcher_names import LAUNCHERS
 from spbench.suites.settings import LaunchSettings
+from support.paths import HOSTFILES, SUITES
 
 
 def make_settings(launcher="auto"):

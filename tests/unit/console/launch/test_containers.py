@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from launched import NASTY
 from spbench.launch.containers import build_container_prefix
 from spbench.suites.settings import Container
+from support.launched_programs import NASTY
 
 MOUNTS = ["/data", "/a b:/inside:ro"]
 

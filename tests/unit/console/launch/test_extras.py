@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from places import ROOT
 from spbench.launch import doctor
 from spbench.launch.doctor import check_extras
 from spbench.launch.mpi_probe import MpiLibrary, read_library
+from support.paths import ROOT
 
 PROBED = {
     "mpi4py": "4.1.0",

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from running import run
 from spbench.errors import MissingError
 from spbench.launch import gpu_needs
 from spbench.launch.detect import load_launcher
@@ -22,6 +21,7 @@ from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.host_facts import VISIBLE_DEVICES
+from support.runs import run
 
 NO_GPU = HostGpus(shared_gib=1.0)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
 from spbench.errors import UsageError
 from spbench.launch.hosts.hostfiles import find_hostfiles, read_host_options, read_hostfiles
+from support.paths import ROOT
 
 
 def list_hostfiles(folder: Path) -> list[str]:

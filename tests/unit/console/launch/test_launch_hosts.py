@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from places import ROOT
 from spbench.errors import UsageError
 from spbench.launch.detect import load_launcher
 from spbench.launch.hosts.hosts import Host, Hosts, parse_hosts, read_hostfile
 from spbench.launch.hosts.names import fold
 from spbench.launch.launcher import RankBlock
+from support.paths import ROOT
 
 
 def read_hosts(tmp_path: Path, text: str | bytes) -> tuple[Host, ...]:

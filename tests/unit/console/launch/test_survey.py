@@ -24,7 +24,7 @@ from spbench.launch.survey.facts import HostFacts, group_findings, parse_facts
 from spbench.launch.survey.reach import ANSWER_TIMEOUT
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
-from unit.ssh_hosts import SshHosts, idle_hosts
+from support.ssh_hosts import SshHosts, idle_hosts
 
 PYTHON = sys.executable
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from places import DOCS
 from spbench.cli.app import run_command_line
 from spbench.cli.planning.output import _cut_stages, render_plan, render_verification
 from spbench.planner.cluster.cluster_file import load_cluster
@@ -25,7 +24,8 @@ from spbench.planner.planning import default_jobs
 from spbench.planner.planning import plan as compute_plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import write_profile_json
-from unit.console.planner.made_up import chain, shared
+from support.paths import DOCS
+from support.planner.sample_profiles import chain, shared
 
 CLUSTER = """
 schema: spbench.cluster/1

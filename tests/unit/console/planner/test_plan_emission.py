@@ -15,7 +15,7 @@ from spbench.planner.output.plan_description import list_stage_notes
 from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
 from spbench.planner.profile.layers import Origin
-from unit.console.planner.made_up import chain
+from support.planner.sample_profiles import chain
 
 DEPTH_11 = Origin("resnet", (("image_size", 32), ("version", 2), ("depth", 11)), 2, 1)
 FIVE = replace(chain([1.0] * 5), origin=DEPTH_11)

@@ -21,7 +21,7 @@ from spbench.planner.profile.json_file import write_profile_json
 from spbench.planner.request import PlanRequest, parse_plan_request
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.planner.worker_process import plan_in_process
-from unit.console.planner.made_up import chain, write_torchgraph
+from support.planner.sample_profiles import chain, write_torchgraph
 
 SIX = chain([1.0, 2.0, 3.0, 1.0, 2.0, 3.0], [8.0] * 6, [1e6] * 6)
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from places import ROOT
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.errors import NoPlanError
 from spbench.planner.output.plan_description import format_baseline_cells
 from spbench.planner.planning import plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
-from unit.console.planner.made_up import chain
+from support.paths import ROOT
+from support.planner.sample_profiles import chain
 
 EXAMPLES = ROOT / "docs" / "examples"
 

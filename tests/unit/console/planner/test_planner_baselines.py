@@ -15,7 +15,7 @@ from spbench.planner.profile.layers import Profile
 from spbench.planner.simulation.memory import compute_stage_memory
 from spbench.planner.training import Training
 from spbench_core.schedule.orders import stage_in_flight
-from unit.console.planner.made_up import chain, layer, shared
+from support.planner.sample_profiles import chain, layer, shared
 
 
 def estimate_by_name(profile, ends, training):

@@ -28,8 +28,8 @@ from spbench.planner.search.stage_times import compute_stages
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
 from spbench_core.schedule.timetable import compute_timetable
-from unit.console.planner.brute import Brute
-from unit.console.planner.made_up import chain, shared
+from support.planner.brute_force import Brute
+from support.planner.sample_profiles import chain, shared
 
 KIND = DeviceKind("device", 1000.0)
 

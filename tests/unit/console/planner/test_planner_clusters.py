@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from places import EXAMPLES
 from spbench.errors import ExitCode
 from spbench.planner.cluster.cluster_file import ClusterFile, load_cluster, read_cluster
 from spbench.planner.cluster.machines import (
@@ -29,6 +28,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_refused_report
 from spbench.suites.settings import build_json_schema
 from spbench.suites.yaml_nodes import parse_yaml
+from support.paths import EXAMPLES
 
 TEXT = """\
 schema: spbench.cluster/1

@@ -29,8 +29,8 @@ from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.training import Training
-from unit.console.planner.hpgo_by_hand import Reference
-from unit.console.planner.made_up import chain, goldens, shared
+from support.planner.sample_profiles import chain, goldens, shared
+from support.planner.simple_hpgo import Reference
 
 BETTER = {
     # HPGO cuts at the same states, and goes from machine to machine three times instead of once.

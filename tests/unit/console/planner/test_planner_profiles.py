@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from places import EXAMPLES, SHARED
 from spbench.planner.errors import PlannerError, ProfileError
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
@@ -19,7 +18,8 @@ from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.planner.profile.work import compute_work
 from spbench.suites.settings import build_json_schema
-from unit.console.planner.made_up import chain, diamond, layer, write_torchgraph
+from support.paths import EXAMPLES, SHARED
+from support.planner.sample_profiles import chain, diamond, layer, write_torchgraph
 
 NODE = (
     "{} -- {} -- forward_compute_time={}, backward_compute_time=2, activation_size={},"

@@ -27,14 +27,14 @@ from spbench_core.schedule.orders import (
     stage_order,
 )
 from spbench_core.schedule.timetable import compute_step_end, compute_timetable
-from unit.console.planner.brute import (
+from support.planner.brute_force import (
     build_order,
     build_rounds_order,
     build_split_order,
     compute_interleaved_step,
     compute_step,
 )
-from unit.events import TIME, described, judged, metric, rank_event, started, state_of
+from support.sample_events import TIME, described, judged, metric, rank_event, started, state_of
 
 WHOLE_BACKWARD = "gpipe", "1f1b", "1f1b-deep"
 whole_seconds = st.integers(0, 9).map(float)

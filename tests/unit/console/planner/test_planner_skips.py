@@ -18,7 +18,7 @@ from spbench.planner.search.stage_messages import choose_skip_route
 from spbench.planner.search.stage_times import compute_stages
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
-from unit.console.planner.made_up import chain
+from support.planner.sample_profiles import chain
 
 SIX = replace(
     chain([1.0] * 6, [8e3, 4e3, 1e3, 1e3, 4e3, 8e3]), edges=(*pairwise(range(6)), (0, 5), (1, 4))

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from places import SHARED
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
@@ -14,7 +13,8 @@ from spbench.planner.profile.graph import build_graph, find_cycle, iterate_bits,
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.states import drop_unplanned_layers
-from unit.console.planner.made_up import chain, diamond, layer, shared
+from support.paths import SHARED
+from support.planner.sample_profiles import chain, diamond, layer, shared
 
 BRANCHES = Profile(
     "wide", 1, tuple(layer(str(n)) for n in range(16)), tuple((0, n) for n in range(1, 16))

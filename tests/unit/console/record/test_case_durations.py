@@ -5,7 +5,7 @@ import pytest
 from spbench.record.runs.case_durations import CaseTimes, hash_work, measure_durations
 from spbench.record.runs.index import find_past_durations
 from spbench_core.events.statuses import CaseStatus
-from unit.events import recorded, whole_run
+from support.sample_events import recorded, whole_run
 
 WORK_HASHES = [hash_work("compute.gemm", 1, 2, {"n": 512})]
 MACHINE = {"id": "abc", "hosts": ["node01"], "cores": [2]}

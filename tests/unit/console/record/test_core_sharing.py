@@ -8,7 +8,7 @@ from spbench.record.machine.core_sharing import (
     summarize_sharing,
 )
 from spbench.record.noise import is_disturbed
-from unit.events import described, job_start, judged, rank_event, run_start, state_of
+from support.sample_events import described, job_start, judged, rank_event, run_start, state_of
 
 EFFECT = "times and efficiencies are not those of the hardware"
 

@@ -4,7 +4,7 @@ import pytest
 
 from spbench.record.findings import collect_findings, names_slow_part
 from spbench.record.stragglers import find_stragglers
-from unit.events import (
+from support.sample_events import (
     TIME,
     described,
     judged,

@@ -26,7 +26,7 @@ from spbench.record.runs.folder import (
     write_file,
 )
 from spbench.record.runs.follow import RecordedEvents
-from unit.events import console_event, record, recorded, run_end, run_start, whole_run
+from support.sample_events import console_event, record, recorded, run_end, run_start, whole_run
 
 SHORT_RUN = [run_start(), run_end()]
 

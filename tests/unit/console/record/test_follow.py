@@ -9,7 +9,7 @@ from spbench.errors import UsageError
 from spbench.record.runs import follow
 from spbench.record.runs.event_log import EventLog, encode
 from spbench.record.runs.follow import EventTail, RecordedEvents
-from unit.events import (
+from support.sample_events import (
     console_event,
     described,
     job_start,

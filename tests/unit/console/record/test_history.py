@@ -11,7 +11,7 @@ from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.runs.history import VERDICTS, list_summaries, read_summary, select_runs
 from spbench.report.build import build_report
 from spbench.report.recorded import load_run
-from unit.events import (
+from support.sample_events import (
     TIME,
     described,
     judged,
@@ -24,7 +24,7 @@ from unit.events import (
     started,
     whole_run,
 )
-from unit.results import summary
+from support.sample_runs import summary
 
 CONSOLE = {"pid": 1, "host": "x", "started": 5.0}
 

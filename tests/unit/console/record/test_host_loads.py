@@ -6,7 +6,7 @@ from spbench.record.run_parts import HISTORY_LENGTH
 from spbench.report.build import build_report
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import check_rank_event
-from unit import events
+from support import sample_events as events
 
 
 def heartbeats(*loads, rank=0):

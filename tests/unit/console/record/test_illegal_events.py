@@ -13,7 +13,7 @@ from spbench.record.runs.follow import LogCheck
 from spbench.record.state import RunState
 from spbench.report.build import build_report
 from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase
-from unit.events import (
+from support.sample_events import (
     described,
     job_end,
     job_start,

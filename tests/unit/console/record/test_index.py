@@ -17,7 +17,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import list_summaries
 from spbench.record.runs.index import PastLaunch, add_run, find_past_launches, read_heads, reindex
 from spbench.report.build import build_report
-from unit.events import recorded, whole_run
+from support.sample_events import recorded, whole_run
 
 CONSOLE = {"pid": 1, "host": socket.gethostname(), "started": 5.0}
 

@@ -4,7 +4,7 @@ import pytest
 
 from spbench.errors import ExitCode
 from spbench.record.judge import judge, judge_run, name_ranks
-from unit.events import (
+from support.sample_events import (
     TIME,
     case_of,
     described,

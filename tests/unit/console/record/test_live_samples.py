@@ -9,7 +9,7 @@ from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import find_demo_run
 from spbench.record.state import RunState
 from spbench.record.timeline import LiveSamples
-from unit.events import TIME, described, metric, rank_event, started
+from support.sample_events import TIME, described, metric, rank_event, started
 
 
 def take_samples(state, rank, *values, **fields):

@@ -7,7 +7,7 @@ from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.rank_rows import RankRows
 from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler, find_stragglers
-from unit.events import TIME, described, job_start, metric, rank_event, started
+from support.sample_events import TIME, described, job_start, metric, rank_event, started
 
 FOUR_HOSTS = ("node01", "node01", "node02", "node02")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from spbench.record.machine.misplaced import describe_misplaced
-from unit.events import described, job_start, judged, rank_event, run_start, state_of
+from support.sample_events import described, job_start, judged, rank_event, run_start, state_of
 
 SHOWN = "launch.args: [--report-bindings]"
 ADVICE = f"check launch.args, setup lines and the container ({SHOWN} shows what openmpi does)"

@@ -13,7 +13,7 @@ from spbench.record.noise import (
 from spbench.report.build import build_case_parts
 from spbench.report.comparison.pairs import pair_cases
 from spbench.report.comparison.past import no_past_launches
-from unit import events
+from support import sample_events as events
 
 
 def run_cases(*disturbed, cpus=None, cases=("a",), more=()):

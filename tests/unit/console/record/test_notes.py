@@ -16,7 +16,7 @@ from spbench.record.runs.notes import (
     read_note,
     write_note,
 )
-from unit.events import recorded, whole_run
+from support.sample_events import recorded, whole_run
 
 
 @pytest.fixture

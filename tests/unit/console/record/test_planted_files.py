@@ -22,7 +22,7 @@ from spbench.record.runs.prune import remove_run
 from spbench.suites.shipped import copy_shipped
 from spbench.tui.failed_page import write_report
 from spbench.tui.suites.recovery import RecoveryFile
-from unit.events import recorded, whole_run
+from support.sample_events import recorded, whole_run
 
 CONTENT = "precious\n"
 KINDS = ("link", "link-to-nothing", "hard-link", "pipe", "folder")

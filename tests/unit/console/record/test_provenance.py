@@ -11,7 +11,7 @@ from spbench.record.machine.environment import collect_facts
 from spbench.record.machine.machine_files import read_cgroup_limits, read_governor, read_numa_nodes
 from spbench.report.build import build_report
 from spbench_core import host_facts
-from unit.events import rank_event, run_end, run_start, started, state_of
+from support.sample_events import rank_event, run_end, run_start, started, state_of
 
 
 def fingerprint(*ready_event):

@@ -8,7 +8,7 @@ from spbench.record.rank_rows import RankRow, RankRows
 from spbench.record.state import RunState
 from spbench.stats.summary import lower_median, summarize_repeats
 from spbench_core.events.statuses import RankPhase
-from unit.events import TIME, described, job_start, metric, rank_event, run_start, started
+from support.sample_events import TIME, described, job_start, metric, rank_event, run_start, started
 
 
 class WatchedRows:

@@ -8,7 +8,7 @@ from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from spbench_core.events.fields import EventError
 from spbench_core.events.run_events import check_run_event
-from unit.events import (
+from support.sample_events import (
     TIME,
     described,
     job_end,

@@ -16,7 +16,7 @@ from spbench.record.shares import (
     format_whole_percent,
     list_ranks_with_shares,
 )
-from unit.events import TIME, case_of, described, in_phases, metric, rank_event, started
+from support.sample_events import TIME, case_of, described, in_phases, metric, rank_event, started
 
 PARTS = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("work", "idle")]
 

@@ -7,7 +7,7 @@ import pytest
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench.report.build import build_report
-from unit import events as make
+from support import sample_events as make
 
 
 def samples(rank, *values, repeat=0, metric="time_ms"):

@@ -5,7 +5,7 @@ import pytest
 from spbench.record.comparison import RankTime
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.stragglers import Straggler, find_waiting_ranks
-from unit.events import described, started, state_of
+from support.sample_events import described, started, state_of
 
 HOSTS = ("node01", "node01", "node02", "node02")
 

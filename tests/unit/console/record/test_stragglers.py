@@ -9,7 +9,7 @@ from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.judge import blames_fault, judge
 from spbench.record.noise import describe_case_noise
 from spbench.record.stragglers import Straggler, find_stragglers
-from unit.events import TIME, described, metric, rank_event, started, state_of
+from support.sample_events import TIME, described, metric, rank_event, started, state_of
 
 WAITED = metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
 ONE_HOST = ["node01"] * 4

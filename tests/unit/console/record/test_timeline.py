@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.timeline import MetricTimeline, compute_timeline
-from unit.events import TIME, described, metric, rank_event, started, state_of
+from support.sample_events import TIME, described, metric, rank_event, started, state_of
 
 METRICS = [
     TIME,

@@ -9,7 +9,7 @@ from spbench.report.comparison.compare import TOLERANCE, compare
 from spbench.report.comparison.notes import comparison_notes
 from spbench.report.model import LaunchPart
 from spbench_core.events.statuses import CaseStatus
-from unit.results import case, figure, run, wrong_check
+from support.sample_runs import case, figure, run, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 """Times of five launches on a quiet machine, in ms."""

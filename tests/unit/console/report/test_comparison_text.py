@@ -25,7 +25,7 @@ from spbench.report.comparison.text import comparison_lines, gate_lines
 from spbench.report.model import CasePart, LaunchPart, LimitPart
 from spbench.report.recorded import RecordedRun
 from spbench_core.events.statuses import CaseStatus
-from unit.results import case, figure, run, wrong_check
+from support.sample_runs import case, figure, run, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 SIX = [*FIVE, 1.005]

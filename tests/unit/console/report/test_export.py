@@ -22,8 +22,15 @@ from spbench.report.export import (
 from spbench.report.model import LimitPart, report_schema
 from spbench.report.recorded import load_run
 from spbench.report.times import format_day_and_time
-from unit.events import measured, recorded, run_end, run_start, told_by_a_stranger, whole_run
-from unit.results import case, figure, run
+from support.sample_events import (
+    measured,
+    recorded,
+    run_end,
+    run_start,
+    told_by_a_stranger,
+    whole_run,
+)
+from support.sample_runs import case, figure, run
 
 
 def read_csv(text):

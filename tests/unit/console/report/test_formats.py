@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from places import RUNS
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report, validate_document
 from spbench.report.recorded import load_run
+from support.paths import RUNS
 
 RECORDED_RUNS = sorted(path.name for path in RUNS.iterdir())
 

@@ -4,8 +4,16 @@ import pytest
 
 from spbench.report.links import build_link_matrices, build_link_matrix, find_last_link_matrix
 from spbench.report.recorded import load_run
-from unit.events import described, measured, metric, rank_event, recorded, started, whole_run
-from unit.results import case, figure, run
+from support.sample_events import (
+    described,
+    measured,
+    metric,
+    rank_event,
+    recorded,
+    started,
+    whole_run,
+)
+from support.sample_runs import case, figure, run
 
 HOSTS = ("node01", "node01", "node02", "node02")
 

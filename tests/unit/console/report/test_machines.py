@@ -9,7 +9,7 @@ import pytest
 
 from spbench.report.comparison.conditions import describe_machine_differences
 from spbench.report.recorded import RecordedRun
-from unit.results import case, run
+from support.sample_runs import case, run
 
 FINGERPRINT = {
     "id": "1",

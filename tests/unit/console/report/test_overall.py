@@ -6,7 +6,7 @@ from spbench.report.comparison.compare import compare
 from spbench.report.comparison.model import compute_overall
 from spbench.report.comparison.notes import comparison_notes
 from spbench.report.export import comparison_object
-from unit.results import case, run
+from support.sample_runs import case, run
 
 
 def compare_times(*sides):

@@ -9,8 +9,8 @@ from spbench.report.build import build_report
 from spbench.report.export import export_text
 from spbench.report.formats.page.document import render_page
 from spbench.report.recorded import PackedRanks, load_report, load_run, read_packed_case
-from unit.events import recorded as record_run
-from unit.events import state_of, whole_run
+from support.sample_events import recorded as record_run
+from support.sample_events import state_of, whole_run
 
 
 @pytest.fixture

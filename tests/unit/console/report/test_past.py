@@ -12,7 +12,7 @@ import pytest
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.past import find_past_launches
 from spbench.report.recorded import RecordedRun
-from unit.results import case, run
+from support.sample_runs import case, run
 
 
 def make_run(machines: str, id: str, time: float = 1.0) -> RecordedRun:

@@ -4,7 +4,7 @@ import pytest
 
 from spbench.record.runs.folder import RunFolder
 from spbench.report.predictions import find_predictions, format_planned_time
-from unit.results import case, run
+from support.sample_runs import case, run
 
 
 def test_compares_the_link_model_with_the_measured_time():

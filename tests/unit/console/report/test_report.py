@@ -21,7 +21,7 @@ from spbench.report.recorded import load_run
 from spbench.report.times import format_timestamp
 from spbench_core.events.fields import EventError
 from spbench_core.events.run_events import check_run_event
-from unit.events import (
+from support.sample_events import (
     TIME,
     console_event,
     described,

@@ -12,7 +12,7 @@ from spbench.record.runs.folder import RunFolder, write_chunks
 from spbench.report.build import build_cases, build_document, build_refused_report, build_report
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import Report
-from unit.events import rank_event, run_start, started, state_of, whole_run
+from support.sample_events import rank_event, run_start, started, state_of, whole_run
 
 ODD_TEXT = 'a "quoted"\nline\twith \\ and \x00, \u00e9, \u2028 and \U0001f600'
 

@@ -13,7 +13,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.conditions import find_conditions, find_faults
 from spbench.report.model import LaunchPart
-from unit.results import case, run, summary
+from support.sample_runs import case, run, summary
 
 CROWDED = LaunchPart(
     launcher="openmpi",

@@ -6,7 +6,7 @@ from spbench.report.formats.markdown import render_markdown
 from spbench.report.formats.page.document import render_page
 from spbench.report.model import LimitPart, ScaledPart
 from spbench.report.scaling import compute_scalings, scaling_objects, scaling_remarks, scaling_rows
-from unit.results import case, figure, run
+from support.sample_runs import case, figure, run
 
 
 def scaled_case(np, *times, work="strong", throughput=None, name="conv", **changes):

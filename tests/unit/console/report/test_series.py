@@ -3,7 +3,7 @@
 import pytest
 
 from spbench.report.series import build_parameter_series, build_run_series, find_swept_parameters
-from unit.results import case, figure, run
+from support.sample_runs import case, figure, run
 
 # Over runs
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from places import SUITES
 from spbench.errors import UsageError
 from spbench.suites import yaml_nodes
 from spbench.suites.edit import compose
@@ -16,6 +15,7 @@ from spbench.suites.edit.outline import Outline
 from spbench.suites.edit.rewrite import find_comments
 from spbench.suites.edit.writing import WIDTH, format_flow, format_key, format_scalar
 from spbench.suites.loader import load_suite_text
+from support.paths import SUITES
 
 SHIPPED = {path.stem: path.read_text() for path in sorted(SUITES.glob("*.yaml"))}
 HALO = SHIPPED["halo"]

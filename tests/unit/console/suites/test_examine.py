@@ -3,8 +3,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from places import SUITES
 from spbench.suites.loader import check_text, load_suite_file
+from support.paths import SUITES
 
 HALO = SUITES / "halo.yaml"
 PATH = Path("mine.yaml")

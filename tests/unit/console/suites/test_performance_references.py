@@ -7,12 +7,12 @@ import jsonschema
 import pytest
 import yaml
 
-from places import DOCS
 from spbench.errors import SuiteError
 from spbench.suites.case import PerformanceReference
 from spbench.suites.expectations import choose_references, depends_on_system
 from spbench.suites.json_schema import build_suite_schema
 from spbench.suites.loader import load_suite_text
+from support.paths import DOCS
 
 HEAD = "schema: spbench.suite/1\nname: s\ncases:\n"
 ENTRY = "  - {name: a, benchmark: link.pingpong, np: 2, expect: {TIME: EXPECT}}\n"

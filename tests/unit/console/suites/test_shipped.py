@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT, SUITES
 from spbench.engine.plan import Request, plan_run
 from spbench.errors import FailedRunError, SuiteError, UsageError
 from spbench.suites import shipped
@@ -20,6 +19,7 @@ from spbench.suites.shipped import (
     needs_copy,
     resolve_suite_path,
 )
+from support.paths import ROOT, SUITES
 
 
 def test_a_suite_is_found_by_its_name():

@@ -6,12 +6,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from places import DATA
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.suites.case import RepeatPolicy
 from spbench.suites.loader import load_suite_file, load_suite_text
 from spbench.suites.model import CaseEntry
 from spbench.suites.settings import LaunchSettings, SuiteLaunch, parse_time_limit
+from support.paths import DATA
 
 HEAD = "schema: spbench.suite/1\nname: s\n"
 

@@ -8,7 +8,6 @@ import pytest
 import yaml
 from benchmarks.gpu_once.results import render_page
 
-from places import DOCS, SUITES
 from spbench.launch.gpu_needs import needs_exclusive_gpu, needs_gpu
 from spbench.suites.case import DERIVED_METRICS
 from spbench.suites.json_schema import SCHEMA_FILE, SCHEMA_ID, build_suite_schema
@@ -18,6 +17,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import UNSWEPT_KINDS
 from spbench_workers.benchmarks.allreduce.entry import COLLECTIVES
 from spbench_workers.collectives.names import LIBRARIES, SCHEDULED
+from support.paths import DOCS, SUITES
 
 SHIPPED = sorted(SUITES.glob("*.yaml"))
 SCHEMA = build_suite_schema()

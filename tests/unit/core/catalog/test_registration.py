@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from places import ROOT
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.registration import (
     RegistrationError,
@@ -16,6 +15,7 @@ from spbench_core.catalog.registration import (
     load_family_modules,
     register,
 )
+from support.paths import ROOT
 
 SOURCES = [ROOT / name for name in ("core", "console", "workers")]
 FOLDERS = ROOT / "workers/spbench_workers/benchmarks"

@@ -5,7 +5,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from places import ROOT
 from spbench.suites.loader import load_suite_file
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.typed_params import read_params
@@ -41,6 +40,7 @@ from spbench_workers.benchmarks.model.params import (
 )
 from spbench_workers.benchmarks.model.profile.entry import ProfileParams
 from spbench_workers.benchmarks.program.entry import ProgramParams
+from support.paths import ROOT
 
 CLASSES = {
     "halo.exchange": (ExchangeParams, TileParams, TransportParams),

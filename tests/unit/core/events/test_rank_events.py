@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import EVENT_KINDS, MAX_LINE, decode, encode
-from unit.events import BY_KIND, rank_event
+from support.sample_events import BY_KIND, rank_event
 
 NAN = float("nan")
 INFINITY = float("inf")

@@ -6,7 +6,7 @@ import pytest
 
 from spbench_core.events.fields import ABSENT, EventError
 from spbench_core.events.run_events import CASE, FIELDS, make_run_event
-from unit.events import (
+from support.sample_events import (
     console_event,
     described,
     job_end,

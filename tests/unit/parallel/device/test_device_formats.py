@@ -16,7 +16,7 @@ from spbench_parallel.device import gpus
 from spbench_parallel.device.formats import autotune_convolutions, set_fp32_precision, torch_dtype
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.model.case import build_case
-from unit.typed_params import TypedParams
+from support.typed_params import TypedParams
 
 GPU = torch.device("cuda", 0)
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-import own_networks
 import spbench_core
 import spbench_workers
 from spbench_core.catalog import BENCHMARKS
@@ -25,6 +24,7 @@ from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.models.imported.state_files import check_format, write_state
 from spbench_workers import checking
 from spbench_workers.benchmarks.model.network import check
+from support.networks import own_networks
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking", "Written"]
 
 
 def import_own_network(name, image=IMAGE, seed=0, **arguments):
-    return import_network(f"own_networks:{name}", arguments, image, seed)
+    return import_network(f"support.networks.own_networks:{name}", arguments, image, seed)
 
 
 def build_stages(model, balance, dtype=torch.float64):
@@ -197,13 +197,17 @@ def test_passes_only_the_arguments_to_the_callable():
         ("frozen", {}, r"middle.conv1.weight does not learn"),
         ("nothing", {}, r"it returned NoneType, and must return an nn.Module"),
         ("unbuilt", {}, r"compiled part of torchvision does not load over torch .*: install a"),
-        ("absent", {}, r"AttributeError: module 'own_networks' has no attribute 'absent'"),
+        (
+            "absent",
+            {},
+            r"AttributeError: module 'support\..*own_networks' has no attribute 'absent'",
+        ),
     ],
 )
 def test_reports_why_a_network_cannot_be_imported(name, arguments, expected):
     with pytest.raises(CannotRunError, match=expected) as caught:
         import_own_network(name, **arguments)
-    assert str(caught.value).startswith(f"network own_networks:{name}: ")
+    assert str(caught.value).startswith(f"network support.networks.own_networks:{name}: ")
     assert "\n" not in str(caught.value)
 
 
@@ -249,7 +253,7 @@ def test_a_torch_in_the_standard_library_is_not_user_code(monkeypatch):
 def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
     cases = {
         split_size: BENCHMARKS["model.network"].complete(
-            {"network": "own_networks:UNet", "split_size": split_size}
+            {"network": "support.networks.own_networks:UNet", "split_size": split_size}
         )
         for split_size in (2, 6, 7)
     }
@@ -257,8 +261,8 @@ def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
     with pytest.raises(CannotRunError, match="7 stages are more than the 6 layers of the model"):
         check(cases[7])
     assert checking._check_case("model.network", cases[7]) == (
-        "network own_networks:UNet: 7 stages are more than the 6 layers of the model: "
-        "take 6 at most"
+        "network support.networks.own_networks:UNet: 7 stages are more than the 6 layers of the "
+        "model: take 6 at most"
     )
     assert checking._check_case("model.network", cases[2]) is None
 
@@ -300,7 +304,7 @@ def test_rejects_weights_of_another_network(tmp_path, state, expected):
     elif state is not None:
         torch.save(state, path)
     with pytest.raises(CannotRunError, match=expected):
-        import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
+        import_network("support.networks.own_networks:UNet", {}, IMAGE, 0, str(path))
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
@@ -309,7 +313,7 @@ def test_loads_weights_from_a_file(tmp_path, suffix):
     user_network = own_networks.UNet()
     with path.open("wb") as file:
         write_state(user_network.state_dict(), path, file)
-    model = import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
+    model = import_network("support.networks.own_networks:UNet", {}, IMAGE, 0, str(path))
     weight = model.network.module.get_parameter("down1.conv1.weight")
     assert torch.equal(weight, user_network.down1.conv1.weight)
 
@@ -320,12 +324,12 @@ def test_reports_invalid_or_unsupported_safetensors(tmp_path, monkeypatch):
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(CannotRunError, match=f"weights .* cannot be read: {expected}"):
-            import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
+            import_network("support.networks.own_networks:UNet", {}, IMAGE, 0, str(path))
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     with pytest.raises(
         CannotRunError, match=r"not installed: pip install 'spbench\[safetensors\]'"
     ):
-        import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
+        import_network("support.networks.own_networks:UNet", {}, IMAGE, 0, str(path))
     with pytest.raises(CannotRunError, match="is of safetensors, which is not installed"):
         check_format(path)
     check_format(tmp_path / "weights.pt")

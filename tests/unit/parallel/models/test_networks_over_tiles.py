@@ -34,7 +34,7 @@ FOUR = Grid(2, 2)
 
 
 def import_own_network(name, image=IMAGE, **arguments):
-    return import_network(f"own_networks:{name}", arguments, image, 0)
+    return import_network(f"support.networks.own_networks:{name}", arguments, image, 0)
 
 
 def list_names(nodes):
@@ -189,7 +189,12 @@ def complete_params(**params):
 
 
 def test_strict_rejects_gathered_operators():
-    case = {"network": "own_networks:Asking", "scheme": "sp", "split_size": 1, "grid": "1x2"}
+    case = {
+        "network": "support.networks.own_networks:Asking",
+        "scheme": "sp",
+        "split_size": 1,
+        "grid": "1x2",
+    }
     check(complete_params(**case))
     with pytest.raises(CannotRunError, match=r"own_networks.py:\d+: batch_norm is not there over"):
         check(complete_params(**case, strict=True))
@@ -209,7 +214,7 @@ def test_rejects_maps_with_fewer_pixels_than_tiles():
 
 
 def test_rejects_a_stage_of_tiles_that_ends_in_vectors():
-    case = {"network": "own_networks:Attention", "scheme": "sp"}
+    case = {"network": "support.networks.own_networks:Attention", "scheme": "sp"}
     # Its patches are maps, and all later values are vectors.
     check(complete_params(**case, grid="1x2", split_size=2))
     with pytest.raises(CannotRunError, match="stage 0 of 5x1 tiles has to end in maps"):

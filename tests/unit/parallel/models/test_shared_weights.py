@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-import shared_weights_networks
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
@@ -21,6 +20,7 @@ from spbench_parallel.models.imported.messages import locate
 from spbench_parallel.models.imported.mixing import find_mixing_operators
 from spbench_parallel.models.imported.model import import_network
 from spbench_workers.benchmarks.model.network import check
+from support.networks import shared_weights_networks
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,9 @@ BY_PARAMETRIZATION = "parametrize", "new_weight_norm", "new_spectral_norm", "new
 
 
 def import_shared_network(name, weights=None, image=IMAGE, **arguments):
-    return import_network(f"shared_weights_networks:{name}", arguments, image, 0, weights)
+    return import_network(
+        f"support.networks.shared_weights_networks:{name}", arguments, image, 0, weights
+    )
 
 
 @pytest.mark.parametrize(
@@ -275,7 +277,10 @@ def test_rejects_other_operators_at_another_size():
 
 def test_rejects_a_case_before_its_launch():
     complete = BENCHMARKS["model.network"].complete
-    case: dict[str, Any] = {"network": "shared_weights_networks:Mixed", "image_size": "24x36"}
+    case: dict[str, Any] = {
+        "network": "support.networks.shared_weights_networks:Mixed",
+        "image_size": "24x36",
+    }
     mixing = case | {"network_args": {"by": "function"}}
     check(complete(mixing | {"local_DP": "1", "parts": 2}))
     # If the balance is measured, the stage of the operator is unknown.

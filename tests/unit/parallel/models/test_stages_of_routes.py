@@ -20,7 +20,7 @@ IMAGE = Map(3, 32, 32)
 
 
 def list_plans(name, stages, straight):
-    model = import_network(f"own_networks:{name}", {}, IMAGE, 0)
+    model = import_network(f"support.networks.own_networks:{name}", {}, IMAGE, 0)
     count = len(model.layers)
     for ends in combinations(range(1, count), stages - 1):
         edges = (0, *ends, count)

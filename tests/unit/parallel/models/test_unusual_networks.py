@@ -77,7 +77,7 @@ def library(tmp_path, monkeypatch):
 
 
 def import_unusual_network(name, image=IMAGE, **arguments):
-    return import_network(f"unusual_networks:{name}", arguments, image, 0)
+    return import_network(f"support.networks.unusual_networks:{name}", arguments, image, 0)
 
 
 LINE = r"unusual_networks.py:\d+: "

@@ -5,18 +5,11 @@ import shlex
 
 import pytest
 
-from places import DOCS
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.standalone.program import list_names, read_command_line
 from spbench_workers.standalone.script_command_line import SCRIPTS, create_script_parser
-
-_ROW = re.compile(r"^\| (\d+) \| `(\S+) (.*)` \| `(\w+) (.*)` \|$", re.MULTILINE)
-LINES = [
-    (int(ranks), file, script_arguments, alias, arguments)
-    for ranks, file, script_arguments, alias, arguments in _ROW.findall(
-        (DOCS / "references.md").read_text()
-    )
-]
+from support.paths import DOCS
+from support.reference_lines import LINES
 
 
 def parse_line(alias, arguments="", ranks=None):

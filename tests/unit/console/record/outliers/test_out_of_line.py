@@ -7,7 +7,7 @@ import pytest
 from benchmarks.made_up_cluster import SyntheticCluster, is_exact
 
 from spbench.record.findings import MAX_FINDINGS, collect_findings
-from unit.events import measured, state_of, timed
+from support.sample_events import measured, state_of, timed
 
 HOSTS = [f"node{number:02}" for number in range(20)]
 

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from places import RUNS
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.report.baselines import files
 from spbench.report.baselines.making import make_baseline, make_baseline_run
 from spbench.report.comparison.compare import compare
 from spbench.report.recorded import load_run
-from unit.results import case, run
+from support.paths import RUNS
+from support.sample_runs import case, run
 
 BASELINE, _ = make_baseline("main", run(case("a", {"time_ms": 1.0})))
 

@@ -23,7 +23,7 @@ from spbench.report.gate.baseline_gate import (
 )
 from spbench.report.model import LaunchPart, LimitPart
 from spbench.report.text_tables import PIPE_WIDTH, wrap_text
-from unit.results import case, figure, run, summary, wrong_check
+from support.sample_runs import case, figure, run, summary, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 HOME = Path("no-home")

@@ -2,7 +2,7 @@
 
 from spbench.record.runs.folder import RunFolder
 from spbench.report.formats.annotations import MOST_ANNOTATIONS, find_case_lines, render_annotations
-from unit.results import case, run
+from support.sample_runs import case, run
 
 SUITE = """\
 # A suite

@@ -5,7 +5,7 @@ import re
 
 from spbench.report.formats.grafana import render_dashboard
 from spbench.report.formats.openmetrics import render_openmetrics
-from unit.results import case, figure, run
+from support.sample_runs import case, figure, run
 
 RUN = run(
     case("a", {"time_ms": figure(2.0), "bandwidth_gb_s": figure(3.0, "GB/s", "higher")}),

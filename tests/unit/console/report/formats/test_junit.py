@@ -7,7 +7,7 @@ import pytest
 
 from spbench.report.formats.junit import render_junit
 from spbench.report.model import LimitPart
-from unit.results import case, figure, run, wrong_check
+from support.sample_runs import case, figure, run, wrong_check
 
 FAILED_CHECK = wrong_check()
 TIMESTAMPS = {

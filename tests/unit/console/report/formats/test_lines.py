@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spbench.report.formats.lines import render_json_lines, render_syslog
-from unit.results import case, figure, run
+from support.sample_runs import case, figure, run
 
 PASSED = case("a", {"time_ms": figure(2.0), "rate": figure(3.0, "GB/s", "higher")})
 FAILED = case("b", {}, status="failed", reason='it said "no]"\nand left')

@@ -5,7 +5,7 @@ import pytest
 from spbench.report.formats import markdown as module
 from spbench.report.formats.markdown import render_markdown
 from spbench.report.model import ExpectationPart, LimitPart
-from unit.results import case, figure, run
+from support.sample_runs import case, figure, run
 
 
 def test_summary_starts_with_the_verdict_and_reasons():

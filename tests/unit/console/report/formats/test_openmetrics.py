@@ -7,7 +7,7 @@ import pytest
 from spbench.report.formats.openmetrics import BASE_UNITS, family_name, render_openmetrics
 from spbench.report.model import LimitPart
 from spbench_core.catalog import BENCHMARKS
-from unit.results import case, figure, run
+from support.sample_runs import case, figure, run
 
 # The grammar of OpenMetrics 1.0, as far as gauges without timestamps and exemplars need it.
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"

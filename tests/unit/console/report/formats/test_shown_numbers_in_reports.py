@@ -9,7 +9,7 @@ from spbench.report.export import export_text
 from spbench.report.formats.markdown import render_markdown
 from spbench.report.formats.page.document import render_page
 from spbench.report.model import LaunchPart, LimitPart
-from unit.results import case, figure, run, wrong_check
+from support.sample_runs import case, figure, run, wrong_check
 
 EXPONENT = re.compile(r"\d[eE][+-]?\d")
 AMOUNT = re.compile(r"~?(<0\.1|[\d,]+(\.\d+)?) (ps|ns|us|ms|s|min|h|%)")

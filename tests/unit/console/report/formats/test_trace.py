@@ -13,7 +13,7 @@ from spbench.report.formats.trace.clocks import JobClocks
 from spbench.report.formats.trace.events import render_trace
 from spbench.report.formats.trace.spans import RunSpans
 from spbench.report.recorded import load_run
-from unit.events import (
+from support.sample_events import (
     described,
     job_end,
     job_start,
@@ -23,7 +23,7 @@ from unit.events import (
     run_end,
     run_start,
 )
-from unit.results import run
+from support.sample_runs import run
 
 AHEAD = 5.0
 """Offset of the clock of node02 in these tests, in seconds."""

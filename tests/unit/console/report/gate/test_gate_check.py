@@ -15,7 +15,7 @@ from spbench.report.gate.check import CaseGate, check_gate
 from spbench.report.gate.check_text import gate_notes
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from unit.results import case, run, wrong_check
+from support.sample_runs import case, run, wrong_check
 
 
 def noisy_case(id: str, spread: float, launches: int = 5) -> CasePart:

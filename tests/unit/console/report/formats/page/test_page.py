@@ -15,7 +15,7 @@ from spbench.report.formats.page.document import render_page
 from spbench.report.formats.page.markup import Markup, tag
 from spbench.report.model import LimitPart, RankPart, TimePart
 from spbench.report.recorded import load_run
-from unit.results import case, figure, run, wrong_check
+from support.sample_runs import case, figure, run, wrong_check
 
 VOID = {"meta", "link", "br", "wbr"}
 LOADS = {"src", "srcset", "data", "poster", "action", "background", "cite", "manifest"}

@@ -2,7 +2,7 @@
 
 from spbench.report.formats.page.case_details import case_details
 from spbench.report.model import ExpectationPart, ReferencePart
-from unit import results
+from support import sample_runs as results
 
 
 def test_expectation_shows_its_reference_or_skip_reason():

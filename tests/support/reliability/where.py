@@ -8,13 +8,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import running
-from cluster.apart import console_pid, write_apart
-from cluster.hosts import NetHosts, started_hosts
-from cluster.slurm import Slurm, private_slurm
-from cluster.unfit import UnfitError
-from places import ROOT, STANDINS
-from running import Running
+from support import runs as running
+from support.cluster.hosts import NetHosts, started_hosts
+from support.cluster.isolated_console import console_pid, write_apart
+from support.cluster.slurm import Slurm, private_slurm
+from support.cluster.unfit import UnfitError
+from support.paths import ROOT, STANDINS
+from support.runs import Running
 
 
 @dataclass(frozen=True)

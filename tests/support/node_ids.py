@@ -1,7 +1,7 @@
 """Test ids before and after a change, each with where it went.
 
     pytest --collect-only -q > AFTER
-    python tests/ids.py BEFORE AFTER MOVED
+    python tests/support/node_ids.py BEFORE AFTER MOVED
 
 A line of MOVED is ``old|new|reason``: an id, or a file or folder for all in it. Where ``new`` is
 empty, the test was dropped. Ends with 1 where an id has gone and no line says why.
@@ -76,7 +76,7 @@ def compare(before: list[str], after: list[str], moves: list[Move]) -> tuple[lis
 def main(words: list[str]) -> int:
     """Print what `compare` finds."""
     if len(words) != 3:
-        raise SystemExit("usage: python tests/ids.py BEFORE AFTER MOVED")
+        raise SystemExit("usage: python tests/support/node_ids.py BEFORE AFTER MOVED")
     before = read_ids(Path(words[0]))
     after = read_ids(Path(words[1]))
     lines, lost = compare(before, after, read_moves(Path(words[2])))

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from spbench.record.findings import collect_findings
 from spbench.record.runs.playback import find_demo_run
-from tui.suites_driving import SUITE
-from unit import events as make
+from support import sample_events as make
+from support.tui.suites_page import SUITE
 
 TWO_CASES = """\
 schema: spbench.suite/1

@@ -16,7 +16,7 @@ from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import TextRow
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.text_pane import TextPane
-from tui.driving import until
+from support.tui.driving import until
 
 SIZE = (100, 30)
 SUITE = """\

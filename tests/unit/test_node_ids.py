@@ -2,7 +2,7 @@
 
 import pytest
 
-from ids import compare, main, read_moves
+from support.node_ids import compare, main, read_moves
 
 BEFORE = ["tests/a.py::one", "tests/a.py::two[x|y]", "tests/b.py::three", "tests/c.py::four"]
 

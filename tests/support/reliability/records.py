@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from places import DATA
-from reliability.trial import Trial
-from running import Ended
+from support.paths import DATA
+from support.reliability.trial import Trial
+from support.runs import Ended
 
 FAULTS = (DATA / "faults.yaml").read_text()
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from reliability.faults import Fault
-from reliability.trial import Seen, Trial, leftovers, sentence_of
-from reliability.where import Place
-from running import Ended
+from support.reliability.faults import Fault
+from support.reliability.trial import Seen, Trial, leftovers, sentence_of
+from support.reliability.where import Place
+from support.runs import Ended
 
 NAMED_WITHIN = 15.0
 """Seconds within which a fault that no launcher notices has to end its job."""

@@ -13,8 +13,8 @@ import signal
 import sys
 from pathlib import Path
 
-from running import SPBENCH, Running
 from spbench_core.events.rank_events import ENV_COLLECTOR
+from support.runs import SPBENCH, Running
 
 # The namespace's first process ends when all others have, with the console's exit status: what a
 # killed console leaves behind goes on, as it would on a login node.

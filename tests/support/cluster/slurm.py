@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.unfit import UnfitError
+from support.cluster.unfit import UnfitError
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 DAEMONS = ("munged", "slurmctld", "slurmd")

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from cluster.apart import collectors_told_to
-from cluster.unfit import UnfitError
-from places import DATA, STANDINS
-from reliability.trial import LONG, MEDIUM, Trial
-from running import SPBENCH, Ended
 from spbench.engine.processes import find_processes
+from support.cluster.isolated_console import collectors_told_to
+from support.cluster.unfit import UnfitError
+from support.paths import DATA, STANDINS
+from support.reliability.trial import LONG, MEDIUM, Trial
+from support.runs import SPBENCH, Ended
 
 FAULTS = (DATA / "faults.yaml").read_text()
 MEMORY = Path("/sys/fs/cgroup/memory")

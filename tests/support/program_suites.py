@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from places import TESTS
+from support.paths import TESTS
 
 WORLD = TESTS / "data" / "programs" / "world.c"
 

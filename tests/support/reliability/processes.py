@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from places import DATA
-from reliability.trial import LONG, Trial
-from running import Ended
 from spbench.engine.processes import find_processes
+from support.paths import DATA
+from support.reliability.trial import LONG, Trial
+from support.runs import Ended
 
 FAULTS = (DATA / "faults.yaml").read_text()
 

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reliability import processes, records, remote, surroundings
-from reliability.trial import LONG, Trial
-from running import Ended
+from support.reliability import processes, records, remote, surroundings
+from support.reliability.trial import LONG, Trial
+from support.runs import Ended
 
 ALL = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
 HERE_ONLY = ("openmpi", "hydra", "mpirun_rsh")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from running import answers_of
+from support.runs import answers_of
 
 RANKS = 2
 PARAMS = {

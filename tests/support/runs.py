@@ -22,8 +22,8 @@ from typing import Any, Self
 
 import pytest
 
-from places import PROGRAMS, ROOT, TESTS
 from spbench.engine.processes import find_processes
+from support.paths import PROGRAMS, ROOT, TESTS
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 
@@ -294,7 +294,7 @@ def on_ranks(
 
 def stacks_of(mpirun: subprocess.Popen[str]) -> str:
     """End a job that takes too long; return what it printed, with the stack of each rank."""
-    mpirun.send_signal(signal.SIGUSR1)  # mpirun passes it on to programs/each_case.py
+    mpirun.send_signal(signal.SIGUSR1)  # mpirun passes it on to support/rank_cases.py
     time.sleep(5)
     mpirun.terminate()
     try:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from places import SHARED
 from spbench.planner.profile.layers import LayerProfile, Profile
+from support.paths import SHARED
 
 
 def shared(name: str) -> Path:

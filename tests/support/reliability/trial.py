@@ -10,10 +10,10 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from places import DATA, ROOT
-from reliability.where import Place
-from running import SPBENCH, Ended, Running
 from spbench.engine.processes import find_processes
+from support.paths import DATA, ROOT
+from support.reliability.where import Place
+from support.runs import SPBENCH, Ended, Running
 
 LONG = (DATA / "long.yaml").read_text()
 MEDIUM = LONG.replace("5000000", "60000")

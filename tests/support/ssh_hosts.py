@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from places import STANDINS
 from spbench.launch.survey import facts, reach
+from support.paths import STANDINS
 
 MPI_MODULE = "def Get_library_version():\n    return {library!r}\n"
 

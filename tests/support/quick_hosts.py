@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from places import STANDINS
 from spbench.launch.survey.command import MARK, build_survey_command, build_survey_input
 from spbench.suites.settings import LaunchSettings
+from support.paths import STANDINS
 
 
 class QuickHosts:

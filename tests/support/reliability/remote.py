@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from reliability.trial import LONG, MEDIUM, Trial
-from running import Ended, parent
 from spbench.engine.processes import find_processes
+from support.reliability.trial import LONG, MEDIUM, Trial
+from support.runs import Ended, parent
 
 TWO_JOBS = """\
 schema: spbench.suite/1

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.unfit import UnfitError
+from support.cluster.unfit import UnfitError
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/sbin:/usr/local/sbin") or "sshd"
 TOOLS = ("ip", "tc", "unshare", "ssh", "ssh-keygen")

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from spbench_workers.benchmarks.allreduce.findings import SweepRow
-from unit.typed_params import TypedParams
+from support.typed_params import TypedParams
 
 
 class Said(TypedParams):

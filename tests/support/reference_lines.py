@@ -1,0 +1,13 @@
+"""Command lines of the reference scripts, and ours for the same, read from docs/references.md."""
+
+import re
+
+from support.paths import DOCS
+
+_ROW = re.compile(r"^\| (\d+) \| `(\S+) (.*)` \| `(\w+) (.*)` \|$", re.MULTILINE)
+LINES = [
+    (int(ranks), file, script_arguments, alias, arguments)
+    for ranks, file, script_arguments, alias, arguments in _ROW.findall(
+        (DOCS / "references.md").read_text()
+    )
+]
