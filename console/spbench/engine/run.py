@@ -16,7 +16,7 @@ from spbench.engine.preflight import run_preflight
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.resume import reject_overtaken
 from spbench.engine.run_metadata import build_resumed_json, build_run_json, build_run_start
-from spbench.engine.stop import Stop
+from spbench.engine.stop import Stop, forget_cancel, read_cancel_origin
 from spbench.engine.verdicts import judge_case, plan_further_jobs
 from spbench.errors import ExitCode, SpbenchError
 from spbench.launch.detect import abandon_probes
@@ -28,7 +28,6 @@ from spbench.record.findings import collect_findings_or_defect
 from spbench.record.hidden_values import hide_arguments, hide_suite
 from spbench.record.judge import judge_run
 from spbench.record.machine.environment import collect_facts, read_load
-from spbench.record.runs.cancel import forget_cancel, read_cancel_origin
 from spbench.record.runs.event_log import EventLog, unwritable_error
 from spbench.record.runs.folder import RunFolder, create_run, working_folder
 from spbench.record.runs.follow import RecordedEvents

@@ -1,4 +1,4 @@
-"""The early end of a run: by Ctrl-C, a signal or the budget."""
+"""The early end of a run: by Ctrl-C, a signal, the budget or a request in its folder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
-from spbench.errors import ExitCode, StoppedError
+from spbench.errors import ExitCode, SpbenchError, StoppedError
+from spbench.record.runs.folder import RunFolder
 
 _T = TypeVar("_T")
+CANCEL_FILE = "cancel.json"
+"""The request of a console to cancel a run, left in the run's folder before SIGINT is sent."""
+CONSOLE = "in the console"
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
 Listener = Callable[[str, bool], None]
@@ -107,3 +112,21 @@ def _find_nobody() -> None:
 
 def _ignore(_: str, __: bool) -> None:
     """Ignore a stop while no job runs."""
+
+
+def request_cancel(folder: RunFolder) -> None:
+    """Record that a run is cancelled in the console, before the interrupt."""
+    with suppress(SpbenchError):  # the run is cancelled even if this fails
+        folder.write_json(CANCEL_FILE, {"cancelled": CONSOLE})
+
+
+def read_cancel_origin(folder: RunFolder) -> str | None:
+    """Return where a run was cancelled; None without a request."""
+    origin = folder.read_json(CANCEL_FILE).get("cancelled")
+    return origin if isinstance(origin, str) else None
+
+
+def forget_cancel(folder: RunFolder) -> None:
+    """Remove the request, because the run continues."""
+    with suppress(OSError):
+        (folder.path / CANCEL_FILE).unlink(missing_ok=True)

@@ -10,10 +10,10 @@ import pytest
 
 import spbench
 from spbench.engine import background, processes
+from spbench.engine.stop import forget_cancel, request_cancel
 from spbench.errors import FailedRunError, SpbenchError
 from spbench.launch.jobs import _write_hostfile
 from spbench.launch.launcher import Command
-from spbench.record.runs.cancel import forget_cancel, request_cancel
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder, create_run, write_file
 from spbench.record.runs.index_file import UnusableIndexError, open_writing

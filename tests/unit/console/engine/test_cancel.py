@@ -1,6 +1,6 @@
 """The request that a console writes before it cancels a run."""
 
-from spbench.record.runs.cancel import forget_cancel, read_cancel_origin, request_cancel
+from spbench.engine.stop import forget_cancel, read_cancel_origin, request_cancel
 from spbench.record.runs.folder import RunFolder
 
 
