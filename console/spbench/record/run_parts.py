@@ -1,22 +1,14 @@
-"""Parts of a run's state: description, launches, ranks and loads of hosts."""
+"""Parts of a run's state: its description, launches and ranks, and counts of its cases."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase, RunStatus
-
-HISTORY_LENGTH = 120
-"""The number of readings of a host that are kept for drawing, which is two minutes."""
-FINGERPRINT_LENGTH = 12
-QUANTITIES = ("cpu", "memory", "received", "sent", "gpu")
 
 
 @dataclass(slots=True)
@@ -148,89 +140,3 @@ def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
         sum(case.status == CaseStatus.PASSED for case in all_cases),
         sum(case.verdict.started is None for case in unjudged),
     )
-
-
-@dataclass(slots=True)
-class LoadHistory:
-    """One quantity of a host: its last readings, and mean and maximum of all readings."""
-
-    last: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
-    count: int = 0
-    total: float = 0.0
-    maximum: float = 0.0
-
-    def add(self, value: float) -> None:
-        """Add a reading."""
-        self.last.append(value)
-        self.count += 1
-        self.total += value
-        self.maximum = max(self.maximum, value)
-
-    @property
-    def mean(self) -> float:
-        """The mean of all readings."""
-        return self.total / self.count if self.count else 0.0
-
-
-class HostLoads:
-    """The loads of a run's hosts, by host and quantity.
-
-    Their size does not grow with time.
-    """
-
-    def __init__(self) -> None:
-        self._hosts: dict[str, dict[str, LoadHistory]] = {}
-
-    def add(self, host: str, load: Mapping[str, float]) -> None:
-        """Add a reading of a host, which one of its ranks sends with its heartbeat."""
-        histories = self._hosts.setdefault(host, {})
-        for name in QUANTITIES:
-            if name in load:
-                histories.setdefault(name, LoadHistory()).add(load[name])
-
-    def hosts(self) -> list[str]:
-        """Return the hosts in the order of their first reading."""
-        return list(self._hosts)
-
-    def get(self, host: str, name: str) -> LoadHistory | None:
-        """Return a quantity of a host; None without readings."""
-        return self._hosts.get(host, {}).get(name)
-
-    def items(self) -> Iterator[tuple[str, dict[str, LoadHistory]]]:
-        """Yield each host with its quantities."""
-        yield from self._hosts.items()
-
-
-@dataclass(slots=True)
-class MachineParts:
-    """The facts about machines that ranks of a run have reported, without duplicates."""
-
-    parts: dict[str, set[str | int]] = field(default_factory=dict)
-
-    def add(self, facts: RankFacts) -> None:
-        """Add the known facts of a rank."""
-        facts_by_name = {
-            "hosts": facts.host,
-            "processors": facts.processor,
-            "cores": facts.host_cpus,
-            "mpi": facts.versions.get("mpi"),
-            "torch": facts.versions.get("torch"),
-        }
-        for name, fact in facts_by_name.items():
-            if isinstance(fact, (str, int)):
-                self.parts.setdefault(name, set()).add(fact)
-
-    def fingerprint(self) -> dict[str, Any] | None:
-        """Return the sorted parts with their hash as ``id``; None without parts.
-
-        Results of two runs are comparable if their fingerprints are equal. ``cores`` are the
-        numbers of CPUs of hosts, ``hosts`` the names that ranks reported.
-        """
-        if not self.parts:
-            return None
-        parts = {
-            name: sorted(self.parts.get(name, ()), key=lambda part: (str(type(part)), part))
-            for name in ("hosts", "processors", "cores", "mpi", "torch")
-        }
-        text = json.dumps(parts, sort_keys=True)
-        return {"id": hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH], **parts}

@@ -21,15 +21,10 @@ from spbench.record.case_state import (
     PreviousAttempt,
     RepeatsEnd,
 )
+from spbench.record.host_loads import HostLoads
+from spbench.record.machine.fingerprint import MachineParts
 from spbench.record.number_formatting import format_value
-from spbench.record.run_parts import (
-    HostLoads,
-    IgnoredEvents,
-    JobState,
-    MachineParts,
-    RankState,
-    RunInfo,
-)
+from spbench.record.run_parts import IgnoredEvents, JobState, RankState, RunInfo
 from spbench.record.stragglers import Straggler
 from spbench.stats.summary import median
 from spbench_core.events.fields import Event

@@ -10,9 +10,10 @@ from typing import Any
 from spbench.errors import ExitCode, describe_defect
 from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, RepeatAndRank
 from spbench.record.hidden_values import hide_arguments
+from spbench.record.host_loads import LoadHistory
 from spbench.record.messages.cases import relative_width
 from spbench.record.noise import describe_case_noise
-from spbench.record.run_parts import JobState, LoadHistory, RankState
+from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler
 from spbench.report.document import PackedCases, ReportDocument, dump_json
