@@ -16,7 +16,7 @@ from statistics import fmean
 
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.core_sharing import is_crowded
-from spbench.record.messages.enumeration import count_cases, enumerate_names
+from spbench.record.messages.enumeration import enumerate_names, format_case_count
 from spbench.record.number_formatting import format_percent
 from spbench.record.run_parts import JobState
 from spbench.record.state import RunState
@@ -174,7 +174,7 @@ def _summarize(cause: Cause, by_case: Mapping[str, Sequence[Disturbance]], total
     hosts = list(dict.fromkeys(item.host for item in worst_first))
     up_to = "up to " if len(worst_first) > 1 else ""
     amount = up_to + _format_amount(worst_first[0])
-    cases = f" {count_cases(list(by_case), total)}"
+    cases = f" {format_case_count(list(by_case), total)}"
     return _format_clause(cause, enumerate_names(hosts, "hosts"), amount, cases)
 
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from spbench.record.case_state import CaseState
-from spbench.record.messages.enumeration import count_cases, enumerate_names
+from spbench.record.messages.enumeration import enumerate_names, format_case_count
 from spbench.record.run_parts import JobState
 from spbench.record.state import RunState
 from spbench_core.number_text import format_quantity
@@ -41,7 +41,7 @@ def summarize_sharing(state: RunState) -> str | None:
         return None
     largest = max(jobs, key=lambda job: job.np)
     up_to = "up to " if len({job.np for job in jobs}) > 1 else ""
-    cases = "" if len(affected) == len(ran) else f" {count_cases(affected, len(ran))}"
+    cases = "" if len(affected) == len(ran) else f" {format_case_count(affected, len(ran))}"
     return f"{up_to}{_describe_ranks_and_cores(largest)}{cases}: {_EFFECT}"
 
 

@@ -33,7 +33,7 @@ def name_cases(ids: Sequence[str]) -> str:
     return f"in {len(ids)} cases: {enumerate_names(ids)}"
 
 
-def count_cases(ids: Sequence[str], total: int) -> str:
+def format_case_count(ids: Sequence[str], total: int) -> str:
     """Return ``in a``, ``in 9 of 12 cases`` or ``in all 12 cases``."""
     if len(ids) == 1:
         return f"in {ids[0]}"

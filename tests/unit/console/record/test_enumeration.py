@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench.record.messages.enumeration import count_cases, enumerate_names, name_cases
+from spbench.record.messages.enumeration import enumerate_names, format_case_count, name_cases
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ def test_enumerates_three_names_or_two_and_a_count(names, expected):
 )
 def test_names_one_case_and_counts_several(ids, list_text, total, count_text):
     assert name_cases(ids) == list_text
-    assert count_cases(ids, total) == count_text
+    assert format_case_count(ids, total) == count_text
