@@ -1,11 +1,11 @@
-"""The sequence of a run's jobs, and the jobs that remain after a fault."""
+"""The sequence of a run's jobs, those that remain after a fault, and further repeats."""
 
 from __future__ import annotations
 
 import asyncio
 import traceback
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spbench.engine.faults.fault import Fault
@@ -13,14 +13,16 @@ from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.plan import RunPlan, prepare_job
 from spbench.engine.recorder import Recorder
 from spbench.engine.stop import Stop
-from spbench.engine.verdicts import judge_case
+from spbench.engine.verdicts import judge_case, record_verdicts
 from spbench.errors import SpbenchError, describe_defect
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.survey.progress import Progress, ignore_progress
 from spbench.record.case_figures import is_open
+from spbench.record.case_state import CaseState
+from spbench.record.judge import describe_failed_checks
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
-from spbench.suites.case import Case
+from spbench.suites.case import MAX_REPEATS, Case
 from spbench_core.events.statuses import CaseStatus
 
 MAX_SHOWN = 3
@@ -236,3 +238,64 @@ def _can_run_with(job: Job, others: Sequence[Job]) -> bool:
 def _get_number(job: Job) -> int | None:
     """Return the number of a job on its own host; None for the only job of its cases."""
     return None if job.host is None else job.number
+
+
+def plan_further_jobs(jobs: Iterable[Job], recorder: Recorder) -> tuple[Job, ...]:
+    """Return one more launch of each case that must repeat; end other repeats.
+
+    A case with ``until`` repeats until its median is precise enough, or its time is used up.
+
+    Raises:
+        FailedRunError: The end of repeats cannot be recorded.
+    """
+    state = recorder.state
+    for case in [*_list_repeating(state)]:
+        width = case.compute_interval_width()
+        reason = _find_end_of_repeats(case, state, width)
+        if reason is not None:
+            recorder.record(
+                "repeats_end", case=case.id, repeats=case.repeats, why=reason, width=width
+            )
+            record_verdicts(recorder, case.id)
+    next_repeats = {case.id: case.repeats for case in _list_repeating(state)}
+    return tuple(_make_jobs(jobs, next_repeats))
+
+
+def _list_repeating(state: RunState) -> Iterator[CaseState]:
+    """Yield the cases with ``until`` that have ended all repeats so far."""
+    for case in state.cases.values():
+        if (
+            case.identity.until
+            and case.status == CaseStatus.RUNNING
+            and case.all_ended
+            and not case.complete
+        ):
+            yield case
+
+
+def _find_end_of_repeats(case: CaseState, state: RunState, width: float | None) -> str | None:
+    """Return why a case needs no further repeat; None if it needs one."""
+    until = case.identity.until or {}
+    if describe_failed_checks(case):
+        return "check"
+    if width is not None and width <= until["interval"]:
+        return "interval"
+    if _count_seconds(case, state) >= until["max_time"]:
+        return "max_time"
+    return "repeats" if case.repeats >= MAX_REPEATS else None
+
+
+def _count_seconds(case: CaseState, state: RunState) -> float:
+    """Return the seconds of a case's launches, each shared equally by its cases."""
+    jobs = [state.jobs[number] for number in set(case.measured.jobs.values())]
+    return sum(
+        (job.finished - job.started) / len(job.cases) for job in jobs if job.finished is not None
+    )
+
+
+def _make_jobs(jobs: Iterable[Job], next_repeats: dict[str, int]) -> Iterator[Job]:
+    for job in jobs:
+        repeats = {next_repeats[case.id] for case in job.cases if case.id in next_repeats}
+        for repeat in sorted(repeats):
+            cases = tuple(case for case in job.cases if next_repeats.get(case.id) == repeat)
+            yield replace(job, cases=cases, repeat=repeat)

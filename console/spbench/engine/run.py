@@ -10,14 +10,14 @@ from typing import Any
 
 from spbench.engine.capacity import reject_over_capacity
 from spbench.engine.faults.fault import Fault
-from spbench.engine.job_sequence import JobSequence
+from spbench.engine.job_sequence import JobSequence, plan_further_jobs
 from spbench.engine.plan import RunPlan, check_before_start, prepare_launches
 from spbench.engine.preflight import run_preflight
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.resume import reject_overtaken
 from spbench.engine.run_metadata import build_resumed_json, build_run_json, build_run_start
 from spbench.engine.stop import Stop, forget_cancel, read_cancel_origin
-from spbench.engine.verdicts import judge_case, plan_further_jobs
+from spbench.engine.verdicts import judge_case
 from spbench.errors import ExitCode, SpbenchError
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch, select_cases

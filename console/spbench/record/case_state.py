@@ -14,6 +14,8 @@ from spbench.record.stragglers import Straggler
 from spbench.stats.summary import (
     Summary,
     clamp_to_floats,
+    median,
+    median_interval,
     median_of_repeats,
     summarize,
     summarize_repeats,
@@ -320,6 +322,20 @@ class CaseState:
     def launch_medians(self, metric: str) -> list[float]:
         """Return the metric's value in each launch: the median over its repeats."""
         return list(map(median_of_repeats, self.fold_by_job(metric)))
+
+    def compute_interval_width(self) -> float | None:
+        """Return the width of the 95 % interval of the median time, over that median.
+
+        None with fewer than six launches. A launch counts as one value, because its iterations
+        depend on each other.
+        """
+        medians_ms = self.launch_medians("time_ms")
+        interval = median_interval(medians_ms)
+        center_ms = median(medians_ms) if medians_ms else 0.0
+        if interval is None or center_ms <= 0:
+            return None
+        low_ms, high_ms = interval
+        return (high_ms - low_ms) / center_ms
 
     def _fold_by_repeat(self, metric: str) -> dict[int, list[float]]:
         fold = FOLDS[self.identity.metrics[metric].fold]

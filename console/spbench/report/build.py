@@ -11,7 +11,6 @@ from spbench.errors import ExitCode, describe_defect
 from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, RepeatAndRank
 from spbench.record.hidden_values import hide_arguments
 from spbench.record.host_loads import LoadHistory
-from spbench.record.messages.cases import relative_width
 from spbench.record.noise import describe_case_noise
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
@@ -307,7 +306,7 @@ def _make_repeats(case: CaseState) -> RepeatsPart | None:
         interval=until["interval"],
         max_time=until["max_time"],
         why=end.reason if end else None,
-        width=end.width if end else relative_width(case),
+        width=end.width if end else case.compute_interval_width(),
     )
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from spbench.record.case_state import CaseState, RepeatsEnd
 from spbench.record.number_formatting import format_factor, format_percent, format_value
-from spbench.stats.summary import median, median_interval
 from spbench_core.number_text import format_quantity
 
 
@@ -74,18 +73,6 @@ def _format_share(share: float | None) -> str:
         return "0 %"
     percent = (Decimal(repr(share)) * 100).normalize()
     return f"{percent:+f} %"
-
-
-def relative_width(case: CaseState) -> float | None:
-    """Return the width of the 95 % interval of a case's median time, over that median.
-
-    None with fewer than six launches. A launch counts as one value, because its iterations depend
-    on each other.
-    """
-    launches = case.launch_medians("time_ms")
-    interval = median_interval(launches)
-    center = median(launches) if launches else 0.0
-    return (interval[1] - interval[0]) / center if interval and center > 0 else None
 
 
 def describe_repeats(case: CaseState) -> str | None:

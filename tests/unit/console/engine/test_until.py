@@ -2,8 +2,8 @@
 
 import pytest
 
+from spbench.engine.job_sequence import plan_further_jobs
 from spbench.engine.recorder import Recorder
-from spbench.engine.verdicts import plan_further_jobs
 from spbench.launch.jobs import Job
 from spbench.record.messages.cases import describe_repeats
 from spbench.record.runs.event_log import EventLog
