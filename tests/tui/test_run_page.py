@@ -384,6 +384,24 @@ async def test_while_paused_the_ranks_stand_still_and_the_counters_go_on(opened)
         await run.until(lambda: "PAUSED" not in shown(run.app))
 
 
+async def test_pauses_and_sorts_ranks_with_own_times(opened):
+    waits = make.metric("wait_ms", "ms", part_of="time_ms", waits=True)
+    case = {**made_up(), "metrics": [make.TIME, waits]}
+    events = make.started(case, hosts=HOSTS)
+    events += samples([[9.0], [9.0], [9.0], [9.0]])
+    events += samples([[8.0], [5.0], [7.0], [6.0]], metric="wait_ms")
+    async with opened(WIDE, events) as run:
+        table = run.table("ranks")
+        await run.until(lambda: "active" in [column.key for column in table.columns])
+        await run.until(lambda: "4.00 ms" in run.row(1))
+        table.sort_by("active")
+        await run.until(lambda: run.ranks == [0, 2, 3, 1])
+        await run.press("space")
+        await run.sees("PAUSED")
+        table.sort_by("active", reverse=True)
+        assert run.ranks == [1, 3, 2, 0]
+
+
 async def test_keys_that_come_right_behind_the_filters_reach_it(opened):
     async with opened(WIDE, going_on()) as run:
         await run.until(lambda: run.ranks == [0, 1, 2, 3])
@@ -565,7 +583,7 @@ async def test_places_have_columns_of_their_own_and_are_sorted_by_number(opened,
         table = run.table("ranks")
         await run.sees("lane", "0,10")
         assert ("depth" in shown(run.app)) == (size != NARROW)
-        table.sort_by("place.lane")
+        table.sort_by("coordinate.lane")
         await run.until(lambda: run.ranks == [3, 2, 1, 0])
         run.source.say(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
         await run.until(lambda: run.ranks == [0, 1, 2, 3])

@@ -18,7 +18,7 @@ from spbench.tui.results.cases_view import CasesView, RecordedCaseRows
 from spbench.tui.run.case_rows import COLUMNS, CaseRow, RunCaseRows
 from spbench.tui.run.details import _case_lines
 from spbench.tui.run.page import RunPage
-from spbench.tui.run.rank_cells import rank_cells, rank_columns
+from spbench.tui.run.rank_cells import rank_cells, rank_columns, rank_sort_value
 from spbench_core.events.statuses import RankPhase
 from support.sample_events import described, judged, metric, rank_event, started, state_of
 from support.sample_runs import case, figure, run, wrong_check
@@ -125,21 +125,24 @@ async def test_the_demo_ends_on_the_run_page_with_the_times_of_its_report():
     assert shown == {name: part.check_counts for name, part in recorded.items()}
 
 
+def waiting_rank():
+    """A rank with the times of its waits."""
+    figures = (2.0, 2.0, 2.0, 2.0, 2.0, None)
+    return RankRow(0, "node01", {}, RankPhase.DONE, "done", 9, *figures, "passed", active=0.5)
+
+
+def test_sorts_ranks_by_every_column():
+    columns = rank_columns((), with_own_time=True)
+    values = {column.key: rank_sort_value(waiting_rank(), column.key) for column in columns}
+    assert values["active"] == 0.5
+    assert values["host"] == "node01"
+    assert values["gb_s"] is None
+
+
 def test_own_times_have_a_column_if_waits_are_measured():
-    rank = RankRow(
-        0,
-        "node01",
-        {},
-        RankPhase.DONE,
-        "done",
-        9,
-        *(2.0, 2.0, 2.0, 2.0, 2.0),
-        None,
-        "passed",
-        active=0.5,
-    )
+    rank = waiting_rank()
     keys = [column.key for column in rank_columns((), with_own_time=True)]
-    assert keys[keys.index("p50") + 1] == "own"
+    assert keys[keys.index("p50") + 1] == "active"
     cells = dict(zip(keys, texts(rank_cells(rank, (), with_own_time=True)), strict=True))
-    assert (cells["p50"], cells["own"]) == ("2.00 ms", "500 us")
-    assert "own" not in [column.key for column in rank_columns(())]
+    assert (cells["p50"], cells["active"]) == ("2.00 ms", "500 us")
+    assert "active" not in [column.key for column in rank_columns(())]

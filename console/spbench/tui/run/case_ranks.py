@@ -36,7 +36,7 @@ class LiveRanks(RankSource):
     def case(self) -> CaseState | None:
         return self._rows.case
 
-    def place_names(self) -> tuple[CoordinateName, ...]:
+    def coordinate_names(self) -> tuple[CoordinateName, ...]:
         return self._rows.coordinate_names()
 
     def ranks(self) -> Sequence[int]:
@@ -72,7 +72,7 @@ class RecordedRanks(RankSource):
         super().__init__()
         self._case = case
         self._ranks = sorted(case.measured.ranks)
-        self._place_names = list_coordinate_names(case.identity.coordinates)
+        self._coordinate_names = list_coordinate_names(case.identity.coordinates)
         self._figures: dict[int, RankFigures] = {}
         self._medians: dict[int, float] = {}
         self._comparison = RankComparison(case.identity)
@@ -108,8 +108,8 @@ class RecordedRanks(RankSource):
             self._medians[rank] = median
             self._times[rank] = figures.time
 
-    def place_names(self) -> tuple[CoordinateName, ...]:
-        return self._place_names
+    def coordinate_names(self) -> tuple[CoordinateName, ...]:
+        return self._coordinate_names
 
     def ranks(self) -> Sequence[int]:
         return self._ranks

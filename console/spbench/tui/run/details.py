@@ -238,7 +238,7 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         yield "lost", case.verdict.reason or "the rank has ended without an error message"
     if recorded is not None:
         yield from _location_lines(recorded.facts, recorded.device)
-        yield from _place_lines(recorded.coordinates)
+        yield from _coordinate_lines(recorded.coordinates)
     elif live is not None:
         yield from _location_lines(live.facts, live.facts.device)
     if live is not None:
@@ -264,7 +264,7 @@ def _location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
     yield "fabric", facts.fabric or "unknown"
 
 
-def _place_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
+def _coordinate_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
     """Yield the coordinates of a rank, and those in a mirrored pipeline."""
     direct = [
         f"{name} {text}" for name, text in coordinates.items() if not name.startswith(MIRRORED)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.coordinates import CoordinateName, describe_coordinates
@@ -17,7 +18,7 @@ from spbench_core.events.statuses import RankPhase
 
 _RANK = Column("rank", "rank", 5, "right")
 _HOST = Column("host", "host", 9, rank=2)
-_COLUMNS_AFTER_PLACE = (
+_COLUMNS_AFTER_COORDINATES = (
     Column("phase", "phase", 14, rank=1),
     Column("iterations", "iters", 7, "right", rank=5),
     Column("last", "last", 8, "right", rank=7),
@@ -29,14 +30,29 @@ _COLUMNS_AFTER_PLACE = (
     Column("gb_s", "bandwidth", 9, "right", rank=5),
     Column("check", "check", 8),
 )
-_OWN_TIME = Column("own", "own", 8, "right", rank=8)
+_ACTIVE_TIME = Column("active", "own", 8, "right", rank=8)
 _NUMBERS = re.compile(r"\d+")
 _PHASES = {
     **dict.fromkeys((RankPhase.ERROR, RankPhase.LOST), "error"),
     **dict.fromkeys((RankPhase.ENDED, RankPhase.DONE), "muted"),
     RankPhase.UNFINISHED: "slow",
 }
-PLACE_PREFIX = "place."
+_SORT_VALUES: Mapping[str, Callable[[RankRow], Any]] = {
+    "rank": lambda row: row.rank,
+    "host": lambda row: row.host or None,
+    "phase": lambda row: row.phase,
+    "iterations": lambda row: row.iterations,
+    "last": lambda row: row.last,
+    "recent": lambda row: row.recent,
+    "p50": lambda row: row.p50,
+    "active": lambda row: row.active,
+    "p95": lambda row: row.p95,
+    "p99": lambda row: row.p99,
+    "skew": lambda row: row.skew,
+    "gb_s": lambda row: row.gb_s,
+    "check": lambda row: row.check,
+}
+_COORDINATE_PREFIX = "coordinate."
 """Prefix of the keys of columns that show a coordinate of the ranks."""
 
 
@@ -53,15 +69,15 @@ def rank_columns(
     """
     *others, last = [_HOST, *map(_coordinate_column, coordinates)]
     columns = [_RANK, *others, replace(last, flexible=True)]
-    for column in _COLUMNS_AFTER_PLACE:
-        columns += [column, _OWN_TIME] if with_own_time and column.key == "p50" else [column]
+    for column in _COLUMNS_AFTER_COORDINATES:
+        columns += [column, _ACTIVE_TIME] if with_own_time and column.key == "p50" else [column]
     return tuple(columns)
 
 
 def _coordinate_column(coordinate: CoordinateName) -> Column:
     width = max(len(coordinate.name), coordinate.width)
     return Column(
-        PLACE_PREFIX + coordinate.name, coordinate.name, width, rank=4 if coordinate.differs else 7
+        _COORDINATE_PREFIX + coordinate.name, coordinate.name, width, rank=4 if coordinate.differs else 7
     )
 
 
@@ -101,7 +117,14 @@ def _skew_cell(skew: float | None) -> TableCell | str:
     return format_factor(skew)
 
 
-def place_sort_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
+def rank_sort_value(row: RankRow, column: str) -> Any:
+    """Return the sort key of a row in a column, given by its key; None if it has no value."""
+    if column.startswith(_COORDINATE_PREFIX):
+        return _coordinate_sort_value(row, column.removeprefix(_COORDINATE_PREFIX))
+    return _SORT_VALUES[column](row)
+
+
+def _coordinate_sort_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
     """Return the sort key of a coordinate; 0,10 comes after 0,9."""
     text = row.coordinates.get(name)
     return None if text is None else (tuple(map(int, _NUMBERS.findall(text))), text)

@@ -12,12 +12,11 @@ from spbench.record.case_state import CaseState
 from spbench.record.coordinates import CoordinateName
 from spbench.record.rank_rows import RankRow
 from spbench.tui.run.rank_cells import (
-    PLACE_PREFIX,
     empty_cells,
     filter_text,
-    place_sort_value,
     rank_cells,
     rank_columns,
+    rank_sort_value,
 )
 from spbench.tui.widgets.table_columns import Column, TableCell
 
@@ -55,7 +54,7 @@ class RankSource(ABC):
         self.columns: tuple[Column, ...] = rank_columns(())
 
     @abstractmethod
-    def place_names(self) -> tuple[CoordinateName, ...]:
+    def coordinate_names(self) -> tuple[CoordinateName, ...]:
         """Return the names of the ranks' coordinates in the case."""
 
     @property
@@ -65,7 +64,7 @@ class RankSource(ABC):
 
     def update(self) -> None:
         """Update the columns and a part of the cached rows."""
-        names = self.place_names()
+        names = self.coordinate_names()
         case = self.case
         has_own_times = case is not None and any(
             metric.waits for metric in case.identity.metrics.values()
@@ -181,12 +180,7 @@ class RankSource(ABC):
             values = (self.skews() if column == "skew" else {}) or self.medians()
             return values.get(_to_rank(key))
         row = self._get_cached_row(_to_rank(key))
-        if row is None:
-            return None
-        if column.startswith(PLACE_PREFIX):
-            return place_sort_value(row, column.removeprefix(PLACE_PREFIX))
-        value = getattr(row, column)
-        return None if value == "" else value
+        return None if row is None else rank_sort_value(row, column)
 
     def text(self, key: Hashable) -> str:
         """Return the text that a filter searches."""
