@@ -77,7 +77,10 @@ def rank_columns(
 def _coordinate_column(coordinate: CoordinateName) -> Column:
     width = max(len(coordinate.name), coordinate.width)
     return Column(
-        _COORDINATE_PREFIX + coordinate.name, coordinate.name, width, rank=4 if coordinate.differs else 7
+        _COORDINATE_PREFIX + coordinate.name,
+        coordinate.name,
+        width,
+        rank=4 if coordinate.differs else 7,
     )
 
 
