@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from spbench.engine.plan import (
-    RunPlan,
-    build_standalone_lines,
-    find_added_environment,
-    prepare_job,
-    prepare_launches,
-)
+from spbench.engine.plan import PRIVATE_NAMES, RunPlan, prepare_job, prepare_launches
 from spbench.launch.jobs import Job, Launch
+from spbench.launch.launcher import JobSpec
+from spbench.launch.program import build_program_argv, build_standalone_args, wrap_argv
 from spbench.suites.case import Case
 from spbench_core.credentials import (
     name_secrets,
@@ -20,7 +16,11 @@ from spbench_core.credentials import (
     quote_assignment,
     select_secrets,
 )
+from spbench_core.events.rank_events import ENV_FAN_IN
 from spbench_core.number_text import format_quantity
+
+_CONSOLE_VARIABLES = {*PRIVATE_NAMES, ENV_FAN_IN}
+"""Variables that a rank without a console does not need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,12 @@ def build_case_command(run: RunPlan, case_id: str) -> JobCommand:
 
 
 def _build_command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) -> JobCommand:
-    added = find_added_environment(run, launch)
+    added = _find_added_environment(run, launch)
     secrets = select_secrets(launch.spec.rank_env)
     for case in cases:
         secrets |= select_secrets(case.params.get("env") or {})
     assignments = tuple(quote_assignment(name, value, secrets) for name, value in added.items())
-    lines = build_standalone_lines(run, launch, cases)
+    lines = _build_standalone_lines(run, launch, cases)
     secret_names = list(select_secrets(added))
     for argv in (launch.command.argv, *(line for _, line in lines)):
         secret_names += name_secrets(argv, secrets)
@@ -107,6 +107,47 @@ def _build_command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ..
         launches=sum(other.number == job.number for other in run.launch_order),
         secrets=tuple(dict.fromkeys(secret_names)),
     )
+
+
+def _build_standalone_lines(
+    run: RunPlan, launch: Launch, cases: Iterable[Case]
+) -> list[tuple[Case, list[str]]]:
+    """Return the lines that run cases of a launch one by one without the console.
+
+    A program has a line only if it needs no placeholders of the rank: that of the launcher with
+    the program itself.
+    """
+    private_env = {
+        name: value
+        for name, value in launch.spec.private_env.items()
+        if name not in _CONSOLE_VARIABLES
+    }
+    spec = replace(launch.spec, private_env=private_env)
+    lines = ((case, _build_standalone_line(run, launch, spec, case)) for case in cases)
+    return [(case, line) for case, line in lines if line is not None]
+
+
+def _build_standalone_line(
+    run: RunPlan, launch: Launch, spec: JobSpec, case: Case
+) -> list[str] | None:
+    is_program = case.entry.starts_program
+    args = build_program_argv(case) if is_program else build_standalone_args(case)
+    if args is None:
+        return None
+    program = wrap_argv(spec.settings, ()) if is_program else spec.program
+    spec = replace(spec, program=(*program, *args))
+    command = launch.launcher.command(launch.installed.executable, spec, run.request.environ)
+    return list(command.argv)
+
+
+def _find_added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
+    """Return the variables that a launch adds to the environment, or changes."""
+    environ = run.request.environ
+    return {
+        name: value
+        for name, value in sorted(launch.command.env.items())
+        if environ.get(name) != value and name not in _CONSOLE_VARIABLES
+    }
 
 
 def format_commands(run: RunPlan) -> Iterator[str]:

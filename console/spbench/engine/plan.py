@@ -29,14 +29,13 @@ from spbench.launch.jobs import (
     prepare_launch,
     split_program_repeats,
 )
-from spbench.launch.launcher import JobSpec, get_traits
-from spbench.launch.program import build_program_argv, build_standalone_args, wrap_argv
+from spbench.launch.launcher import get_traits
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Progress, ignore_progress
 from spbench.launch.survey.reach import find_unreachable, find_unresolved
 from spbench.record.hidden_values import hide_override, restore_suite
 from spbench.record.runs.folder import RunFolder
-from spbench.suites.case import Case, Suite
+from spbench.suites.case import Suite
 from spbench.suites.expectations import choose_references, depends_on_system
 from spbench.suites.inject import inject_faults
 from spbench.suites.launcher_names import AUTO, list_launcher_names
@@ -44,14 +43,12 @@ from spbench.suites.loader import load_suite_file
 from spbench.suites.select import select_matching, select_named
 from spbench.suites.shipped import locate_suite_file
 from spbench.suites.site_file import find_system
-from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
+from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_RUN, ENV_TOKEN
 
 HostFactsBySettings = Mapping[str, Mapping[str, HostFacts]]
 """The answers of hosts, by `gpu_needs.survey_key` of the settings of the query."""
 PRIVATE_NAMES = dict.fromkeys((ENV_COLLECTOR, ENV_TOKEN, ENV_RUN), "")
 """Variables that every launch passes to its ranks, with values that are known at its start."""
-_CONSOLE_VARIABLES = {*PRIVATE_NAMES, ENV_FAN_IN}
-"""Variables that a rank without a console does not need."""
 _MAX_HOSTS = 8
 
 
@@ -232,47 +229,6 @@ def prepare_job(run: RunPlan, job: Job) -> Launch:
     hosts = run.find_hosts(job)
     assume = request.launch_choice.assume
     return prepare_launch(job, hosts, request.home, PRIVATE_NAMES, request.environ, assume)
-
-
-def build_standalone_lines(
-    run: RunPlan, launch: Launch, cases: Iterable[Case]
-) -> list[tuple[Case, list[str]]]:
-    """Return the lines that run cases of a launch one by one without the console.
-
-    A program has a line only if it needs no placeholders of the rank: that of the launcher with
-    the program itself.
-    """
-    private_env = {
-        name: value
-        for name, value in launch.spec.private_env.items()
-        if name not in _CONSOLE_VARIABLES
-    }
-    spec = replace(launch.spec, private_env=private_env)
-    lines = ((case, _build_standalone_line(run, launch, spec, case)) for case in cases)
-    return [(case, line) for case, line in lines if line is not None]
-
-
-def _build_standalone_line(
-    run: RunPlan, launch: Launch, spec: JobSpec, case: Case
-) -> list[str] | None:
-    is_program = case.entry.starts_program
-    args = build_program_argv(case) if is_program else build_standalone_args(case)
-    if args is None:
-        return None
-    program = wrap_argv(spec.settings, ()) if is_program else spec.program
-    spec = replace(spec, program=(*program, *args))
-    command = launch.launcher.command(launch.installed.executable, spec, run.request.environ)
-    return list(command.argv)
-
-
-def find_added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
-    """Return the variables that a launch adds to the environment, or changes."""
-    environ = run.request.environ
-    return {
-        name: value
-        for name, value in sorted(launch.command.env.items())
-        if environ.get(name) != value and name not in _CONSOLE_VARIABLES
-    }
 
 
 async def check_before_start(
