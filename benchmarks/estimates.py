@@ -22,8 +22,9 @@ from pathlib import Path
 
 from benchmarks.goals import argument_parser
 
-from spbench.engine.estimate import RunEstimate, estimate_plan
+from spbench.engine.estimate import estimate_plan
 from spbench.engine.plan import Request, plan_run
+from spbench.engine.run_estimate import RunEstimate
 from spbench.record.number_formatting import format_duration, format_factor, format_percent
 from spbench.record.runs.case_durations import CaseTimes, measure_durations
 from spbench.record.runs.folder import RunFolder, list_runs

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spbench.engine.estimate import EstimateSource, estimate_plan
+from spbench.engine.estimate import estimate_plan
 from spbench.engine.plan import Request, plan_run
+from spbench.engine.run_estimate import EstimateSource
 from spbench.launch.placement import count_cores
 from support.paths import ROOT
 from support.runs import run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spbench.engine.estimate import RunEstimate
+from spbench.engine.run_estimate import RunEstimate
 from support.paths import ROOT
 from support.tui.results_page import record_three_runs
 from support.tui.suites_page import written

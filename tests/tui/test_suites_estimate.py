@@ -5,8 +5,8 @@ from threading import Event
 import pytest
 from textual.widgets import Static
 
-from spbench.engine.estimate import CaseEstimate, EstimateSource, RunEstimate
 from spbench.engine.plan import Request
+from spbench.engine.run_estimate import CaseEstimate, EstimateSource, RunEstimate
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
 from spbench.tui.dialogs import Confirm

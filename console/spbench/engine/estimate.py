@@ -9,11 +9,8 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from enum import Enum
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -21,26 +18,23 @@ from typing import TYPE_CHECKING
 
 from spbench.engine.plan import Request, RunPlan, runs_locally
 from spbench.engine.resume import plan_recorded
+from spbench.engine.run_estimate import NO_ESTIMATE, CaseEstimate, EstimateSource, RunEstimate
 from spbench.errors import SpbenchError
 from spbench.launch.gpu_needs import may_use_gpu
 from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job
 from spbench.launch.load import read_load
 from spbench.launch.placement import count_cores
-from spbench.record.number_formatting import format_duration
 from spbench.record.runs.case_durations import hash_work
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
 from spbench_core.catalog.work import Work
-from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.record.runs.index import PastDuration
 
 MAX_RUNS = 5
 """The number of recorded runs of a case that count; the estimate is their median."""
-WITHIN = 5
-"""The factor within which an estimate from the work should be."""
 
 # Fitted on 2026-11-27 to one run each of 115 cases of the shipped suites, on two cores of an AMD
 # EPYC: 114 were within a factor of 5 of their duration, 97 within 2. See benchmarks/estimates.py.
@@ -60,93 +54,6 @@ RANK_SECONDS = 0.35
 """Seconds of a core until a rank without torch is ready."""
 TORCH_SECONDS = 1.8
 """Seconds of a core until a rank with torch is ready."""
-
-
-class EstimateSource(Enum):
-    """The origin of an estimate."""
-
-    HISTORY = "from earlier runs"
-    WORK = "from the work"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class CaseEstimate:
-    """The estimated duration of a case, of all its repeats together.
-
-    Attributes:
-        seconds: The duration with a share of the start of its launches; None if it is unknown.
-        source: The origin of the estimate.
-        start: The share of the start in seconds.
-        launches: The number of its launches.
-    """
-
-    seconds: float | None
-    source: EstimateSource
-    start: float = 0.0
-    launches: int = 1
-
-    @property
-    def text(self) -> str:
-        """The estimate for people: ``about 7.0 s``, or ``unknown duration``."""
-        if self.seconds is None:
-            return "unknown duration"
-        return f"about {format_estimate(self.seconds)}"
-
-
-@dataclass(frozen=True)
-class RunEstimate:
-    """The estimated duration of a run, and of each of its cases by id."""
-
-    cases: Mapping[str, CaseEstimate] = field(default_factory=dict)
-
-    @cached_property
-    def seconds(self) -> float | None:
-        """The duration of all cases with an estimate; None if no case has one."""
-        durations = [case.seconds for case in self.cases.values() if case.seconds is not None]
-        return sum(durations) if durations else None
-
-    @cached_property
-    def counts(self) -> Mapping[EstimateSource, int]:
-        """The number of cases by the source of their estimate."""
-        return Counter(case.source for case in self.cases.values())
-
-    def restricted_to(self, names: Iterable[str]) -> RunEstimate:
-        """Return the estimate of a run with only these cases."""
-        return RunEstimate({name: self.cases[name] for name in names if name in self.cases})
-
-    @property
-    def text(self) -> str:
-        """The estimate in one phrase, with its source."""
-        unknown = self.counts[EstimateSource.UNKNOWN]
-        cases = f"{format_quantity(unknown, 'case')} of unknown duration"
-        if self.seconds is None:
-            return cases if unknown else ""
-        more = f", without {cases}" if unknown else ""
-        return f"about {format_estimate(self.seconds)} ({self._source_text}){more}"
-
-    @property
-    def short_text(self) -> str:
-        """The estimate for a title: ``about 7.0 s``, ``about 40 s + 2 cases``."""
-        unknown = self.counts[EstimateSource.UNKNOWN]
-        if self.seconds is None:
-            return "unknown duration" if unknown else ""
-        more = f" + {format_quantity(unknown, 'case')}" if unknown else ""
-        return f"about {format_estimate(self.seconds)}{more}"
-
-    @property
-    def _source_text(self) -> str:
-        computed = self.counts[EstimateSource.WORK]
-        recorded = self.counts[EstimateSource.HISTORY]
-        if not computed:
-            return EstimateSource.HISTORY.value
-        if not recorded:
-            return f"estimated from the work, within a factor of {WITHIN}"
-        cases = format_quantity(computed, "case")
-        return f"{cases} estimated from the work, the others from earlier runs"
-
-
-NO_ESTIMATE = RunEstimate()
 
 
 def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
@@ -202,25 +109,6 @@ def estimate_recorded(folder: RunFolder, environ: Mapping[str, str]) -> RunEstim
         return estimate_plan(plan, home)
     except SpbenchError:
         return NO_ESTIMATE
-
-
-def estimate_lines(estimate: RunEstimate) -> Iterator[str]:
-    """Yield the duration of a run, then that of each of its cases, for people."""
-    if not estimate.cases:
-        return
-    yield f"duration: {estimate.text}"
-    for name, case in estimate.cases.items():
-        yield f"  {name}: {case.text}"
-
-
-def format_estimate(seconds: float) -> str:
-    """Return a duration with only as many digits as an estimate has."""
-    if seconds < 1:
-        return format_duration(max(0.1, float(f"{seconds:.1g}")))
-    if seconds < 99.5:
-        return format_duration(float(f"{seconds:.2g}")).replace(".0 s", " s")
-    step = 10 if seconds < 600 else 60
-    return format_duration(step * round(seconds / step)).removesuffix(" 00 s")
 
 
 def _list_cases(jobs: Iterable[Job]) -> list[Case]:

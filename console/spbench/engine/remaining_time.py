@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from spbench.engine.estimate import RunEstimate, format_estimate
+from spbench.engine.run_estimate import RunEstimate, format_estimate
 from spbench.record.messages.phases import estimate_phase_seconds
 from spbench.record.state import RunState
 from spbench_core.events.statuses import CaseStatus

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from spbench.engine.estimate import NO_ESTIMATE
 from spbench.engine.remaining_time import estimate_remaining
+from spbench.engine.run_estimate import NO_ESTIMATE
 from spbench.errors import SpbenchError
 from spbench.record.case_state import CaseState
 from spbench.record.live_stragglers import LiveStragglers

@@ -30,7 +30,7 @@ from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, LogLevel
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
-    from spbench.engine.estimate import RunEstimate
+    from spbench.engine.run_estimate import RunEstimate
     from spbench.record.runs.folder import RunFolder
 
 LAG_SECONDS = 5.0

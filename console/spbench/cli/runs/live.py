@@ -27,7 +27,7 @@ from spbench_core.events.fields import Event
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankPhase
 
 if TYPE_CHECKING:
-    from spbench.engine.estimate import RunEstimate
+    from spbench.engine.run_estimate import RunEstimate
 
 INTERVAL = 0.2
 """The least seconds between two frames: this process may share cores with the ranks."""

@@ -212,8 +212,9 @@ def _print_dry_run(planned: RunPlan) -> None:
 
     from spbench.cli.suites import print_commands
     from spbench.engine.capacity import REMEDY, find_rejection
-    from spbench.engine.estimate import estimate_lines, estimate_plan
+    from spbench.engine.estimate import estimate_plan
     from spbench.engine.plan import check_networks
+    from spbench.engine.run_estimate import estimate_lines
 
     for message in asyncio.run(check_networks(planned, print_progress)):
         print_warning(message)

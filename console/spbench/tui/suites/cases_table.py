@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Input
 
-from spbench.engine.estimate import NO_ESTIMATE, RunEstimate
+from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
 from spbench.suites.case import Case
 from spbench.tui.panes import FilterPane, leave_filter_key
 from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows

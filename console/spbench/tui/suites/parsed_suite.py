@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from spbench.engine.capacity import find_rejection
 from spbench.engine.commands import JobCommand, build_case_command
-from spbench.engine.estimate import NO_ESTIMATE, RunEstimate, estimate_plan
+from spbench.engine.estimate import estimate_plan
 from spbench.engine.plan import Request, RunPlan, build_settings, plan_suite
+from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
 from spbench.errors import Diagnostic, SpbenchError, UsageError
 from spbench.launch.devices import find_shortage
 from spbench.launch.jobs import select_cases

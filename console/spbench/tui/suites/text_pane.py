@@ -16,8 +16,8 @@ from textual.timer import Timer
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from spbench.engine.estimate import RunEstimate
 from spbench.engine.plan import Request
+from spbench.engine.run_estimate import RunEstimate
 from spbench.errors import Diagnostic, SpbenchError
 from spbench.suites.case import Suite
 from spbench.tui.suites.document import SuiteDocument

@@ -11,17 +11,10 @@ from pathlib import Path
 import pytest
 
 from spbench.engine import estimate as estimates
-from spbench.engine.estimate import (
-    CaseEstimate,
-    EstimateSource,
-    RunEstimate,
-    estimate_lines,
-    estimate_plan,
-    estimate_recorded,
-    work_seconds,
-)
+from spbench.engine.estimate import estimate_plan, estimate_recorded, work_seconds
 from spbench.engine.plan import Request, RunPlan, plan_run
 from spbench.engine.remaining_time import estimate_remaining, format_remaining
+from spbench.engine.run_estimate import CaseEstimate, EstimateSource, RunEstimate, estimate_lines
 from spbench.launch.load import Load
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState

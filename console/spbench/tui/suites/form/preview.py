@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spbench.engine.estimate import RunEstimate
+from spbench.engine.run_estimate import RunEstimate
 from spbench.errors import SpbenchError
 from spbench.suites.case import Case, Suite
 from spbench.suites.edit.compose import EditedText, insert_case
