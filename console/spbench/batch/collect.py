@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from spbench.batch.plan_file import LOG_NAME, BatchLaunch, BatchPlan, read_plan
+from spbench.batch.plan_file import BatchPlan, read_plan
+from spbench.batch.progress import Attempt, find_attempts, find_end, read_start_time
 from spbench.batch.replay import LaunchReplay, ReplayClock, ReplayResult
 from spbench.engine.connections.descriptors import raise_file_limit
-from spbench.engine.faults.launcher_output import read_tail
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run import EndedRun
 from spbench.engine.verdicts import record_verdicts
-from spbench.errors import ExitCode, FailedRunError, MissingError, SpbenchError, UsageError
+from spbench.errors import ExitCode, FailedRunError, SpbenchError, UsageError
 from spbench.record.case_figures import is_open
 from spbench.record.findings import collect_findings_or_defect
 from spbench.record.judge import judge_run
-from spbench.record.number_formatting import replace_controls
 from spbench.record.runs.event_log import EventLog, unwritable_error
 from spbench.record.runs.files import PRIVATE, read_file
 from spbench.record.runs.folder import RunFolder, unwritable_home_error
@@ -30,54 +27,12 @@ from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.safe_files import make_folders
 from spbench.suites.loader import MAX_BYTES
-from spbench_core.events.batch_files import (
-    LaunchFolder,
-    list_launches,
-    parse_time,
-    read_words,
-    signal_name,
-)
+from spbench_core.events.batch_files import signal_name
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
-QUIET = 30.0
-"""Seconds without a heartbeat after which a batch job without an end counts as dead."""
 _LOGS = ("stdout.log", "stderr.log")
 _RUN_START = {"suite", "description", "argv", "seed", "environment", "cases"}
 _RUN_JSON = {"suite", "file", "argv", "cwd", "environment", "seed", "system", "scheduler"}
-
-
-@dataclass(frozen=True, slots=True)
-class BatchEnd:
-    """The end of a batch job.
-
-    Attributes:
-        time: Seconds since the epoch; None if the script has not recorded an end.
-        signal: The signal that ended it, if any.
-        alive: Whether the job still runs.
-    """
-
-    time: float | None
-    signal: str | None
-    alive: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A launch, and its cases that no later launch runs again.
-
-    Attributes:
-        last: Whether it is the last launch of its job.
-    """
-
-    planned: BatchLaunch
-    folder: LaunchFolder
-    cases: tuple[str, ...]
-    last: bool
-
-    @property
-    def resumed(self) -> bool:
-        """Whether it was interrupted, and a later launch runs the remaining cases."""
-        return self.folder.was_interrupted and not self.last
 
 
 def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
@@ -90,7 +45,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
     """
     raise_file_limit()  # the files of all ranks of a launch are open at once
     plan = read_plan(batch)
-    start = _start_time(batch)
+    start = read_start_time(batch)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(start))
     run_id = f"{stamp}-{plan.mark}"
     try:
@@ -111,29 +66,6 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
     return EndedRun(RunFolder(path), ended_run.exit_code, ended_run.report)
 
 
-def _start_time(batch: Path) -> float:
-    """Return the time at which the script began, in seconds since the epoch.
-
-    Raises:
-        MissingError: The job has not begun, or has not launched anything.
-    """
-    fields = read_words(batch / "starts")
-    start = parse_time(fields[0]) if fields else None
-    if start is not None:
-        return start
-    log = batch / LOG_NAME
-    if log.exists():
-        last = read_tail(log).strip().splitlines()[-1:] or ["it is empty"]
-        raise MissingError(
-            f"the batch job of {batch} has launched nothing yet: it is in its set-up (modules and "
-            f"lines of launch.batch), or ended there; {log}: {replace_controls(last[0])}"
-        )
-    raise MissingError(
-        f"the batch job of {batch} has not begun: submit {batch / 'job.sh'}, or wait until the "
-        "scheduler starts it"
-    )
-
-
 def _replace_run(draft: Path, path: Path, drafts: Path) -> None:
     make_folders(path.parent)
     if path.exists():
@@ -141,46 +73,6 @@ def _replace_run(draft: Path, path: Path, drafts: Path) -> None:
             raise UsageError(f"{path} is a run that was not collected; choose another --home")
         path.rename(drafts / "former")
     draft.rename(path)
-
-
-def find_end(batch: Path, plan: BatchPlan) -> BatchEnd:
-    """Return the end of a batch job, from its script and its ranks' heartbeats.
-
-    If the ranks of a launch have not written events so far, the start timeout applies.
-    """
-    fields = read_words(batch / "ended")
-    if fields:
-        signal = fields[1] if len(fields) > 1 else None
-        return BatchEnd(parse_time(fields[0]), signal, alive=False)
-    newest = [(job, list_launches(batch / "jobs" / str(job.number))[-1:]) for job in plan.jobs]
-    start_timeouts = [job.start_timeout for job, last in newest if any(map(_is_starting, last))]
-    patience = max([QUIET, *start_timeouts])
-    times = [0.0]
-    for pattern in ("starts", "jobs/*/*/*", "jobs/*/*/events/*.jsonl"):
-        for path in batch.glob(pattern):
-            with suppress(OSError):
-                times.append(path.stat().st_mtime)
-    return BatchEnd(None, None, time.time() - max(times) < patience)
-
-
-def _is_starting(launch: LaunchFolder) -> bool:
-    return launch.start_time is not None and launch.end is None and not launch.list_event_files()
-
-
-def find_attempts(batch: Path, plan: BatchPlan) -> list[Attempt]:
-    """Return the launches by start time, each with the cases that none after it runs."""
-    attempts = []
-    for planned in plan.jobs:
-        later: set[str] = set()
-        folders = list_launches(batch / "jobs" / str(planned.number))
-        for index, folder in reversed(list(enumerate(folders))):
-            ids = {case["id"] for case in folder.read_cases()} & set(planned.cases)
-            cases = tuple(case for case in planned.cases if case in ids - later)
-            later |= ids
-            if cases and folder.start_time is not None:
-                is_last = index == len(folders) - 1
-                attempts.append(Attempt(planned, folder, cases, is_last))
-    return sorted(attempts, key=lambda attempt: attempt.folder.start_time or 0.0)
 
 
 class _Collection:
@@ -194,7 +86,7 @@ class _Collection:
         self._clock = ReplayClock(start)
         self._end = find_end(batch, plan)
         self._errors: list[SpbenchError] = []
-        self._missing = False
+        self._lacks_something = False
 
     def _suite_text(self) -> str:
         """Return the suite of the batch job; empty if it cannot be read."""
@@ -229,8 +121,6 @@ class _Collection:
     def _run_start(self) -> dict[str, Any]:
         return {"id": self._folder.id, **self._plan.model_dump(mode="json", include=_RUN_START)}
 
-    # Launches
-
     def _replay_attempt(self, number: int, attempt: Attempt) -> None:
         planned = attempt.planned
         started = attempt.folder.start_time
@@ -249,9 +139,9 @@ class _Collection:
             oversubscribed=False,
             asked=planned.asked,
         )
-        described = {case["id"]: case for case in self._plan.cases}
+        case_by_id = {case["id"]: case for case in self._plan.cases}
         replay = LaunchReplay(
-            number, planned, attempt.folder, attempt.cases, described, self._recorder, self._clock
+            number, planned, attempt.folder, attempt.cases, case_by_id, self._recorder, self._clock
         )
         still_runs = self._end.alive and attempt.last and attempt.folder.end is None
         replayed = replay.run(still_runs=still_runs)
@@ -282,14 +172,14 @@ class _Collection:
             self._errors.append(FailedRunError(f"the events cannot be read: {reason}"))
         if fault is None:
             return
-        self._missing = self._missing or fault.missing
-        left = [case for case in attempt.cases if self._is_open(case)]
+        self._lacks_something = self._lacks_something or fault.missing
+        hit_cases = [case for case in attempt.cases if self._is_open(case)]
         started = any(self._state.cases[case].verdict.started for case in attempt.cases)
         if started and fault.status != CaseStatus.CANCELLED:
             # If a rank's last event is missing after the last case, that case is an error.
             hit = fault.case or replayed.current_case or attempt.cases[-1]
-            left = [hit] if hit in attempt.cases else left[:1]
-        for case in left:
+            hit_cases = [hit] if hit in attempt.cases else hit_cases[:1]
+        for case in hit_cases:
             self._judge(case, fault.status, fault.message, fault.traceback)
 
     def _is_open(self, case: str) -> bool:
@@ -302,8 +192,6 @@ class _Collection:
         self._recorder.record("case_judged", case=case, expectations=[], **fields)
         record_verdicts(self._recorder)
 
-    # The end
-
     def _finish(self) -> EndedRun:
         if self._end.time is not None:
             self._clock.advance(self._end.time, self._end.time)
@@ -315,25 +203,25 @@ class _Collection:
             running = self._state.cases[case].status == CaseStatus.RUNNING
             self._judge(case, self._unfinished_status(running=running), reason)
 
-        cases, misfits = build_cases(self._state)
-        for case, reason in misfits:
+        cases, unreportable = build_cases(self._state)
+        for case, reason in unreportable:
             self._judge(case, CaseStatus.ERROR, reason)
         verdict, code = self._verdict()
-        end = {"verdict": verdict, "exit_code": int(code)}
+        result_fields = {"verdict": verdict, "exit_code": int(code)}
         self._recorder.record(
             "run_end",
-            **end,
+            **result_fields,
             errors=[str(error) for error in self._errors],
             findings=collect_findings_or_defect(self._state),
         )
         report = build_document(self._state, cases)
         self._folder.write_chunks("report.json", report.chunks())
-        summary = end | {
+        end_fields = result_fields | {
             "finished": self._clock.now,
             "counts": self._state.counts(),
             "fingerprint": self._state.machines.fingerprint(),
         }
-        self._folder.write_json("run.json", self._folder.read_json("run.json") | summary)
+        self._folder.write_json("run.json", self._folder.read_json("run.json") | end_fields)
         index_ended_run(self._folder, report.head, report.cases)
         return EndedRun(self._folder, code, report)
 
@@ -361,7 +249,7 @@ class _Collection:
         if self._end.signal is not None:
             interrupted = self._end.signal == "INT"
             return RunStatus.CANCELLED, ExitCode.INTERRUPTED if interrupted else ExitCode.TERMINATED
-        if self._missing:
+        if self._lacks_something:
             return RunStatus.ERROR, ExitCode.MISSING
         if self._errors:
             return RunStatus.ERROR, ExitCode.ERROR

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from spbench.batch.collect import QUIET, collect
+from spbench.batch.collect import collect
 from spbench.batch.plan_file import BatchPlan, read_plan
+from spbench.batch.progress import SILENCE_TIMEOUT
 from spbench.errors import MissingError, UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
@@ -108,7 +109,7 @@ class Batch:
     def end(self, seconds=10.0, more=""):
         self.write("ended", f"{START + seconds} {more}")
 
-    def age(self, seconds=2 * QUIET):
+    def age(self, seconds=2 * SILENCE_TIMEOUT):
         for path in self.path.rglob("*"):
             os.utime(path, (time.time() - seconds,) * 2)
 
