@@ -19,8 +19,8 @@ from spbench.errors import ExitCode, FailedRunError, SpbenchError, UsageError
 from spbench.record.case_figures import is_open
 from spbench.record.findings import collect_findings_or_defect
 from spbench.record.judge import judge_run
-from spbench.record.runs.event_log import EventLog, unwritable_error
-from spbench.record.runs.files import PRIVATE, read_file
+from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.files import PRIVATE, read_file, unwritable_error
 from spbench.record.runs.folder import RunFolder, unwritable_home_error
 from spbench.record.runs.history import index_ended_run
 from spbench.record.state import RunState

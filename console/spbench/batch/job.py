@@ -33,7 +33,8 @@ from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch.jobs import Job, Launch
 from spbench.record.hidden_values import hide_suite
 from spbench.record.machine.environment import collect_facts, select_variables
-from spbench.record.runs.folder import working_folder, write_file
+from spbench.record.runs.files import write_file
+from spbench.record.runs.folder import working_folder
 from spbench.suites.shipped import locate_suite_file
 from spbench.suites.site_file import read_site_file
 from spbench_core.credentials import hide_credentials, select_secrets

@@ -120,7 +120,7 @@ def _install(shell: str, environ: Mapping[str, str]) -> None:
 
 
 def _write_script(path: Path, text: str) -> list[str]:
-    from spbench.record.runs.folder import write_file
+    from spbench.record.runs.files import write_file
 
     if path.is_file() and path.read_text(errors="replace") == text:
         return []

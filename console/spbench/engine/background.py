@@ -20,7 +20,7 @@ from spbench.engine.faults.launcher_output import read_tail
 from spbench.engine.stop import request_cancel
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
-from spbench.record.runs.event_log import unwritable_error
+from spbench.record.runs.files import unwritable_error
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.safe_files import create_file, make_folders
 

@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 
 from spbench.errors import FailedRunError, MissingError
 from spbench.launch.launcher import Command
-from spbench.record.runs.event_log import unwritable_error
-from spbench.record.runs.files import file_mode
+from spbench.record.runs.files import file_mode, unwritable_error
 from spbench.safe_files import create_file
 from spbench_core.events.rank_events import ENV_RUN
 

@@ -28,7 +28,8 @@ from spbench.record.findings import collect_findings_or_defect
 from spbench.record.hidden_values import hide_arguments, hide_suite
 from spbench.record.judge import judge_run
 from spbench.record.machine.environment import collect_facts, read_load
-from spbench.record.runs.event_log import EventLog, unwritable_error
+from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.files import unwritable_error
 from spbench.record.runs.folder import RunFolder, create_run, working_folder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.history import index_ended_run

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from spbench.errors import SpbenchError
-from spbench.record.runs.folder import write_file
+from spbench.record.runs.files import write_file
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.widgets.keys import key

@@ -277,7 +277,7 @@ def save_theme(path: Path, theme: str, *, explicit: bool = True) -> None:
     Raises:
         SpbenchError: The file cannot be read, changed or written.
     """
-    from spbench.record.runs.folder import write_file
+    from spbench.record.runs.files import write_file
 
     text = _read_text(path, explicit=explicit)
     if not explicit:

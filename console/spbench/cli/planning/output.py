@@ -136,7 +136,7 @@ def write_output(text: str, target: str) -> None:
     Raises:
         SpbenchError: The text cannot be written.
     """
-    from spbench.record.runs.folder import write_file
+    from spbench.record.runs.files import write_file
 
     if target == "-":
         sys.stdout.write(text)

@@ -269,7 +269,7 @@ def _write_plans(
 def _emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> EmittedSuite:
     """Return the suite of a plan; write it to `path` if that is set."""
     from spbench.planner.output.emission import emit_suite
-    from spbench.record.runs.folder import write_file
+    from spbench.record.runs.files import write_file
 
     suite = emit_suite(plan, profile, cluster, path or Path("plan.yaml"))
     if path is not None:

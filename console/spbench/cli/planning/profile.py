@@ -65,7 +65,7 @@ def profile(
     from spbench.engine.plan import build_settings, plan_suite
     from spbench.planner.profile.json_file import write_profile_json
     from spbench.planner.profile.measurement import read_measured_profile, render_profile_suite
-    from spbench.record.runs.folder import write_file
+    from spbench.record.runs.files import write_file
     from spbench.suites.loader import load_suite_text
 
     reject_folder("--output", output)

@@ -83,7 +83,8 @@ def report(
     """Write a run as a web page, for a CI server or for monitoring."""
     reject_folder("--output", output)
     from spbench.cli.records.recorded import load_run_or_report
-    from spbench.record.runs.folder import find_home, write_file
+    from spbench.record.runs.files import write_file
+    from spbench.record.runs.folder import find_home
 
     format_ = choose_format(format_, output, _SUFFIXES, DEFAULT_FORMAT)
     if baseline is not None and format_ not in _WITH_BASELINE:
@@ -158,7 +159,7 @@ class ReportFiles:
 
     def write(self, run: RecordedRun, gate_result: GateResult | None = None) -> list[str]:
         """Write the files; return a message for each that could not be written."""
-        from spbench.record.runs.folder import write_file
+        from spbench.record.runs.files import write_file
 
         unwritten = []
         for kind, path in self.targets():

@@ -291,7 +291,8 @@ def export(
     """Export the metrics of a run, or its whole report."""
     reject_folder("--output", output)
     from spbench.cli.records.recorded import read_run
-    from spbench.record.runs.folder import find_home, find_run, write_file
+    from spbench.record.runs.files import write_file
+    from spbench.record.runs.folder import find_home, find_run
     from spbench.report.export import export_text
 
     format_ = choose_format(format_, output, _SUFFIXES, DEFAULT_FORMAT)

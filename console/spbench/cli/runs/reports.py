@@ -53,8 +53,7 @@ def write_report(report: ReportDocument, target: str | None, no_samples: bool) -
     """
     if target is None:
         return
-    from spbench.record.runs.event_log import unwritable_error
-    from spbench.record.runs.folder import write_chunks
+    from spbench.record.runs.files import unwritable_error, write_chunks
 
     chunks = report.chunks(with_samples=not no_samples)
     if target != "-":

@@ -176,7 +176,7 @@ def _print_scalings(scalings: Sequence[Scaling], write: Callable[[str], None]) -
 
 
 def _write_json(scalings: Sequence[Scaling], target: str) -> None:
-    from spbench.record.runs.folder import write_file
+    from spbench.record.runs.files import write_file
     from spbench.report.scaling import scaling_objects
 
     text = json.dumps(scaling_objects(scalings), indent=1, allow_nan=False) + "\n"

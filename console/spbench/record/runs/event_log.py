@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -11,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.record.runs.files import file_mode, may_have_controls, replace_controls_in_json
+from spbench.record.runs.files import (
+    file_mode,
+    may_have_controls,
+    replace_controls_in_json,
+    unwritable_error,
+)
 from spbench.safe_files import open_to_append
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import LONG_JSON, SHORT_JSON
 
 _BEYOND_FLOATS = re.compile(rb"\d{309}")
 _BLOCK = 1 << 16
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class EventLog:
@@ -104,12 +107,6 @@ def _find_complete_bytes(file: int) -> int:
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
-
-
-def unwritable_error(path: Path, error: OSError) -> FailedRunError:
-    """Return the error for a file that cannot be written."""
-    remedy = "; free some space there or write elsewhere" if error.errno in _FULL else ""
-    return FailedRunError(f"cannot write {path}: {error.strerror or error}{remedy}")
 
 
 def encode(event: Event) -> bytes:

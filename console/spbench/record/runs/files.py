@@ -1,4 +1,4 @@
-"""Files of run folders, which other users may have written.
+"""Read and write files of run folders, which other users may have written.
 
 A pipe among them would never end, a huge file would fill the memory, and texts may contain terminal
 commands.
@@ -10,10 +10,13 @@ import errno
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from spbench.safe_files import require_regular
+from spbench.errors import FailedRunError
+from spbench.safe_files import FOLDER_MODE, make_folders, open_folder, replace_file, require_regular
+from spbench.suites.given_files import write_stream
 
 _SUSPECT = re.compile(
     rb"\\u(?:00[0189]|007f|20[26]|d[89a-f])|\\[bfr]|"  # as JSON writes them
@@ -21,12 +24,11 @@ _SUSPECT = re.compile(
     re.IGNORECASE,
 )
 _LAYOUT = "\n\t"
-
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 PRIVATE = 0o700
 SHARED = 0o777
 """Modes of a run's folder: only for its owner, or as the umask allows."""
-
 
 MAX_JSON_BYTES = 64 << 20
 """The largest size of a JSON file except reports. That of the largest known run is below 1 MiB."""
@@ -59,7 +61,7 @@ def _file_size(size: int) -> str:
 
 
 def file_mode(folder: Path) -> int:
-    """Return the mode of new files in a folder, with the folder's readers."""
+    """Return the mode of new files: the readers of the folder may read them."""
     try:
         return folder.stat().st_mode & 0o666
     except OSError:
@@ -92,6 +94,71 @@ def read_file(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
     if size > max_bytes or len(content) > max_bytes:  # it may have grown since
         raise TooLargeError(path, max(size, len(content)), max_bytes)
     return content
+
+
+def unwritable_error(path: Path, error: OSError) -> FailedRunError:
+    """Return the error for a file that cannot be written."""
+    remedy = "; free some space there or write elsewhere" if error.errno in _FULL else ""
+    return FailedRunError(f"cannot write {path}: {error.strerror or error}{remedy}")
+
+
+def write_file(
+    path: Path,
+    text: str,
+    *,
+    make_folder: bool = True,
+    mode: int = 0o666,
+    root: Path | None = None,
+) -> None:
+    """Write a file like `write_chunks`, from its entire text."""
+    write_chunks(path, (text,), make_folder=make_folder, mode=mode, root=root)
+
+
+def write_chunks(
+    path: Path,
+    chunks: Iterable[str],
+    *,
+    make_folder: bool = True,
+    mode: int = 0o666,
+    root: Path | None = None,
+) -> None:
+    """Write a file atomically: a reader sees the old one or the new one.
+
+    Args:
+        path: The file.
+        chunks: The parts of its new content, which together need not fit in memory.
+        make_folder: Whether its folder is created if it is missing.
+        mode: The file's mode, before the umask is applied.
+        root: A folder that other users may write. Below it, links are not followed, and a link,
+            pipe or device in the file's place is replaced. None means that the user chose the path.
+            Links to its folder, pipes, devices and /dev/stdout are then followed, and the
+            permissions of an old file are kept. A link to any other file is replaced.
+
+    Raises:
+        FailedRunError: It cannot be written.
+    """
+    try:
+        if root is None and _is_stream(path):
+            write_stream(path, chunks)
+            return
+        if make_folder:
+            make_folders(root or path.parent)
+        if make_folder and root is not None:
+            with open_folder(path.parent, root, FOLDER_MODE):
+                pass
+        replace_file(path, chunks, mode, root=root)
+    except OSError as error:
+        raise unwritable_error(path, error) from None
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is a pipe, a device or an open file, such as /dev/stdout."""
+    if path.exists() and not path.is_file():
+        return True
+    target = path.parent / os.readlink(path) if path.is_symlink() else path
+    folders = (path.parent, target.parent)
+    # Nothing can be renamed in /proc, or only by root, who would then replace /dev/stdout itself.
+    return any(os.path.realpath(folder).startswith("/proc/") for folder in folders)
 
 
 def may_have_controls(text: bytes) -> bool:

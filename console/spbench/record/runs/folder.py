@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import MissingError, UsageError, did_you_mean
-from spbench.record.runs.event_log import unwritable_error
 from spbench.record.runs.files import (
     MAX_JSON_BYTES,
     PRIVATE,
@@ -24,9 +23,10 @@ from spbench.record.runs.files import (
     TooLargeError,
     file_mode,
     read_json,
+    unwritable_error,
+    write_chunks,
 )
-from spbench.safe_files import FOLDER_MODE, make_folders, open_folder, replace_file
-from spbench.suites.given_files import write_stream
+from spbench.safe_files import make_folders, open_folder
 
 if TYPE_CHECKING:
     from spbench.record.state import RunState
@@ -240,65 +240,6 @@ def process_start(pid: object) -> float | None:
 def _boot_time() -> float:
     """Return the time of this host's boot, in seconds since the epoch."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def write_file(
-    path: Path,
-    text: str,
-    *,
-    make_folder: bool = True,
-    mode: int = 0o666,
-    root: Path | None = None,
-) -> None:
-    """Write a file like `write_chunks`, from its entire text."""
-    write_chunks(path, (text,), make_folder=make_folder, mode=mode, root=root)
-
-
-def write_chunks(
-    path: Path,
-    chunks: Iterable[str],
-    *,
-    make_folder: bool = True,
-    mode: int = 0o666,
-    root: Path | None = None,
-) -> None:
-    """Write a file atomically: a reader sees the old one or the new one.
-
-    Args:
-        path: The file.
-        chunks: The parts of its new content, which together need not fit in memory.
-        make_folder: Whether its folder is created if it is missing.
-        mode: The file's mode, before the umask is applied.
-        root: A folder that other users may write. Below it, links are not followed, and a link,
-            pipe or device in the file's place is replaced. None means that the user chose the path.
-            Links to its folder, pipes, devices and /dev/stdout are then followed, and the
-            permissions of an old file are kept. A link to any other file is replaced.
-
-    Raises:
-        FailedRunError: It cannot be written.
-    """
-    try:
-        if root is None and _is_stream(path):
-            write_stream(path, chunks)
-            return
-        if make_folder:
-            make_folders(root or path.parent)
-        if make_folder and root is not None:
-            with open_folder(path.parent, root, FOLDER_MODE):
-                pass
-        replace_file(path, chunks, mode, root=root)
-    except OSError as error:
-        raise unwritable_error(path, error) from None
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether a path is a pipe, a device or an open file, such as /dev/stdout."""
-    if path.exists() and not path.is_file():
-        return True
-    target = path.parent / os.readlink(path) if path.is_symlink() else path
-    folders = (path.parent, target.parent)
-    # Nothing can be renamed in /proc, or only by root, who would then replace /dev/stdout itself.
-    return any(os.path.realpath(folder).startswith("/proc/") for folder in folders)
 
 
 def create_run(home: Path, suite: str, *, shared: bool = False) -> RunFolder:

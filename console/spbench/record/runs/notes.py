@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spbench.errors import UsageError
-from spbench.record.runs.event_log import unwritable_error
+from spbench.record.runs.files import unwritable_error
 from spbench.record.runs.folder import RunFolder
 
 FILE = "note.json"

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.record.runs.event_log import unwritable_error
-from spbench.record.runs.files import read_json
+from spbench.record.runs.files import read_json, unwritable_error
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary, read_summary
 from spbench.safe_files import FOLDER_MODE, open_folder

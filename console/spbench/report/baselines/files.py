@@ -10,9 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.runs.event_log import unwritable_error
-from spbench.record.runs.files import read_json
-from spbench.record.runs.folder import write_file
+from spbench.record.runs.files import read_json, unwritable_error, write_file
 from spbench.record.runs.prune import BASELINES
 from spbench.record.runs.report_text import read_report_file
 from spbench.report.baselines.model import SCHEMA, BaselineFile

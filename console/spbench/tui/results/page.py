@@ -13,7 +13,7 @@ from textual.containers import Container
 from textual.worker import Worker
 
 from spbench.errors import SpbenchError
-from spbench.record.runs.folder import write_file
+from spbench.record.runs.files import write_file
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import RunComparison
 from spbench.report.recorded import RecordedRun

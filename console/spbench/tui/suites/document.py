@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.record.runs.folder import write_file
+from spbench.record.runs.files import write_file
 from spbench.suites.case import SCHEMA
 from spbench.suites.edit.writing import format_scalar
 from spbench.suites.loader import read_suite_file

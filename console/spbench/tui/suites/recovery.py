@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from spbench.config_files import UntrustedFileError, open_trusted
-from spbench.record.runs.files import PRIVATE, parse_json
-from spbench.record.runs.folder import process_start, write_file
+from spbench.record.runs.files import PRIVATE, parse_json, write_file
+from spbench.record.runs.folder import process_start
 from spbench.safe_files import make_folders
 
 UNSAVED_FOLDER = "unsaved"

@@ -14,7 +14,7 @@ import pytest
 from spbench.errors import ExitCode, FailedRunError, MissingError, UsageError
 from spbench.record.runs import event_log
 from spbench.record.runs.event_log import EventLog, encode
-from spbench.record.runs.files import read_json
+from spbench.record.runs.files import read_json, write_file
 from spbench.record.runs.folder import (
     QUIET,
     RunFolder,
@@ -23,7 +23,6 @@ from spbench.record.runs.folder import (
     find_run,
     list_runs,
     process_start,
-    write_file,
 )
 from spbench.record.runs.follow import RecordedEvents
 from support.sample_events import console_event, record, recorded, run_end, run_start, whole_run

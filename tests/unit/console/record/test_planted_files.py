@@ -15,7 +15,8 @@ from spbench.errors import FailedRunError, SpbenchError
 from spbench.launch.jobs import _write_hostfile
 from spbench.launch.launcher import Command
 from spbench.record.runs.event_log import EventLog
-from spbench.record.runs.folder import RunFolder, create_run, write_file
+from spbench.record.runs.files import write_file
+from spbench.record.runs.folder import RunFolder, create_run
 from spbench.record.runs.index_file import UnusableIndexError, open_writing
 from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
 from spbench.record.runs.prune import remove_run

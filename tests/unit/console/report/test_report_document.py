@@ -8,7 +8,8 @@ import pytest
 from benchmarks.made_up_run import write_cases
 
 from spbench.errors import FailedRunError
-from spbench.record.runs.folder import RunFolder, write_chunks
+from spbench.record.runs.files import write_chunks
+from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_cases, build_document, build_refused_report, build_report
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import Report

@@ -13,7 +13,7 @@ from spbench.launch.hosts.hosts import read_hostfile
 from spbench.planner.cluster.cluster_file import load_cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.files import load_profile
-from spbench.record.runs.folder import write_file
+from spbench.record.runs.files import write_file
 from spbench.suites import given_files
 from spbench.suites.given_files import read_start
 from spbench.suites.loader import read_suite_file
