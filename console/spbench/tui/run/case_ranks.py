@@ -9,7 +9,8 @@ from dataclasses import replace
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.coordinates import CoordinateName, list_coordinate_names
-from spbench.record.rank_rows import RankFigures, RankRow
+from spbench.record.rank_figures import RankFigures
+from spbench.record.rank_rows import RankRow
 from spbench.tui.feed import Feed
 from spbench.tui.run.rank_source import UPDATE_SECONDS, RankSource
 from spbench_core.events.statuses import RankPhase, RankStatus, RunStatus

@@ -10,7 +10,8 @@ from typing import Any
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.coordinates import CoordinateName, describe_coordinates
 from spbench.record.number_formatting import format_factor, format_rate, format_time
-from spbench.record.rank_rows import MAX_RECENT, RankRow
+from spbench.record.rank_figures import MAX_RECENT
+from spbench.record.rank_rows import RankRow
 from spbench.tui.cells import format_time_cell, status_cell
 from spbench.tui.widgets.glyphs import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
