@@ -18,7 +18,7 @@ from spbench_workers.collectives.algorithms.trees import (
     muji_fallback,
     two_level,
 )
-from spbench_workers.collectives.names import FIXED_SIZES
+from spbench_workers.collectives.base import FIXED_SIZES
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep
 
 ALGORITHMS: dict[str, Callable[[AlgorithmRank], Schedule]] = {

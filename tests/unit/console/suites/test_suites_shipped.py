@@ -16,7 +16,7 @@ from spbench.suites.select import select_matching
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import UNSWEPT_KINDS
 from spbench_workers.benchmarks.allreduce.entry import COLLECTIVES
-from spbench_workers.collectives.names import LIBRARIES, SCHEDULED
+from spbench_workers.collectives.base import LIBRARIES, SCHEDULED
 from support.paths import DOCS, SUITES
 
 SHIPPED = sorted(SUITES.glob("*.yaml"))

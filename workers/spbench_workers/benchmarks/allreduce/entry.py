@@ -15,7 +15,7 @@ from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
 from spbench_core.catalog.work import Work, count_iterations, make_estimate
 from spbench_workers.benchmarks.allreduce.sweep_sizes import sweep_sizes
-from spbench_workers.collectives.names import FIXED_SIZES, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
+from spbench_workers.collectives.base import FIXED_SIZES, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
 
 POSITION = 50
 """Position of the family in lists of benchmarks."""

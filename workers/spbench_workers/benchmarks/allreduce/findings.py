@@ -25,8 +25,7 @@ from spbench_workers.benchmarks.allreduce.model.prediction import (
 from spbench_workers.benchmarks.allreduce.paired_comparison import PairedComparison
 from spbench_workers.benchmarks.allreduce.sweep_sizes import algbw_gb_s, busbw_gb_s
 from spbench_workers.collectives.arithmetic import FORMATS
-from spbench_workers.collectives.base import RankTraffic
-from spbench_workers.collectives.names import ITEM_BYTES, SCHEDULED
+from spbench_workers.collectives.base import ITEM_BYTES, SCHEDULED, RankTraffic
 from spbench_workers.collectives.native import registered_operation
 from spbench_workers.comm import is_oversubscribed
 from spbench_workers.context import Context

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from spbench_workers.collectives.algorithms.rings import chunk_count
 from spbench_workers.collectives.algorithms.trees import group_size
-from spbench_workers.collectives.names import MUJI_SIZES
+from spbench_workers.collectives.base import MUJI_SIZES
 from spbench_workers.collectives.schedule import ScheduleCosts
 
 

@@ -15,7 +15,7 @@ from spbench_workers.benchmarks.allreduce.model.cost_model import (
 )
 from spbench_workers.benchmarks.allreduce.model.critical_path import compute_path
 from spbench_workers.benchmarks.allreduce.model.link_times import BufferBytes, JobLink
-from spbench_workers.collectives.names import ITEM_BYTES, SCHEDULED
+from spbench_workers.collectives.base import ITEM_BYTES, SCHEDULED
 
 _COMPETING = [name for name in SCHEDULED if not name.startswith("muji")]
 """Algorithms of spbench that compete to be the fastest; the trees of muji are binomial."""

@@ -10,7 +10,7 @@ import torch
 
 from spbench_workers.benchmarks.allreduce.verification.data import ExpectedPeriod, Numbers, Values
 from spbench_workers.collectives.algorithms.trees import group_size
-from spbench_workers.collectives.names import FIXED_SIZES, MUJI_SIZES
+from spbench_workers.collectives.base import FIXED_SIZES, MUJI_SIZES
 
 InputSource = Callable[[int], Values]
 """Returns one period of a rank's input."""
