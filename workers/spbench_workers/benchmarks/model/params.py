@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from spbench_core.catalog import shared_params
-from spbench_core.catalog.benchmark import ParamError
-from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.shared_params import DEVICE, DEVICE_IDS, SEED
 from spbench_core.catalog.tiles import IMAGE_SIZE
 from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
@@ -334,18 +332,3 @@ IMPORTED = tuple(
     if param.name not in _NOT_OF_IMPORTS
 )
 """Parameters that user networks share with the other models."""
-
-
-def check_tf32(params: Params) -> None:
-    """Check that tf32 is not requested on the host.
-
-    Raises:
-        ParamError: tf32 is requested on the host.
-    """
-    if params["precision"] == "tf32" and params["device"] == "cpu":
-        raise ParamError("precision", "tf32 is a format of GPUs; take fp32, or device cuda")
-
-
-def may_use_tf32(device: str, precision: str) -> bool:
-    """Return whether the device is known to multiply fp32 either as fp32 or as TF32."""
-    return device == "cuda" and precision in ("fp32", "tf32")

@@ -17,7 +17,8 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.typed_params import read_params
 from spbench_core.layout.stages import ModelLayout
 from spbench_workers.benchmarks.model.layout import make_layout
-from spbench_workers.benchmarks.model.params import ModelParams, may_use_tf32
+from spbench_workers.benchmarks.model.params import ModelParams
+from spbench_workers.benchmarks.model.resolving import may_use_tf32
 
 
 class Regime(StrEnum):

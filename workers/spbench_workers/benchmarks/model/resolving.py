@@ -24,7 +24,7 @@ from spbench_workers.benchmarks.model.layout import (
     resolve_members,
     resolve_rounds,
 )
-from spbench_workers.benchmarks.model.params import AMOEBANET, RESNET, SCHEMES, check_tf32
+from spbench_workers.benchmarks.model.params import AMOEBANET, RESNET, SCHEMES
 
 if TYPE_CHECKING:
     from spbench_core.models.layers import Model
@@ -239,6 +239,21 @@ def _resolve_data(params: Params) -> Params:
     if params["datapath"] is None:
         raise ParamError("datapath", f"app {params['app']} needs a datapath")
     return params
+
+
+def check_tf32(params: Params) -> None:
+    """Check that tf32 is not requested on the host.
+
+    Raises:
+        ParamError: tf32 is requested on the host.
+    """
+    if params["precision"] == "tf32" and params["device"] == "cpu":
+        raise ParamError("precision", "tf32 is a format of GPUs; take fp32, or device cuda")
+
+
+def may_use_tf32(device: str, precision: str) -> bool:
+    """Return whether the device is known to multiply fp32 either as fp32 or as TF32."""
+    return device == "cuda" and precision in ("fp32", "tf32")
 
 
 def _resolve_numbers(params: Params) -> Params:

@@ -11,14 +11,8 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, read_params, reuse_parameter
 from spbench_core.catalog.work import Work
-from spbench_workers.benchmarks.model.params import (
-    AMOEBANET,
-    NETWORK,
-    RESNET,
-    check_tf32,
-    may_use_tf32,
-)
-from spbench_workers.benchmarks.model.resolving import resolve_model
+from spbench_workers.benchmarks.model.params import AMOEBANET, NETWORK, RESNET
+from spbench_workers.benchmarks.model.resolving import check_tf32, may_use_tf32, resolve_model
 from spbench_workers.benchmarks.model.work import estimate_layers
 
 BUILTIN_MODELS = {"resnet": RESNET, "amoebanet": AMOEBANET}
