@@ -42,6 +42,7 @@ def pair_rounds(
 
 
 def _neighbours(size: int) -> list[list[tuple[int, int]]]:
+    """Return two rounds: pairs with an even lower rank, then pairs with an odd one."""
     halves = ([(rank, rank + 1) for rank in range(first, size - 1, 2)] for first in (0, 1))
     return [half for half in halves if half]
 
