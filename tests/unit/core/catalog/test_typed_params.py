@@ -8,7 +8,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
 from spbench_core.catalog.shared_params import SEED
 from spbench_core.catalog.typed_params import parameter, params_of, read_params, reuse_parameter
-from spbench_workers.benchmarks.halo.entry import ComputeParams, ExchangeParams
+from spbench_workers.benchmarks.halo.params import ComputeParams, ExchangeParams
 from spbench_workers.benchmarks.model.params import ModelParams
 
 

@@ -15,14 +15,14 @@ from spbench_workers.benchmarks.compute.entry import (
     GemmParams,
     NoiseParams,
 )
-from spbench_workers.benchmarks.halo.entry import (
+from spbench_workers.benchmarks.halo.params import (
     ComputeParams,
     ExchangeParams,
     FusedParams,
     TileParams,
     TransportParams,
 )
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams
+from spbench_workers.benchmarks.kvstore.params import PushPullParams
 from spbench_workers.benchmarks.link.entry import (
     BarrierParams,
     BisectionParams,

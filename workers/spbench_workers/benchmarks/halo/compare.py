@@ -8,12 +8,34 @@ value that looks plausible is found only in these boxes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from spbench_core.layout.tiles import Box
 from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.verify.worst_error import WorstError
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The largest error that rounding explains, in part relative to the largest value."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    def max_error(self, values: torch.Tensor) -> float:
+        """Return the largest error allowed for these values."""
+        return self.absolute + self.relative * float(values.abs().max() if values.numel() else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """The tolerances of outputs, input gradients and parameter gradients."""
+
+    output: Tolerance
+    input_gradient: Tolerance
+    parameter_gradient: Tolerance
 
 
 def compare_pixels(
@@ -63,6 +85,25 @@ def compare_values(
         f"{int(wrong.sum())} of {wrong.numel()} values of {name} are wrong, the first at "
         f"{list(index)}: {float(actual[index]):g}, not {float(expected[index]):g}",
     )
+
+
+def compare_boxes(
+    actual: torch.Tensor,
+    tile: Box,
+    expected: Sequence[tuple[Box, torch.Tensor]],
+    tolerance: Tolerance,
+) -> WorstError:
+    """Compare boxes of a rank's values, all with the tolerance of the largest value."""
+    allowed = find_max_error(expected, tolerance)
+    worst = WorstError(tolerance=allowed, keeps_first=True)
+    for box, values in expected:
+        worst.merge(compare_pixels(view_box(actual, tile, box).cpu(), values, box, allowed))
+    return worst
+
+
+def find_max_error(expected: Sequence[tuple[Box, torch.Tensor]], tolerance: Tolerance) -> float:
+    """Return the largest error that is allowed in any of the boxes."""
+    return max((tolerance.max_error(values) for _, values in expected), default=0.0)
 
 
 _PART = 1 << 24

@@ -14,21 +14,20 @@ from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.execution import TiledExecution
 from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.spatial.tiling import Tiling
+from spbench_workers.benchmarks.halo.compare import Tolerance, Tolerances
 from spbench_workers.benchmarks.halo.conv_times import (
     TiledConvolution,
     report_backward,
     report_parts,
     report_speedup,
 )
-from spbench_workers.benchmarks.halo.entry import ComputeParams
 from spbench_workers.benchmarks.halo.operator_checks import (
     OperatorCase,
-    Tolerance,
-    Tolerances,
     inject_faults,
     make_tile,
     make_tiling,
 )
+from spbench_workers.benchmarks.halo.params import ComputeParams
 from spbench_workers.benchmarks.halo.report import report_choice, time_waits
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device

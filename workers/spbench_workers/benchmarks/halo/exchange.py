@@ -14,8 +14,8 @@ from spbench_parallel.spatial.exchange import Exchange, view_box
 from spbench_parallel.spatial.pixels import RandomImage
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels
-from spbench_workers.benchmarks.halo.entry import ExchangeParams
 from spbench_workers.benchmarks.halo.faults import inject_halo_fault
+from spbench_workers.benchmarks.halo.params import ExchangeParams
 from spbench_workers.benchmarks.halo.report import (
     measure_phases,
     report_choice,

@@ -18,16 +18,14 @@ from spbench_parallel.spatial.fused.blocks import FusedSequential, fuse
 from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.verify.worst_error import WorstError
-from spbench_workers.benchmarks.halo.compare import compare_pixels
-from spbench_workers.benchmarks.halo.entry import FusedParams
+from spbench_workers.benchmarks.halo.compare import Tolerance, Tolerances, compare_pixels
 from spbench_workers.benchmarks.halo.operator_checks import (
     OperatorCase,
-    Tolerance,
-    Tolerances,
     inject_faults,
     make_tile,
     make_tiling,
 )
+from spbench_workers.benchmarks.halo.params import FusedParams
 from spbench_workers.benchmarks.halo.report import report_choice, time_waits
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device

@@ -20,40 +20,22 @@ from spbench_parallel.spatial.tile_buffer import copy_into_buffer
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import (
+    Tolerances,
     check_unreached_pixels,
     check_whole_tile,
+    compare_boxes,
     compare_pixels,
     compare_values,
+    find_max_error,
 )
-from spbench_workers.benchmarks.halo.entry import TileParams, TransportParams
 from spbench_workers.benchmarks.halo.faults import inject_gradient_fault, inject_halo_fault
+from spbench_workers.benchmarks.halo.params import TileParams, TransportParams
 from spbench_workers.benchmarks.halo.reference import ExpectedValues, Reference
 from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling
 from spbench_workers.context import Context
 
 OVERLAP_CHOICES = {"auto": None, "on": True, "off": False}
 """The values of `Tiling.overlap` by those of the parameter ``overlap``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """The largest error that rounding explains, in part relative to the largest value."""
-
-    absolute: float = 0.0
-    relative: float = 0.0
-
-    def max_error(self, values: torch.Tensor) -> float:
-        """Return the largest error allowed for these values."""
-        return self.absolute + self.relative * float(values.abs().max() if values.numel() else 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerances:
-    """The tolerances of outputs, input gradients and parameter gradients."""
-
-    output: Tolerance
-    input_gradient: Tolerance
-    parameter_gradient: Tolerance
 
 
 def make_tiling(context: Context) -> Tiling:
@@ -196,7 +178,7 @@ class OperatorCase:
         output = self.tiled(tile)
         output.backward(self._like_template(self._make_gradient(self.output_tiling.tile, round_)))
         expected = self._compute_expected(round_)
-        conv = _compare_boxes(
+        conv = compare_boxes(
             output.detach(), self.output_tiling.tile, expected.output, tolerances.output
         )
         grad = self._check_gradients(tile, expected, tolerances)
@@ -275,7 +257,7 @@ class OperatorCase:
         self, tile: torch.Tensor, expected: ExpectedValues, tolerances: Tolerances
     ) -> WorstError:
         assert tile.grad is not None
-        worst = _compare_boxes(
+        worst = compare_boxes(
             tile.grad, self.input_tiling.tile, expected.input_gradient, tolerances.input_gradient
         )
         comm = self.context.world.comm
@@ -300,7 +282,7 @@ class OperatorCase:
         assert self.sampling is not None
         assert tile.grad is not None
         box = self.input_tiling.tile
-        allowed = _find_max_error(expected.input_gradient, tolerances.input_gradient)
+        allowed = find_max_error(expected.input_gradient, tolerances.input_gradient)
         worst = WorstError(keeps_first=True)
         worst.merge(self._check_all_values(tile.grad, box, allowed))
         reached = self.sampling.select_read_boxes(round_, box)
@@ -329,24 +311,6 @@ class OperatorCase:
         difference = abs(gathered - returned)
         detail = f"<Gx, y> is {gathered:.17g} and <x, G'y> is {returned:.17g}, not the same"
         return WorstError.single(difference, 0.0, "" if difference == 0.0 else detail)
-
-
-def _compare_boxes(
-    actual: torch.Tensor,
-    tile: Box,
-    expected: Sequence[tuple[Box, torch.Tensor]],
-    tolerance: Tolerance,
-) -> WorstError:
-    """Compare boxes of a rank's values, all with the tolerance of the largest value."""
-    allowed = _find_max_error(expected, tolerance)
-    worst = WorstError(tolerance=allowed, keeps_first=True)
-    for box, values in expected:
-        worst.merge(compare_pixels(view_box(actual, tile, box).cpu(), values, box, allowed))
-    return worst
-
-
-def _find_max_error(expected: Sequence[tuple[Box, torch.Tensor]], tolerance: Tolerance) -> float:
-    return max((tolerance.max_error(values) for _, values in expected), default=0.0)
 
 
 def _dot(a: torch.Tensor, b: torch.Tensor) -> float:
