@@ -5,7 +5,7 @@ import pytest
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.benchmarks.allreduce.entry import COLLECTIVES
 from spbench_workers.collectives.arithmetic import FORMATS
-from spbench_workers.collectives.names import LIBRARIES, SCHEDULED
+from spbench_workers.collectives.base import LIBRARIES, SCHEDULED
 from spbench_workers.collectives.plan import ALGORITHMS, refusal
 from spbench_workers.standalone.program import read_command_line
 

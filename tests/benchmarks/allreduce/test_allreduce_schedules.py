@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spbench_workers.benchmarks.allreduce.model.critical_path import compute_path
 from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
 from spbench_workers.benchmarks.allreduce.verification.expected import compute_depth
-from spbench_workers.collectives.names import MUJI_SIZES
+from spbench_workers.collectives.base import MUJI_SIZES
 from spbench_workers.collectives.plan import ALGORITHMS, refusal, schedule
 from spbench_workers.collectives.schedule import ScheduleCosts, ScheduleStep, Transfer, count_costs
 

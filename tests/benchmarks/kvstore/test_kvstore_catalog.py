@@ -4,7 +4,7 @@ import pytest
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.benchmarks.kvstore import compression
-from spbench_workers.benchmarks.kvstore import entry as catalog
+from spbench_workers.benchmarks.kvstore import params as store_params
 from spbench_workers.benchmarks.kvstore.keys import sharding
 from spbench_workers.benchmarks.kvstore.optimizers import registry
 
@@ -23,9 +23,9 @@ def catch_param_error(**params):
 
 
 def test_names_agree_with_the_registries():
-    assert set(catalog.OPTIMIZERS) == set(registry.OPTIMIZERS)
-    assert set(catalog.COMPRESSIONS) == {"none", *compression.COMPRESSIONS}
-    assert set(catalog.SHARDINGS) == set(sharding.SCHEMES)
+    assert set(store_params.OPTIMIZERS) == set(registry.OPTIMIZERS)
+    assert set(store_params.COMPRESSIONS) == {"none", *compression.COMPRESSIONS}
+    assert set(store_params.SHARDINGS) == set(sharding.SCHEMES)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from spbench_workers.benchmarks.kvstore import case as cases
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.arrays import Gradients
 from spbench_workers.benchmarks.kvstore.case import build_case
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, list_server_slots
-from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, make_sum
+from spbench_workers.benchmarks.kvstore.params import PushPullParams
+from spbench_workers.benchmarks.kvstore.store.base import CompressedPush, make_sum
 from spbench_workers.benchmarks.kvstore.verification.expectation import KeyExpectation
 from spbench_workers.benchmarks.kvstore.verification.residual_check import ResidualCheck
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spbench_workers.benchmarks.kvstore import entry as catalog
+from spbench_workers.benchmarks.kvstore import params as store_params
 from support.benchmark_cases import BenchmarkCase
 from support.measure_py import Batch, Size, parse
 from support.runs import answers_of, on_ranks, run
@@ -23,7 +23,7 @@ CHECKS = {"result", "identical", "protocol"}
 ODD = (0, 1, 17, 1009, 16, 4099, 31, 33, 0, 2503, 1)
 BOUND = 1000
 OPTIMIZERS = ("none", "sgd", "momentum", "adam")
-OTHER_OPTIMIZERS = tuple(name for name in catalog.OPTIMIZERS if name not in OPTIMIZERS)
+OTHER_OPTIMIZERS = tuple(name for name in store_params.OPTIMIZERS if name not in OPTIMIZERS)
 SHORT = {"num_batches": 3, "disp_batches": 2}
 
 

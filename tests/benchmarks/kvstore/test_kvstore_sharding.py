@@ -8,16 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.networks.registry import NETWORKS, list_parameters
-from spbench_workers.benchmarks.kvstore.keys import merge_devices, sharding
-from spbench_workers.benchmarks.kvstore.keys.merge_devices import (
-    assign_largest_first,
-    max_over_mean,
-    sum_loads,
-)
+from spbench_workers.benchmarks.kvstore.keys import sharding
 from spbench_workers.benchmarks.kvstore.keys.sharding import (
     Shard,
+    assign_largest_first,
+    assign_merge_devices,
     compute_imbalance,
     make_shards,
+    max_over_mean,
+    sum_loads,
     sum_server_loads,
 )
 
@@ -183,18 +182,16 @@ def test_balanced_is_even_for_every_network(name, servers):
 def test_merge_devices_have_the_known_imbalance(network, by_devices):
     elements = list_elements(network)
     imbalances = [
-        merge_devices.compute_imbalance(
-            merge_devices.assign_merge_devices(elements, devices), elements, devices
-        )
+        max_over_mean(sum_loads(elements, assign_merge_devices(elements, devices), devices))
         for devices in (2, 4, 8)
     ]
     assert imbalances == pytest.approx(by_devices, abs=0.0055)
 
 
 def test_merge_devices_are_assigned_by_size():
-    assert merge_devices.assign_merge_devices([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
-    assert merge_devices.assign_merge_devices([0, 0, 5], 3) == [1, 1, 0]
-    assert merge_devices.compute_imbalance([1, 0, 1, 0, 1], [3, 10, 4, 4, 6], 2) == pytest.approx(
+    assert assign_merge_devices([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
+    assert assign_merge_devices([0, 0, 5], 3) == [1, 1, 0]
+    assert max_over_mean(sum_loads([3, 10, 4, 4, 6], [1, 0, 1, 0, 1], 2)) == pytest.approx(
         14 / 13.5
     )
 

@@ -9,10 +9,9 @@ from spbench_core.catalog.typed_params import require_value
 from spbench_core.networks.registry import list_parameters
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams, resolve_roles
 from spbench_workers.benchmarks.kvstore.keys import sharding
-from spbench_workers.benchmarks.kvstore.keys.merge_devices import assign_merge_devices
-from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, make_slots
+from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, assign_merge_devices, make_slots
+from spbench_workers.benchmarks.kvstore.params import PushPullParams, resolve_roles
 from spbench_workers.benchmarks.kvstore.roles import Roles, Server, StoreKind, find_store
 
 

@@ -9,7 +9,7 @@ from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import report
 from spbench_workers.benchmarks.kvstore.arrays import TIMED_DRAW, Gradients
 from spbench_workers.benchmarks.kvstore.case import StoreCase, build_case
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams
+from spbench_workers.benchmarks.kvstore.params import PushPullParams
 from spbench_workers.benchmarks.kvstore.rounds import RoundGroup, measure_rounds
 from spbench_workers.benchmarks.kvstore.store import fault_injection
 from spbench_workers.benchmarks.kvstore.store.opening import (

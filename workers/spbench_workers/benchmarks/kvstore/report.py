@@ -15,13 +15,11 @@ from mpi4py import MPI
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.benchmarks.kvstore import figures
 from spbench_workers.benchmarks.kvstore.case import StoreCase
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams
-from spbench_workers.benchmarks.kvstore.keys import merge_devices
-from spbench_workers.benchmarks.kvstore.keys.merge_devices import max_over_mean, sum_loads
+from spbench_workers.benchmarks.kvstore.keys.sharding import max_over_mean, sum_loads
+from spbench_workers.benchmarks.kvstore.params import PushPullParams
 from spbench_workers.benchmarks.kvstore.rounds import RoundGroup
-from spbench_workers.benchmarks.kvstore.store.base import Store
+from spbench_workers.benchmarks.kvstore.store.base import CompressedPush, Store
 from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
-from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush
 from spbench_workers.benchmarks.kvstore.verification.comparison import Errors
 from spbench_workers.collectives.reduction import open_reduction
 from spbench_workers.context import Context
@@ -66,9 +64,8 @@ def report_figures(
     context.metric("total_mb", case.total_mb)
     context.say(f"mean relative error {errors.mean_relative:.3g}")
     if case.merge_devices and case.store.on_device:
-        imbalance = merge_devices.compute_imbalance(
-            case.merge_devices, case.elements, case.roles.devices
-        )
+        loads = sum_loads(case.elements, case.merge_devices, case.roles.devices)
+        imbalance = max_over_mean(loads)
         context.metric("home_imbalance", imbalance)
         context.say(f"fullest home {imbalance:.2f} times the mean")
     if case.slots:

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from spbench_core.events.rank_events import BATCH_INTERVAL
 from spbench_core.events.statuses import Activity
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams
+from spbench_workers.benchmarks.kvstore.params import PushPullParams
 from spbench_workers.context import Context
 from spbench_workers.timing import MAX_BATCH, time_batch
 

@@ -12,12 +12,11 @@ from mpi4py import MPI
 from spbench_core.catalog.typed_params import require_value
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.case import StoreCase
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams
 from spbench_workers.benchmarks.kvstore.keys.arena import Bucket, make_buckets
 from spbench_workers.benchmarks.kvstore.optimizers import registry
-from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
+from spbench_workers.benchmarks.kvstore.params import PushPullParams
+from spbench_workers.benchmarks.kvstore.store.base import Push, SentTraffic
 from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
-from spbench_workers.benchmarks.kvstore.store.pushes import Push
 from spbench_workers.benchmarks.kvstore.store.shared_sum import SharedWindow
 from spbench_workers.collectives.base import Reduction
 from spbench_workers.collectives.reduction import open_reduction

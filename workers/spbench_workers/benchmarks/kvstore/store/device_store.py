@@ -17,8 +17,7 @@ from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena, allocate_key_views
 from spbench_workers.benchmarks.kvstore.optimizers import registry
-from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
-from spbench_workers.benchmarks.kvstore.store.pushes import Push, make_sum
+from spbench_workers.benchmarks.kvstore.store.base import Push, SentTraffic, make_sum
 from spbench_workers.benchmarks.kvstore.store.reduce_broadcast import ReduceBroadcast
 from spbench_workers.benchmarks.kvstore.store.shared_sum import SharedWindow
 

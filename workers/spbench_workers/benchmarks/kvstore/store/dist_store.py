@@ -10,8 +10,7 @@ from mpi4py import MPI
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena, allocate_key_views
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, Slot
-from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
-from spbench_workers.benchmarks.kvstore.store.pushes import Push
+from spbench_workers.benchmarks.kvstore.store.base import Push, SentTraffic
 from spbench_workers.benchmarks.kvstore.store.reduce_broadcast import ReduceBroadcast
 from spbench_workers.benchmarks.kvstore.store.server_client import ServerClient
 from spbench_workers.benchmarks.kvstore.store.server_shard import ServerShard

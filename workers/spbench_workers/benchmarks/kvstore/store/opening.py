@@ -12,9 +12,9 @@ from mpi4py import MPI
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams, select_devices
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, list_server_slots
+from spbench_workers.benchmarks.kvstore.params import PushPullParams, select_devices
 from spbench_workers.benchmarks.kvstore.roles import Server
 from spbench_workers.benchmarks.kvstore.store import fault_injection
 from spbench_workers.benchmarks.kvstore.store.allreduce_store import open_allreduce

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.store.pushes import (
+from spbench_workers.benchmarks.kvstore.store.base import (
     Push,
     allocate_receive_buffer,
     make_push,

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, Slot
-from spbench_workers.benchmarks.kvstore.store.pushes import Push, make_push
+from spbench_workers.benchmarks.kvstore.store.base import Push, make_push
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from spbench_core.layout.tiles import part_bounds
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
-from spbench_workers.benchmarks.kvstore.store.pushes import make_sum
+from spbench_workers.benchmarks.kvstore.store.base import make_sum
 from spbench_workers.collectives.base import RankTraffic
 
 _BLOCK = 1 << 15

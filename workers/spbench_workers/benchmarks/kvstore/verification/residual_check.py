@@ -11,7 +11,7 @@ from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore.arrays import Gradients
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, Push
+from spbench_workers.benchmarks.kvstore.store.base import CompressedPush, Push
 from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT
 
 
