@@ -13,11 +13,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from spbench.record.runs.case_durations import CaseTimes, hash_work, measure_durations
+from spbench.record.runs.case_durations import hash_work, measure_durations
 from spbench.record.runs.files import may_have_controls
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp, list_runs
 from spbench.record.runs.index_file import (
@@ -28,10 +27,14 @@ from spbench.record.runs.index_file import (
     open_writing,
     remove_index,
 )
-from spbench.record.runs.report_text import read_report_file
-from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus
+from spbench.record.runs.indexed_report import (
+    IndexedReport,
+    join_hosts,
+    make_indexed_report,
+    read_case,
+    read_report,
+)
 
-REPORT = "spbench.report/1"
 MAX_REPORTS_READ = 50
 """The number of reports that are read for an estimate; 1,000 take several seconds."""
 _MAX_QUERY_VALUES = 900
@@ -87,9 +90,6 @@ def make_head(run: Mapping[str, Any]) -> Head:
     return {name: run[name] for name in _HEAD if name in run} | {"console": console_fields}
 
 
-# Queries of lists
-
-
 def read_heads(home: Path) -> dict[str, tuple[FileStamp, Head]]:
     """Return the indexed parts of run.json by the runs' ids; empty on failure."""
     with suppress(UnusableIndexError), open_reading(home) as index:
@@ -143,9 +143,6 @@ def _forget_cases(index: sqlite3.Connection, run: str) -> None:
     index.execute("DELETE FROM launches WHERE run = ?", (run,))
 
 
-# Queries of comparisons
-
-
 def find_past_launches(
     home: Path, case: str, metric: str, fingerprint: str | None = None
 ) -> list[PastLaunch]:
@@ -183,8 +180,8 @@ def find_past_runs(
         "WHERE metric = ? AND status = 'passed' AND fingerprint = ? ORDER BY launches.run, launch"
     )
     by_case: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for case, work, run, value in _run_query(home, query, (metric, fingerprint)):
-        by_case.setdefault((case, work), {}).setdefault(run, []).append(value)
+    for case, work, run, median in _run_query(home, query, (metric, fingerprint)):
+        by_case.setdefault((case, work), {}).setdefault(run, []).append(median)
     return by_case
 
 
@@ -200,9 +197,9 @@ def find_past_durations(
         hosts: The hosts of the runs.
         cores: The number of CPUs of each host; None for any.
     """
-    machine = (_join_hosts(hosts), cores, cores)
+    machine = (join_hosts(hosts), cores, cores)
     durations: list[PastDuration] = []
-    for batch in _batches(sorted(works)):
+    for batch in _split_for_queries(sorted(works)):
         query = (
             "SELECT cases.run, fingerprint, work, seconds, launches, start FROM cases "
             "JOIN runs ON runs.id = cases.run "
@@ -215,15 +212,10 @@ def find_past_durations(
     return sorted(durations, key=lambda duration: duration.run, reverse=True)
 
 
-def _batches(works: Sequence[str]) -> Iterator[Sequence[str]]:
+def _split_for_queries(works: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield works in groups of the size that a query allows."""
     for first in range(0, len(works), _MAX_QUERY_VALUES):
         yield works[first : first + _MAX_QUERY_VALUES]
-
-
-def _join_hosts(hosts: Iterable[Any]) -> str:
-    """Return the names of hosts in the index's format."""
-    return ",".join(sorted(map(str, hosts)))
 
 
 def _run_query(
@@ -255,7 +247,7 @@ def add_run(
         cases: The cases of the report.
     """
     with suppress(UnusableIndexError), open_writing(folder.path.parent.parent) as index:
-        _put_run(index, folder, report, map(_read_case, cases))
+        _put_run(index, folder, make_indexed_report(report, map(read_case, cases)))
 
 
 def reindex(home: Path) -> tuple[int, str | None]:
@@ -274,7 +266,11 @@ def reindex(home: Path) -> tuple[int, str | None]:
 
 
 def _index_reports(index: sqlite3.Connection, home: Path, max_reports: int | None = None) -> None:
-    """Read reports that are missing in the index or have changed."""
+    """Read reports that are missing in the index or have changed.
+
+    With ``max_reports``, only the newest ones are read, at most this number. Runs that no longer
+    exist are removed.
+    """
     rows = index.execute("SELECT id, report_changed, report_bytes FROM runs").fetchall()
     stamps = {run: (changed, size) for run, changed, size in rows}
     folders = list_runs(home)
@@ -285,7 +281,7 @@ def _index_reports(index: sqlite3.Connection, home: Path, max_reports: int | Non
             continue
         if max_reports is not None and num_read == max_reports:
             break
-        _put_run(index, folder, *_read_report(folder.report))
+        _put_run(index, folder, read_report(folder.report))
         num_read += 1
     for run in stamps.keys() - {folder.id for folder in folders}:
         _forget(index, run)
@@ -293,156 +289,36 @@ def _index_reports(index: sqlite3.Connection, home: Path, max_reports: int | Non
 
 def _put_unreported(index: sqlite3.Connection, home: Path) -> None:
     """Add the runs that have ended without a report."""
-    indexed_ids = {run for (run,) in index.execute("SELECT id FROM runs")}
+    indexed_runs = {run for (run,) in index.execute("SELECT id FROM runs")}
     for folder in list_runs(home):
-        if folder.id not in indexed_ids and "verdict" in (run := folder.read_json("run.json")):
+        if folder.id not in indexed_runs and "verdict" in (run := folder.read_json("run.json")):
             _put_head(index, folder.id, file_stamp(folder.path / "run.json"), make_head(run))
 
 
-def _put_run(
-    index: sqlite3.Connection,
-    folder: RunFolder,
-    report: Mapping[str, Any],
-    indexed: Iterable[_IndexedCase | None],
-) -> None:
+def _put_run(index: sqlite3.Connection, folder: RunFolder, report: IndexedReport) -> None:
     run = folder.id
     stamp = file_stamp(folder.path / "run.json")
     head = dict(make_head(folder.read_json("run.json")))
-    is_known = report.get("schema") == REPORT
-    cases = {case.id: case for case in indexed if case is not None} if is_known else {}
-    if not head.get("counts"):  # an older run
-        head["counts"] = Counter(case.status for case in cases.values())
+    if not head.get("counts"):  # run.json of an older run lacks them
+        head["counts"] = Counter(case.status for case in report.cases.values())
     _put_head(index, run, stamp, head)
+    report_stamp = file_stamp(folder.report)
     index.execute(
         "UPDATE runs SET fingerprint = ?, hosts = ?, cores = ?, report_changed = ?, "
         "report_bytes = ? WHERE id = ?",
-        (_read_fingerprint(report), *_read_machines(report), *file_stamp(folder.report), run),
+        (report.fingerprint, report.hosts, report.cores, *report_stamp, run),
     )
     _forget_cases(index, run)
-    argv = _as_mapping(report.get("run")).get("argv")
-    argv = argv if isinstance(argv, list) else []
+    cases = report.cases.values()
     durations = measure_durations(
-        _read_time(_as_mapping(report.get("run")).get("started")),
-        [case.times for case in cases.values() if case.times is not None],
+        report.started, [case.times for case in cases if case.times is not None]
     )
-    for case in cases.values():
+    for case in cases:
         duration = durations.get(case.id)
         figures = (duration.seconds, duration.launches, duration.start) if duration else (None,) * 3
         index.execute(
             "INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (run, case.id, case.status, hash_work(*case.work, argv, case.id), *figures),
+            (run, case.id, case.status, hash_work(*case.work, report.argv, case.id), *figures),
         )
-    rows = [(run, case.id, *row) for case in cases.values() for row in case.medians]
+    rows = [(run, case.id, *median) for case in cases for median in case.medians]
     index.executemany("INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?, ?)", rows)
-
-
-# A report, of which only its JSON syntax is certain
-
-
-@dataclass(frozen=True, slots=True)
-class _IndexedCase:
-    """The indexed part of a case.
-
-    Attributes:
-        work: The benchmark, its version, the number of ranks and the parameters.
-        times: None if the case has not run.
-    """
-
-    id: str
-    status: str
-    work: tuple[Any, Any, Any, Mapping[str, Any]]
-    medians: tuple[tuple[str, int, float], ...]
-    times: CaseTimes | None = None
-
-
-def _read_report(path: Path) -> tuple[dict[str, Any], list[_IndexedCase | None]]:
-    """Return a report without its cases, and their indexed parts."""
-    try:
-        return read_report_file(path, _read_case)
-    except (OSError, ValueError):
-        return {}, []
-
-
-def _read_case(case: Any) -> _IndexedCase | None:
-    """Return the indexed part of a case; None if it is not a case."""
-    if not isinstance(case, dict) or not isinstance(case.get("id"), str):
-        return None
-    identity = (case.get("benchmark"), case.get("version", 1), case.get("np"))
-    work = (*identity, _as_mapping(case.get("params")))
-    status = str(case.get("status"))
-    return _IndexedCase(
-        case["id"], status, work, tuple(_read_medians(case)), _read_times(case, status)
-    )
-
-
-def _read_times(case: Mapping[str, Any], status: str) -> CaseTimes | None:
-    started = _read_time(case.get("started"))
-    finished = _read_time(case.get("finished"))
-    if started is None or finished is None or status not in FINAL_STATUSES:
-        return None
-    launches = case.get("launches")
-    jobs = launches if isinstance(launches, list) else []
-    if not jobs:
-        jobs = [_as_mapping(case.get("launch")).get("job")]
-    numbers = tuple(job for job in jobs if type(job) is int)
-    samples = _as_mapping(case.get("samples")).get("time_ms")
-    repeats = len(samples) if isinstance(samples, list) and len(numbers) == 1 else 1
-    return CaseTimes(case["id"], CaseStatus(status), started, finished, numbers, max(1, repeats))
-
-
-def _read_time(value: Any) -> float | None:
-    """Return the seconds since the epoch of a time in RFC 3339; None if it is invalid."""
-    if not isinstance(value, str):
-        return None
-    try:
-        return datetime.fromisoformat(value).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def _read_fingerprint(report: Mapping[str, Any]) -> str | None:
-    fingerprint = _as_mapping(_as_mapping(report.get("environment")).get("fingerprint")).get("id")
-    return fingerprint if isinstance(fingerprint, str) else None
-
-
-def _read_machines(report: Mapping[str, Any]) -> tuple[str | None, int | None]:
-    """Return a run's hosts in the index's format, and their common core count."""
-    machines = _as_mapping(_as_mapping(report.get("environment")).get("fingerprint"))
-    hosts = machines.get("hosts")
-    cores = machines.get("cores")
-    names = _join_hosts(hosts) if isinstance(hosts, list) else None
-    [count] = cores if isinstance(cores, list) and len(cores) == 1 else [None]
-    return names, count if type(count) is int and 0 < count < 1 << 32 else None
-
-
-def _read_medians(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """Yield metric, job and median of each launch of a case."""
-    if "medians" not in case:
-        yield from _read_single_launch(case)
-        return
-    jobs = case.get("launches")
-    jobs = jobs if isinstance(jobs, list) else []
-    for metric, values in _as_mapping(case["medians"]).items():
-        for position, value in enumerate(values if isinstance(values, list) else ()):
-            job = jobs[position] if len(jobs) == len(values) else position + 1
-            yield from _check_median(metric, job, value)
-
-
-def _read_single_launch(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """Yield the same for an older report.
-
-    There, one launch ran all repeats of a case.
-    """
-    job = _as_mapping(case.get("launch")).get("job")
-    for metric, figures in _as_mapping(case.get("metrics")).items():
-        yield from _check_median(metric, job, _as_mapping(figures).get("value"))
-
-
-def _check_median(metric: str, job: Any, value: Any) -> Iterator[tuple[str, int, float]]:
-    finite = type(value) in (int, float) and abs(value) < 1e300  # neither NaN nor an infinity
-    if finite and type(job) is int and 0 <= job < 1 << 32:
-        yield metric, job, float(value)
-
-
-def _as_mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
