@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from spbench.errors import ExitCode, describe_defect
-from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, RepeatAndRank
+from spbench.record.case_state import CaseState
+from spbench.record.case_parts import SKEW, CaseVerdict, CheckResult, RepeatAndRank
 from spbench.record.hidden_values import hide_arguments
 from spbench.record.host_loads import LoadHistory
 from spbench.record.noise import describe_case_noise
