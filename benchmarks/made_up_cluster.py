@@ -26,8 +26,8 @@ from typing import Any
 
 from benchmarks.goals import argument_parser
 
-from spbench.record.case_state import CaseState
 from spbench.record.case_parts import CaseIdentity, CaseRank, MetricInfo
+from spbench.record.case_state import CaseState
 from spbench.record.findings import find_slow_parts
 from spbench_core.events.rank_facts import RankFacts
 

@@ -1,6 +1,6 @@
 """Sparklines: of hosts below the ranks, and of each rank's newest times."""
 
-from spbench.record.host_loads import HostLoads
+from spbench.record.machine.host_loads import HostLoads
 from spbench.tui.run.hosts_panel import HostLoadRows
 from spbench.tui.widgets.glyphs import sparkline
 

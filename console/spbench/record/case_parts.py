@@ -216,5 +216,3 @@ class CaseVerdict:
         """The status; ``flaky`` if the case has passed only in a later attempt."""
         passed_later = self.status == CaseStatus.PASSED and self.previous_attempts
         return CaseStatus.FLAKY if passed_later else self.status
-
-

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from spbench.record.case_parts import SKEW, CaseIdentity, CaseMeasurements, CaseVerdict
 from spbench.record.comparison import RankComparison, RankTime, compute_active_times
 from spbench.record.efficiency import SPEEDUPS, compute_efficiency, find_efficiency_time
-from spbench.record.stragglers import Straggler
 from spbench.stats.summary import (
     Summary,
     clamp_to_floats,
@@ -21,9 +18,8 @@ from spbench.stats.summary import (
     summarize,
     summarize_repeats,
 )
-from spbench.suites.case import DERIVED_METRICS
-from spbench_core.events.rank_facts import RankFacts
-from spbench_core.events.statuses import CaseStatus, RankStatus
+from spbench_core.events.statuses import CaseStatus
+
 
 def _sum(values: Sequence[float]) -> float:
     return clamp_to_floats(sum(values))

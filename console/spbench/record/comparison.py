@@ -17,8 +17,8 @@ from spbench.record.coordinates import MIRRORED
 from spbench.stats.summary import clamp_to_floats, lower_median
 
 if TYPE_CHECKING:
-    from spbench.record.case_state import CaseState
     from spbench.record.case_parts import CaseIdentity
+    from spbench.record.case_state import CaseState
 
 NOTABLE_RANK = 1.3
 """Times the typical rank's time from which on a rank is reported as slow."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
-from spbench.record.case_state import CaseState
 from spbench.record.case_parts import CaseRank
+from spbench.record.case_state import CaseState
 from spbench.record.machine.core_sharing import is_crowded
 from spbench.record.messages.enumeration import enumerate_names, format_case_count
 from spbench.record.number_formatting import format_percent

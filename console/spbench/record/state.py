@@ -12,10 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from spbench.record.case_figures import refers_to_cases
+from spbench.record.case_parts import (
+    CaseIdentity,
+    CaseRank,
+    CheckResult,
+    MetricInfo,
+    PreviousAttempt,
+    RepeatsEnd,
+)
 from spbench.record.case_state import CaseState
-from spbench.record.case_parts import CaseIdentity, CaseRank, CheckResult, MetricInfo, PreviousAttempt, RepeatsEnd
-from spbench.record.host_loads import HostLoads
 from spbench.record.machine.fingerprint import MachineParts
+from spbench.record.machine.host_loads import HostLoads
 from spbench.record.number_formatting import format_value
 from spbench.record.run_parts import IgnoredEvents, JobState, RankState, RunInfo
 from spbench.record.stragglers import Straggler

@@ -17,8 +17,8 @@ from spbench.stats.summary import clamp_to_floats, lower_median, median
 from spbench_core.catalog import FACTOR_FAULT
 
 if TYPE_CHECKING:
-    from spbench.record.case_state import CaseState
     from spbench.record.case_parts import CaseIdentity
+    from spbench.record.case_state import CaseState
 
 BLOCKS = 20
 """The number of blocks of consecutive iterations in which ranks are compared."""

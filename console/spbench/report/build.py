@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from spbench.errors import ExitCode, describe_defect
-from spbench.record.case_state import CaseState
 from spbench.record.case_parts import SKEW, CaseVerdict, CheckResult, RepeatAndRank
+from spbench.record.case_state import CaseState
 from spbench.record.hidden_values import hide_arguments
-from spbench.record.host_loads import LoadHistory
+from spbench.record.machine.host_loads import LoadHistory
 from spbench.record.noise import describe_case_noise
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState

@@ -10,8 +10,8 @@ from spbench.cli.text_layout import output_width
 from spbench.report.text_tables import align_columns, wrap_text
 
 if TYPE_CHECKING:
-    from spbench.record.case_state import CaseState
     from spbench.record.case_parts import CaseRank
+    from spbench.record.case_state import CaseState
     from spbench.record.state import RunState
     from spbench.report.links import LinkTable
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spbench.record.case_state import CaseState
 from spbench.record.case_parts import MetricInfo
+from spbench.record.case_state import CaseState
 from spbench.record.efficiency import compute_efficiency, format_efficiency
 from spbench.record.metric_names import separate_metrics
 from spbench.record.number_formatting import (

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from spbench.record.case_state import CaseState
 from spbench.record.case_parts import CaseRank
+from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import fold_numbers
 from spbench.record.run_parts import JobState
 from spbench_core.events.rank_facts import RankFacts

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from spbench.record.case_state import CaseState
 from spbench.record.case_parts import RepeatsEnd
+from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import format_factor, format_percent, format_value
 from spbench_core.number_text import format_quantity
 

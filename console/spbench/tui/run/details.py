@@ -13,8 +13,8 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.record.case_state import CaseState
 from spbench.record.case_parts import CheckResult
+from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison
 from spbench.record.coordinates import (
     MIRRORED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from spbench.record.host_loads import HostLoads, LoadHistory
+from spbench.record.machine.host_loads import HostLoads, LoadHistory
 from spbench.record.number_formatting import format_percent, format_rate
 from spbench.tui.widgets.glyphs import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell

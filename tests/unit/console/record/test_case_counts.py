@@ -2,8 +2,8 @@
 
 import pytest
 
-from spbench.record.case_state import CaseState
 from spbench.record.case_parts import CaseVerdict
+from spbench.record.case_state import CaseState
 from spbench.record.run_parts import CaseCounts, count_cases
 from spbench_core.events.statuses import CaseStatus
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench.record.host_loads import HISTORY_LENGTH
+from spbench.record.machine.host_loads import HISTORY_LENGTH
 from spbench.report.build import build_report
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import check_rank_event
