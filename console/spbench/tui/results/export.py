@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,18 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, RadioButton, RadioSet, Static
 
+from spbench.errors import SpbenchError
+from spbench.record.runs.files import write_file
 from spbench.report.comparison.model import RunComparison
 from spbench.report.export import KINDS, export_comparison, export_text
 from spbench.report.recorded import RecordedRun
 from spbench.tui.dialogs import Modal
+from spbench.tui.page import Page
 
+PAGE_FORMAT = "html"
+"""The format of an HTML page."""
 _TITLES = {
-    "html": "HTML, a page to look at and to send",
+    PAGE_FORMAT: "HTML, a page to look at and to send",
     "csv": "CSV, a row for each case and metric",
     "json": "JSON, all that was recorded",
     "md": "Markdown, a table for a page or a thread",
@@ -30,7 +36,7 @@ _TITLES = {
 class ExportChoice:
     """The format, given by its file suffix, and the file of an export."""
 
-    kind: str
+    format: str
     path: Path
 
 
@@ -49,7 +55,7 @@ class ExportDialog(Modal[ExportChoice | None]):
     Args:
         subject: Describes the exported object, for the question.
         stem: The proposed file without suffix.
-        kinds: The available formats, the proposed one first.
+        formats: The available formats, the proposed one first.
     """
 
     HELP = """\
@@ -71,41 +77,41 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
     ExportDialog Button { margin-right: 2; }
     """
 
-    def __init__(self, subject: str, stem: Path, kinds: Sequence[str]) -> None:
+    def __init__(self, subject: str, stem: Path, formats: Sequence[str]) -> None:
         super().__init__()
         self._subject = subject
         self._stem = stem
-        self._kinds = kinds
+        self._formats = formats
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(f"Export {self._subject} as", markup=False)
             with RadioSet(id="kind"):
-                for kind in self._kinds:
+                for name in self._formats:
                     yield _FormatButton(
-                        _TITLES.get(kind, kind), value=kind == self._kinds[0], id=kind
+                        _TITLES.get(name, name), value=name == self._formats[0], id=name
                     )
-            yield Input(f"{self._stem}.{self._kinds[0]}", id="path", compact=True)
+            yield Input(f"{self._stem}.{self._formats[0]}", id="path", compact=True)
             with Horizontal():
                 yield Button("Cancel (esc)", id="leave", compact=True)
                 yield Button("Export (enter)", id="export", variant="primary", compact=True)
 
     @property
-    def _kind(self) -> str:
-        return self._kinds[max(0, self.query_one(RadioSet).pressed_index)]
+    def _format(self) -> str:
+        return self._formats[max(0, self.query_one(RadioSet).pressed_index)]
 
     def on_radio_set_changed(self, event: RadioSet.Changed) -> None:
         """Change the suffix of the file to that of the format, if it is a known suffix."""
-        line = self.query_one(Input)
-        stem, ending = _split(line.value)
-        if ending in self._kinds:
-            line.value = f"{stem}.{self._kind}"
+        path_input = self.query_one(Input)
+        stem, suffix = _split_suffix(path_input.value)
+        if suffix in self._formats:
+            path_input.value = f"{stem}.{self._format}"
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Select the format of the file's suffix."""
-        _, ending = _split(event.value)
-        if ending in self._kinds:
-            self.query_one(f"#{ending}", RadioButton).value = True
+        _, suffix = _split_suffix(event.value)
+        if suffix in self._formats:
+            self.query_one(f"#{suffix}", RadioButton).value = True
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Export to that file."""
@@ -125,37 +131,52 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
     def _submit(self) -> None:
         text = self.query_one(Input).value.strip()
         if text:
-            self.dismiss(ExportChoice(self._kind, Path(text).expanduser()))
+            self.dismiss(ExportChoice(self._format, Path(text).expanduser()))
 
 
-def _split(path: str) -> tuple[str, str]:
+def _split_suffix(path: str) -> tuple[str, str]:
     """Return the parts before and after the last dot."""
-    stem, _, ending = path.rpartition(".")
-    return stem, ending
+    stem, _, suffix = path.rpartition(".")
+    return stem, suffix
 
 
-PAGE_KIND = "html"
-"""The format of an HTML page."""
-
-
-def describe_export(result: RecordedRun | RunComparison) -> tuple[str, str]:
+def describe_export(shown: RecordedRun | RunComparison) -> tuple[str, str]:
     """Return a description for the dialog, and a file name without suffix."""
-    if isinstance(result, RunComparison):
-        return "the comparison", f"{result.a.id}--{result.b.id}"
-    return f"the run {result.summary.id}", result.summary.id
+    if isinstance(shown, RunComparison):
+        return "the comparison", f"{shown.a.id}--{shown.b.id}"
+    return f"the run {shown.summary.id}", shown.summary.id
 
 
-def render_export(result: RecordedRun | RunComparison, kind: str) -> str:
-    """Return the content of an export in one of the formats of `list_export_kinds`."""
-    if isinstance(result, RunComparison):
-        return export_comparison(result, kind)
-    if kind == PAGE_KIND:
+def render_export(shown: RecordedRun | RunComparison, format_: str) -> str:
+    """Return the content of an export in one of the formats of `list_export_formats`."""
+    if isinstance(shown, RunComparison):
+        return export_comparison(shown, format_)
+    if format_ == PAGE_FORMAT:
         from spbench.report.formats.page.document import render_page
 
-        return render_page(result)
-    return export_text(result, kind)
+        return render_page(shown)
+    return export_text(shown, format_)
 
 
-def list_export_kinds(result: RecordedRun | RunComparison) -> tuple[str, ...]:
+def list_export_formats(shown: RecordedRun | RunComparison) -> tuple[str, ...]:
     """Return the formats for the export, the default first."""
-    return KINDS if isinstance(result, RunComparison) else (PAGE_KIND, *KINDS)
+    return KINDS if isinstance(shown, RunComparison) else (PAGE_FORMAT, *KINDS)
+
+
+async def export_shown(page: Page, shown: RecordedRun | RunComparison) -> None:
+    """Ask for format and file, and write it; ask before replacing a file."""
+    subject, stem = describe_export(shown)
+    path = page.context.options.folder / stem
+    dialog = ExportDialog(subject, path, list_export_formats(shown))
+    choice = await page.app.push_screen_wait(dialog)
+    if choice is None or not await page.confirm_overwrite(choice.path):
+        return
+    try:
+        text = await asyncio.to_thread(render_export, shown, choice.format)
+        await asyncio.to_thread(write_file, choice.path, text)
+    except SpbenchError as error:
+        title = "not exported"
+        message = str(error)
+        page.app.notify(message, title=title, severity="error", timeout=10, markup=False)
+    else:
+        page.app.notify(f"written to {choice.path}", title="exported", markup=False)

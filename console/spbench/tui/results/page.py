@@ -12,21 +12,12 @@ from textual.binding import BindingType
 from textual.containers import Container
 from textual.worker import Worker
 
-from spbench.errors import SpbenchError
-from spbench.record.runs.files import write_file
 from spbench.record.runs.history import RunSummary
-from spbench.report.comparison.model import RunComparison
-from spbench.report.recorded import RecordedRun
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.results.case_screen import CaseScreen
-from spbench.tui.results.export import (
-    ExportDialog,
-    describe_export,
-    list_export_kinds,
-    render_export,
-)
+from spbench.tui.results.export import export_shown
 from spbench.tui.results.filling import ViewFiller, ViewRequest, select_history
 from spbench.tui.results.library import CaseCounter, RunLibrary, find_previous_run
 from spbench.tui.results.run_changes import RunChanges
@@ -313,26 +304,9 @@ metric over a swept parameter."""
         """Write the shown comparison or run to a file."""
         shown = self._views.get_shown(self._view)
         if shown:
-            self.run_worker(self._export(shown), group="export")
+            self.run_worker(export_shown(self, shown), group="export")
         else:
             self._get_selected_run()
-
-    async def _export(self, shown: RecordedRun | RunComparison) -> None:
-        """Ask for format and file, and write it; ask before replacing a file."""
-        name, stem = describe_export(shown)
-        dialog = ExportDialog(name, self.context.options.folder / stem, list_export_kinds(shown))
-        choice = await self.app.push_screen_wait(dialog)
-        if choice is None or not await self.confirm_overwrite(choice.path):
-            return
-        try:
-            text = await asyncio.to_thread(render_export, shown, choice.kind)
-            await asyncio.to_thread(write_file, choice.path, text)
-        except SpbenchError as error:
-            title = "not exported"
-            message = str(error)
-            self.app.notify(message, title=title, severity="error", timeout=10, markup=False)
-        else:
-            self.app.notify(f"written to {choice.path}", title="exported", markup=False)
 
     def action_note(self) -> None:
         """Edit the note of the run."""
