@@ -18,12 +18,13 @@ STATUS_SYMBOLS: Mapping[str, str] = {
 FULL_IDS_WIDTH = 100
 """Width of a table, in cells, from which the ids of cases are not abbreviated."""
 _STYLES: Mapping[str, str] = {CaseStatus.UNFINISHED: "slow"}
-_COLOURS: Mapping[str, str] = {
+STATUS_COLOURS: Mapping[str, str] = {
     RunStatus.PASSED: "$text-success",
     **dict.fromkeys((RunStatus.FAILED, RunStatus.ERROR, RunStatus.TIMEOUT), "$text-error"),
     **dict.fromkeys((RunStatus.UNFINISHED, RunStatus.UNREADABLE), "$text-warning"),
     RunStatus.RUNNING: "$text-primary",
 }
+"""The colours of the statuses of runs and cases that stand out; the others are muted."""
 _YEAR_SHOWN_AFTER_S = 300 * 86400.0
 
 
@@ -40,7 +41,7 @@ def status_cell(status: str, *, noisy: bool = False) -> TableCell:
 
 def status_span(status: str) -> tuple[str, str]:
     """Return a status with its symbol, and its colour."""
-    return format_status(status), _COLOURS.get(status, "$text-muted")
+    return format_status(status), STATUS_COLOURS.get(status, "$text-muted")
 
 
 def format_time_cell(ms: float | None) -> str:

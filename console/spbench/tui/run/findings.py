@@ -17,21 +17,16 @@ from spbench.record.messages.enumeration import enumerate_names, name_cases
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.noise import summarize_noise
 from spbench.record.number_formatting import NOISY
-from spbench.tui.cells import format_status
+from spbench.tui.cells import STATUS_COLOURS, format_status
 from spbench.tui.feed import Feed
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MUTED = "$foreground 60%"
 """Muted text in a style; `$text-muted` would have full brightness outside of CSS rules."""
 _COLOURS: Mapping[str, str] = {
-    CaseStatus.PASSED: "$text-success",
-    CaseStatus.FAILED: "$text-error",
-    CaseStatus.ERROR: "$text-error",
-    CaseStatus.TIMEOUT: "$text-error",
-    CaseStatus.RUNNING: "$text-primary",
+    **STATUS_COLOURS,
     CaseStatus.CANCELLED: MUTED,
     CaseStatus.SKIPPED: MUTED,
-    CaseStatus.UNFINISHED: "$text-warning",
     "slow": "$text-warning",
     "noisy": "$text-warning",
     "note": MUTED,
