@@ -126,14 +126,18 @@ def _build_second(
     ]
     if worst is not None:
         return [*parts, HeadlinePart(worst.line, status_colour(worst.kind), cut=True)]
-    phase = "" if feed.ended else describe_phase(feed.state, feed.now) or _describe_start(feed)
+    phase = "" if feed.ended else _describe_phase(feed)
     return [*parts, HeadlinePart(phase, "$text-primary"), *_describe_job(feed.state, noisy)]
 
 
-def _describe_start(feed: Feed) -> str:
-    """Describe the start of the run; for a live run, with the time until now."""
-    live = isinstance(feed.source, LiveSource) and feed.remote_host is None
-    return describe_start(feed.state, clock.now() if live else feed.now)
+def _describe_phase(feed: Feed) -> str:
+    """Describe the phase of the ranks, or else the start of the run."""
+    phase = describe_phase(feed.state, feed.now)
+    if phase:
+        return phase
+    # A run that starts sends few events, so that `feed.now` would show too short a time.
+    is_live = isinstance(feed.source, LiveSource) and feed.remote_host is None
+    return describe_start(feed.state, clock.now() if is_live else feed.now)
 
 
 def _describe_job(state: RunState, noisy: RunFinding | None) -> Iterator[HeadlinePart]:

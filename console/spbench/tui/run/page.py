@@ -148,14 +148,14 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         if feed is None:
             text = NO_RUN
             if starting is not None:
-                text = f"{STARTING_TEXT}: {describe_start(starting)}"
+                text = f"{STARTING_TEXT}: {describe_preparation(starting)}"
             self.query_one("#no-run", Static).update(text)
             return
         if self.shown_feed is not feed:
             self._open(feed)
         self.presenter.tick()
         if starting is not None:  # the panes still show the previous run
-            self.query_one(Headline).show_start(describe_start(starting))
+            self.query_one(Headline).show_start(describe_preparation(starting))
         else:
             self._show_headline()
         self._compute_times()
@@ -403,10 +403,10 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             self._choose_rank(None)
 
 
-def describe_start(since: float) -> str:
-    """Return the progress of a run that has no folder, with the time since its start."""
-    elapsed = time.monotonic() - since
-    return f"it reads its suite and asks hosts what they have, {elapsed:.0f} s"
+def describe_preparation(started_at: float) -> str:
+    """Return the progress of a run that has no folder, with the seconds since its start."""
+    seconds = time.monotonic() - started_at
+    return f"it reads its suite and asks hosts what they have, {seconds:.0f} s"
 
 
 def _has_suite(folder: RunFolder, default_cwd: Path) -> bool:
