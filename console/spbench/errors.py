@@ -20,6 +20,15 @@ from enum import IntEnum
 import spbench_core
 from spbench_core.number_text import format_quantity
 
+MOST_ERRORS = 50
+"""The number of errors of one file that are printed."""
+MOST_CHARACTERS = 1000
+"""The number of characters of an error that are printed."""
+_PACKAGES = tuple(
+    os.path.join(os.path.dirname(file), "") for file in (__file__, spbench_core.__file__)
+)
+"""The folders of spbench's packages; a user's folder may have the same name."""
+
 
 class ExitCode(IntEnum):
     """The exit status of a command."""
@@ -93,12 +102,6 @@ class SuiteError(UsageError):
         super().__init__(format_error_list(list(map(str, self.diagnostics))))
 
 
-MOST_ERRORS = 50
-"""The number of errors of one file that are printed."""
-MOST_CHARACTERS = 1000
-"""The number of characters of an error that are printed."""
-
-
 def format_error_list(errors: Sequence[str]) -> str:
     """Return the first errors of a file, one per line, and the number of further ones."""
     lines = [
@@ -108,12 +111,6 @@ def format_error_list(errors: Sequence[str]) -> str:
     if more > 0:
         lines = [*lines[:MOST_ERRORS], f"and {format_quantity(more, 'more error')}"]
     return "\n".join(lines)
-
-
-_PACKAGES = tuple(
-    os.path.join(os.path.dirname(file), "") for file in (__file__, spbench_core.__file__)
-)
-"""The folders of spbench's packages; a user's folder may have the same name."""
 
 
 def describe_defect(error: BaseException) -> str:

@@ -38,6 +38,36 @@ _WHOLE = {
     False: "against the most of any stage",
 }
 # Both depend on whether the whole of a bar is the memory of the devices.
+STAGES = (
+    Column("stage", "stage", 5, "right"),
+    Column("layers", "layers", 14, flexible=True),
+    Column("devices", "devices", 7),
+    Column("replicas", "replicas", 8, "right", rank=4),
+    Column("forward", "forward", 7, "right"),
+    Column("backward", "backward", 8, "right"),
+    Column("send", "send", 7, "right", rank=3),
+    Column("all-reduce", "all-reduce", 10, "right", rank=2),
+    Column("memory", "memory", 18),
+)
+WAYS = (
+    Column("way", "way", 19),
+    Column("step", "step", 8, "right"),
+    Column("speedup", "speed-up", 8, "right"),
+    Column("reason", "", 10, flexible=True),
+)
+MEASURED = (
+    Column("stage", "stage", 11, "right"),
+    Column("end", "up to", 12, flexible=True),
+    Column("predicted", "predicted", 9, "right"),
+    Column("measured", "measured", 8, "right"),
+    Column("error", "error", 7, "right"),
+)
+MEMORY_PARTS = ("parameters", "activations", "working")
+"""The parts of a stage's memory; their first letters are the letters of the bars."""
+_NEARLY_FULL = 0.9
+"""Share of a device's memory from which the value is marked."""
+
+Row = Sequence[TableCell | str]
 
 
 class Sheet(VerticalScroll, can_focus=True):
@@ -133,38 +163,6 @@ running pass take of each stage's devices. Below: one step."""
 
 def _make_table(id: str, columns: tuple[Column, ...]) -> LineTable:
     return LineTable(columns, FixedRows(columns), id=id)
-
-
-STAGES = (
-    Column("stage", "stage", 5, "right"),
-    Column("layers", "layers", 14, flexible=True),
-    Column("devices", "devices", 7),
-    Column("replicas", "replicas", 8, "right", rank=4),
-    Column("forward", "forward", 7, "right"),
-    Column("backward", "backward", 8, "right"),
-    Column("send", "send", 7, "right", rank=3),
-    Column("all-reduce", "all-reduce", 10, "right", rank=2),
-    Column("memory", "memory", 18),
-)
-WAYS = (
-    Column("way", "way", 19),
-    Column("step", "step", 8, "right"),
-    Column("speedup", "speed-up", 8, "right"),
-    Column("reason", "", 10, flexible=True),
-)
-MEASURED = (
-    Column("stage", "stage", 11, "right"),
-    Column("end", "up to", 12, flexible=True),
-    Column("predicted", "predicted", 9, "right"),
-    Column("measured", "measured", 8, "right"),
-    Column("error", "error", 7, "right"),
-)
-MEMORY_PARTS = ("parameters", "activations", "working")
-"""The parts of a stage's memory; their first letters are the letters of the bars."""
-_NEARLY_FULL = 0.9
-"""Share of a device's memory from which the value is marked."""
-
-Row = Sequence[TableCell | str]
 
 
 def stage_rows(planned: PlanDetails) -> list[Row]:

@@ -24,6 +24,8 @@ from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MAX_CACHED_RUNS = 256
 """Largest number of runs in the cache; they are without samples."""
+MAX_REPORT_BYTES = 1 << 20
+"""Largest report, in bytes, that is read in advance; larger ones would delay key presses."""
 
 
 class RunLibrary:
@@ -118,10 +120,6 @@ def find_previous_run(runs: list[RunSummary], run: RunSummary) -> RunSummary | N
 
 def _drop_samples(case: CasePart) -> CasePart:
     return case.model_copy(update={"samples": {}, "measurements": [], "ranks": []})
-
-
-MAX_REPORT_BYTES = 1 << 20
-"""Largest report, in bytes, that is read in advance; larger ones would delay key presses."""
 
 
 class CaseCounter:

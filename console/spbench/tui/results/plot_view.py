@@ -27,6 +27,9 @@ from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
+_MAX_POINTS = 12
+"""Largest number of points of a series in the text."""
+
 
 class PlotView(Vertical):
     """A plot of a metric of a case, with a title and the same values as text."""
@@ -123,10 +126,9 @@ m shows the next metric, p the next parameter, n and N the next case and the one
             self.show_nothing(f"the suite sweeps no parameter of {case.name}")
             return
         parameter = self._parameter = _keep_or_first(self._parameter, swept)
-        series = [
-            s for s in build_parameter_series(run, case.name, self._metric, parameter) if s.points
-        ]
-        if not series:
+        swept_series = build_parameter_series(run, case.name, self._metric, parameter)
+        all_series = [series for series in swept_series if series.points]
+        if not all_series:
             self.show_nothing(
                 f"{_format_title(self._metric, case)} of {case.name} was not measured"
             )
@@ -135,10 +137,10 @@ m shows the next metric, p the next parameter, n and N the next case and the one
             f"{self._format_metric(case)} of {case.name} "
             f"over {parameter}{_format_position('p', parameter, swept)}"
         )
-        unit = choose_plot_unit(series)
-        points = [build_parameter_points(one_series, unit) for one_series in series]
-        lines = describe_over_parameter(series, parameter)
-        self._show(head, points, parameter, format_axis_title(series[0], unit), lines)
+        unit = choose_plot_unit(all_series)
+        points = [build_parameter_points(series, unit) for series in all_series]
+        lines = describe_over_parameter(all_series, parameter)
+        self._show(head, points, parameter, format_axis_title(all_series[0], unit), lines)
 
     def _format_metric(self, case: CasePart) -> str:
         """Return the title of the metric, with its position among the metrics of the case."""
@@ -175,15 +177,10 @@ def _format_position(key: str, name: str, names: Iterable[str]) -> str:
     return f" ({key}: {listed.index(name) + 1} of {len(listed)})" if len(listed) > 1 else ""
 
 
-_MAX_POINTS = 12
-"""Largest number of points of a series in the text."""
-
-
-def choose_plot_unit(series: Sequence[Series]) -> DisplayUnit:
+def choose_plot_unit(all_series: Sequence[Series]) -> DisplayUnit:
     """Return the unit in which series of one metric are plotted."""
-    return choose_unit(
-        (point.y for one_series in series for point in one_series.points), series[0].unit
-    )
+    values = (point.y for series in all_series for point in series.points)
+    return choose_unit(values, all_series[0].unit)
 
 
 def format_axis_title(series: Series, unit: DisplayUnit) -> str:
@@ -217,13 +214,13 @@ def _scale_point(x: float | str, point: Point, unit: DisplayUnit) -> PlotPoint:
 
 def name_runs(series: Series, now: float) -> list[str]:
     """Return the start times of the runs, with the end of the id for equal minutes."""
-    times = [
+    names = [
         format_moment(point.x, now) if series.numeric else point.run for point in series.points
     ]
-    counts = Counter(times)
+    count_by_name = Counter(names)
     return [
-        f"{name} {point.run[-4:]}" if counts[name] > 1 else name
-        for name, point in zip(times, series.points, strict=True)
+        f"{name} {point.run[-4:]}" if count_by_name[name] > 1 else name
+        for name, point in zip(names, series.points, strict=True)
     ]
 
 
@@ -249,20 +246,17 @@ def describe_over_runs(series: Series, now: float) -> list[str]:
     return [f"{count}{_format_better(series)}: {extremes}", f"From the newest: {', '.join(newest)}"]
 
 
-def describe_over_parameter(series: Sequence[Series], parameter: str) -> list[str]:
+def describe_over_parameter(all_series: Sequence[Series], parameter: str) -> list[str]:
     """Return a text of the values of each series, one per line."""
-    metric = format_folded_name(series[0].metric, series[0].unit)
-    lines = [f"{metric} over {parameter}{_format_better(series[0])}"]
-    for one_series in series:
+    metric = format_folded_name(all_series[0].metric, all_series[0].unit)
+    lines = [f"{metric} over {parameter}{_format_better(all_series[0])}"]
+    for series in all_series:
         values = [
-            f"{point.label} {_format_point(point, one_series)}"
-            for point in one_series.points[:_MAX_POINTS]
+            f"{point.label} {_format_point(point, series)}" for point in series.points[:_MAX_POINTS]
         ]
-        omitted = len(one_series.points) - len(values)
-        lines.append(
-            f"{one_series.name}: {', '.join(values)}"
-            + (f" and {omitted} more" if omitted > 0 else "")
-        )
+        omitted_count = len(series.points) - len(values)
+        omission = f" and {omitted_count} more" if omitted_count > 0 else ""
+        lines.append(f"{series.name}: {', '.join(values)}{omission}")
     return lines
 
 
