@@ -65,7 +65,7 @@ def draw_rank_bars(ranks: Sequence[RankPart]) -> Markup:
     top = min(max(bar.p95 for bar in bars), _MOST_WHISKER * max(bar.median for bar in bars))
     height = Scale(0.0, top * 1.05 * unit.factor)
     frame = Frame(Scale(-0.5, len(bars) - 0.5), height, height=190.0)
-    step = (frame.data_right - frame.left) / len(bars)
+    bar_spacing = (frame.data_right - frame.left) / len(bars)
     labelled = range(0, len(bars), max(1, -(-len(bars) // _MOST_LABELS)))
     hosts = len({rank.host for rank in ranks})
     name = f"rank, {format_quantity(hosts, 'host')}"
@@ -76,18 +76,18 @@ def draw_rank_bars(ranks: Sequence[RankPart]) -> Markup:
         f"Times of {format_quantity(len(bars), 'rank')}",
         frame.draw_y_axis(f"median, {unit.unit}"),
         frame.draw_x_axis(name, [(float(index), bars[index].name) for index in labelled]),
-        *_draw_bars(frame, bars, step, unit.factor),
+        *_draw_bars(frame, bars, bar_spacing, unit.factor),
         _draw_median(frame, median_time, unit.factor),
     )
 
 
 def _draw_bars(
-    frame: Frame, bars: Iterable[RankBar], step: float, factor: float
+    frame: Frame, bars: Iterable[RankBar], bar_spacing: float, units_per_ms: float
 ) -> Iterable[Markup]:
-    width = max(1.0, min(26.0, step * 0.7))
+    width = max(1.0, min(26.0, bar_spacing * 0.7))
     for index, bar in enumerate(bars):
         middle = frame.x_position(index)
-        top = frame.y_position(bar.median * factor)
+        top = frame.y_position(bar.median * units_per_ms)
         span = f"{format_time(bar.fastest)} to {format_time(bar.p95)}"
         title = f"{bar.name}: {format_time(bar.median)} ({span})"
         yield tag(
@@ -105,15 +105,15 @@ def _draw_bars(
                 "line",
                 x1=middle,
                 x2=middle,
-                y1=frame.y_position(bar.fastest * factor),
-                y2=max(frame.top, frame.y_position(bar.p95 * factor)),
+                y1=frame.y_position(bar.fastest * units_per_ms),
+                y2=max(frame.top, frame.y_position(bar.p95 * units_per_ms)),
                 class_="whisker",
             ),
         )
 
 
-def _draw_median(frame: Frame, median_time: float, factor: float) -> Markup:
-    y = frame.y_position(median_time * factor)
+def _draw_median(frame: Frame, median_time: float, units_per_ms: float) -> Markup:
+    y = frame.y_position(median_time * units_per_ms)
     caption = f"median rank {format_time(median_time)}"
     return join_markup(
         [
