@@ -13,10 +13,10 @@ from spbench.engine import background
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
 from spbench.tui import start
-from spbench.tui.actions import HelpScreen, list_commands
 from spbench.tui.app import ConsoleApp
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
+from spbench.tui.help_and_palette import HelpScreen, list_commands
 from spbench.tui.pages import PAGES
 from spbench.tui.settings import THEMES
 from support.paths import SUITES

@@ -4,9 +4,9 @@ import pytest
 from textual.widgets import Button, Input
 from textual.widgets._toast import Toast
 
-from spbench.tui.actions import HelpScreen
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
+from spbench.tui.help_and_palette import HelpScreen
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import ExpectRow
 from spbench.tui.suites.page import SuitesPage

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual._context import active_message_pump
 from textual.actions import ActionParseResult
 from textual.app import App, ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.events import AppBlur, Event, Key, Paste
 from textual.screen import Screen
@@ -32,6 +32,7 @@ from spbench.tui.settings import (
     settings_path,
 )
 from spbench.tui.tab_bar import TabBar
+from spbench.tui.widgets.keys import key
 from spbench_core.plugins import set_warning_listener
 
 if TYPE_CHECKING:
@@ -68,47 +69,33 @@ class ConsoleApp(App[int]):
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(
+            key(
+                f"app.{entry.name}",
                 str(digit),
                 f"show_page('{entry.name}')",
                 entry.title,
-                show=False,
-                id=f"app.{entry.name}",
-                tooltip=f"Show the page {entry.title}",
+                f"Show the page {entry.title}",
             )
             for digit, entry in enumerate(PAGES, 1)
         ),
-        Binding(
+        key(
+            "launch.launcher",
             "L",
             "choose('launcher')",
             "Launcher",
-            show=False,
-            id="launch.launcher",
-            tooltip="Choose the launcher of runs from here, or one whose lines are shown",
+            "Choose the launcher of runs from here, or one whose lines are shown",
         ),
-        Binding(
-            "H",
-            "choose('hosts')",
-            "Hosts",
-            show=False,
-            id="launch.hosts",
-            tooltip="Choose the hosts of runs from here",
-        ),
-        Binding(
+        key("launch.hosts", "H", "choose('hosts')", "Hosts", "Choose the hosts of runs from here"),
+        key(
+            "launch.environment",
             "E",
             "choose('environment')",
             "Environment",
-            show=False,
-            id="launch.environment",
-            tooltip="Add to the environment of the ranks of runs from here",
+            "Add to the environment of the ranks of runs from here",
         ),
-        Binding("q,ctrl+q", "leave", "Quit", id="app.quit", tooltip="Quit the console"),
-        Binding(
-            "f1,question_mark", "help", "Help", id="app.help", tooltip="Help of what has focus"
-        ),
-        Binding(
-            "ctrl+p", "command_palette", "Palette", id="app.palette", tooltip="Find any action"
-        ),
+        key("app.quit", "q,ctrl+q", "leave", "Quit", "Quit the console", show=True),
+        key("app.help", "f1,question_mark", "help", "Help", "Help of what has focus", show=True),
+        key("app.palette", "ctrl+p", "command_palette", "Palette", "Find any action", show=True),
     ]
 
     def __init__(self, options: ConsoleOptions) -> None:
@@ -154,7 +141,7 @@ class ConsoleApp(App[int]):
 
     async def _open(self) -> None:
         """Load and show the first page; its frame is already on the terminal."""
-        from spbench.tui.actions import collect_action_ids
+        from spbench.tui.help_and_palette import collect_action_ids
 
         options = self.context.options
         if self.current_mode == "_default":  # unless a key has shown a page before
@@ -293,18 +280,13 @@ class ConsoleApp(App[int]):
 
     def action_choose(self, setting: str) -> None:
         """Ask for the launcher, the hosts or the environment of runs from here."""
-        from spbench.tui import launch_dialogs
+        from spbench.tui.launch_dialogs import DIALOGS
 
-        dialogs = {
-            "launcher": launch_dialogs.choose_launcher,
-            "hosts": launch_dialogs.choose_hosts,
-            "environment": launch_dialogs.choose_environment,
-        }
-        self.run_worker(dialogs[setting](self, self.context), group="choose")
+        self.run_worker(DIALOGS[setting](self, self.context), group="choose")
 
     def action_help(self) -> None:
         """Show the help of the focused widget, and its keys."""
-        from spbench.tui.actions import HelpScreen, build_help, list_active_keys
+        from spbench.tui.help_and_palette import HelpScreen, build_help, list_active_keys
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(build_help(self.screen), list_active_keys(self.screen)))
@@ -335,7 +317,7 @@ class ConsoleApp(App[int]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Return all actions for the palette."""
-        from spbench.tui.actions import list_commands
+        from spbench.tui.help_and_palette import list_commands
 
         return list_commands(screen, self.context.readonly, self.choose_theme)
 

@@ -31,8 +31,6 @@ BATCH_EVENTS = 2_000
 APPLY_SECONDS = 0.008
 PAUSE_SECONDS = 0.001
 MAX_LOG_LINES = 10_000
-
-
 REPLAY_SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, None)
 """The speeds that keys step through, with None for as fast as possible."""
 
@@ -48,10 +46,10 @@ class LogLine:
 
 
 class EventSource(Protocol):
-    """A source of events; ``left_out`` describes unreadable parts of the log."""
+    """A source of events; ``skipped`` describes unreadable parts of the log."""
 
     @property
-    def left_out(self) -> str | None: ...
+    def skipped(self) -> str | None: ...
 
     def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield batches of events in order, until no more can follow."""
@@ -70,7 +68,7 @@ class LiveSource:
         self._tail = EventTail(folder.events)
 
     @property
-    def left_out(self) -> str | None:
+    def skipped(self) -> str | None:
         return self._tail.skipped
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
@@ -113,7 +111,7 @@ class ReplaySource:
         self.played = 0
 
     @property
-    def left_out(self) -> str | None:
+    def skipped(self) -> str | None:
         return self._events.skipped if isinstance(self._events, RecordedEvents) else None
 
     def step_speed(self, faster: bool) -> None:
@@ -213,7 +211,7 @@ class Feed:
             reason = f"{type(error).__name__}: {error}"
             number = self.events + 1
             self.failure = f"{self.folder.events}: event {number} is none of a run ({reason})"
-        self.state.skipped = self.source.left_out
+        self.state.skipped = self.source.skipped
         if self.state.run is None:
             self.failure = self.failure or self.state.skipped
         self.ended = True
@@ -228,7 +226,7 @@ class Feed:
                 await asyncio.sleep(PAUSE_SECONDS)
                 until = time.monotonic() + APPLY_SECONDS
         self.stragglers.update()
-        self.state.skipped = self.source.left_out
+        self.state.skipped = self.source.skipped
         self.version += 1
 
     def _apply(self, event: Event) -> None:

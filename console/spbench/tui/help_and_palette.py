@@ -1,4 +1,4 @@
-"""The actions of the console, for the help screen and the command palette."""
+"""The help screen and the commands of the palette: the actions of the console."""
 
 from __future__ import annotations
 

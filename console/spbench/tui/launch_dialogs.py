@@ -100,3 +100,11 @@ def parse_environment(line: str) -> tuple[str, ...]:
             raise UsageError(f"{name} is set twice")
         names.add(name)
     return tuple(assignments)
+
+
+DIALOGS = {
+    "launcher": choose_launcher,
+    "hosts": choose_hosts,
+    "environment": choose_environment,
+}
+"""The dialogs by the setting that they ask for."""

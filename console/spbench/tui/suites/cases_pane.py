@@ -24,7 +24,6 @@ from spbench.tui.widgets.line_table import LineTable
 
 COMMAND_DELAY = 0.1
 """Time from the selection of a case to the computation of its command, in seconds."""
-
 NO_CASE = "The launch command of the chosen case stands here."
 
 
@@ -46,15 +45,16 @@ copies the launch line with its environment.
     def compose(self) -> ComposeResult:
         yield Static(NO_CASE, markup=False)
 
-    def show(self, command: JobCommand | str, title: str = "") -> None:
+    def show(self, command: JobCommand | str, case_id: str = "") -> None:
         """Show the command of a case, or a message on why there is none."""
-        self.line = ""
-        self.border_title = "Command"
-        text = Text(command) if isinstance(command, str) else _render_command(command)
-        if isinstance(command, JobCommand):
+        if isinstance(command, str):
+            self.line = ""
+            self.border_title = "Command"
+            text = Text(command)
+        else:
             self.line = command.line
-            if title:
-                self.border_title = Content(f"Command of {title}")
+            self.border_title = Content(f"Command of {case_id}")
+            text = _render_command(command)
         for static in self.query(Static):  # none while the console is being closed
             static.update(text)
 

@@ -138,9 +138,8 @@ class RankStrip(Chart):
         """Describe the cell under the pointer in the tooltip."""
         offset = event.get_content_offset(self)
         stop = None if offset is None else self.find_stop(offset)
-        self.tooltip = None
-        if stop is not None:
-            self.tooltip = self._describe(self._lay_out().ranks_in_cell(stop))
+        layout = self._lay_out()
+        self.tooltip = None if stop is None else self._describe(layout.ranks_in_cell(stop))
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return the lines of cells, and a summary line below them if there is space."""
