@@ -26,10 +26,10 @@ PARTS = 3
 def report_rate_and_limit(
     context: Context,
     body: Callable[[], object],
-    times: array[float],
+    times_ms: array[float],
     *,
     rate: str,
-    amount: float,
+    work_per_iteration: float,
 ) -> None:
     """Report the slowest rank's rate, and the rate of rank 0 as its limit.
 
@@ -38,34 +38,34 @@ def report_rate_and_limit(
     Args:
         context: The case.
         body: One iteration, without any fault in it.
-        times: This rank's times in ms, from `measure`.
+        times_ms: This rank's times in ms, from `measure`.
         rate: The name of the rate's metric.
-        amount: The work of one iteration, in the metric's unit times one second.
+        work_per_iteration: The work of one iteration, in the metric's unit times one second.
     """
-    context.metric(rate, amount / (context.median_of_slowest(times) / 1000.0))
+    context.metric(rate, work_per_iteration / (context.median_of_slowest(times_ms) / 1000.0))
     # All ranks sleep from the first barrier to the second, while rank 0 measures.
     sleep_at_barrier(context.world.comm)
     if context.world.rank == 0:
-        seconds = time_single_rank(body, len(times))
+        seconds = time_single_rank(body, len(times_ms))
         context.limit("time_ms", seconds * 1000.0, MEASURED_BY)
-        context.limit(rate, amount / seconds, MEASURED_BY)
+        context.limit(rate, work_per_iteration / seconds, MEASURED_BY)
     sleep_at_barrier(context.world.comm)
 
 
 def time_single_rank(body: Callable[[], object], iterations: int) -> float:
     """Return the median seconds of an iteration in the fastest part of them."""
-    warmed = 0
+    warm_iterations = 0
     start = now = perf_counter()
-    while not warmed or now - start < WARM_SECONDS:
+    while not warm_iterations or now - start < WARM_SECONDS:
         body()
-        warmed += 1
+        warm_iterations += 1
         now = perf_counter()
 
-    affordable = int(MOST_SECONDS * warmed / (now - start))
-    count = min(iterations, max(FEWEST_ITERATIONS, affordable))
-    times = array("d", bytes(8 * count))
-    time_batch(body, times, 0, count, 1.0)
+    affordable_iterations = int(MOST_SECONDS * warm_iterations / (now - start))
+    timed_iterations = min(iterations, max(FEWEST_ITERATIONS, affordable_iterations))
+    seconds = array("d", bytes(8 * timed_iterations))
+    time_batch(body, seconds, 0, timed_iterations, 1.0)
 
-    parts = max(1, min(PARTS, count // FEWEST_ITERATIONS))
-    ends = [part * count // parts for part in range(parts + 1)]
-    return min(median(times[first:end]) for first, end in pairwise(ends))
+    part_count = max(1, min(PARTS, timed_iterations // FEWEST_ITERATIONS))
+    part_ends = [part * timed_iterations // part_count for part in range(part_count + 1)]
+    return min(median(seconds[first:end]) for first, end in pairwise(part_ends))

@@ -7,8 +7,8 @@ import pytest
 from spbench_parallel.errors import FaultWithoutEffectError
 from spbench_workers.benchmarks.model.inference.latency import (
     Requests,
+    compare_with_lower_bounds,
     draw_arrivals,
-    find_too_short,
     report_latency,
     report_open_latency,
     serve,
@@ -39,7 +39,7 @@ def test_gaps_are_exponential_and_follow_the_seed():
 def test_latency_includes_the_queueing_time():
     assert QUEUED.latencies() == [2.0, 2.5, 2.5, 0.5]
     assert list(QUEUED.lower_bounds()) == QUEUED.latencies()
-    assert find_too_short(QUEUED.latencies(), QUEUED).error == 0
+    assert compare_with_lower_bounds(QUEUED.latencies(), QUEUED).error == 0
 
 
 def test_reports_latency_and_offered_load():
@@ -75,7 +75,7 @@ def test_starts_requests_in_order_after_their_arrival():
     ]
     assert times == sorted(times)
     assert all(start >= arrival for start, arrival in zip(requests.starts, arrivals, strict=True))
-    assert find_too_short(requests.latencies(), requests).error < 1e-6
+    assert compare_with_lower_bounds(requests.latencies(), requests).error < 1e-6
 
 
 def test_logs_percentiles():

@@ -1,4 +1,4 @@
-"""Collectives: names of algorithms, the interface of an open collective, a rank's traffic.
+"""Collectives: names of algorithms, the interface, and the traffic of a rank.
 
 It needs only the standard library, so that entries of benchmarks can import it.
 """

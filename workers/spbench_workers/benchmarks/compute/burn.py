@@ -54,5 +54,5 @@ def run(context: Context) -> None:
     context.metric("throttled", read_counters().hot - hot)
     times = array("d", (time for round_times in rounds for time in round_times))
     report_rate_and_limit(
-        context, matrices.multiply, times, rate="gflops", amount=count_gflop(context)
+        context, matrices.multiply, times, rate="gflops", work_per_iteration=count_gflop(context)
     )

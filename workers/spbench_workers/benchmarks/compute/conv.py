@@ -87,8 +87,10 @@ def _run(context: Context) -> None:
     after = _check(context, body, convolution, "after")
     error, detail = before if before[1] else after
     context.check("convolution", error, TOLERANCE, detail)
-    amount = convolution.flop / 1e9
-    report_rate_and_limit(context, convolution.convolve, times, rate="gflops", amount=amount)
+    work_per_iteration = convolution.flop / 1e9
+    report_rate_and_limit(
+        context, convolution.convolve, times, rate="gflops", work_per_iteration=work_per_iteration
+    )
 
 
 def _make_convolution(context: Context) -> Convolution:

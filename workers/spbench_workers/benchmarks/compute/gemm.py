@@ -64,7 +64,7 @@ def run(context: Context) -> None:
     # No step of the product of whole numbers rounds, so a right result is exact.
     context.check("product", error, 0.0, detail)
     report_rate_and_limit(
-        context, matrices.multiply, times, rate="gflops", amount=count_gflop(context)
+        context, matrices.multiply, times, rate="gflops", work_per_iteration=count_gflop(context)
     )
 
 

@@ -52,7 +52,7 @@ class Exchanges:
         return self._check_and_time(pattern, count, self._time_batches)
 
     def sample_pattern(self, pattern: Pattern, count: int) -> float:
-        """Do the same, and report each exchange as a sample of the case's time."""
+        """Check and time a pattern like `time_pattern`, and report a sample per exchange."""
         return self._check_and_time(pattern, count, self._time_samples)
 
     def _check_and_time(

@@ -53,7 +53,8 @@ def _run(context: Context, device: torch.device, origin: torch.device, goal: tor
     after = _check(context, body, source, target, "after")
     error, detail = before if before[0] else after
     context.check("copy", error, 0.0, detail)
-    report_rate_and_limit(context, copy, times, rate="bandwidth_gb_s", amount=size / 1e9)
+    gigabytes = size / 1e9
+    report_rate_and_limit(context, copy, times, rate="bandwidth_gb_s", work_per_iteration=gigabytes)
 
 
 def choose_endpoints(context: Context, device: torch.device) -> tuple[torch.device, torch.device]:

@@ -64,19 +64,19 @@ def report_baseline(
         prepare: Called with a fresh engine, before it works.
     """
     world = context.world
-    seconds = None
+    replica_seconds = None
     reason = ""
     if world.rank == 0:
-        seconds, reason = _measure_or_explain(context, case, measured, proxy, prepare)
+        replica_seconds, reason = _measure_or_explain(context, case, measured, proxy, prepare)
         release_memory()
     sleep_at_barrier(world.comm)
     context.progress("baseline", 1, 1)
-    seconds = world.comm.bcast(seconds)
-    if seconds is None:
+    replica_seconds = world.comm.bcast(replica_seconds)
+    if replica_seconds is None:
         if world.rank == 0:
             context.choice("baseline", "not measured", reason)
         return
-    one_process_seconds = case.plan.layout.replicas * seconds
+    one_process_seconds = case.plan.layout.replicas * replica_seconds
     context.metric("sequential_ms", one_process_seconds * 1000.0)
     context.metric("speedup_vs_sequential", one_process_seconds / measured.seconds)
     context.metric("efficiency", one_process_seconds / measured.seconds / world.size)
@@ -98,12 +98,12 @@ def _measure_or_explain(
 ) -> tuple[float | None, str]:
     """Return the seconds of one replica's step, or None and the reason."""
     params = context.read_params(ModelParams)
-    limit = _find_memory_limit(context, case)
-    seconds = require_value(params.baseline_max)
-    if measured.bytes > limit:
+    memory_limit = _find_memory_limit(context, case)
+    max_seconds = require_value(params.baseline_max)
+    if measured.bytes > memory_limit:
         return None, (
             f"the ranks together used {measured.bytes / 1e9:.1f} GB, and baseline_memory is "
-            f"{limit / 1e9:.1f} GB"
+            f"{memory_limit / 1e9:.1f} GB"
         )
 
     plan = put_on_one_process(case.plan)
@@ -112,17 +112,19 @@ def _measure_or_explain(
     cost = estimate_cost(plan.model, count_images(plan))
     small_plan = small_process.plan
     small_cost = estimate_cost(small_plan.model, count_images(small_plan))
-    predicted = small_seconds * (cost / small_cost)
-    if 2 * predicted > seconds:
+    predicted_seconds = small_seconds * (cost / small_cost)
+    if 2 * predicted_seconds > max_seconds:
         return None, (
-            f"one process would take {predicted:.3g} s for a step, and two steps are more than "
-            f"baseline_max, {seconds:g} s"
+            f"one process would take {predicted_seconds:.3g} s for a step, and two steps "
+            f"are more than baseline_max, {max_seconds:g} s"
         )
 
-    requested = params.iterations or MAX_STEPS
-    predicted = max(predicted, 1e-9)
-    cheap = min(MAX_CHEAP_STEPS, int(CHEAP_SECONDS / predicted))
-    steps = min(max(cheap, min(MAX_STEPS, requested)), int(seconds / predicted) - 1)
+    requested_steps = params.iterations or MAX_STEPS
+    predicted_seconds = max(predicted_seconds, 1e-9)
+    cheap_steps = min(MAX_CHEAP_STEPS, int(CHEAP_SECONDS / predicted_seconds))
+    steps = min(
+        max(cheap_steps, min(MAX_STEPS, requested_steps)), int(max_seconds / predicted_seconds) - 1
+    )
     return _OneProcess(context, plan, case.training, prepare).median(max(1, steps)), ""
 
 
@@ -143,16 +145,16 @@ class _OneProcess:
     training: TrainingConfig | None
     prepare: PrepareEngine
 
-    def median(self, count: int) -> float:
-        """Return the median seconds of ``count`` steps after a warm-up step."""
+    def median(self, steps: int) -> float:
+        """Return the median seconds of ``steps`` steps after a warm-up step."""
         plan = self.plan
         images = synthetic_images(plan, self.context.seed)
         engine = Engine(MPI.COMM_SELF, plan, images, self.training)
         self.prepare(engine)
-        work = engine.evaluate if self.training is None else engine.step
+        run_step = engine.evaluate if self.training is None else engine.step
         seconds = []
-        for done in range(1 + count):
-            self.context.progress("baseline", done, 1 + count)
-            seconds.append(time_on_device(plan.device, work))
+        for done in range(1 + steps):
+            self.context.progress("baseline", done, 1 + steps)
+            seconds.append(time_on_device(plan.device, run_step))
         engine.free()
         return median(seconds[1:])

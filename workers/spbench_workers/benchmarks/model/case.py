@@ -34,7 +34,7 @@ from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.progress import PhaseProgress
 from spbench_parallel.same_operators import check_same_operators
 from spbench_workers.benchmarks.model.layout import ESTIMATED, MEASURED, make_layout
-from spbench_workers.benchmarks.model.network import load_network, make_batching
+from spbench_workers.benchmarks.model.network import load_network, make_step_settings
 from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 from spbench_workers.benchmarks.model.resolving import build_known_model
 from spbench_workers.context import Context
@@ -74,14 +74,18 @@ class ModelCase:
         end as single pixels, each rank has the two images that batch normalisation needs.
         """
         plan = self.plan
-        members = max(stage.members for stage in plan.layout.stages)
-        pairs = 1 + max(batch.pair for batch in plan.batches)
-        parts = len(plan.batches) // (pairs * len(plan.layout.directions))
-        pixels = smallest_normalised_size(plan.model) or MIN_ESD_VALUES
-        images = max(members * (2 if pixels == 1 else 1), -(-MIN_ESD_VALUES // pixels))
-        min_size = parts * len(plan.layout.directions) * images
-        size = min_size + (batch_size > min_size)
-        batches = split_batch(size, parts, mirrored=plan.layout.mirrored, times=pairs)
+        max_members = max(stage.members for stage in plan.layout.stages)
+        pair_count = 1 + max(batch.pair for batch in plan.batches)
+        parts_per_pipeline = len(plan.batches) // (pair_count * len(plan.layout.directions))
+        min_pixels = smallest_normalised_size(plan.model) or MIN_ESD_VALUES
+        min_images = max(
+            max_members * (2 if min_pixels == 1 else 1), -(-MIN_ESD_VALUES // min_pixels)
+        )
+        min_batch_size = parts_per_pipeline * len(plan.layout.directions) * min_images
+        small_batch_size = min_batch_size + (batch_size > min_batch_size)
+        batches = split_batch(
+            small_batch_size, parts_per_pipeline, mirrored=plan.layout.mirrored, times=pair_count
+        )
         return replace(plan, batches=batches)
 
 
@@ -120,7 +124,7 @@ def build_case(context: Context) -> ModelCase:
         plan = replace(plan, balance=select_balance(context, plan))
         if isinstance(model, ImportedModel):
             # With a measured balance, the stage of a layer was unknown before the launch.
-            check_layout(model, layout, plan.balance, make_batching(params, layout))
+            check_layout(model, layout, plan.balance, make_step_settings(params, layout))
         plan = replace(plan, straight=select_straight_skips(context, plan))
 
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
@@ -136,9 +140,11 @@ def _report_gathered(context: Context, model: ImportedModel, layout: ModelLayout
         network, {stage.grid for stage in layout.stages if stage.spatial}
     )
     if context.world.rank == 0:
-        values = count_gathered_values(network, operators)
+        values_per_image = count_gathered_values(network, operators)
         reason = f"{len(operators)} of {len(network.operators)} operators: on every rank alike, of "
-        reason += f"{values / 1e6:.3g} million numbers of an image; gathered_ms is their time"
+        reason += (
+            f"{values_per_image / 1e6:.3g} million numbers of an image; gathered_ms is their time"
+        )
         names = ", ".join(node.name for node in operators[:_MAX_NAMED])
         if len(operators) > _MAX_NAMED:
             names += f" and {len(operators) - _MAX_NAMED} more"
@@ -236,15 +242,15 @@ def select_straight_skips(context: Context, plan: ModelPlan) -> frozenset[tuple[
     All ranks must call it.
     """
     progress = PhaseProgress(partial(context.progress, "skips"))
-    chosen = choose_skips(
+    skips = choose_skips(
         context.world.comm, plan, context.read_params(OwnNetworkParams).skips, progress
     )
     progress.finish()
-    if chosen is None:
+    if skips is None:
         return frozenset()
     if context.world.rank == 0:
-        context.choice("skips", chosen.label, chosen.reason)
-    return chosen.straight
+        context.choice("skips", skips.label, skips.reason)
+    return skips.straight
 
 
 def select_format(context: Context, plan: ModelPlan) -> MemoryFormat:
@@ -257,8 +263,8 @@ def select_format(context: Context, plan: ModelPlan) -> MemoryFormat:
         return params.memory_format or "contiguous"
     progress = PhaseProgress(partial(context.progress, "memory format"))
     learns = not params.enable_evaluation
-    faster, reason = choose_format(plan, context.world.comm, progress, learns=learns)
+    memory_format, reason = choose_format(plan, context.world.comm, progress, learns=learns)
     progress.finish()
     if context.world.rank == 0:
-        context.choice("memory_format", faster, reason)
-    return faster
+        context.choice("memory_format", memory_format, reason)
+    return memory_format

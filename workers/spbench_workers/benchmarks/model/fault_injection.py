@@ -72,19 +72,19 @@ def _keep_initial_weight(stage: nn.Module) -> None:
 
 def _drop_gradient(runner: StageRunner, _: Stage, __: int) -> None:
     """Lose the gradient of the largest parameter."""
-    largest = max(runner.module.parameters(), key=torch.Tensor.numel)
-    _inject_before_sums(runner, lambda: _scale_gradients([largest], 0.0))
+    largest_parameter = max(runner.module.parameters(), key=torch.Tensor.numel)
+    _inject_before_sums(runner, lambda: _scale_gradients([largest_parameter], 0.0))
 
 
 def _mean_instead_of_sum(runner: StageRunner, stage: Stage, batches: int) -> None:
     """Average gradients of tiles, members and micro-batches instead of summing them."""
-    shares = stage.ranks * batches
-    if shares == 1:
+    summed_gradients = stage.ranks * batches
+    if summed_gradients == 1:
         raise FaultWithoutEffectError(
             "mean-instead-of-sum: one rank has all images of the step at once; take parts 2 or more"
         )
     _inject_before_sums(
-        runner, lambda: _scale_gradients(list(runner.module.parameters()), 1.0 / shares)
+        runner, lambda: _scale_gradients(list(runner.module.parameters()), 1.0 / summed_gradients)
     )
 
 
@@ -92,23 +92,23 @@ def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
     """Drop the gradients of a step's first micro-batch from this rank's parameters."""
     begin = runner.begin
     # The method that adds weight gradients depends on the schedule.
-    adding = "run_weight_backward" if runner.defers_weight_grad else "backward"
-    add = getattr(runner, adding)
+    method_name = "run_weight_backward" if runner.defers_weight_grad else "backward"
+    run_backward = getattr(runner, method_name)
     parameters = list(runner.module.parameters())
-    done: list[int] = []
+    done_micro_batches: list[int] = []
 
     def begin_step(*, learns: bool) -> None:
-        done.clear()
+        done_micro_batches.clear()
         begin(learns=learns)
 
     def skip_first(micro_batch: int) -> None:
-        add(micro_batch)
-        if not done:
+        run_backward(micro_batch)
+        if not done_micro_batches:
             _scale_gradients(parameters, 0.0)
-        done.append(micro_batch)
+        done_micro_batches.append(micro_batch)
 
     runner.begin = begin_step  # type: ignore[method-assign]
-    setattr(runner, adding, skip_first)
+    setattr(runner, method_name, skip_first)
 
 
 def _swap_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
@@ -264,10 +264,10 @@ def scale_input_gradient(conv: nn.Conv2d, factor: float) -> None:
 
 def drop_tile(conv: SpatialConv2d) -> None:
     """Omit this rank's tile from the sum of a convolution's gradients over tiles."""
-    shared = conv.shared_parameters
+    shared_parameters = conv.shared_parameters
 
     def run_faulty() -> tuple[torch.Tensor, ...]:
-        return tuple(_scale_backward(parameter, 0.0) for parameter in shared())
+        return tuple(_scale_backward(parameter, 0.0) for parameter in shared_parameters())
 
     conv.shared_parameters = run_faulty  # type: ignore[method-assign]
 

@@ -28,18 +28,21 @@ def resolve_grids(params: Params) -> Params:
     Raises:
         ParamError: The parameters contradict each other, or spatial_size exceeds split_size.
     """
-    count = params["spatial_size"]
-    if count > params["split_size"]:
+    tiled_stages = params["spatial_size"]
+    if tiled_stages > params["split_size"]:
         raise ParamError(
             "spatial_size",
-            f"spatial_size {count} is more than the {params['split_size']} stages of split_size",
+            f"spatial_size {tiled_stages} is more than the {params['split_size']} stages of "
+            "split_size",
         )
-    condition = f"spatial_size is {count}"
-    parts = _parse_per_stage(params, "num_spatial_parts", count, condition, _read_parts)
-    methods = _parse_per_stage(params, "slice_method", count, condition, _read_method)
-    explicit_grids = _parse_per_stage(params, "grid", count, condition, _read_grid)
-    stages = zip(parts, methods, explicit_grids, strict=True)
-    grids = [resolve_grid(*stage) for stage in stages]
+    condition = f"spatial_size is {tiled_stages}"
+    tile_counts = _parse_per_stage(
+        params, "num_spatial_parts", tiled_stages, condition, _read_parts
+    )
+    methods = _parse_per_stage(params, "slice_method", tiled_stages, condition, _read_method)
+    explicit_grids = _parse_per_stage(params, "grid", tiled_stages, condition, _read_grid)
+    settings_by_stage = zip(tile_counts, methods, explicit_grids, strict=True)
+    grids = [resolve_grid(*settings) for settings in settings_by_stage]
     if all(grid.size == 1 for grid in grids):
         raise ParamError("num_spatial_parts", "one tile is the whole image; take 2 or more, or lp")
     return params | {
@@ -54,33 +57,37 @@ def resolve_members(params: Params) -> Params:
     Raises:
         ParamError: It is neither one number nor one per stage, or every stage has tiles.
     """
-    tiled = params.get("spatial_size") or 0
-    count = params["split_size"] - tiled
-    if count == 0:
+    tiled_stages = params.get("spatial_size") or 0
+    untiled_stages = params["split_size"] - tiled_stages
+    if untiled_stages == 0:
         if params["local_DP"] != "1":
             raise IdleParamError("local_DP", "where every stage works on tiles")
         return params
-    condition = f"{count} of {params['split_size']} stages have no tiles"
-    members = _parse_per_stage(params, "local_DP", count, condition, _read_members)
-    unique = members[:1] if len(set(members)) == 1 else members
+    condition = f"{untiled_stages} of {params['split_size']} stages have no tiles"
+    members_by_stage = _parse_per_stage(
+        params, "local_DP", untiled_stages, condition, _read_members
+    )
+    unique = members_by_stage[:1] if len(set(members_by_stage)) == 1 else members_by_stage
     return params | {"local_DP": ",".join(map(str, unique))}
 
 
-def _parse_per_stage(params: Params, name: str, count: int, condition: str, read: Any) -> list[Any]:
-    """Return a parameter's value for each of ``count`` stages; one value is for all."""
+def _parse_per_stage(
+    params: Params, name: str, stage_count: int, condition: str, read: Any
+) -> list[Any]:
+    """Return a parameter's value for each stage; a single value is for all stages."""
     if params[name] is None:
-        return [None] * count
+        return [None] * stage_count
     try:
         values = [read(entry.strip()) for entry in params[name].split(",")]
     except ValueError as error:
         raise ParamError(name, f"{name}: {error}") from None
-    if len(values) not in (1, count):
+    if len(values) not in (1, stage_count):
         raise ParamError(
             name,
             f"{name} {params[name]} has {len(values)} entries, {condition}: "
-            f"give one for all, or {count}",
+            f"give one for all, or {stage_count}",
         )
-    return values * count if len(values) == 1 else values
+    return values * stage_count if len(values) == 1 else values
 
 
 def _read_parts(text: str) -> int:
@@ -146,9 +153,9 @@ def resolve_balance(params: Params, model: Model) -> Params:
     from spbench_core.models.stages import balance_by_cost, check_tiles
 
     layout = make_layout(params)
-    layers = len(model.layers)
+    layer_count = len(model.layers)
     try:
-        check_stages(len(layout.stages), layers)
+        check_stages(len(layout.stages), layer_count)
     except ValueError as error:
         raise ParamError("split_size", f"split_size: {error}") from None
     requested = params["balance"]
@@ -159,7 +166,7 @@ def resolve_balance(params: Params, model: Model) -> Params:
         if requested in (None, ESTIMATED):
             balance = balance_by_cost(model, layout)
         else:
-            balance = read_balance(requested, len(layout.stages), layers)
+            balance = read_balance(requested, len(layout.stages), layer_count)
     except ValueError as error:
         raise ParamError("balance", f"balance: {error}") from None
     for index, (first, _) in enumerate(layer_ranges(balance)):
@@ -167,9 +174,9 @@ def resolve_balance(params: Params, model: Model) -> Params:
             check_tiles(index, layout.stages[index].grid, model, first)
         except ModelError as error:
             raise ParamError(error.param, str(error)) from None
-    numbers = params | {"balance": ",".join(map(str, balance))}
-    check_fused(numbers, model)
-    return params | {"balance": MEASURED} if requested is None and len(balance) > 1 else numbers
+    resolved = params | {"balance": ",".join(map(str, balance))}
+    check_fused(resolved, model)
+    return params | {"balance": MEASURED} if requested is None and len(balance) > 1 else resolved
 
 
 def resolve_imports_balance(params: Params) -> Params:
@@ -178,17 +185,18 @@ def resolve_imports_balance(params: Params) -> Params:
     Raises:
         ParamError: The numbers are invalid, or not one per stage.
     """
-    stages = len(make_layout(params).stages)
+    stage_count = len(make_layout(params).stages)
     requested = params["balance"]
     if requested in (None, MEASURED, ESTIMATED):
         return params | {"balance": MEASURED if requested is None else requested}
-    numbers = requested.split(",")
-    if not all(_is_count(number.strip()) for number in numbers):
+    layer_counts = requested.split(",")
+    if not all(_is_count(number.strip()) for number in layer_counts):
         raise ParamError("balance", f"balance: {requested!r} is no list of numbers of layers")
-    if len(numbers) != stages:
+    if len(layer_counts) != stage_count:
         raise ParamError(
             "balance",
-            f"balance: {requested} has {len(numbers)} numbers, one for each of {stages} stages",
+            f"balance: {requested} has {len(layer_counts)} numbers, "
+            f"one for each of {stage_count} stages",
         )
     return params
 
@@ -206,16 +214,16 @@ def check_fused(params: Params, model: Model) -> None:
     if params["fused_layers"] is None:
         return
     stages = make_layout(params).stages
-    layers = len(model.layers)
+    layer_count = len(model.layers)
     if params["balance"] == MEASURED:
         # The balance is unknown; the largest possible stage leaves one layer to each other stage.
-        ranges = [(0, layers - len(stages) + 1)]
+        layer_ranges_of_tiles = [(0, layer_count - len(stages) + 1)]
     else:
-        balance = read_balance(params["balance"], len(stages), layers)
+        balance = read_balance(params["balance"], len(stages), layer_count)
         pairs = zip(layer_ranges(balance), stages, strict=True)
-        ranges = [bounds for bounds, stage in pairs if stage.spatial]
+        layer_ranges_of_tiles = [bounds for bounds, stage in pairs if stage.spatial]
     try:
-        check_fused_layers(model, ranges, params["fused_layers"])
+        check_fused_layers(model, layer_ranges_of_tiles, params["fused_layers"])
     except ModelError as error:
         raise ParamError(error.param, str(error)) from None
 
@@ -276,9 +284,9 @@ def resolve_rounds(params: Params) -> Params:
     params = params | {"rounds": rounds, "split_size": params["split_size"] or _STAGES * rounds}
     _check_stages(params["split_size"], rounds)
     if not params["enable_evaluation"]:
-        stages = params["split_size"] // rounds
-        description = f"the {stages} stages of a round, as schedule interleaved has it"
-        _check_multiple("parts", params["parts"], stages, description)
+        stages_per_round = params["split_size"] // rounds
+        description = f"the {stages_per_round} stages of a round, as schedule interleaved has it"
+        _check_multiple("parts", params["parts"], stages_per_round, description)
     return params
 
 
@@ -301,20 +309,22 @@ def check_round_members(params: Params) -> None:
         )
 
 
-def _check_stages(stages: int, rounds: int) -> None:
+def _check_stages(stage_count: int, rounds: int) -> None:
     minimum = _STAGES * rounds
-    if stages < minimum:
+    if stage_count < minimum:
         raise ParamError(
             "split_size",
-            f"split_size {stages} is too small for {rounds} rounds: take {minimum} or more",
+            f"split_size {stage_count} is too small for {rounds} rounds: take {minimum} or more",
         )
-    _check_multiple("split_size", stages, rounds, f"rounds {rounds}")
+    _check_multiple("split_size", stage_count, rounds, f"rounds {rounds}")
 
 
-def _check_multiple(name: str, number: int, factor: int, description: str) -> None:
-    if number % factor:
-        below = number // factor * factor
-        alternatives = f"{below} or {below + factor}" if below else str(factor)
+def _check_multiple(name: str, number: int, divisor: int, description: str) -> None:
+    if number % divisor:
+        lower_multiple = number // divisor * divisor
+        alternatives = (
+            f"{lower_multiple} or {lower_multiple + divisor}" if lower_multiple else str(divisor)
+        )
         raise ParamError(
             name, f"{name} {number} is no multiple of {description}: take {alternatives}"
         )

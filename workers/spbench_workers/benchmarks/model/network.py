@@ -44,16 +44,16 @@ def load_network(params: Params, seed: int) -> ImportedModel:
         model,
         layout,
         _read_balance(model_params, layout, model),
-        make_batching(model_params, layout),
+        make_step_settings(model_params, layout),
     )
 
-    missing = list_gathered_operators(
+    gathered_operators = list_gathered_operators(
         model.network, {stage.grid for stage in layout.stages if stage.spatial}
     )
-    if missing and network_params.strict:
+    if gathered_operators and network_params.strict:
         raise CannotRunError(
-            f"network {model.name}: {locate(missing[0])} is not there over tiles; leave out "
-            "strict, and it is computed on gathered maps"
+            f"network {model.name}: {locate(gathered_operators[0])} is not there over tiles; "
+            "leave out strict, and it is computed on gathered maps"
         )
     return model
 
@@ -66,7 +66,7 @@ def _read_balance(params: ModelParams, layout: ModelLayout, model: ImportedModel
         return None
 
 
-def make_batching(params: ModelParams, layout: ModelLayout) -> StepSettings:
+def make_step_settings(params: ModelParams, layout: ModelLayout) -> StepSettings:
     """Return the distribution of the images of a step."""
     return StepSettings(
         params.parts * (params.times or 1) * len(layout.directions),

@@ -78,13 +78,13 @@ def count_images(plan: ModelPlan) -> int:
 
 def _make_proxy(context: Context, case: ModelCase) -> Proxy:
     plan = case.plan
-    max_cost, max_kept = _find_bounds(context, case)
+    max_cost, max_kept_values = _find_proxy_limits(context, case)
     return make_proxy(
         plan.model,
         plan.balance,
         [stage.grid for stage in plan.layout.stages],
         max_cost,
-        max_kept_values=max_kept,
+        max_kept_values=max_kept_values,
         fused_layers=plan.fused_layers,
     )
 
@@ -95,10 +95,12 @@ def _shrink_imported(context: Context, case: ModelCase, model: ImportedModel) ->
     Images are halved until they are within the bounds, as long as the network accepts them and
     tiles have the pixels that their neighbours read. The layers are unchanged.
     """
-    max_cost, max_kept = _find_bounds(context, case)
+    max_cost, max_kept_values = _find_proxy_limits(context, case)
     grids = {stage.grid for stage in case.plan.layout.stages if stage.spatial}
     candidate = model
-    while count_multiply_adds(candidate) > max_cost or count_kept_values(candidate) > max_kept:
+    while (
+        count_multiply_adds(candidate) > max_cost or count_kept_values(candidate) > max_kept_values
+    ):
         height, width = (side // 2 for side in candidate.image.shape[1:])
         try:
             smaller = candidate.resized(height, width)
@@ -110,16 +112,18 @@ def _shrink_imported(context: Context, case: ModelCase, model: ImportedModel) ->
     return candidate
 
 
-def _find_bounds(context: Context, case: ModelCase) -> tuple[float, float]:
+def _find_proxy_limits(context: Context, case: ModelCase) -> tuple[float, float]:
     """Return the most multiply-adds of an image's forward pass and kept numbers."""
     plan = case.plan
-    candidate = case.make_small_plan(context.read_params(ModelParams).batch_size)
-    images = count_images(candidate)
-    largest_batch = max(batch.size for batch in candidate.batches)
-    max_kept = available_bytes(plan.device) / _KEPT_BYTES / largest_batch / plan.layout.replicas
+    small_plan = case.make_small_plan(context.read_params(ModelParams).batch_size)
+    image_count = count_images(small_plan)
+    largest_batch = max(batch.size for batch in small_plan.batches)
+    max_kept_values = (
+        available_bytes(plan.device) / _KEPT_BYTES / largest_batch / plan.layout.replicas
+    )
     max_cost = max(MIN_COST, _estimate_measurement(context, case)) / _estimate_comparison(case)
-    layers = LAYER_CALL_COST * len(plan.model.layers)
-    return max(0.0, max_cost - layers) / images, max_kept
+    layer_calls_cost = LAYER_CALL_COST * len(plan.model.layers)
+    return max(0.0, max_cost - layer_calls_cost) / image_count, max_kept_values
 
 
 def _estimate_measurement(context: Context, case: ModelCase) -> float:
@@ -127,8 +131,8 @@ def _estimate_measurement(context: Context, case: ModelCase) -> float:
     params = context.read_params(ModelParams)
     plan = case.plan
     steps: int = params.warmup + (params.iterations or 1) * params.num_epochs
-    passes = 1 if case.training is None else _TRAINING_FACTOR
-    return steps * passes * estimate_cost(plan.model, case.images) / plan.layout.ranks
+    passes_per_step = 1 if case.training is None else _TRAINING_FACTOR
+    return steps * passes_per_step * estimate_cost(plan.model, case.images) / plan.layout.ranks
 
 
 def _estimate_comparison(case: ModelCase) -> float:

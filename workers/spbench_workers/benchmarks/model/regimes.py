@@ -103,13 +103,13 @@ def _checks_operators(params: ModelParams, layout: ModelLayout, *, imported: boo
     """
     if params.halo_D2 and all(stage.spatial for stage in layout.stages):
         return False
-    narrow = params.precision in _HALF_PRECISIONS
-    if narrow and not imported:
+    is_half_precision = params.precision in _HALF_PRECISIONS
+    if is_half_precision and not imported:
         return True
-    if not narrow and not params.enable_evaluation:
+    if not is_half_precision and not params.enable_evaluation:
         return True
-    shared = any(stage.ranks > 1 for stage in layout.stages) or params.sync_batchnorm
-    return bool(shared) and not params.halo_D2
+    spans_ranks = any(stage.ranks > 1 for stage in layout.stages) or params.sync_batchnorm
+    return bool(spans_ranks) and not params.halo_D2
 
 
 def _adds_in_one_order(params: ModelParams, layout: ModelLayout) -> bool:

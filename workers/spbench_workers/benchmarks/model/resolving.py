@@ -284,22 +284,22 @@ def _resolve_halo(params: Params) -> Params:
 
 def _resolve_recomputation(params: Params) -> Params:
     """Check that recomputation has an effect and its stages exist."""
-    kind = params["recompute"]
-    stages_listed = params["recompute_stages"]
-    if kind is None:
+    unit = params["recompute"]
+    listed_stages = params["recompute_stages"]
+    if unit is None:
         _reject_if_set(params, "recompute_stages", "without recompute")
         return params
     if params["enable_evaluation"]:
         _reject_if_set(params, "recompute", "with enable_evaluation")
-    if kind == "block" and params.get("halo_D2"):
+    if unit == "block" and params.get("halo_D2"):
         raise ParamError("recompute", "layers that share a halo are one: take recompute stage")
-    stages = len(make_layout(params).stages)
-    for stage in stages_listed or ():
-        if stage >= stages:
+    stage_count = len(make_layout(params).stages)
+    for stage in listed_stages or ():
+        if stage >= stage_count:
             raise ParamError(
-                "recompute_stages", f"there is no stage {stage}: the last one is {stages - 1}"
+                "recompute_stages", f"there is no stage {stage}: the last one is {stage_count - 1}"
             )
-        if stages_listed.count(stage) > 1:
+        if listed_stages.count(stage) > 1:
             raise ParamError("recompute_stages", f"stage {stage} is listed twice")
     return params
 
@@ -312,7 +312,7 @@ def _check_shares(params: Params) -> None:
     scheme = params["scheme"]
     if layout.replicas == 1:
         _reject_if_set(params, "sync_batchnorm", "with one replica")
-    members = max(stage.members for stage in layout.stages)
+    max_members = max(stage.members for stage in layout.stages)
     if scheme != "sequential":
         if layout.ranks == 1:
             raise ParamError("split_size", f"{scheme} on one rank is scheme sequential")
@@ -322,7 +322,7 @@ def _check_shares(params: Params) -> None:
             )
     try:
         check_batch_size(
-            params["batch_size"], params["parts"], mirrored=layout.mirrored, members=members
+            params["batch_size"], params["parts"], mirrored=layout.mirrored, members=max_members
         )
     except ValueError as error:
         raise ParamError("batch_size", f"batch_size: {error}") from None

@@ -73,72 +73,76 @@ def run(context: Context) -> None:
     images = _open_images(context, case.plan)
     if case.plan.backend == "nccl" and context.world.rank == 0:
         context.choice("kernel_loading", *kernel_loading(os.environ))
-    smaller = params.validate == "auto" or params.baseline
-    proxy = choose_proxy(context, case) if smaller else None
+    needs_proxy = params.validate == "auto" or params.baseline
+    proxy = choose_proxy(context, case) if needs_proxy else None
     _validate(context, case, proxy)
-    times, used_bytes = _time_steps(context, case, images)
+    times_ms, used_bytes = _time_steps(context, case, images)
     if Regime.FULL_SIZE in select_regimes(context.params):
         _check_full_size(context, case)
     if params.baseline and proxy is not None:
         # Rank 0 may need GPU memory that other ranks of the same GPU still cache.
         release_memory()
-        seconds = median([context.largest(time) for time in times]) / 1000.0
-        report_baseline(context, case, MeasuredRun(seconds, used_bytes), proxy, _prepare_engine)
+        median_seconds = median([context.largest(ms) for ms in times_ms]) / 1000.0
+        report_baseline(
+            context, case, MeasuredRun(median_seconds, used_bytes), proxy, _prepare_engine
+        )
 
 
 def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> None:
     """Compare the case, or with ``validate: auto`` its proxy, with one process."""
     params = context.read_params(ModelParams)
-    kind = params.validate
-    speaks = context.world.rank == 0
-    if kind == "off":
-        if speaks:
+    mode = params.validate
+    reports = context.world.rank == 0
+    if mode == "off":
+        if reports:
             context.choice("validate", "off", "nothing was compared with the sequential model")
         return
-    small = case.make_small_plan(params.batch_size)
-    model = describe_model(case.plan.model)
-    if kind == "auto" and proxy is not None:
-        small = proxy.plan
-        model = str(proxy.proxy)
-    if speaks:
-        context.choice("validate", kind, _describe_comparison(case, small, model))
-    for plan in make_plans(small):
+    small_plan = case.make_small_plan(params.batch_size)
+    model_text = describe_model(case.plan.model)
+    if mode == "auto" and proxy is not None:
+        small_plan = proxy.plan
+        model_text = str(proxy.proxy)
+    if reports:
+        context.choice("validate", mode, _describe_comparison(case, small_plan, model_text))
+    for plan in make_plans(small_plan):
         Validation(
             context, plan, case.training, fault_injection.inject_fault, _prepare_engine
         ).run()
     if Regime.BITS in select_regimes(context.params):
-        check_bits(context, small, case.training, fault_injection.inject_fault)
+        check_bits(context, small_plan, case.training, fault_injection.inject_fault)
     fault_injection.remove_faults()
-    check_products(context, small)
+    check_products(context, small_plan)
 
 
 def _check_full_size(context: Context, case: ModelCase) -> None:
     """Check a step of a small batch at full size, each rank with its own part."""
-    small = full_size_plan(case.make_small_plan(context.read_params(ModelParams).batch_size))
+    small_plan = full_size_plan(case.make_small_plan(context.read_params(ModelParams).batch_size))
     if context.planted_in_job("full:tile-batchnorm"):
-        small = replace(small, statistics="tile")
+        small_plan = replace(small_plan, statistics="tile")
     if context.world.rank == 0:
         names = [name for name in FULL_SIZE if name in context.entry.list_checks(context.params)]
-        size = _describe_comparison(case, small, describe_model(small.model))
+        comparison = _describe_comparison(case, small_plan, describe_model(small_plan.model))
         context.choice(
-            "full_size", ", ".join(names) or "nothing", f"{size}, {small.precision.name}"
+            "full_size", ", ".join(names) or "nothing", f"{comparison}, {small_plan.precision.name}"
         )
     check_full_size(
-        context, small, case.training, partial(fault_injection.inject_fault, prefix="full:")
+        context, small_plan, case.training, partial(fault_injection.inject_fault, prefix="full:")
     )
     fault_injection.remove_faults()
     release_memory()
 
 
-def _describe_comparison(case: ModelCase, small: ModelPlan, model: str) -> str:
+def _describe_comparison(case: ModelCase, small_plan: ModelPlan, model_text: str) -> str:
     """Describe the model and the images that are compared with one process."""
-    grids = [f"{stage.grid} tiles" for stage in case.plan.layout.stages if stage.spatial]
-    compared = count_images(small)
-    if compared <= case.images:
-        images = f"{compared} of {case.images} images"
+    grid_texts = [f"{stage.grid} tiles" for stage in case.plan.layout.stages if stage.spatial]
+    compared_images = count_images(small_plan)
+    if compared_images <= case.images:
+        images_text = f"{compared_images} of {case.images} images"
     else:
-        images = f"{compared} images, since {case.images} are too few for batch normalisation"
-    return ", ".join([model, *grids, images])
+        images_text = (
+            f"{compared_images} images, since {case.images} are too few for batch normalisation"
+        )
+    return ", ".join([model_text, *grid_texts, images_text])
 
 
 def _check_early(context: Context, case: ModelCase) -> None:
@@ -178,14 +182,14 @@ def _check_faults(context: Context, case: ModelCase) -> None:
                     "enable_evaluation"
                 )
 
-    name = params.validate
-    unseen = Regime.FULL_SIZE not in select_regimes(context.params)
-    if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
-        raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
+    mode = params.validate
+    skips_full_size = Regime.FULL_SIZE not in select_regimes(context.params)
+    if skips_full_size and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
+        raise CannotRunError(f"faults at full size are looked for by validate auto, not by {mode}")
 
-    unchecked = "operators" not in context.entry.list_checks(context.params)
+    skips_operators = "operators" not in context.entry.list_checks(context.params)
     for fault in _OPERATOR_FAULTS:
-        if unchecked and context.planted_in_job(f"full:{fault}"):
+        if skips_operators and context.planted_in_job(f"full:{fault}"):
             raise CannotRunError(
                 f"full:{fault}: operators of one rank are not compared at full size here; take "
                 f"{fault}, or precision fp32 without halo_D2"
@@ -223,31 +227,31 @@ def _time_steps(
     steps = Steps(engine, images, trained_before, params.warmup)
     epoch_steps = count_epoch_steps(context, images, case.images)
     epochs = Epochs(context, engine, case.images, trained_before, epoch_steps)
-    count = epoch_steps * params.num_epochs
+    step_count = epoch_steps * params.num_epochs
 
-    times = measure(
+    times_ms = measure(
         context,
         steps.run_step,
-        iterations=count,
+        iterations=step_count,
         pauses=epochs.make_pauses(),
         after_batch=epochs.print_line,
     )
 
-    steps.report(context, count)
-    epochs.finish(times)
+    steps.report(context, step_count)
+    epochs.finish(times_ms)
 
     context.metric("peak_memory_mb", peak.megabytes())
     report_memory(context, engine, steps.activations)
     if peak.since_start and context.world.rank == 0:
         context.choice("peak_memory", "of the process", "the system does not reset it")
-    counted = context.world.rank < plan.layout.ranks_per_replica
-    used_bytes: float = context.world.comm.allreduce(peak.growth if counted else 0.0)
-    report_figures(context, case, engine, times)
+    in_first_replica = context.world.rank < plan.layout.ranks_per_replica
+    used_bytes: float = context.world.comm.allreduce(peak.growth if in_first_replica else 0.0)
+    report_figures(context, case, engine, times_ms)
 
     answers = None
     if case.training is None:
-        answers = collect_answers(engine, images, steps.list_answers(count))
-        _report_latency(context, steps, times)
+        answers = collect_answers(engine, images, steps.list_answers(step_count))
+        _report_latency(context, steps, times_ms)
 
     images.close()
     if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
@@ -256,18 +260,18 @@ def _time_steps(
     if answers is not None:
         report_accuracy(context, answers)
         _compare_with_fp32(context, plan, answers)
-    return times, used_bytes
+    return times_ms, used_bytes
 
 
-def _report_latency(context: Context, steps: Steps, times: array[float]) -> None:
+def _report_latency(context: Context, steps: Steps, times_ms: array[float]) -> None:
     """Report the latency of a closed load as timed, or serve an open load."""
     params = context.read_params(ModelParams)
     if params.arrival == "closed":
-        report_latency(context, [context.largest(time) for time in times])
+        report_latency(context, [context.largest(ms) for ms in times_ms])
         return
     seed = context.seed_for("arrivals")
-    arrived = draw_arrivals(len(times), require_value(params.arrival_rate), seed)
-    report_open_latency(context, serve(context, steps.run_step, arrived))
+    arrivals = draw_arrivals(len(times_ms), require_value(params.arrival_rate), seed)
+    report_open_latency(context, serve(context, steps.run_step, arrivals))
 
 
 def _compare_with_fp32(context: Context, plan: ModelPlan, answers: InferredAnswers) -> None:
@@ -281,9 +285,9 @@ def _compare_with_fp32(context: Context, plan: ModelPlan, answers: InferredAnswe
     except CannotRunError as error:
         _report_reference(context, "none", str(error))
         return
-    exact = replace(plan, precision=FP32)
-    images = _open_images(context, exact)
-    engine = Engine(context.world.comm, exact, images)
+    fp32_plan = replace(plan, precision=FP32)
+    images = _open_images(context, fp32_plan)
+    engine = Engine(context.world.comm, fp32_plan, images)
     _load_checkpoint(context, engine)
     reference = repeat_inference(context, engine, images, answers)
     images.close()

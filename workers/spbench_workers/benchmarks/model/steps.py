@@ -53,30 +53,30 @@ class Steps:
         self._next = trained_before
         self._trained_before = trained_before
         self._first = trained_before + warmup
-        self._seconds: list[dict[str, float]] = []
-        self._totals: list[float] = []
-        self._traffic: list[tuple[int, int]] = []
-        self._gathered: list[float] = []
+        self._phase_seconds: list[dict[str, float]] = []
+        self._step_seconds: list[float] = []
+        self._traffic_by_step: list[tuple[int, int]] = []
+        self._gathered_seconds: list[float] = []
         self._answers: deque[tuple[int, Logits]] = deque(maxlen=_count_judged(engine.plan))
 
     def run_step(self) -> None:
         """Run one step."""
         engine = self._engine
         phases = self._engine.phases
-        before = dict(phases.seconds)
-        total = phases.total
+        seconds_before = dict(phases.seconds)
+        total_before = phases.total
         sent_before = self._count_sent()
         gathered_before = GATHERED_TIME.seconds
 
         with phases.measure_step(), phases.measure("wait"):
             engine.world.Barrier()
 
-        number = self._next if engine.trainer is not None else self._inferred_step()
-        self._images.set_step(number)
+        step_number = self._next if engine.trainer is not None else self._inferred_step()
+        self._images.set_step(step_number)
         if self._next == self._first:
             engine.begin_epoch()
         if engine.trainer is None:
-            self._answers.append((number, engine.evaluate()))
+            self._answers.append((step_number, engine.evaluate()))
         elif self._next == self._trained_before < self._first:
             with self.activations.count():
                 engine.step()
@@ -84,11 +84,13 @@ class Steps:
             engine.step()
 
         self._next += 1
-        self._seconds.append({name: phases.seconds[name] - before[name] for name in PHASES})
-        self._totals.append(phases.total - total)
-        self._gathered.append(GATHERED_TIME.seconds - gathered_before)
-        now = self._count_sent()
-        self._traffic.append((now[0] - sent_before[0], now[1] - sent_before[1]))
+        self._phase_seconds.append(
+            {name: phases.seconds[name] - seconds_before[name] for name in PHASES}
+        )
+        self._step_seconds.append(phases.total - total_before)
+        self._gathered_seconds.append(GATHERED_TIME.seconds - gathered_before)
+        sent_now = self._count_sent()
+        self._traffic_by_step.append((sent_now[0] - sent_before[0], sent_now[1] - sent_before[1]))
 
     def _inferred_step(self) -> int:
         """Return the number of the step with the images to infer now."""
@@ -105,29 +107,30 @@ class Steps:
     def _count_sent(self) -> tuple[int, int]:
         """Return all bytes and messages that this rank has sent so far."""
         engine = self._engine
-        count = engine.bytes_sent + COMM_STATS.bytes
-        messages = engine.messages_sent + COMM_STATS.messages
+        byte_count = engine.bytes_sent + COMM_STATS.bytes
+        message_count = engine.messages_sent + COMM_STATS.messages
         if engine.trainer is not None:
             traffic = engine.trainer.traffic
-            count += traffic.sum_bytes + traffic.master_comm_bytes
-            messages += traffic.sums + traffic.master_comm_messages
-        return count, messages
+            byte_count += traffic.sum_bytes + traffic.master_comm_bytes
+            message_count += traffic.sums + traffic.master_comm_messages
+        return byte_count, message_count
 
-    def report(self, context: Context, count: int) -> None:
-        """Report the phases and the traffic of the last ``count`` steps."""
-        seconds = self._seconds[-count:]
-        totals = self._totals[-count:]
+    def report(self, context: Context, step_count: int) -> None:
+        """Report the phases and the traffic of the last ``step_count`` steps."""
+        phase_seconds = self._phase_seconds[-step_count:]
+        totals = self._step_seconds[-step_count:]
         for phase in SAMPLED_PHASES:
-            context.samples(f"{phase}_ms", [step[phase] * 1000.0 for step in seconds])
-        context.samples("bubble_ms", [step["wait"] * 1000.0 for step in seconds])
-        shares = zip(seconds, totals, strict=True)
-        context.samples("bubble", [step["wait"] / total for step, total in shares])
-        if any(self._gathered[-count:]) and not is_gpu(self._engine.plan.device):
+            context.samples(f"{phase}_ms", [step[phase] * 1000.0 for step in phase_seconds])
+        context.samples("bubble_ms", [step["wait"] * 1000.0 for step in phase_seconds])
+        pairs = zip(phase_seconds, totals, strict=True)
+        context.samples("bubble", [step["wait"] / total for step, total in pairs])
+        if any(self._gathered_seconds[-step_count:]) and not is_gpu(self._engine.plan.device):
             context.samples(
-                "gathered_ms", [step_seconds * 1000.0 for step_seconds in self._gathered[-count:]]
+                "gathered_ms",
+                [seconds * 1000.0 for seconds in self._gathered_seconds[-step_count:]],
             )
-        context.metric("bytes_sent", self._traffic[-1][0])
-        context.metric("messages_sent", self._traffic[-1][1])
+        context.metric("bytes_sent", self._traffic_by_step[-1][0])
+        context.metric("messages_sent", self._traffic_by_step[-1][1])
         summing = (
             describe_gradient_sum(self._engine.plan) if self._engine.trainer is not None else ""
         )
@@ -150,9 +153,11 @@ def describe_gradient_sum(plan: ModelPlan) -> str:
     return "NCCL" if plan.backend == "nccl" else "pinned memory and MPI"
 
 
-def report_figures(context: Context, case: ModelCase, engine: Engine, times: array[float]) -> None:
+def report_figures(
+    context: Context, case: ModelCase, engine: Engine, times_ms: array[float]
+) -> None:
     """Report the metrics that follow from the timed steps. All ranks must call it."""
-    context.samples("images_per_second", [case.images / (time / 1000.0) for time in times])
+    context.samples("images_per_second", [case.images / (ms / 1000.0) for ms in times_ms])
     context.metric("parameters", case.plan.model.parameters)
     context.metric(
         "ideal_bubble", compute_ideal_bubble(case.plan, learns=case.training is not None)

@@ -147,47 +147,50 @@ class Validation:
         expected = self._compute_reference()
         if not self._exact:
             return expected, self._make_tolerances(expected)
-        moves = self._measure_moves(expected)
-        if self._training is not None and max(moves.values()) > MAX_MOVE:
-            self._training = self._choose_small_steps(expected, moves)
+        change_by_kind = self._measure_noise_changes(expected)
+        if self._training is not None and max(change_by_kind.values()) > MAX_MOVE:
+            self._training = self._choose_small_steps(expected, change_by_kind)
             self._progress.lengthen(self._rank_0_calls)
             self._rank_0_calls *= 2
             expected = self._compute_reference()
-            moves = self._measure_moves(expected)
+            change_by_kind = self._measure_noise_changes(expected)
         return expected, {
             kind: min(MAX_TOLERANCE, max(MIN_TOLERANCE, SLACK * error))
-            for kind, error in moves.items()
+            for kind, error in change_by_kind.items()
         }
 
-    def _measure_moves(self, expected: Results) -> dict[str, float]:
+    def _measure_noise_changes(self, expected: Results) -> dict[str, float]:
         """Return the changes of the reference by rounding, by kind."""
         noisy = self._compute_reference(NOISE)
         return {
             kind: largest_change(getattr(expected, kind), getattr(noisy, kind)) for kind in KINDS
         }
 
-    def _choose_small_steps(self, expected: Results, moves: dict[str, float]) -> TrainingConfig:
+    def _choose_small_steps(
+        self, expected: Results, change_by_kind: dict[str, float]
+    ) -> TrainingConfig:
         """Return an optimizer with small steps in proportion to gradients."""
         assert self._training is not None, "it learns"
-        kind = max(moves, key=lambda kind: moves[kind])
+        kind = max(change_by_kind, key=lambda kind: change_by_kind[kind])
         self._context.choice(
             "compared_steps",
             "sgd",
-            f"with {self._training.optimizer} rounding alone moves {kind} by {moves[kind]:.1e} of "
-            "the largest",
+            f"with {self._training.optimizer} rounding alone moves {kind} by "
+            f"{change_by_kind[kind]:.1e} of the largest",
         )
         return TrainingConfig("sgd", small_rate(expected.weights.values(), expected.grad.values()))
 
     def _make_tolerances(self, expected: Results) -> dict[str, float]:
         """Return the tolerances by kind in a format of fewer bits."""
         parts = self._compute_alone()
-        errors = {
+        error_by_kind = {
             kind: self._compare(MPI.COMM_SELF, getattr(expected, kind), parts.get(kind, {}))[0]
             for kind in KINDS
         }
         epsilon = self._plan.precision.epsilon
         return {
-            kind: min(1.0, FORMAT_SLACK * max(error, epsilon)) for kind, error in errors.items()
+            kind: min(1.0, FORMAT_SLACK * max(error, epsilon))
+            for kind, error in error_by_kind.items()
         }
 
     def _compare(

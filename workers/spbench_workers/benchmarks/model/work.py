@@ -69,39 +69,41 @@ def _estimate_model(name: str, params: Params, np: int) -> Work | None:
         return None  # a pass over an unknown number of images
     size = _find_size(name, params)
     replicas = model.replicas or 1
-    copies = replicas * (2 if model.scheme in MIRRORED else 1)
-    times = model.times or 1
-    parts = model.parts * copies * times
-    images = model.batch_size * copies * times
+    pipelines = replicas * (2 if model.scheme in MIRRORED else 1)
+    pairs_per_step = model.times or 1
+    micro_batches = model.parts * pipelines * pairs_per_step
+    images_per_step = model.batch_size * pipelines * pairs_per_step
 
     # Each rank of a stage calls each of its operators.
     stages = make_layout(params).stages
     stage_ranks = np / replicas / len(stages)
-    tiled = sum(stage.spatial for stage in stages) / len(stages)
+    tiled_share = sum(stage.spatial for stage in stages) / len(stages)
 
     learns = not model.enable_evaluation
-    factor = _LEARNING if learns else 1.0
-    flops = 2.0 * size.multiply_adds * images * factor
+    work_factor = _LEARNING if learns else 1.0
+    operator_calls = size.operators * micro_batches * work_factor
+    flops = 2.0 * size.multiply_adds * images_per_step * work_factor
 
-    timed = float(model.iterations * model.num_epochs + model.warmup)
-    checks = 0.0 if model.validate == "off" else _VALIDATION
-    full_size = _FULL_SIZE if model.validate == "auto" else 0.0
-    steps = timed + checks + full_size
-    baseline = _BASELINE if model.baseline and np > 1 else 0.0
-    waiting = 0.0
+    timed_steps = float(model.iterations * model.num_epochs + model.warmup)
+    check_steps = 0.0 if model.validate == "off" else _VALIDATION
+    full_size_steps = _FULL_SIZE if model.validate == "auto" else 0.0
+    steps = timed_steps + check_steps + full_size_steps
+    baseline_steps = _BASELINE if model.baseline and np > 1 else 0.0
+    waiting_seconds = 0.0
     if model.arrival_rate:
-        waiting = model.iterations / model.arrival_rate
+        waiting_seconds = model.iterations / model.arrival_rate
 
     # Weights, gradients and momentum; maps are kept for at least one micro-batch.
-    copies_kept = 3.0 if learns else 1.0
+    weights = size.parameters * pipelines * (3.0 if learns else 1.0)
+    maps = size.values * images_per_step / micro_batches
     return Work(
         flops=flops * steps,
-        single_flops=flops * baseline,
-        calls=size.operators * parts * stage_ranks * factor * (steps + baseline),
-        bytes=_PARAMETER_BYTES * size.parameters * copies,
-        messages=size.operators * parts * tiled * _TILE_MESSAGES * factor * steps,
-        seconds=_SET_UP + waiting,
-        memory=4.0 * (size.parameters * copies * copies_kept + size.values * images / parts),
+        single_flops=flops * baseline_steps,
+        calls=operator_calls * stage_ranks * (steps + baseline_steps),
+        bytes=_PARAMETER_BYTES * size.parameters * pipelines,
+        messages=operator_calls * tiled_share * _TILE_MESSAGES * steps,
+        seconds=_SET_UP + waiting_seconds,
+        memory=4.0 * (weights + maps),
     )
 
 
@@ -116,8 +118,13 @@ def estimate_layers(name: str, params: Params, batch_sizes: list[int], steps: in
         np: The number of ranks.
     """
     size = _find_size(name, params)
-    images = float(sum(batch_sizes))
-    flops = 2.0 * size.multiply_adds * _LEARNING * steps * images
-    calls = size.operators * _LEARNING * steps * len(batch_sizes)
-    memory = 4.0 * (2.0 * size.parameters + size.values * max(batch_sizes))
-    return Work(flops=np * flops, calls=np * calls, seconds=0.1, memory=np * memory)
+    images_of_all_sizes = float(sum(batch_sizes))
+    flops_per_rank = 2.0 * size.multiply_adds * _LEARNING * steps * images_of_all_sizes
+    calls_per_rank = size.operators * _LEARNING * steps * len(batch_sizes)
+    bytes_per_rank = 4.0 * (2.0 * size.parameters + size.values * max(batch_sizes))
+    return Work(
+        flops=np * flops_per_rank,
+        calls=np * calls_per_rank,
+        seconds=0.1,
+        memory=np * bytes_per_rank,
+    )

@@ -52,7 +52,10 @@ def reduce_up(rank: AlgorithmRank, depth: int) -> Schedule:
 
 
 def broadcast_down(rank: AlgorithmRank, depth: int, start: int) -> Schedule:
-    """Return this rank's steps of a broadcast from the first member."""
+    """Return this rank's steps of a broadcast from the first member.
+
+    The broadcast has ``depth`` levels, and its first round is ``start``.
+    """
     last = start + depth - 1
     return [
         ScheduleStep(

@@ -87,24 +87,24 @@ def report_accuracy(context: Context, answers: InferredAnswers) -> None:
     """Report accuracy and loss over the images of all ranks. All ranks must call it."""
     logits = answers.logits
     classes = answers.classes
-    rows, top1, top5, loss = _sum_over_ranks(
+    row_count, top1_count, top5_count, loss_sum = _sum_over_ranks(
         context.world.comm,
         len(classes),
-        _count_among(logits, classes, 1),
-        _count_among(logits, classes, TOP_CLASSES),
+        _count_correct(logits, classes, 1),
+        _count_correct(logits, classes, TOP_CLASSES),
         float(functional.cross_entropy(logits, classes, reduction="sum")),
     )
-    images = rows / answers.pixels
-    context.metric("judged_images", images)
-    shares = {"top1": top1 / rows}
+    image_count = row_count / answers.pixels
+    context.metric("judged_images", image_count)
+    metrics = {"top1": top1_count / row_count}
     if logits.shape[1] > TOP_CLASSES:
-        shares["top5"] = top5 / rows
+        metrics["top5"] = top5_count / row_count
     if answers.pixels > 1:
-        shares["mean_iou"] = _mean_iou(context.world.comm, logits, classes)
-    for name, value in (*shares.items(), ("eval_loss", loss / rows)):
+        metrics["mean_iou"] = _compute_mean_iou(context.world.comm, logits, classes)
+    for name, value in (*metrics.items(), ("eval_loss", loss_sum / row_count)):
         context.metric(name, value)
-    text = " ".join(f"{name} {value:.6g}" for name, value in shares.items())
-    _print_line(context, f"Images {images:.0f} {text} loss {loss / rows:.6g}")
+    text = " ".join(f"{name} {value:.6g}" for name, value in metrics.items())
+    _print_line(context, f"Images {image_count:.0f} {text} loss {loss_sum / row_count:.6g}")
 
 
 def report_agreement(
@@ -113,37 +113,41 @@ def report_agreement(
     """Report the agreement of the answers with those of fp32. All ranks must call it."""
     comm = context.world.comm
     reference_logits = reference.logits
-    same = (answers.logits.argmax(1) == reference_logits.argmax(1)).sum()
-    rows, same_rows = _sum_over_ranks(comm, len(reference_logits), float(same))
+    own_same_count = (answers.logits.argmax(1) == reference_logits.argmax(1)).sum()
+    row_count, same_count = _sum_over_ranks(comm, len(reference_logits), float(own_same_count))
     differences = answers.logits - reference_logits
-    difference = max(comm.allgather(_max_magnitude(differences)))
-    largest = max(comm.allgather(_max_magnitude(reference_logits)))
-    error = difference / largest if largest else math.nan
-    context.metric("agreement", same_rows / rows)
-    context.metric("logit_error", error)
+    max_difference = max(comm.allgather(_max_magnitude(differences)))
+    max_logit = max(comm.allgather(_max_magnitude(reference_logits)))
+    relative_error = max_difference / max_logit if max_logit else math.nan
+    context.metric("agreement", same_count / row_count)
+    context.metric("logit_error", relative_error)
     _print_line(
-        context, f"Agreement with fp32 {same_rows / rows:.6g} largest logit error {error:.6g}"
+        context,
+        f"Agreement with fp32 {same_count / row_count:.6g} "
+        f"largest logit error {relative_error:.6g}",
     )
 
 
-def _count_among(logits: torch.Tensor, classes: torch.Tensor, count: int) -> float:
-    """Return the number of images with their class among the ``count`` largest logits.
+def _count_correct(logits: torch.Tensor, classes: torch.Tensor, top_count: int) -> float:
+    """Return the number of images with their class among the ``top_count`` largest logits.
 
     An image with a NaN or infinite logit does not count.
     """
-    largest = logits.topk(min(count, logits.shape[1]), dim=1).indices
-    correct = (largest == classes[:, None]).any(1) & logits.isfinite().all(1)
+    top_classes = logits.topk(min(top_count, logits.shape[1]), dim=1).indices
+    correct = (top_classes == classes[:, None]).any(1) & logits.isfinite().all(1)
     return float(correct.sum())
 
 
-def _mean_iou(comm: MPI.Intracomm, logits: torch.Tensor, classes: torch.Tensor) -> float:
+def _compute_mean_iou(comm: MPI.Intracomm, logits: torch.Tensor, classes: torch.Tensor) -> float:
     """Return the mean intersection over union of all true or predicted classes."""
-    count = logits.shape[1]
+    class_count = logits.shape[1]
     predicted = logits.argmax(1)
-    hits = torch.bincount(classes[predicted == classes], minlength=count)
-    totals = torch.bincount(classes, minlength=count) + torch.bincount(predicted, minlength=count)
-    gathered = comm.allgather((hits, totals - hits))
-    hits, union = torch.stack([torch.stack(counts) for counts in gathered]).sum(0)
+    hits = torch.bincount(classes[predicted == classes], minlength=class_count)
+    appearances = torch.bincount(classes, minlength=class_count) + torch.bincount(
+        predicted, minlength=class_count
+    )
+    counts_by_rank = comm.allgather((hits, appearances - hits))
+    hits, union = torch.stack([torch.stack(counts) for counts in counts_by_rank]).sum(0)
     return float((hits / union)[union > 0].mean())
 
 

@@ -70,8 +70,8 @@ class Requests:
 
 def draw_arrivals(count: int, rate: float, seed: int) -> list[float]:
     """Return the arrival times of a Poisson process in s; ``rate`` is per second."""
-    source = random.Random(seed)
-    return list(accumulate(source.expovariate(rate) for _ in range(count)))
+    generator = random.Random(seed)
+    return list(accumulate(generator.expovariate(rate) for _ in range(count)))
 
 
 def serve(context: Context, answer: Callable[[], object], arrivals: Sequence[float]) -> Requests:
@@ -87,7 +87,7 @@ def serve(context: Context, answer: Callable[[], object], arrivals: Sequence[flo
     ends = [0.0] * len(arrivals)
     context.progress("requests", 0, len(arrivals))
     comm.Barrier()
-    start = reported = perf_counter()
+    start = last_report = perf_counter()
     for index, arrival in enumerate(arrivals):
         if comm.rank == 0:
             _wait_until(start + arrival)
@@ -95,8 +95,8 @@ def serve(context: Context, answer: Callable[[], object], arrivals: Sequence[flo
         answer()
         comm.Barrier()
         ends[index] = perf_counter() - start
-        if perf_counter() - reported > _REPORT_SECONDS:
-            reported = perf_counter()
+        if perf_counter() - last_report > _REPORT_SECONDS:
+            last_report = perf_counter()
             context.progress("requests", index + 1, len(arrivals))
     context.progress("requests", len(arrivals), len(arrivals))
     requests: Requests = comm.bcast(Requests(arrivals, starts, ends))
@@ -109,41 +109,44 @@ def report_open_latency(context: Context, requests: Requests) -> None:
     Raises:
         FaultWithoutEffectError: The fault of uncounted waits is injected, and no request waited.
     """
-    seconds = requests.latencies()
+    latencies = requests.latencies()
     if context.planted_in_job(FAULT):
-        seconds = _remove_waits(requests)
+        latencies = _remove_waits(requests)
     rate = require_value(context.read_params(ModelParams).arrival_rate)
     context.metric("offered_load", fmean(requests.work) * rate)
-    report_latency(context, [1000.0 * latency for latency in seconds])
+    report_latency(context, [1000.0 * latency for latency in latencies])
     if "latency" in context.entry.list_checks(context.params):
-        context.check_worst("latency", find_too_short(seconds, requests))
+        context.check_worst("latency", compare_with_lower_bounds(latencies, requests))
 
 
-def report_latency(context: Context, milliseconds: list[float]) -> None:
+def report_latency(context: Context, latencies_ms: list[float]) -> None:
     """Report the latency of each request, and percentiles."""
-    context.samples("latency_ms", milliseconds)
+    context.samples("latency_ms", latencies_ms)
     if context.world.rank == 0:
-        texts = (f"p{share} {_percentile(milliseconds, share):.6g}" for share in (50, 95, 99))
+        texts = (
+            f"p{percent} {_compute_percentile(latencies_ms, percent):.6g}"
+            for percent in (50, 95, 99)
+        )
         context.say(f"Latency (ms) {' '.join(texts)}")
 
 
-def find_too_short(seconds: Sequence[float], requests: Requests) -> WorstError:
+def compare_with_lower_bounds(latencies: Sequence[float], requests: Requests) -> WorstError:
     """Return the largest ms by which a latency is below its bound, with the request."""
     worst = WorstError.with_tolerance(TOLERANCE_MS)
-    for index, (latency, bound) in enumerate(zip(seconds, requests.lower_bounds(), strict=True)):
+    for index, (latency, bound) in enumerate(zip(latencies, requests.lower_bounds(), strict=True)):
         detail = f"request {index}: {latency * 1000:.6g} ms, and not below {bound * 1000:.6g} ms"
         worst.add(1000.0 * (bound - latency), TOLERANCE_MS, detail)
     return worst
 
 
-def _percentile(values: Sequence[float], share: int) -> float:
+def _compute_percentile(values: Sequence[float], percent: int) -> float:
     if len(values) == 1:
         return values[0]
-    return quantiles(values, n=100, method="inclusive")[share - 1]
+    return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def _remove_waits(requests: Requests) -> list[float]:
-    if not find_too_short(requests.work, requests).exceeds:
+    if not compare_with_lower_bounds(requests.work, requests).exceeds:
         raise FaultWithoutEffectError(
             f"{FAULT}: no request had to wait for another; take a higher arrival_rate"
         )

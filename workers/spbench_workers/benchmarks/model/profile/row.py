@@ -42,11 +42,11 @@ def measure_memory(device: torch.device) -> Iterator[MemoryUse]:
         # torch counts at allocation and release, independently of the GPU's progress. Memory that
         # only the garbage collector frees must be released before.
         gc.collect()
-        before = torch.cuda.memory_allocated(device)
+        bytes_before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         yield usage
-        usage.peak = torch.cuda.max_memory_allocated(device) - before
-        usage.remaining = torch.cuda.memory_allocated(device) - before
+        usage.peak = torch.cuda.max_memory_allocated(device) - bytes_before
+        usage.remaining = torch.cuda.memory_allocated(device) - bytes_before
         return
     os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # suppresses a message on stderr
     with profile(profile_memory=True) as profiler:
@@ -74,12 +74,12 @@ class SavedTensorCounter:
         self._bytes = 0
 
     @contextmanager
-    def count(self, sizes: list[int]) -> Iterator[None]:
+    def count(self, saved_bytes: list[int]) -> Iterator[None]:
         """Append to ``found`` the bytes that the work inside keeps."""
         self._bytes = 0
         with saved_tensors_hooks(self._pack, lambda tensor: tensor):
             yield
-        sizes.append(self._bytes)
+        saved_bytes.append(self._bytes)
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
@@ -152,35 +152,35 @@ class LayerRow:
         """Time one forward and backward pass, and one with deferred weight gradients."""
         laps = LapTimer(images.device)
         self._run_pass(images, laps)
-        seconds = laps.seconds()
-        count = len(self._steps)
-        later = DeferredWeightGrad()
+        pass_seconds = laps.seconds()
+        layer_count = len(self._steps)
+        deferred = DeferredWeightGrad()
         laps = LapTimer(images.device)
-        self._run_pass(images, laps, later)
-        for index in range(count):
-            laps.measure(partial(later.compute, index))
+        self._run_pass(images, laps, deferred)
+        for index in range(layer_count):
+            laps.measure(partial(deferred.compute, index))
         split_seconds = laps.seconds()
         return PassTimes(
-            forward=seconds[:count],
-            backward=seconds[: count - 1 : -1],
-            data=split_seconds[2 * count - 1 : count - 1 : -1],
-            weights=split_seconds[2 * count :],
+            forward=pass_seconds[:layer_count],
+            backward=pass_seconds[: layer_count - 1 : -1],
+            data=split_seconds[2 * layer_count - 1 : layer_count - 1 : -1],
+            weights=split_seconds[2 * layer_count :],
         )
 
     def _run_pass(
-        self, images: torch.Tensor, laps: LapTimer, later: DeferredWeightGrad | None = None
+        self, images: torch.Tensor, laps: LapTimer, deferred: DeferredWeightGrad | None = None
     ) -> None:
         """Run one forward pass, and a backward pass over the layers in reverse order."""
-        history = []
+        inputs_and_outputs = []
         data: TensorTuple = (images,)
         for index, step in enumerate(self._steps):
-            with nullcontext() if later is None else later.record(index):
+            with nullcontext() if deferred is None else deferred.record(index):
                 outputs = time_forward(step, data, laps)
-            history.append((data, outputs))
+            inputs_and_outputs.append((data, outputs))
             data = _detach(outputs)
-        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, history[-1][1]))
-        while history:
-            inputs, outputs = history.pop()
+        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, inputs_and_outputs[-1][1]))
+        while inputs_and_outputs:
+            inputs, outputs = inputs_and_outputs.pop()
             time_backward(outputs, gradients, laps)
             gradients = _collect_gradients(inputs)
 
@@ -188,27 +188,29 @@ class LayerRow:
         """Measure the memory of one pass; parameters must already have gradients."""
         device = images.device
         memory = PassMemory()
-        history = []
+        inputs_and_outputs = []
         counter = SavedTensorCounter(self._subject.layers)
         laps = LapTimer(device)
         data: TensorTuple = (images,)
         for index, step in enumerate(self._steps):
             with counter.count(memory.saved), measure_memory(device) as usage:
                 outputs = time_forward(step, data, laps)
-            memory.activation.append(sum(map(_count_bytes, self._select_made(index, outputs))))
+            memory.activation.append(
+                sum(map(_count_bytes, self._select_layer_outputs(index, outputs)))
+            )
             memory.working.append(usage.peak - usage.remaining)
-            history.append((data, outputs))
+            inputs_and_outputs.append((data, outputs))
             data = _detach(outputs)
-        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, history[-1][1]))
-        for index in reversed(range(len(history))):
-            inputs, outputs = history.pop()
+        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, inputs_and_outputs[-1][1]))
+        for index in reversed(range(len(inputs_and_outputs))):
+            inputs, outputs = inputs_and_outputs.pop()
             with measure_memory(device) as usage:
                 time_backward(outputs, gradients, laps)
             memory.working[index] = max(memory.working[index], usage.peak)
             gradients = _collect_gradients(inputs)
         return memory
 
-    def _select_made(self, index: int, outputs: TensorTuple) -> TensorTuple:
+    def _select_layer_outputs(self, index: int, outputs: TensorTuple) -> TensorTuple:
         """Return the outputs that a layer creates; for the last layer the loss."""
         indices = self._subject.made_outputs
         if indices is None or index == len(self._steps) - 1:

@@ -38,34 +38,46 @@ def run(context: Context) -> None:
         subject = _inject_wrong_layer(subject)
     arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, device, learns=True)
     row = LayerRow(subject)
-    batches = {count: subject.make_images(count) for count in params.batch_sizes}
+    images_by_size = {
+        batch_size: subject.make_images(batch_size) for batch_size in params.batch_sizes
+    }
     with arithmetic.activate():
-        images = batches[params.batch_sizes[0]]
+        images = images_by_size[params.batch_sizes[0]]
         _check(context, subject, row, images)
         if compares_products(precision, device):
             with arithmetic.compare_products() as errors, arithmetic.activate():
                 row.compute_output(images)
             context.check_worst("products", errors.worst)
-        rounds: dict[int, list[PassTimes]] = {count: [] for count in batches}
+        times_by_size: dict[int, list[PassTimes]] = {
+            batch_size: [] for batch_size in images_by_size
+        }
 
         def run_round() -> None:
-            for count, images in batches.items():
+            for batch_size, images in images_by_size.items():
                 comm.Barrier()
-                rounds[count].append(row.time_pass(images))
+                times_by_size[batch_size].append(row.time_pass(images))
 
         measure(context, run_round)
-        timed = {count: times[-params.iterations :] for count, times in rounds.items()}
-        memory = {}
-        for number, (count, images) in enumerate(batches.items()):
-            context.progress("memory", number, len(batches))
-            memory[count] = row.measure_pass_memory(images)
-    _report(context, subject, timed, memory)
+        timed_by_size = {
+            batch_size: times[-params.iterations :] for batch_size, times in times_by_size.items()
+        }
+        memory_by_size = {}
+        for number, (batch_size, images) in enumerate(images_by_size.items()):
+            context.progress("memory", number, len(images_by_size))
+            memory_by_size[batch_size] = row.measure_pass_memory(images)
+    _report(context, subject, timed_by_size, memory_by_size)
 
 
 def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torch.Tensor) -> None:
     """Check that the successive layers have the output and parameters of the model."""
-    owned = sum(parameter.numel() for layer in subject.layers for parameter in layer.parameters())
-    context.check("parameters", abs(owned - subject.parameters), detail=f"{owned} parameters")
+    parameter_count = sum(
+        parameter.numel() for layer in subject.layers for parameter in layer.parameters()
+    )
+    context.check(
+        "parameters",
+        abs(parameter_count - subject.parameters),
+        detail=f"{parameter_count} parameters",
+    )
     outputs = row.compute_output(images)
     with torch.no_grad():
         whole_output = subject.whole_model(images)
@@ -74,66 +86,72 @@ def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torc
     if [output.shape for output in outputs] != [tensor.shape for tensor in expected]:
         raise CannotRunError(f"the layers of {name} in a row give other shapes than the model")
     pairs = zip(outputs, expected, strict=True)
-    difference = max(
+    max_difference = max(
         float((actual.double() - reference.double()).abs().max()) for actual, reference in pairs
     )
-    largest = max(float(tensor.double().abs().max()) for tensor in expected)
-    context.check("output", difference / max(largest, 1e-30), TOLERANCE, "over its largest value")
+    max_output = max(float(tensor.double().abs().max()) for tensor in expected)
+    context.check(
+        "output", max_difference / max(max_output, 1e-30), TOLERANCE, "over its largest value"
+    )
 
 
 def _inject_wrong_layer(subject: ProfiledModel) -> ProfiledModel:
     """Return the model with wrong parameters and an extra one in the last layer."""
     layers = list(subject.layers)
-    owning = [index for index, layer in enumerate(layers) if any(True for _ in layer.parameters())]
-    if not owning:
+    indices_with_parameters = [
+        index for index, layer in enumerate(layers) if any(True for _ in layer.parameters())
+    ]
+    if not indices_with_parameters:
         raise CannotRunError("wrong-layer: this model has no parameters")
-    wrong = copy.deepcopy(layers[owning[-1]])
+    wrong_layer = copy.deepcopy(layers[indices_with_parameters[-1]])
     with torch.no_grad():
-        for parameter in wrong.parameters():
+        for parameter in wrong_layer.parameters():
             parameter.copy_(torch.randn_like(parameter))
-    wrong.register_parameter("planted", nn.Parameter(torch.zeros(1)))
-    layers[owning[-1]] = wrong
+    wrong_layer.register_parameter("planted", nn.Parameter(torch.zeros(1)))
+    layers[indices_with_parameters[-1]] = wrong_layer
     return replace(subject, layers=tuple(layers))
 
 
 def _report(
     context: Context,
     subject: ProfiledModel,
-    timed: dict[int, list[PassTimes]],
-    memory: dict[int, PassMemory],
+    times_by_size: dict[int, list[PassTimes]],
+    memory_by_size: dict[int, PassMemory],
 ) -> None:
     """Report the metrics of all layers, from rank 0. All ranks must call it."""
-    gathered = context.world.comm.gather(timed)
-    if gathered is None:
+    times_by_rank = context.world.comm.gather(times_by_size)
+    if times_by_rank is None:
         return
     for index, layer in enumerate(subject.layers):
-        nbytes = sum(tensor.numel() * tensor.element_size() for tensor in layer.parameters())
-        context.metric("parameter_bytes", nbytes, layer=subject.names[index])
+        parameter_bytes = sum(
+            tensor.numel() * tensor.element_size() for tensor in layer.parameters()
+        )
+        context.metric("parameter_bytes", parameter_bytes, layer=subject.names[index])
     for source, reader in subject.skips:
-        ends = {"layer": subject.names[reader], "source": subject.names[source]}
-        context.metric("skipped_layers", reader - source - 1, **ends)
-    for count, used in memory.items():
-        rounds = [times for by_rank in gathered for times in by_rank[count]]
-        seconds = {
-            kind: _scale_medians([getattr(times, kind) for times in rounds])
+        skip_labels = {"layer": subject.names[reader], "source": subject.names[source]}
+        context.metric("skipped_layers", reader - source - 1, **skip_labels)
+    for batch_size, used in memory_by_size.items():
+        pass_times = [times for by_rank in times_by_rank for times in by_rank[batch_size]]
+        seconds_by_kind = {
+            kind: _scale_medians_to_total([getattr(times, kind) for times in pass_times])
             for kind in ("forward", "backward", "data", "weights")
         }
         for index, name in enumerate(subject.names):
-            labels: dict[str, Any] = {"layer": name, "batch_size": count}
-            for kind, seconds_by_layer in seconds.items():
+            labels: dict[str, Any] = {"layer": name, "batch_size": batch_size}
+            for kind, seconds_by_layer in seconds_by_kind.items():
                 context.metric(f"{kind}_ms", 1000.0 * seconds_by_layer[index], **labels)
             context.metric("activation_bytes", used.activation[index], **labels)
             context.metric("kept_bytes", used.saved[index], **labels)
             context.metric("working_bytes", used.working[index], **labels)
 
 
-def _scale_medians(rounds: list[list[float]]) -> list[float]:
+def _scale_medians_to_total(rounds: list[list[float]]) -> list[float]:
     """Return each layer's median, scaled so that their sum is the median of rounds.
 
     The plain sum of medians is smaller, because an occasional delay of any layer delays a round.
     """
-    medians = [median(values) for values in zip(*rounds, strict=True)]
-    total_median = median(map(sum, rounds))
-    if not sum(medians):
-        return medians
-    return [seconds * total_median / sum(medians) for seconds in medians]
+    median_seconds = [median(values) for values in zip(*rounds, strict=True)]
+    median_total = median(map(sum, rounds))
+    if not sum(median_seconds):
+        return median_seconds
+    return [seconds * median_total / sum(median_seconds) for seconds in median_seconds]

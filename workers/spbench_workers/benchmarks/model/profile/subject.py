@@ -84,29 +84,29 @@ def _trace_model(name: str, module: nn.Module, image_size: tuple[int, int] | Non
 def _profile_layers(
     model: Model, precision: Precision, device: torch.device, seed: int
 ) -> ProfiledModel:
-    random = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
 
     def build_layers(first: int, last: int) -> nn.Sequential:
         return build_stage(
             model, first, last, DenseBuilder(), seed=seed, device=device, dtype=precision.weights
         )
 
-    def make_images(count: int) -> torch.Tensor:
+    def make_images(layer_count: int) -> torch.Tensor:
         data = model.image
-        shape = (count, data.channels, data.height, data.width)
-        return torch.randn(shape, generator=random).to(device, precision.work)
+        shape = (layer_count, data.channels, data.height, data.width)
+        return torch.randn(shape, generator=generator).to(device, precision.work)
 
     def compute_loss(outputs: TensorTuple) -> torch.Tensor:
         logits = outputs[0].to(torch.promote_types(outputs[0].dtype, torch.float32))
         classes = torch.zeros_like(logits[:, 0], dtype=torch.int64)
         return functional.cross_entropy(logits, classes, reduction="sum") / classes[0].numel()
 
-    count = len(model.layers)
+    layer_count = len(model.layers)
     table = build_tensor_table(model)
     return ProfiledModel(
         tuple(layer.name for layer in model.layers),
-        tuple(build_layers(index, index + 1) for index in range(count)),
-        build_layers(0, count),
+        tuple(build_layers(index, index + 1) for index in range(layer_count)),
+        build_layers(0, layer_count),
         model.parameters,
         make_images,
         compute_loss,
@@ -122,8 +122,10 @@ def _profile_layers(
 
 def _list_skips(table: TensorTable) -> tuple[tuple[int, int], ...]:
     pairs = zip(table.makers, table.readers, strict=True)
-    uses = {(maker, reader) for maker, readers in pairs for reader in readers}
-    return tuple(sorted((maker, reader) for maker, reader in uses if reader - maker > 1))
+    maker_reader_pairs = {(maker, reader) for maker, readers in pairs for reader in readers}
+    return tuple(
+        sorted((maker, reader) for maker, reader in maker_reader_pairs if reader - maker > 1)
+    )
 
 
 def _profile_sequential(
